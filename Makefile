@@ -1,0 +1,93 @@
+# Nitro on Kubernetes. `make help` lists what there is.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON   ?= python3
+VENV     ?= .venv
+JOB      ?= examples/hopper.yaml
+ARGS     ?=
+BIN      := $(abspath $(VENV))/bin
+UV       := $(BIN)/uv
+# The one tool that is not in constraints.txt, because it installs what is.
+UV_VERSION := 0.13.8
+PACKAGES := -e crds -e actor-image -e learner-image[local] -e operator
+SOURCES  := crds actor-image learner-image operator tests
+STAMP    := build/environment
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): constraints.txt pyproject.toml $(wildcard */pyproject.toml)
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Nitro needs Python 3.11 or newer; set PYTHON=...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(UV) pip install --quiet --python $(BIN)/python --constraints constraints.txt --group dev $(PACKAGES)
+	@mkdir -p $(@D) && touch $@
+
+.PHONY: environment
+environment: $(STAMP) ## build the Python environment (VENV=.venv)
+
+.PHONY: run
+run: $(STAMP) ## train the Hopper job on this machine (JOB=examples/hopper.yaml ARGS='--set spec.seed=1')
+	@$(BIN)/nitro train $(JOB) $(ARGS)
+
+.PHONY: lint
+lint: $(STAMP) ## check format, style, types and the import contract
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(STAMP) ## format the code and apply the safe fixes
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+.PHONY: test
+test: lint ## lint, then the whole test suite (ARGS='-k detector' for a part)
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: images
+images: ## build the actor, learner and operator images (IMAGE_COMMAND='docker build --tag')
+	scripts/images
+
+.PHONY: kind
+kind: ## a kind cluster with Knative, the platform and a job that trains (needs docker, kind, kubectl, helm)
+	scripts/kind $(JOB)
+
+.PHONY: e2e
+e2e: $(STAMP) ## build and load the images, install, and test on the cluster of KUBECONFIG (IMAGE_COMMAND, HELM_ARGS)
+	PATH="$(BIN):$$PATH" scripts/e2e $(ARGS)
+
+PEERS := build/peers
+$(PEERS)/installed: tests/benchmarks/peers/requirements.txt $(STAMP)
+	$(UV) venv --quiet --clear --python $(BIN)/python $(PEERS)
+	$(UV) pip install --quiet --python $(PEERS)/bin/python --requirement $<
+	@touch $@
+
+.PHONY: bench
+bench: $(STAMP) $(PEERS)/installed ## the benchmark tables, beside what one would use instead (half an hour; on an idle machine)
+	@for table in actor learner dispatch; do $(BIN)/python tests/benchmarks/bench_$$table.py; done
+	@$(BIN)/python tests/benchmarks/bench_peers.py $(PEERS)/bin/python
+	@$(BIN)/python tests/benchmarks/bench_training.py --seeds 1 --peer $(PEERS)/bin/python
+
+.PHONY: generate
+generate: $(STAMP) ## write the generated files again: the CRD and the job reference
+	$(BIN)/python -m nitro_api.crd > build/crd.yaml && mv build/crd.yaml crds/nitrotrainingjobs.yaml
+	cp crds/nitrotrainingjobs.yaml charts/nitro/files/
+
+.PHONY: constraints
+constraints: $(STAMP) ## resolve constraints.txt anew
+	printf '%s\n' '-e ./crds' '-e ./actor-image' '-e ./learner-image[local]' '-e ./operator' > build/packages.in
+	$(UV) pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --group dev \
+		--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner \
+		--no-emit-package nitro-operator build/packages.in -o build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
+.PHONY: clean
+clean: ## remove what make built; runs/ stays
+	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,158 @@
+"""The actor's work on one request: weights, rollout, fragment, store."""
+
+import resource
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nitro_actor import wire
+from nitro_actor.environment import Environment
+from nitro_actor.policy import Policy
+from nitro_actor.request import Request
+from nitro_actor.rollout import evaluate, rollout
+from nitro_actor.store import Store
+
+FRAGMENT_SCHEMA = 1
+WEIGHTS_SCHEMA = 1
+
+_KEPT_VERSIONS = 2
+"""The current version, and the one before it that an evaluation or a late retry may still ask for."""
+
+
+class WeightsMissingError(RuntimeError):
+    """The weights that a request names are not in Redis."""
+
+
+class WeightsInvalidError(RuntimeError):
+    """The weights in Redis do not fit the environment, or hold NaN."""
+
+
+class Actor:
+    """Answers requests, one at a time, with one environment and one store."""
+
+    def __init__(self, environment: Environment, store: Store) -> None:
+        self.environment = environment
+        self._store = store
+        self._policies: OrderedDict[str, Policy] = OrderedDict()
+        self._cold = True
+
+    def run(self, request: Request) -> dict[str, Any]:
+        """Sample, store the fragment, and say so.
+
+        Returns:
+            The acknowledgement: slot, attempt, bytes and steps of the fragment, whether this was the first of
+            the process, seconds of each stage, resident memory in bytes.
+
+        Raises:
+            WireError: the request does not fit the environment.
+            WeightsMissingError, WeightsInvalidError, StoreError, EnvironmentCallError, PolicyError
+        """
+        with np.errstate(all="ignore"):  # what is not finite becomes an error, not a warning
+            return self._run(request)
+
+    def _run(self, request: Request) -> dict[str, Any]:
+        self._require_fit(request)
+        began = time.perf_counter()
+        policy = self._policy(request)
+        loaded = time.perf_counter()
+        if request.kind == "rollout":
+            tensors = rollout(
+                self.environment, policy, seed=request.seed, steps=request.steps, state=request.state
+            )
+            steps = request.steps
+        else:
+            tensors = evaluate(
+                self.environment,
+                policy,
+                seed=request.seed,
+                episodes=request.episodes,
+                max_steps=request.max_steps,
+            )
+            steps = int(tensors["episode_lengths"].sum())
+        sampled = time.perf_counter()
+        fragment = wire.encode(self._meta(request, steps), tensors)
+        self._store.append(request.result_key, fragment, request.ttl)
+        stored = time.perf_counter()
+        cold, self._cold = self._cold, False
+        return {
+            "slot": request.slot,
+            "attempt": request.attempt,
+            "bytes": len(fragment),
+            "steps": steps,
+            "coldStart": cold,
+            "seconds": {
+                "weights": loaded - began,
+                "rollout": sampled - loaded,
+                "store": stored - sampled,
+                "total": stored - began,
+            },
+            "rssBytes": _resident_bytes(),
+        }
+
+    def _require_fit(self, request: Request) -> None:
+        if request.kind == "evaluate":
+            return
+        spec, count = self.environment.spec, self.environment.count
+        if request.steps % count:
+            raise wire.WireError(
+                f"steps: {request.steps} is not a multiple of the actor's {count} environments"
+            )
+        row = int(np.prod(spec.observation_shape)) * np.dtype(spec.observation_dtype).itemsize
+        # Each step is at most an observation, a final one, the action and its distribution, and some numbers.
+        size = request.steps * (2 * row + 12 * spec.action_size + 64)
+        if size > wire.MAX_BYTES:
+            raise wire.WireError(
+                f"steps: {request.steps} may take {size} bytes; a fragment may have {wire.MAX_BYTES}"
+            )
+
+    def _policy(self, request: Request) -> Policy:
+        policy = self._policies.get(request.weights_key)
+        if policy is None:
+            policy = self._load(request)
+            self._policies[request.weights_key] = policy
+            while len(self._policies) > _KEPT_VERSIONS:
+                self._policies.popitem(last=False)
+        self._policies.move_to_end(request.weights_key)
+        return policy
+
+    def _load(self, request: Request) -> Policy:
+        data = self._store.get(request.weights_key)
+        if data is None:
+            raise WeightsMissingError(
+                f"no weights under {request.weights_key}: not published yet, or expired"
+            )
+        try:
+            meta, tensors = wire.decode(data)
+            identity = (meta.get("schema"), meta.get("run"), meta.get("version"))
+            if identity != (WEIGHTS_SCHEMA, request.run, request.weights_version):
+                raise wire.WireError(f"weights: schema, run and version are {identity}")
+            return Policy(meta, tensors, self.environment.spec)
+        except wire.WireError as error:
+            raise WeightsInvalidError(f"{request.weights_key}: {error}") from error
+
+    def _meta(self, request: Request, steps: int) -> dict[str, Any]:
+        return {
+            "schema": FRAGMENT_SCHEMA,
+            "run": request.run,
+            "round": request.round,
+            "slot": request.slot,
+            "attempt": request.attempt,
+            "weightsVersion": request.weights_version,
+            "seed": request.seed,
+            "kind": request.kind,
+            "steps": steps,
+            "envs": self.environment.count,
+            "resumed": bool(request.state),
+        }
+
+
+def _resident_bytes() -> int:
+    """Memory of this process: now on Linux, its peak elsewhere."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return pages * resource.getpagesize()

@@ -1,0 +1,1 @@
+"""Engines: E copies of one environment that are stepped together."""

@@ -1,0 +1,103 @@
+"""What an engine is: E copies of one environment, stepped together, without time limits or episodes.
+
+    engine.reset(seeds)
+    while True:
+        rewards, terminated = engine.step(actions)  # engine.observations now shows the next ones
+        for i in finished: engine.reset_one(i)
+
+`nitro_actor.environment.Environment` adds what is the same for every engine: episodes and time limits.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Snapshot = dict[str, np.ndarray]
+"""The state of an engine between two steps, as tensors whose first axis is E."""
+
+
+class EnvironmentCallError(RuntimeError):
+    """The environment raised, or returned what its spaces do not allow. The text names what and where."""
+
+
+class Engine(ABC):
+    """E copies of one environment.
+
+    Attributes:
+        count: E.
+        observations: [E, *observation shape], f32 or u8. The current ones, updated in place.
+        resumable: whether `snapshot` and `restore` are exact.
+    """
+
+    count: int
+    observations: np.ndarray
+    resumable: bool
+
+    @abstractmethod
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Begin new episodes in all copies, copy i's random generator seeded anew by seeds[i]."""
+
+    @abstractmethod
+    def reset_one(self, index: int) -> None:
+        """Begin a new episode in one copy; its random generator goes on."""
+
+    @abstractmethod
+    def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Step all copies once.
+
+        Args:
+            actions: [E, A] f32 within the action space, or [E] i64 from 0.
+
+        Returns:
+            rewards f64 [E], terminated bool [E], truncated bool [E] (by the environment itself, not by its
+            time limit). The next step may overwrite them.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """The state from which `restore` goes on. Empty where not resumable."""
+
+    @abstractmethod
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Go on from a snapshot of an engine of the same environment and E.
+
+        Raises:
+            WireError: the tensors are no snapshot of such an engine.
+        """
+
+    def close(self) -> None:
+        """Let go of what the environment holds."""
+        return
+
+
+def pack_generators(generators: Sequence[np.random.Generator]) -> NDArray[np.uint64]:
+    """The states of PCG64 generators, u64 [E, 6]."""
+    rows = []
+    for generator in generators:
+        state = generator.bit_generator.state
+        words = [
+            word for n in (state["state"]["state"], state["state"]["inc"]) for word in (n >> 64, n & _LOW)
+        ]
+        rows.append([*words, state["has_uint32"], state["uinteger"]])
+    return np.array(rows, np.uint64)
+
+
+def unpack_generators(rows: NDArray[np.uint64]) -> list[np.random.Generator]:
+    """Generators in the states that `pack_generators` wrote."""
+    generators = []
+    for row in rows:
+        state_high, state_low, inc_high, inc_low, has_uint32, uinteger = (int(word) for word in row)
+        bits = np.random.PCG64(0)
+        bits.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": state_high << 64 | state_low, "inc": inc_high << 64 | inc_low},
+            "has_uint32": has_uint32,
+            "uinteger": uinteger,
+        }
+        generators.append(np.random.Generator(bits))
+    return generators
+
+
+_LOW = 2**64 - 1

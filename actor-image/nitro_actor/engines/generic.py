@@ -1,0 +1,221 @@
+"""The engine for every other environment: E plain gymnasium environments, stepped one after the other.
+
+Resuming. gymnasium's own MuJoCo environments are resumable as they are. A user's environment is when it has
+
+    def get_state(self) -> dict[str, np.ndarray]: ...   # everything but np_random, arrays of fixed shapes
+    def set_state(self, state: dict[str, np.ndarray]) -> None: ...   # after a reset
+
+as methods of the object that its entry point makes (a wrapper around it must pass them on).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor import wire
+from nitro_actor.engines.base import (
+    Engine,
+    EnvironmentCallError,
+    Snapshot,
+    pack_generators,
+    unpack_generators,
+)
+
+MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
+
+
+class GenericEngine(Engine):
+    """E environments made by one factory. Observations are cast to `dtype` (f32 or u8)."""
+
+    def __init__(self, make: MakeEnvironment, count: int, dtype: str) -> None:
+        self.count = count
+        self._environments = [make() for _ in range(count)]
+        first = self._environments[0]
+        self._state_keepers = [_state_keeper(environment) for environment in self._environments]
+        self.resumable = self._state_keepers[0] is not None
+        self._action_space = first.action_space
+        self.observations = np.zeros((count, *(first.observation_space.shape or ())), dtype)
+        self._rewards = np.zeros(count)
+        self._terminated = np.zeros(count, bool)
+        self._truncated = np.zeros(count, bool)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        for index, seed in enumerate(seeds):
+            self._reset(index, seed)
+
+    def reset_one(self, index: int) -> None:
+        self._reset(index, None)
+
+    def _reset(self, index: int, seed: int | None) -> None:
+        with _failures(index, "reset"):
+            self._store(index, self._environments[index].reset(seed=seed)[0])
+        if keeper := self._state_keepers[index]:
+            keeper.after_reset()
+
+    def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        for index, environment in enumerate(self._environments):
+            action = self._native(actions[index])
+            if keeper := self._state_keepers[index]:
+                keeper.before_step(action)
+            with _failures(index, "step"):
+                observation, reward, terminated, truncated, _ = environment.step(action)
+                self._store(index, observation)
+                self._rewards[index] = float(reward)
+                self._terminated[index] = terminated
+                self._truncated[index] = truncated
+        return self._rewards, self._terminated, self._truncated
+
+    def snapshot(self) -> Snapshot:
+        keepers = [keeper for keeper in self._state_keepers if keeper]
+        if not keepers:
+            return {}
+        with _failures(None, "get_state"):
+            states = [keeper.get() for keeper in keepers]
+            own = {f"own/{name}": np.stack([state[name] for state in states]) for name in states[0]}
+        generators = pack_generators([environment.unwrapped.np_random for environment in self._environments])
+        return own | {"observations": self.observations.copy(), "generators": generators}
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        observations, count = self.observations, self.count
+        common = {
+            "observations": wire.TensorSpec(str(observations.dtype), observations.shape),
+            "generators": wire.TensorSpec("uint64", (count, 6)),
+        }
+        own = {name.removeprefix("own/"): array for name, array in snapshot.items() if name not in common}
+        wire.check({name: array for name, array in snapshot.items() if name in common}, common)
+        if any(array.shape[:1] != (count,) for array in own.values()):
+            raise wire.WireError(f"the state's tensors must have {count} rows, one for each environment")
+        self.reset([0] * count)
+        generators = unpack_generators(snapshot["generators"])
+        for index, keeper in enumerate(self._state_keepers):
+            if keeper is None:
+                raise wire.WireError("the request carries a state, but this environment cannot be resumed")
+            with _failures(index, "set_state"):
+                keeper.set({name: array[index].copy() for name, array in own.items()})
+            self._environments[index].unwrapped.np_random = generators[index]
+        observations[:] = snapshot["observations"]
+
+    def close(self) -> None:
+        for environment in self._environments:
+            environment.close()
+
+    def _store(self, index: int, observation: Any) -> None:
+        array = np.asarray(observation)
+        if array.shape != self.observations.shape[1:]:
+            raise EnvironmentCallError(
+                f"environment {index}: an observation of shape {list(array.shape)}, "
+                f"but its space says {list(self.observations.shape[1:])}"
+            )
+        self.observations[index] = array
+
+    def _native(self, action: np.ndarray) -> Any:
+        space = self._action_space
+        if isinstance(space, gymnasium.spaces.Discrete):
+            return int(action) + int(space.start)
+        return action.astype(space.dtype).reshape(space.shape)
+
+
+class _Hook:
+    """The state of an environment that has `get_state` and `set_state`."""
+
+    def __init__(self, environment: Any) -> None:
+        self._environment = environment
+
+    def after_reset(self) -> None:
+        return
+
+    def before_step(self, _action: Any) -> None:
+        return
+
+    def get(self) -> dict[str, np.ndarray]:
+        return {name: np.asarray(value) for name, value in self._environment.get_state().items()}
+
+    def set(self, state: dict[str, np.ndarray]) -> None:
+        self._environment.set_state(state)
+
+
+class _MujocoReplay:
+    """The state of one of gymnasium's MuJoCo environments: the physics before its last step, and its action.
+
+    Derived quantities lag one substep behind the physics and some rewards start from them. Doing the last
+    step again brings back all of it, whatever the environment reads.
+    """
+
+    def __init__(self, environment: Any) -> None:
+        import mujoco  # only here: environments without physics need not load it
+
+        self._mujoco = mujoco
+        self._signature = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+        self._environment = environment
+        self._model, self._data = environment.unwrapped.model, environment.unwrapped.data
+        self._physics = np.zeros(mujoco.mj_stateSize(self._model, self._signature))
+        self._action = np.zeros(environment.action_space.shape, environment.action_space.dtype)
+        self._stepped = False
+
+    def after_reset(self) -> None:
+        self._stepped = False
+
+    def before_step(self, action: Any) -> None:
+        self._mujoco.mj_getState(self._model, self._data, self._physics, self._signature)
+        self._action[...] = action
+        self._stepped = True
+
+    def get(self) -> dict[str, np.ndarray]:
+        if not self._stepped:
+            self._mujoco.mj_getState(self._model, self._data, self._physics, self._signature)
+        return {
+            "physics": self._physics.copy(),
+            "action": self._action.copy(),
+            "stepped": np.array(self._stepped),
+        }
+
+    def set(self, state: dict[str, np.ndarray]) -> None:
+        wire.check(
+            state,
+            {
+                "physics": wire.TensorSpec("float64", self._physics.shape),
+                "action": wire.TensorSpec(str(self._action.dtype), self._action.shape),
+                "stepped": wire.TensorSpec("bool", ()),
+            },
+        )
+        self._mujoco.mj_setState(self._model, self._data, state["physics"], self._signature)
+        if state["stepped"]:
+            self.before_step(state["action"])
+            self._environment.step(state["action"])
+        else:
+            self._mujoco.mj_forward(self._model, self._data)
+            # mj_forward moved the solver's warm start.
+            self._mujoco.mj_setState(self._model, self._data, state["physics"], self._signature)
+
+
+def _state_keeper(environment: gymnasium.Env[Any, Any]) -> _Hook | _MujocoReplay | None:
+    """How to keep the environment's state, or None where nobody can."""
+    if not isinstance(environment.unwrapped.np_random.bit_generator, np.random.PCG64):
+        return None
+    # gymnasium's own wrappers around a registered environment; neither holds state after a reset.
+    transparent = (gymnasium.wrappers.OrderEnforcing, gymnasium.wrappers.PassiveEnvChecker)
+    inner = environment
+    while isinstance(inner, transparent):
+        inner = inner.env
+    if callable(getattr(inner, "get_state", None)) and callable(getattr(inner, "set_state", None)):
+        return _Hook(inner)
+    if inner is inner.unwrapped and type(inner).__module__.startswith("gymnasium.envs.mujoco."):
+        return _MujocoReplay(inner)
+    return None
+
+
+class _failures:  # noqa: N801 - a context manager, read as a word
+    """Turn what an environment raises into an EnvironmentCallError that says where."""
+
+    def __init__(self, index: int | None, call: str) -> None:
+        self._where = call if index is None else f"{call} of environment {index}"
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, EnvironmentCallError | wire.WireError):
+            raise EnvironmentCallError(f"{self._where} raised {type(error).__name__}: {error}") from error

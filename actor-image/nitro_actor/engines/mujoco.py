@@ -1,0 +1,120 @@
+"""The fast engine for gymnasium's MuJoCo locomotion tasks.
+
+It computes what gymnasium computes, to the bit, without its per-step Python: one MjData per copy, its state
+gathered into one array, observations, rewards and termination vectorised over the copies. The tasks are in
+`nitro_actor.engines.tasks`. gymnasium is not imported; only its model files are read.
+"""
+
+import importlib.util
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor import wire
+from nitro_actor.engines.base import Engine, Snapshot, pack_generators, unpack_generators
+from nitro_actor.engines.tasks import Task
+
+# MuJoCo would print to the terminal and write MUJOCO_LOG.TXT into the current folder.
+mujoco.set_mju_user_warning(lambda text: warnings.warn(f"MuJoCo: {text}", RuntimeWarning, stacklevel=2))
+
+_STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+
+
+class MujocoEngine(Engine):
+    """E simulations of one task, each with its own random generator."""
+
+    resumable = True
+
+    def __init__(self, task: type[Task], count: int, options: Mapping[str, object]) -> None:
+        self.count = count
+        self._model = mujoco.MjModel.from_xml_path(str(_asset(task.xml)))
+        self._data = [mujoco.MjData(self._model) for _ in range(count)]
+        self._task = task(self._model, self._data, options)
+        self._generators = unpack_generators(np.zeros((count, 6), np.uint64))
+        # Position and velocity of all copies, gathered by one call: [E, nq + nv].
+        nq, nv = self._model.nq, self._model.nv
+        self._state = np.empty((count, nq + nv))
+        self._parts = [part for data in self._data for part in (data.qpos, data.qvel)]
+        self._initial = np.concatenate([self._data[0].qpos, self._data[0].qvel])
+        self._controls = [data.ctrl for data in self._data]
+        self._never_truncated = np.zeros(count, bool)
+        self.observations = np.zeros((count, self._task.observation_size), np.float32)
+
+    @property
+    def action_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Lowest and highest action, f32 [A] each."""
+        low, high = self._model.actuator_ctrlrange.astype(np.float32).T
+        return low, high
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        self._generators = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(s))) for s in seeds]
+        for index in range(self.count):
+            self.reset_one(index)
+
+    def reset_one(self, index: int) -> None:
+        data, nq = self._data[index], self._model.nq
+        mujoco.mj_resetData(self._model, data)
+        position, velocity = self._task.reset_noise(self._generators[index])
+        data.qpos[:] = self._initial[:nq] + position
+        data.qvel[:] = self._initial[nq:] + velocity
+        mujoco.mj_forward(self._model, data)
+        self._state[index, :nq] = data.qpos
+        self._state[index, nq:] = data.qvel
+        self._task.begin(index, self._state)
+        self._task.observe(self._state, self.observations, slice(index, index + 1))
+
+    def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        model, frames, step = self._model, self._task.frame_skip, mujoco.mj_step
+        for data, control, action in zip(self._data, self._controls, actions, strict=True):
+            control[:] = action
+            step(model, data, frames)
+        if self._task.needs_contact_forces:
+            for data in self._data:
+                mujoco.mj_rnePostConstraint(model, data)
+        np.concatenate(self._parts, out=self._state.reshape(-1))
+        rewards, terminated = self._task.outcome(self._state, actions)
+        self._task.observe(self._state, self.observations, slice(None))
+        return rewards, terminated, self._never_truncated
+
+    def snapshot(self) -> Snapshot:
+        """Physics (with the solver's warm start), random generators, and what lags behind the physics:
+        the observation, which shows quantities of the last substep, and where the forward speed starts."""
+        physics = np.empty((self.count, mujoco.mj_stateSize(self._model, _STATE)))
+        for row, data in zip(physics, self._data, strict=True):
+            mujoco.mj_getState(self._model, data, row, _STATE)
+        return {
+            "physics": physics,
+            "observations": self.observations.copy(),
+            "position": self._task.position.copy(),
+            "generators": pack_generators(self._generators),
+        }
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        size = mujoco.mj_stateSize(self._model, _STATE)
+        wire.check(
+            snapshot,
+            {
+                "physics": wire.TensorSpec("float64", (self.count, size)),
+                "observations": wire.TensorSpec("float32", self.observations.shape),
+                "position": wire.TensorSpec("float64", (self.count,)),
+                "generators": wire.TensorSpec("uint64", (self.count, 6)),
+            },
+        )
+        for row, data in zip(snapshot["physics"], self._data, strict=True):
+            mujoco.mj_resetData(self._model, data)
+            mujoco.mj_setState(self._model, data, row, _STATE)
+        self.observations[:] = snapshot["observations"]
+        self._task.position[:] = snapshot["position"]
+        self._generators = unpack_generators(snapshot["generators"])
+
+
+def _asset(name: str) -> Path:
+    """One of gymnasium's model files, found without importing gymnasium, which takes long."""
+    spec = importlib.util.find_spec("gymnasium")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("gymnasium is not installed: pip install gymnasium")
+    return Path(spec.origin).parent / "envs" / "mujoco" / "assets" / name

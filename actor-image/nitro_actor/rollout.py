@@ -1,0 +1,165 @@
+"""Sampling: one fragment of training steps, or whole episodes for evaluation.
+
+Everything random comes from the request's seed, so the same request gives the same tensors to the bit.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from nitro_actor.engines.base import EnvironmentCallError
+from nitro_actor.environment import Environment
+from nitro_actor.policy import Policy
+
+Tensors = dict[str, np.ndarray]
+
+
+def rollout(
+    environment: Environment, policy: Policy, *, seed: int, steps: int, state: Mapping[str, np.ndarray]
+) -> Tensors:
+    """Sample T transitions from E environments, time-major, L = T / E.
+
+    Episodes that end begin anew in the same step. Truncation is not termination: the true last observation of
+    a truncated episode is in `final_observations`, so that the learner can bootstrap from it.
+
+    Args:
+        seed: for the environments (unless they resume) and the policy's noise.
+        steps: T, a multiple of E.
+        state: the end state of this slot's last fragment, or empty for a fresh start.
+
+    Returns:
+        The tensors of a fragment, with L = T / E:
+        observations [L, E, *shape] in the environment's dtype, actions f32 [L, E, A] or i64 [L, E], log_probs
+        f32 [L, E], distribution f32 [L, E, P], rewards f32 [L, E], terminated and truncated bool [L, E],
+        last_observations [E, *shape], final_observations [n, *shape] (one per truncated step that did not
+        terminate, by step then environment), episode_returns f64 [m], episode_lengths i64 [m], state/*.
+
+    Raises:
+        EnvironmentCallError: the environment raised or returned NaN.
+        PolicyError: the weights lead to NaN.
+        WireError: the state does not fit the environment.
+    """
+    count = environment.count
+    length = steps // count
+    seeds, generator = _random(seed, count)
+    if state:
+        environment.restore(state)
+    else:
+        environment.reset(seeds)
+    noise = policy.noise(generator, length, count)
+
+    current = environment.observations
+    observations = np.empty((length, *current.shape), current.dtype)
+    distribution = np.empty((length, count, policy.parameters_per_action), np.float32)
+    actions = np.empty(
+        noise.shape if environment.spec.continuous else noise.shape[:2], _action_dtype(environment)
+    )
+    rewards = np.empty((length, count), np.float32)
+    terminated = np.empty((length, count), bool)
+    truncated = np.empty((length, count), bool)
+    finals, returns, lengths = [], [], []
+    for t in range(length):
+        observations[t] = current
+        policy.distribution(current, distribution[t])
+        policy.sample(distribution[t], noise[t], actions[t])
+        rewards[t], terminated[t], truncated[t] = environment.step(actions[t])
+        done = terminated[t] | truncated[t]
+        if np.logical_or.reduce(done):
+            for index in np.flatnonzero(done):
+                if not terminated[t, index]:
+                    finals.append(current[index].copy())
+                returns.append(environment.returns[index])
+                lengths.append(environment.lengths[index])
+                environment.reset_one(int(index))
+    tensors = {
+        "observations": observations,
+        "actions": actions,
+        "log_probs": policy.log_probabilities(distribution, actions),
+        "distribution": distribution,
+        "rewards": rewards,
+        "terminated": terminated,
+        "truncated": truncated,
+        "last_observations": current.copy(),
+        "final_observations": np.array(finals, current.dtype).reshape(-1, *current.shape[1:]),
+        "episode_returns": np.array(returns, np.float64),
+        "episode_lengths": np.array(lengths, np.int64),
+    }
+    _require_finite(tensors)
+    return tensors | {f"state/{name}": array for name, array in environment.snapshot().items()}
+
+
+def evaluate(
+    environment: Environment, policy: Policy, *, seed: int, episodes: int, max_steps: int
+) -> Tensors:
+    """Play whole episodes with the most probable actions.
+
+    Environment i plays episodes i, i + E, ...: which episodes count does not depend on how long they take.
+
+    Args:
+        max_steps: an episode is cut after so many steps.
+
+    Returns:
+        episode_returns f64 [episodes], episode_lengths i64 [episodes].
+
+    Raises:
+        EnvironmentCallError, PolicyError: as `rollout`.
+    """
+    count = environment.count
+    environment.reset(_random(seed, count)[0])
+    returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
+    playing: list[int | None] = [i if i < episodes else None for i in range(count)]
+    distribution = np.empty((count, policy.parameters_per_action), np.float32)
+    while any(episode is not None for episode in playing):
+        policy.distribution(environment.observations, distribution)
+        if not np.isfinite(distribution).all():
+            _require_finite(
+                {"observations": environment.observations[None], "distribution": distribution[None]}
+            )
+        _, terminated, truncated = environment.step(policy.mode(distribution))
+        ended = terminated | truncated | (environment.lengths >= max_steps)
+        for index in np.flatnonzero(ended):
+            episode = playing[index]
+            if episode is not None:
+                returns[episode] = environment.returns[index]
+                lengths[episode] = environment.lengths[index]
+                playing[index] = episode + count if episode + count < episodes else None
+            environment.reset_one(int(index))
+    if not np.isfinite(returns).all():
+        raise EnvironmentCallError("the environment returned a reward that is NaN or infinite")
+    return {"episode_returns": returns, "episode_lengths": lengths}
+
+
+class PolicyError(RuntimeError):
+    """The policy's output is NaN or infinite for a finite observation: the weights have diverged."""
+
+
+def _random(seed: int, count: int) -> tuple[list[int], np.random.Generator]:
+    """Seeds of the environments and the generator of the policy's noise, independent of each other."""
+    environments, noise = np.random.SeedSequence(seed).spawn(2)
+    seeds = [int(word) for word in environments.generate_state(count, np.uint64)]
+    return seeds, np.random.Generator(np.random.PCG64(noise))
+
+
+def _action_dtype(environment: Environment) -> type[np.float32] | type[np.int64]:
+    return np.float32 if environment.spec.continuous else np.int64
+
+
+def _require_finite(tensors: Tensors) -> None:
+    """Refuse NaN and infinity, naming the first cause: what comes after it in time is its consequence."""
+    causes = []
+    for order, name in enumerate(("observations", "distribution", "rewards")):
+        array = tensors.get(name)
+        if array is not None and array.dtype.kind == "f" and not np.isfinite(array).all():
+            t, index = (int(i) for i in np.argwhere(~np.isfinite(array))[0][:2])
+            causes.append((t, order, index, name))
+    if not causes:
+        for name in ("last_observations", "final_observations"):
+            array = tensors.get(name)
+            if array is not None and not np.isfinite(array).all():
+                raise EnvironmentCallError(f"the environment returned NaN or infinity in {name}")
+        return
+    t, _, index, name = min(causes)
+    where = f"at step {t} of environment {index}"
+    if name == "distribution":
+        raise PolicyError(f"the policy's distribution is NaN or infinite {where}: the weights have diverged")
+    raise EnvironmentCallError(f"the environment returned NaN or infinity in {name} {where}")

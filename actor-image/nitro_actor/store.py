@@ -1,0 +1,173 @@
+"""The actor's two dealings with Redis: read weights, append a fragment.
+
+A small client of its own over hiredis: redis-py takes longer to load than everything else an actor needs,
+and a starting actor holds up a round.
+"""
+
+import contextlib
+import random
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import hiredis
+
+from nitro_actor import wire
+
+Command = tuple[str | int | float | bytes | memoryview, ...]
+
+_TRIES = 3
+_FIRST_PAUSE_SECONDS = 0.1
+_CHUNK = 2**16
+
+
+class StoreError(RuntimeError):
+    """Redis cannot be reached, or refuses. The text says where and why."""
+
+
+class StoreFullError(StoreError):
+    """Redis has reached its memory limit (noeviction): nothing was stored."""
+
+
+class Store:
+    """One connection to Redis, made when it is needed and made again when it broke.
+
+    Args:
+        url: redis://[user[:password]]@host[:port][/database], or rediss:// for TLS.
+        connect_seconds: time limit for connecting.
+        seconds: time limit for each wait for Redis.
+    """
+
+    def __init__(self, url: str, *, connect_seconds: float = 2.0, seconds: float = 10.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("redis", "rediss") or not parts.hostname:
+            raise ValueError(
+                f"NITRO_REDIS_URL must look like redis://user:password@host:6379, not {_shown(url)}"
+            )
+        self._address = (parts.hostname, parts.port or 6379)
+        self._tls = parts.scheme == "rediss"
+        self._connect_seconds = connect_seconds
+        self._seconds = seconds
+        self._greeting: list[Command] = []
+        if parts.password:
+            user = [unquote(parts.username)] if parts.username else []
+            self._greeting.append(("AUTH", *user, unquote(parts.password)))
+        if parts.path.strip("/"):
+            self._greeting.append(("SELECT", parts.path.strip("/")))
+        self._socket: socket.socket | None = None
+
+    def get(self, key: str) -> bytes | None:
+        """The value of a key, None where there is none.
+
+        Raises:
+            StoreError: Redis cannot be reached or refuses.
+        """
+        (value,) = self._retried([("GET", key)])
+        if value is not None and not isinstance(value, bytes):
+            raise StoreError(f"Redis answered GET {key} with a {type(value).__name__}")
+        return value
+
+    def append(self, key: str, value: bytes, ttl: int) -> None:
+        """Append to a list and let it expire after `ttl` seconds, both or neither.
+
+        After a broken connection the value may be stored twice; readers keep one fragment per slot.
+
+        Raises:
+            StoreFullError: Redis is at its memory limit.
+            StoreError: Redis cannot be reached or refuses.
+        """
+        self._retried([("MULTI",), ("RPUSH", key, value), ("EXPIRE", key, str(ttl)), ("EXEC",)])
+
+    def close(self) -> None:
+        """Close the connection; the next command opens another."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+    def _retried(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies to a pipeline, tried again after broken connections, with a random pause between."""
+        for attempt in range(_TRIES):
+            try:
+                if self._socket is None:
+                    self._socket = self._connect()
+                return self._exchange(self._socket, commands)
+            except OSError as error:
+                self.close()
+                if attempt == _TRIES - 1:
+                    where = "{}:{}".format(*self._address)
+                    what = str(error) or type(error).__name__
+                    raise StoreError(
+                        f"Redis at {where} cannot be reached ({_TRIES} tries): {what}"
+                    ) from error
+                time.sleep(_FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.5))
+            except StoreError:
+                # Replies of a refused pipeline may still be on their way.
+                self.close()
+                raise
+        raise AssertionError("unreachable")
+
+    def _connect(self) -> socket.socket:
+        connection = socket.create_connection(self._address, self._connect_seconds)
+        try:
+            connection.settimeout(self._seconds)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls:
+                import ssl  # only here: most actors reach Redis inside their cluster
+
+                connection = ssl.create_default_context().wrap_socket(
+                    connection, server_hostname=self._address[0]
+                )
+            if self._greeting:
+                self._exchange(connection, self._greeting)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _exchange(self, connection: socket.socket, commands: Sequence[Command]) -> list[Any]:
+        reader = hiredis.Reader()
+        connection.sendall(b"".join(_pack(command) for command in commands))
+        replies: list[Any] = []
+        received = 0
+        while len(replies) < len(commands):
+            reply = reader.gets()
+            if reply is False:
+                data = connection.recv(_CHUNK)
+                received += len(data)
+                if not data:
+                    raise ConnectionError("Redis closed the connection")
+                if received > wire.MAX_BYTES + _CHUNK:
+                    raise StoreError(f"Redis sends more than {wire.MAX_BYTES} bytes")
+                reader.feed(data)
+                continue
+            # An error inside a transaction is the cause; EXEC then only says that it was discarded.
+            if isinstance(reply, hiredis.ReplyError):
+                raise _refusal(str(reply))
+            replies.append(reply)
+        if isinstance(replies[-1], list):
+            for reply in replies[-1]:
+                if isinstance(reply, hiredis.ReplyError):
+                    raise _refusal(str(reply))
+        return replies
+
+
+def _pack(command: Command) -> bytes:
+    # hiredis's stub declares a tuple of one; it takes any.
+    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]
+    return packed
+
+
+def _refusal(text: str) -> Exception:
+    if text.startswith("OOM"):
+        return StoreFullError(f"Redis is full: {text}. Give it more memory, or fewer or smaller fragments")
+    if text.startswith(("LOADING", "MASTERDOWN", "READONLY")):
+        return ConnectionError(text)  # it passes: worth another try
+    return StoreError(f"Redis refuses: {text}")
+
+
+def _shown(url: str) -> str:
+    """A URL without its password."""
+    return url.rpartition("@")[2]

@@ -1,0 +1,49 @@
+"""`helm test`: the operator answers, and the API server accepts a right job and refuses a wrong one."""
+
+import json
+import os
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+NAMESPACE = os.environ["NAMESPACE"]
+JOBS = f"https://kubernetes.default.svc/apis/nitro.dev/v1alpha1/namespaces/{NAMESPACE}/nitrotrainingjobs"
+
+
+def dry_run(spec: dict[str, object]) -> tuple[int, str]:
+    """Status code and message of the API server's answer to creating a job with `spec`; nothing is stored."""
+    job = {"apiVersion": "nitro.dev/v1alpha1", "kind": "NitroTrainingJob", "metadata": {"generateName": "check-"}}
+    request = urllib.request.Request(
+        f"{JOBS}?dryRun=All&fieldValidation=Strict",
+        data=json.dumps({**job, "spec": spec}).encode(),
+        headers={
+            "Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}",
+            "Content-Type": "application/json",
+        },
+    )
+    trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+    try:
+        with urllib.request.urlopen(request, timeout=10, context=trust) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def main() -> None:
+    with urllib.request.urlopen(os.environ["OPERATOR_HEALTH"], timeout=10) as answer:
+        print("operator:", answer.status)
+    right: dict[str, object] = {"environment": {"id": "Hopper-v5"}}
+    code, message = dry_run(right)
+    print("a right job:", code)
+    if code != 201:
+        sys.exit(f"the API server refused a right job: {message}")
+    code, message = dry_run({**right, "scaling": {"minActors": 9, "maxActors": 3}})
+    print("a wrong job:", code)
+    if code != 422 or "minActors" not in message:
+        sys.exit(f"the API server should have refused minActors above maxActors, but answered {code}: {message}")
+
+
+main()

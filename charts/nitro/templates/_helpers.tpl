@@ -1,0 +1,51 @@
+{{- define "nitro.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "nitro.fullname" -}}
+{{- $name := include "nitro.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "nitro.operator" -}}
+{{- include "nitro.fullname" . }}-operator
+{{- end -}}
+
+{{- define "nitro.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "nitro.operator" .) -}}
+{{- end -}}
+
+{{/* What a Deployment's selector may use: it cannot change in an upgrade. */}}
+{{- define "nitro.selector" -}}
+app.kubernetes.io/name: {{ include "nitro.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "nitro.labels" -}}
+{{ include "nitro.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* The reference of one image: include "nitro.image" (dict "images" .Values.images "image" .Values.images.actor "root" .) */}}
+{{- define "nitro.image" -}}
+{{- $registry := .image.registry | default .images.registry -}}
+{{- $tag := .image.tag | default .images.tag | default .root.Chart.AppVersion -}}
+{{- with $registry }}{{ . }}/{{ end }}{{ .image.repository }}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ $tag }}{{ end }}
+{{- end -}}
+
+{{/* "true" or nothing: whether a monitor is to be made. include "nitro.monitor" (dict "mode" .. "kind" .. "root" .) */}}
+{{- define "nitro.monitor" -}}
+{{- if eq .mode "enabled" -}}true
+{{- else if and (eq .mode "auto") (.root.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" .kind)) -}}true
+{{- end -}}
+{{- end -}}

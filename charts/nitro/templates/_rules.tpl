@@ -1,0 +1,69 @@
+{{/*
+What the operator may do, and why. No wildcards, no impersonation, no escalate or bind: the API server itself refuses
+a learner Role that grants more than the operator holds. Objects are written by server-side apply, which needs patch, and
+create for a new one.
+*/}}
+{{- define "nitro.rules" -}}
+# The jobs: follow them, and delete one whose ttlSecondsAfterFinished is over. A learner's Role passes on `get`, for its own job.
+- apiGroups: [nitro.dev]
+  resources: [nitrotrainingjobs]
+  verbs: [get, list, watch, delete]
+# Its half of the status. A learner's Role passes this on as well, for its own job.
+- apiGroups: [nitro.dev]
+  resources: [nitrotrainingjobs/status]
+  verbs: [patch]
+# A job's learner; deleted on suspend.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [list, watch, create, patch, delete]
+# A job's actors; deleted when a resumed job has another image.
+- apiGroups: [serving.knative.dev]
+  resources: [services]
+  verbs: [list, watch, create, patch, delete]
+# Revisions are Knative's: the operator sets their scale, round by round.
+- apiGroups: [serving.knative.dev]
+  resources: [revisions]
+  verbs: [list, watch, patch]
+# Learner and actor pods: count and meter them, read why one failed.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+# Take a learner off its node as a disruption, which costs its Job no retry.
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+# The Redis Service, the learner's identity, the checkpoint claim. The garbage collector deletes them.
+- apiGroups: [""]
+  resources: [services, serviceaccounts, persistentvolumeclaims]
+  verbs: [list, watch, create, patch]
+# The job's generated Redis passwords and token. Not listed or watched: only a Secret whose name is known can be read.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, create]
+# The learner may read its own job and patch its own status; the operator can give no more than it holds itself.
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [list, watch, create, patch]
+# Only the job's own pods may reach its Redis and actors.
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [list, watch, create, patch]
+# Say on the job what happens to it, and find out why its learner's pod is not made (quota, admission).
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list, create]
+{{- end -}}
+
+{{/* What is not in any namespace, and so needs a ClusterRole even where the jobs' namespaces are listed. */}}
+{{- define "nitro.clusterRules" -}}
+# Whether Knative Serving is there, and of which release; kinds that are installed or removed later.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [get, list, watch]
+{{- if .Values.watchNamespaces }}
+# Listed namespaces that are made or deleted later.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [list, watch]
+{{- end }}
+{{- end -}}

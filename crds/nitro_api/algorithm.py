@@ -1,0 +1,102 @@
+"""spec.algorithm and spec.network: how the policy learns, and what it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nitro_api.base import Model, resolved
+
+
+class PpoHyperparameters(Model):
+    """PPO's settings. What is not set comes from the preset."""
+
+    learning_rate: float = resolved(gt=0, le=1)
+    """Adam's step size. Default: the preset's."""
+
+    learning_rate_anneal: bool = resolved()
+    """Whether the learning rate falls linearly to zero over spec.stop.rounds. Default: the preset's."""
+
+    adam_epsilon: float = resolved(gt=0, le=1)
+    """Adam's epsilon. Default: the preset's."""
+
+    gamma: float = resolved(ge=0, le=1)
+    """Discount per step. Default: the preset's."""
+
+    gae_lambda: float = resolved(ge=0, le=1)
+    """Lambda of the generalised advantage estimate. Default: the preset's."""
+
+    clip: float = resolved(gt=0, le=10)
+    """Bound of the policy ratio: it is held from 1 - clip to 1 + clip. Default: the preset's."""
+
+    kl_coefficient: float = resolved(ge=0, le=1000)
+    """First weight of the KL penalty; it adapts (x1.5 above 2 klTarget, x0.5 below 0.5 klTarget). 0 turns it
+    off. Default: the preset's."""
+
+    kl_target: float = resolved(gt=0, le=100)
+    """KL divergence per update that the penalty's weight aims at. Unit: nats. Default: the preset's."""
+
+    entropy_coefficient: float = resolved(ge=0, le=100)
+    """Weight of the entropy bonus. Default: the preset's."""
+
+    value_coefficient: float = resolved(ge=0, le=1000)
+    """Weight of the value loss. Default: the preset's."""
+
+    value_clip: float = resolved(ge=0, le=1e9)
+    """Upper bound of the squared value error of a sample. Unit: squared return. 0 turns it off. Default: the
+    preset's."""
+
+    epochs: int = resolved(ge=1, le=1000)
+    """Passes over a round's batch. Default: the preset's."""
+
+    minibatch_size: int = resolved(ge=0, le=10_000_000)
+    """Samples per gradient step. 0 is the whole batch. Default: the preset's."""
+
+    max_grad_norm: float = resolved(ge=0, le=1e9)
+    """Gradients are scaled down to this global norm. 0 turns it off. Default: the preset's."""
+
+    standardise_advantages: Literal["batch", "minibatch"] = resolved()
+    """Over which samples advantages get mean 0 and deviation 1. Default: the preset's."""
+
+    normalise_observations: bool = resolved()
+    """Whether observations are standardised by running statistics, which travel with the weights. Default:
+    the preset's."""
+
+    normalise_rewards: bool = resolved()
+    """Whether rewards are divided by the running deviation of the discounted return. Default: the
+    preset's."""
+
+    orthogonal_init: bool = resolved()
+    """Whether layers start orthogonal (gain sqrt 2, policy head 0.01, value head 1) or as PyTorch starts
+    them. Default: the preset's."""
+
+
+class Algorithm(Model):
+    """The learning algorithm."""
+
+    name: Literal["ppo"] = "ppo"
+    """The algorithm. Default: ppo."""
+
+    preset: Literal["paper", "tuned"] = "tuned"
+    """Where values that the job leaves out come from: `paper` has the settings of the Nitro paper's
+    experiments, `tuned` settings that reach a higher reward sooner. Default: tuned."""
+
+    hyperparameters: PpoHyperparameters = Field(default_factory=PpoHyperparameters)
+    """Settings that differ from the preset."""
+
+
+class Network(Model):
+    """Policy and critic, two networks of the same shape."""
+
+    hidden_sizes: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=8)] = (
+        resolved()
+    )
+    """Units of each hidden layer. Default: the preset's."""
+
+    activation: Literal["tanh", "relu"] = resolved()
+    """Activation of the hidden layers. Default: the preset's."""
+
+    log_std: Literal["state", "parameter"] = resolved()
+    """Whether the logarithm of the action's deviation is an output of the policy (`state`) or a free
+    parameter per action dimension (`parameter`). Continuous actions only. Default: the preset's."""

@@ -1,0 +1,105 @@
+"""What all models of the job share: names, strictness, and the rules across fields."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+RULES_BROKEN = "rules_broken"
+"""Type of the validation error that carries every broken rule of one object."""
+
+
+class Model(BaseModel):
+    """Base of every object in the job: camelCase outside, snake_case inside, nothing unknown, nothing
+    coerced."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+    @model_validator(mode="after")
+    def _obey_rules(self) -> Self:
+        broken = [rule for rule in rules_of(type(self)) if not rule.holds(self)]
+        if broken:
+            raise PydanticCustomError(
+                RULES_BROKEN,
+                "{sentences}",
+                {"sentences": " | ".join(rule.sentence for rule in broken), "rules": broken},
+            )
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """This object as it is written in YAML: camelCase, without what is not set."""
+        written: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value is not None:
+                written[field.alias or name] = _plain(value)
+        return written
+
+    def to_yaml(self) -> str:
+        """The same as YAML text, fields in the order of the models."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Model):
+        return value.to_dict()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def resolved(**limits: Any) -> Any:
+    """A field without a default of its own: `resolve()` fills it in from the preset, the environment or other
+    fields.
+
+    It is None until then, and is declared with its final type because nothing but `resolve()` reads an
+    unresolved job.
+    """
+    return Field(default=None, **limits)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule across the fields of one object, checked by these models and, as CEL, by the API server."""
+
+    path: str
+    """Where the mistake is reported: a camelCase path below the object, or "" for the object itself."""
+
+    cel: str
+    """The rule in CEL, `self` being the object; what may be absent is asked for by has()."""
+
+    sentence: str
+    """What is allowed; and the remedy."""
+
+    holds: Callable[[Any], bool]
+    """The same rule on the model."""
+
+
+_rules: dict[type[Model], list[Rule]] = defaultdict(list)
+
+
+def declare(model: type[Model], *rules: Rule) -> None:
+    """Let `model` obey `rules` from now on."""
+    _rules[model].extend(rules)
+
+
+def rules_of(model: type[Model]) -> list[Rule]:
+    """The rules declared for `model`, in the order of declaration."""
+    return _rules.get(model, [])

@@ -1,0 +1,64 @@
+"""The two presets: where values that a job leaves out come from.
+
+`paper` has the settings of the Nitro paper (PVLDB 18(1), 2024, section 8 and table 1; PPO's are RLlib's
+defaults, which it used). `tuned` has settings in the manner of CleanRL and SB3's zoo, with several
+environments per actor and fewer actors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PPO = "algorithm.hyperparameters."
+
+# fmt: off
+TABLE: tuple[tuple[str, Any, Any], ...] = (
+    # path below spec                     paper         tuned
+    ("environment.rolloutLength",         512,          512),
+    ("environment.envsPerActor",          1,            8),
+    ("network.hiddenSizes",               [256, 256],   [64, 64]),
+    ("network.activation",                "tanh",       "tanh"),
+    ("network.logStd",                    "state",      "parameter"),
+    (_PPO + "learningRate",               5e-5,         5e-4),
+    (_PPO + "learningRateAnneal",         False,        False),
+    (_PPO + "adamEpsilon",                1e-8,         1e-5),
+    (_PPO + "gamma",                      0.99,         0.995),
+    (_PPO + "gaeLambda",                  1.0,          0.95),
+    (_PPO + "clip",                       0.3,          0.2),
+    (_PPO + "klCoefficient",              0.2,          0.0),
+    (_PPO + "klTarget",                   0.01,         0.01),
+    (_PPO + "entropyCoefficient",         0.0,          0.0),
+    (_PPO + "valueCoefficient",           1.0,          0.5),
+    (_PPO + "valueClip",                  10.0,         0.0),
+    (_PPO + "epochs",                     30,           10),
+    (_PPO + "minibatchSize",              0,            64),
+    (_PPO + "maxGradNorm",                0.0,          0.5),
+    (_PPO + "standardiseAdvantages",      "batch",      "minibatch"),
+    (_PPO + "normaliseObservations",      False,        True),
+    (_PPO + "normaliseRewards",           False,        True),
+    (_PPO + "orthogonalInit",             False,        True),
+    ("evaluation.everyRounds",            1,            10),
+    ("stop.rounds",                       50,           150),
+    ("scaling.minActors",                 8,            4),
+    ("scaling.maxActors",                 64,           8),
+    ("scaling.initialActors",             16,           4),
+    ("scaling.decay",                     0.96,         0.998),
+)
+
+ENVIRONMENTS: tuple[tuple[str, str, Any, Any], ...] = (
+    # id begins with   path below spec                paper   tuned
+    ("ALE/",           "environment.rolloutLength",   16,     128),
+)
+# fmt: on
+
+PRESETS = ("paper", "tuned")
+
+
+def preset_values(preset: str, environment_id: str = "") -> dict[str, Any]:
+    """All values of a preset by their path below spec, for that environment."""
+    column = PRESETS.index(preset)
+    values = {path: columns[column] for path, *columns in TABLE}
+    for prefix, path, *columns in ENVIRONMENTS:
+        if environment_id.startswith(prefix):
+            values[path] = columns[column]
+    return values

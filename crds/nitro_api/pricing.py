@@ -1,0 +1,42 @@
+"""spec.pricing: what time costs. Defaults: AWS us-east-2, as in the Nitro paper, section 8."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from nitro_api.base import Model, resolved
+
+Price = Annotated[float, Field(ge=0, le=1e6)]
+
+
+class Pricing(Model):
+    """Prices in US dollars. 1 GB is 2^30 bytes, as Lambda bills it."""
+
+    learner_dollars_per_hour: Price = 3.06
+    """The learner's machine. Unit: dollars per hour. Default: 3.06 (p3.2xlarge)."""
+
+    vm_dollars_per_hour: Price = 0.68
+    """The machine that would host all actors without serverless, for comparison. Unit: dollars per hour.
+    Default: 0.68 (c5.4xlarge)."""
+
+    lambda_gb_second: Price = Field(default=1.66667e-5, alias="lambdaGBSecond")
+    """An invocation, on demand. Unit: dollars per GB-second. Default: 1.66667e-5."""
+
+    lambda_provisioned_gb_second: Price = Field(default=9.7222e-6, alias="lambdaProvisionedGBSecond")
+    """An invocation under provisioned concurrency. Unit: dollars per GB-second. Default: 9.7222e-6."""
+
+    provisioned_gb_second: Price = Field(default=4.1667e-6, alias="provisionedGBSecond")
+    """Provisioned concurrency itself, busy or idle. Unit: dollars per GB-second. Default: 4.1667e-6."""
+
+    lambda_request: Price = 2e-7
+    """One request. Unit: dollars. Default: 2e-7."""
+
+    pod_gb_second: Price = resolved(alias="podGBSecond")
+    """An actor pod on Knative, from its start to its end. Unit: dollars per GB-second. Default:
+    lambdaGBSecond."""
+
+    actor_memory_gb: Annotated[float, Field(gt=0, le=1e4)] = resolved(alias="actorMemoryGB")
+    """Memory that an actor is billed for. Unit: GB. Default: the memory in spec.actor.resources (limits, else
+    requests), else 1."""

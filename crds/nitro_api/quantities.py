@@ -1,0 +1,46 @@
+"""Durations (`2h30m`) and Kubernetes quantities (`512Mi`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema
+
+DURATION_PATTERN = r"^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$"
+QUANTITY_PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
+_FACTORS = {
+    "": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
+}  # fmt: skip
+
+QUANTITY_SCHEMA: dict[str, Any] = {
+    "x-kubernetes-int-or-string": True,
+    "pattern": QUANTITY_PATTERN,
+    "maxLength": 64,
+}
+Quantity = Annotated[
+    int | Annotated[str, Field(pattern=QUANTITY_PATTERN, max_length=64)], WithJsonSchema(QUANTITY_SCHEMA)
+]
+"""An amount as Kubernetes writes it: an integer, or text such as `500m`, `1.5` or `2Gi`."""
+
+
+def seconds_of(duration: str) -> float:
+    """Length of `2h30m`, `90m` or `45s` in seconds. Raises ValueError for anything else."""
+    match = re.fullmatch(DURATION_PATTERN, duration)
+    if not match or not duration:
+        raise ValueError(f"{duration!r} is not a duration such as 90m or 2h30m")
+    hours, minutes, seconds = (int(part[:-1]) if part else 0 for part in match.groups())
+    return 3600.0 * hours + 60.0 * minutes + seconds
+
+
+def amount_of(quantity: int | str) -> float:
+    """A Kubernetes quantity as a number: bytes for `512Mi`, cores for `500m`. Raises ValueError."""
+    match = re.fullmatch(QUANTITY_PATTERN, str(quantity))
+    if not match:
+        raise ValueError(f"{quantity!r} is not a quantity such as 500m or 2Gi")
+    text = str(quantity)
+    for suffix in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "n", "u", "m", "k", "M", "G", "T", "P", "E"):
+        if text.endswith(suffix):
+            return float(text[: -len(suffix)]) * _FACTORS[suffix]
+    return float(text)

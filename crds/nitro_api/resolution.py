@@ -1,0 +1,170 @@
+"""Filling in what a job leaves out, and what deserves a warning."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nitro_api.backend import LocalBackend
+from nitro_api.job import JobSpec, NitroTrainingJob
+from nitro_api.pods import Resources
+from nitro_api.presets import preset_values
+from nitro_api.quantities import amount_of
+from nitro_api.scaling import Scaling
+
+CLAIM_SIZE = "1Gi"
+GB = 2.0**30
+"""Bytes that Lambda bills as one GB."""
+
+
+def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
+    """A copy of `job` with every value that training needs, so that no field declared by `resolved()` is
+    None.
+
+    What the job says always stays; a second resolve changes nothing. Raises pydantic's ValidationError when
+    the values that were filled in break a rule, which only a job that was changed after loading can do.
+    """
+    copy = job.model_copy(deep=True)
+    spec = copy.spec
+    preset = preset_values(spec.algorithm.preset, spec.environment.id)
+    _resolve_rollout(spec, preset)
+    _resolve_actors(spec.scaling, preset)
+    for path, value in preset.items():
+        *parents, name = path.split(".")
+        _fill(_descend(spec, parents), name, value)
+    _fill(spec.pricing, "podGBSecond", spec.pricing.lambda_gb_second)
+    _fill(spec.pricing, "actorMemoryGB", _memory_gb(spec.actor.resources))
+    if spec.learner.checkpoint.pvc.claim_name is None:
+        _fill(spec.learner.checkpoint.pvc, "size", CLAIM_SIZE)
+    if spec.backend.type == "Local":
+        _fill(spec.backend, "local", LocalBackend())
+    return NitroTrainingJob.model_validate(copy.to_dict())
+
+
+def _fill(model: Any, alias: str, value: Any) -> None:
+    """Set the field of that camelCase name if it is not set."""
+    name = next(name for name, field in type(model).model_fields.items() if field.alias == alias)
+    if getattr(model, name) is None:
+        setattr(model, name, value.copy() if isinstance(value, list) else value)
+
+
+def _descend(model: Any, aliases: list[str]) -> Any:
+    for alias in aliases:
+        model = getattr(model, next(n for n, f in type(model).model_fields.items() if f.alias == alias))
+    return model
+
+
+def _resolve_rollout(spec: JobSpec, preset: dict[str, Any]) -> None:
+    """T and E: the one that is not set gives way, so that E divides T."""
+    given: Any = spec.environment
+    steps, envs = preset["environment.rolloutLength"], preset["environment.envsPerActor"]
+    if given.envs_per_actor is not None:
+        steps = math.ceil(steps / given.envs_per_actor) * given.envs_per_actor
+    elif given.rollout_length is not None:
+        envs = max(n for n in range(1, min(envs, given.rollout_length) + 1) if given.rollout_length % n == 0)
+    _fill(given, "rolloutLength", steps)
+    _fill(given, "envsPerActor", envs)
+
+
+def _resolve_actors(scaling: Scaling, preset: dict[str, Any]) -> None:
+    """The range and the first round's actors: what is not set gives way to what is."""
+    given: Any = scaling
+    if scaling.schedule is not None:
+        low, high, initial = min(scaling.schedule), max(scaling.schedule), scaling.schedule[0]
+    else:
+        fixed = [n for n in (given.min_actors, given.initial_actors) if n is not None]
+        high = (
+            given.max_actors if given.max_actors is not None else max([preset["scaling.maxActors"], *fixed])
+        )
+        fixed = [n for n in (high, given.initial_actors) if n is not None]
+        low = given.min_actors if given.min_actors is not None else min([preset["scaling.minActors"], *fixed])
+        initial = min(max(preset["scaling.initialActors"], low), high)
+    _fill(scaling, "minActors", low)
+    _fill(scaling, "maxActors", high)
+    _fill(scaling, "initialActors", initial)
+
+
+def _memory_gb(resources: Resources) -> float:
+    for amounts in (resources.limits, resources.requests):
+        if amounts and "memory" in amounts and amount_of(amounts["memory"]) > 0:
+            return amount_of(amounts["memory"]) / GB
+    return 1.0
+
+
+def warnings(job: NitroTrainingJob) -> list[str]:
+    """What is allowed but hardly meant, each in a sentence with its path and what to do."""
+    spec = resolve(job).spec
+    found = [_decay_warning(spec), _minibatch_warning(spec), *_unused_warnings(spec), *_stop_warnings(spec)]
+    return [warning for warning in found if warning]
+
+
+def _decay_warning(spec: JobSpec) -> str | None:
+    """When no score can ask for more than minActors any more: floor(I_max d^k) <= I_min (or d^(k^2))."""
+    scaling, rounds = spec.scaling, spec.stop.rounds
+    if scaling.scaler not in ("nitro", "random-score") or scaling.decay == 1:
+        return None
+    if scaling.max_actors <= scaling.min_actors:
+        return None
+    needed = (scaling.min_actors + 1) / scaling.max_actors
+    power = 2 if scaling.mode == "artifact" else 1
+    last_score = math.floor((math.log(needed) / math.log(scaling.decay)) ** (1 / power) + 1e-9)
+    # The score of round k sets the actors of round k + 1. One last round at minActors is no matter.
+    first_without = last_score + 2
+    if rounds <= first_without:
+        return None
+    decay = min(1.0, math.ceil(needed ** (1 / (rounds - 1) ** power) * 1e5) / 1e5)
+    return (
+        f"spec.scaling.decay: with {scaling.decay:g} no round from {first_without} on can have more than "
+        f"minActors, {scaling.min_actors}, but stop.rounds is {rounds}; choose decay {decay:g} or more"
+    )
+
+
+def _minibatch_warning(spec: JobSpec) -> str | None:
+    smallest = spec.scaling.min_actors * spec.environment.rollout_length
+    minibatch = spec.algorithm.hyperparameters.minibatch_size
+    if minibatch <= smallest:
+        return None
+    return (
+        f"spec.algorithm.hyperparameters.minibatchSize: {minibatch} exceeds the {smallest} samples of a "
+        "round with minActors, which is then one step per epoch; lower it or raise rolloutLength"
+    )
+
+
+def _stop_warnings(spec: JobSpec) -> list[str]:
+    found = []
+    stop, scaling = spec.stop, spec.scaling
+    if stop.target_reward is not None and spec.evaluation.every_rounds > stop.rounds:
+        found.append(
+            f"spec.evaluation.everyRounds: {spec.evaluation.every_rounds} exceeds stop.rounds, "
+            f"{stop.rounds}, so targetReward is never looked at; lower everyRounds"
+        )
+    if scaling.schedule is not None and len(scaling.schedule) > stop.rounds:
+        found.append(
+            f"spec.scaling.schedule: only the first {stop.rounds} of {len(scaling.schedule)} entries are "
+            "used, because training stops there; raise stop.rounds or shorten the schedule"
+        )
+    if (
+        stop.duration_seconds is not None
+        and (spec.active_deadline_seconds or math.inf) <= stop.duration_seconds
+    ):
+        found.append(
+            f"spec.activeDeadlineSeconds: {spec.active_deadline_seconds} fails the job before stop.duration, "
+            f"{stop.duration}, ends it; raise it"
+        )
+    return found
+
+
+def _unused_warnings(spec: JobSpec) -> list[str]:
+    """Settings of the boosting score that the scaler never looks at."""
+    scaling = spec.scaling
+    if scaling.scaler in ("nitro", "random-score"):
+        return []
+    usual = preset_values(spec.algorithm.preset)["scaling.decay"]
+    unused = {"decay": scaling.decay != usual}
+    for name in ("window", "mode", "normalise", "surrogate"):
+        unused[name] = getattr(scaling, name) != Scaling.model_fields[name].default
+    return [
+        f"spec.scaling.{name}: has no effect with scaler: {scaling.scaler}; remove it"
+        for name, differs in unused.items()
+        if differs
+    ]

@@ -1,0 +1,231 @@
+"""The rules across fields, each declared once: for `nitro validate` in Python, for the API server in CEL.
+
+`crd.py` puts the CEL and the sentence in the CRD, so kubectl and `nitro validate` say the same at the same
+path.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nitro_api.backend import Backend
+from nitro_api.base import Rule, declare
+from nitro_api.environment import Environment
+from nitro_api.errors import ABSENT, FieldError
+from nitro_api.job import JobSpec, NitroTrainingJob
+from nitro_api.pods import Actor, CheckpointVolume, Toleration
+from nitro_api.quantities import DURATION_PATTERN, QUANTITY_PATTERN, amount_of
+from nitro_api.scaling import Scaling
+from nitro_api.stop import Stop
+
+_ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
+_ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
+_JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+
+
+def _matches(pattern: str, text: str | None) -> bool:
+    return text is None or re.fullmatch(pattern, text) is not None
+
+
+declare(
+    NitroTrainingJob,
+    Rule(
+        path="metadata.name",
+        cel=f"self.metadata.name.size() <= 40 && self.metadata.name.matches(r'{_JOB_NAME}')",
+        sentence="must be at most 40 lower-case letters, digits and hyphens, a letter first; rename the job",
+        holds=lambda job: len(job.metadata.name) <= 40 and _matches(_JOB_NAME, job.metadata.name),
+    ),
+)
+declare(
+    Environment,
+    Rule(
+        path="id",
+        cel=f"self.id.matches(r'{_ID}')",
+        sentence="must be an environment id such as Hopper-v5 or ALE/Pong-v5; remove other characters",
+        holds=lambda env: _matches(_ID, env.id),
+    ),
+    Rule(
+        path="entryPoint",
+        cel=f"!has(self.entryPoint) || self.entryPoint.matches(r'{_ENTRY_POINT}')",
+        sentence="must be module:attribute; write it as my_package.environments:make",
+        holds=lambda env: _matches(_ENTRY_POINT, env.entry_point),
+    ),
+    Rule(
+        path="envsPerActor",
+        cel="!has(self.envsPerActor) || !has(self.rolloutLength) || self.envsPerActor == 0 "
+        "|| self.rolloutLength % self.envsPerActor == 0",
+        sentence="must divide rolloutLength; choose a divisor of rolloutLength",
+        holds=lambda env: (
+            env.envs_per_actor is None
+            or env.rollout_length is None
+            or env.rollout_length % env.envs_per_actor == 0
+        ),
+    ),
+)
+declare(
+    Stop,
+    Rule(
+        path="duration",
+        cel=f"!has(self.duration) || (self.duration.matches(r'{DURATION_PATTERN}') "
+        "&& self.duration.matches('[1-9]'))",
+        sentence="must be a length of time above zero; write it as 45s, 90m or 2h30m",
+        holds=lambda stop: (
+            _matches(DURATION_PATTERN, stop.duration)
+            and (stop.duration is None or re.search("[1-9]", stop.duration) is not None)
+        ),
+    ),
+)
+declare(
+    Scaling,
+    Rule(
+        path="minActors",
+        cel="!has(self.minActors) || !has(self.maxActors) || self.minActors <= self.maxActors",
+        sentence="must be at most maxActors; lower minActors or raise maxActors",
+        holds=lambda scaling: (
+            scaling.min_actors is None
+            or scaling.max_actors is None
+            or scaling.min_actors <= scaling.max_actors
+        ),
+    ),
+    Rule(
+        path="initialActors",
+        cel="!has(self.initialActors) || ((!has(self.minActors) || self.minActors <= self.initialActors) "
+        "&& (!has(self.maxActors) || self.initialActors <= self.maxActors))",
+        sentence="must be from minActors to maxActors; change initialActors or the range",
+        holds=lambda scaling: _within(scaling, scaling.initial_actors),
+    ),
+    Rule(
+        path="schedule",
+        cel="self.scaler != 'schedule' || has(self.schedule)",
+        sentence="is required with scaler: schedule; give the actors of each round, such as [8, 16, 8]",
+        holds=lambda scaling: scaling.scaler != "schedule" or scaling.schedule is not None,
+    ),
+    Rule(
+        path="schedule",
+        cel="self.scaler == 'schedule' || !has(self.schedule)",
+        sentence="is only allowed with scaler: schedule; remove it or set scaler: schedule",
+        holds=lambda scaling: scaling.scaler == "schedule" or scaling.schedule is None,
+    ),
+    Rule(
+        path="schedule",
+        cel="!has(self.schedule) || self.schedule.all(n, (!has(self.minActors) || self.minActors <= n) "
+        "&& (!has(self.maxActors) || n <= self.maxActors))",
+        sentence="must stay within minActors to maxActors; change the entries or the range",
+        holds=lambda scaling: all(_within(scaling, n) for n in scaling.schedule or ()),
+    ),
+    Rule(
+        path="initialActors",
+        cel="!has(self.schedule) || !has(self.initialActors) || self.schedule.size() == 0 "
+        "|| self.initialActors == self.schedule[0]",
+        sentence="must be the schedule's first entry; remove initialActors",
+        holds=lambda scaling: (
+            not scaling.schedule
+            or scaling.initial_actors is None
+            or scaling.initial_actors == scaling.schedule[0]
+        ),
+    ),
+)
+declare(
+    Backend,
+    *(
+        Rule(
+            path=block,
+            cel=f"self.type == '{name}' || !has(self.{block})",
+            sentence=f"is only allowed with type: {name}; remove the block or set type: {name}",
+            holds=lambda backend, name=name, block=block: (  # type: ignore[misc]
+                backend.type == name or getattr(backend, block) is None
+            ),
+        )
+        for name, block in (("Knative", "knative"), ("Local", "local"))
+    ),
+)
+declare(
+    Actor,
+    Rule(
+        path="roundDeadlineSeconds",
+        cel="!has(self.roundDeadlineSeconds) || self.timeoutSeconds <= self.roundDeadlineSeconds",
+        sentence="must be at least timeoutSeconds; raise roundDeadlineSeconds or lower timeoutSeconds",
+        holds=lambda actor: (
+            actor.round_deadline_seconds is None or actor.timeout_seconds <= actor.round_deadline_seconds
+        ),
+    ),
+)
+declare(
+    CheckpointVolume,
+    Rule(
+        path="claimName",
+        cel="!has(self.claimName) || (!has(self.size) && !has(self.storageClassName))",
+        sentence="excludes size and storageClassName, which a claim of the operator's has; remove either",
+        holds=lambda pvc: pvc.claim_name is None or (pvc.size is None and pvc.storage_class_name is None),
+    ),
+    Rule(
+        path="retain",
+        cel="!has(self.claimName) || self.retain",
+        sentence="must be true with claimName, because a claim of yours always stays; remove retain",
+        holds=lambda pvc: pvc.claim_name is None or pvc.retain,
+    ),
+    Rule(
+        path="size",
+        cel=f"!has(self.size) || (self.size.matches(r'{QUANTITY_PATTERN}') "
+        "&& quantity(self.size).isGreaterThan(quantity('0')))",
+        sentence="must be an amount of storage above zero; write it as 500Mi or 10Gi",
+        holds=lambda pvc: (
+            pvc.size is None or (_matches(QUANTITY_PATTERN, pvc.size) and amount_of(pvc.size) > 0)
+        ),
+    ),
+)
+declare(
+    Toleration,
+    Rule(
+        path="operator",
+        cel="has(self.key) || self.operator == 'Exists'",
+        sentence="must be Exists without a key; name the key or set operator: Exists",
+        holds=lambda toleration: toleration.key is not None or toleration.operator == "Exists",
+    ),
+    Rule(
+        path="value",
+        cel="!has(self.value) || self.operator == 'Equal'",
+        sentence="is only allowed with operator: Equal; remove it or set operator: Equal",
+        holds=lambda toleration: toleration.value is None or toleration.operator == "Equal",
+    ),
+    Rule(
+        path="tolerationSeconds",
+        cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+        sentence="is only allowed with effect: NoExecute; remove it or set effect: NoExecute",
+        holds=lambda toleration: toleration.toleration_seconds is None or toleration.effect == "NoExecute",
+    ),
+)
+
+
+def _within(scaling: Any, actors: int | None) -> bool:
+    """Whether `actors` lies in as much of the range as is given."""
+    if actors is None:
+        return True
+    above = scaling.min_actors is None or scaling.min_actors <= actors
+    return above and (scaling.max_actors is None or actors <= scaling.max_actors)
+
+
+MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
+"""What of spec may change after creation."""
+
+IMMUTABLE_SENTENCE = (
+    "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished and activeDeadlineSeconds "
+    "can); put the old value back, or delete the job and create it anew"
+)
+
+
+def immutable_fields() -> list[str]:
+    """camelCase names of the fields of spec that cannot change after creation."""
+    names = [field.alias or name for name, field in JobSpec.model_fields.items()]
+    return [name for name in names if name not in MUTABLE]
+
+
+def check_update(old: JobSpec, new: JobSpec) -> list[FieldError]:
+    """What of a change the API server would refuse: one error for every changed field that cannot change."""
+    before, after = old.to_dict(), new.to_dict()
+    return [
+        FieldError(f"spec.{name}", after.get(name, ABSENT), IMMUTABLE_SENTENCE)
+        for name in immutable_fields()
+        if before.get(name) != after.get(name)
+    ]

@@ -1,0 +1,145 @@
+"""The models as one JSON schema without references: the source of the CRD, of `explain` and of error
+messages."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, cast
+
+from nitro_api.base import Model, rules_of
+from nitro_api.job import NitroTrainingJob
+from nitro_api.presets import PRESETS, preset_values
+
+Schema = dict[str, Any]
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+INT_OR_STRING = "x-kubernetes-int-or-string"
+
+
+def schema_of(model: type[Model]) -> Schema:
+    """Structural OpenAPI schema of a model, with its rules as CEL. A new object at each call."""
+    return copy.deepcopy(_schema_of(model))
+
+
+@cache
+def _schema_of(model: type[Model]) -> Schema:
+    raw = model.model_json_schema(by_alias=True)
+    definitions = raw.pop("$defs", {})
+    schema = _structural(raw, definitions)
+    _default_objects(model, schema)
+    rules = [
+        {"rule": rule.cel, "message": rule.sentence, "fieldPath": f".{rule.path}"} for rule in rules_of(model)
+    ]
+    if rules:
+        schema["x-kubernetes-validations"] = rules
+    return schema
+
+
+def _default_objects(model: type[Model], schema: Schema) -> None:
+    """Give each object that may be left out its default, all its own defaults included.
+
+    With `{}` alone the API server would check the rules against an object without those.
+    """
+    for name, field in model.model_fields.items():
+        if field.default_factory is not None:
+            shown = schema["properties"][field.alias or name]
+            properties = shown.get("properties", {})
+            shown["default"] = {
+                key: copy.deepcopy(p["default"]) for key, p in properties.items() if "default" in p
+            }
+
+
+def _structural(node: Schema, definitions: dict[str, Schema]) -> Schema:
+    """`node` in the subset of OpenAPI that a CRD allows."""
+    node = {key: value for key, value in node.items() if key != "title" and (key, value) != ("default", None)}
+    if "$ref" in node:
+        target = _schema_of(_models()[node.pop("$ref").rpartition("/")[2]])
+        return {**copy.deepcopy(target), **node}
+    alternatives = [item for item in node.get("anyOf", []) if item != {"type": "null"}]
+    if len(alternatives) == 1:
+        node.pop("anyOf")
+        return _structural({**alternatives[0], **node}, definitions)
+    if "description" in node:
+        node["description"] = " ".join(node["description"].split())
+    if "const" in node:
+        node["enum"] = [node.pop("const")]
+    for bound, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if bound in node:
+            node[limit], node[bound] = node[bound], True
+    if "properties" in node:
+        node["properties"] = {
+            name: _structural(item, definitions) for name, item in node["properties"].items()
+        }
+    if "items" in node:
+        node["items"] = _structural(node["items"], definitions)
+    values = node.pop("additionalProperties", None)
+    if values is True:
+        node[_PRESERVE] = True
+    elif isinstance(values, dict):
+        node["additionalProperties"] = _structural(values, definitions)
+    first = ("description", "type", "default", "required")
+    return {key: node[key] for key in (*first, *node) if key in node}
+
+
+def _models() -> dict[str, type[Model]]:
+    found: dict[str, type[Model]] = {}
+    pending: list[type[Model]] = [Model]
+    while pending:
+        model = pending.pop()
+        found[model.__name__] = model
+        pending += model.__subclasses__()
+    return found
+
+
+@cache
+def job_schema() -> Schema:
+    """Schema of the whole job, the presets' values in the descriptions; do not change it."""
+    schema = schema_of(NitroTrainingJob)
+    for path, field in fields(schema):
+        if values := preset_text(path):
+            field["description"] = field["description"].replace("the preset's", values)
+    return schema
+
+
+def preset_text(path: str) -> str:
+    """The presets' values of a field, such as `paper 0.96, tuned 0.995`; empty when they have none."""
+    values = {name: preset_values(name).get(path.removeprefix("spec.")) for name in PRESETS}
+    shown = {name: text_of(value) for name, value in values.items() if value is not None}
+    if len(set(shown.values())) == 1:
+        return next(iter(shown.values()))
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+def text_of(value: Any) -> str:
+    """A default as one would write it in YAML."""
+    return (
+        f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    )
+
+
+def schema_at(path: tuple[int | str, ...]) -> Schema | None:
+    """Schema of the field at that place of the job, None where there is none."""
+    node: Schema | None = job_schema()
+    for part in path:
+        if node is None:
+            return None
+        node = cast("Schema | None", node.get("items") if isinstance(part, int) else _child(node, part))
+    return node
+
+
+def _child(node: Schema, name: str) -> Schema | None:
+    child = node.get("properties", {}).get(name, node.get("additionalProperties"))
+    return cast("Schema | None", child)
+
+
+def fields(node: Schema | None = None, path: str = "") -> Iterator[tuple[str, Schema]]:
+    """Every field with its full path, parents first; that of a list's items is `parent[]`."""
+    node = job_schema() if node is None else node
+    if "items" in node and "properties" in node["items"]:
+        yield from fields(node["items"], f"{path}[]")
+    for name, child in node.get("properties", {}).items():
+        below = f"{path}.{name}" if path else name
+        yield below, child
+        yield from fields(child, below)

@@ -1,0 +1,1 @@
+"""Nitro's learner: algorithms, boosting, scalers, dispatch and the nitro command line."""

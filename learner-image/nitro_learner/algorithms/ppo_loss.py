@@ -1,0 +1,131 @@
+"""PPO's loss (Schulman et al. 2017; clipped surrogate, adaptive KL penalty), and its gradient.
+
+    L = -E[min(r A, clip(r, 1 - c, 1 + c) A)] + beta E[KL(old || new)] - h E[H] + w E[min((V - G)^2, v)]
+
+with r = pi_new(a | s) / pi_old(a | s). `terms` is the differentiable form, for the detector and for reports;
+`gradients` is its gradient by the networks' outputs, for training. A test compares the two.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from nitro_learner.distributions import Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """c, beta, h, w and v of the loss; v = infinity where the value error is not clipped."""
+
+    clip: float
+    kl: float
+    entropy: float
+    value: float
+    value_clip: float
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Rows of a batch, with the advantages that the loss sees.
+
+    Attributes:
+        observations: f32 [n, D].
+        actions: f32 [n, A] or i64 [n].
+        log_probs: f32 [n], old.
+        distribution: f32 [n, P], old.
+        advantages: f32 [n], standardised.
+        returns: f32 [n].
+    """
+
+    observations: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    distribution: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def rows(self, which: Tensor) -> "Samples":
+        """Copies of the rows `which`."""
+        return Samples(*(column[which] for column in self._columns()))
+
+    def slices(self, size: int) -> list["Samples"]:
+        """Views of `size` rows each (the last one fewer)."""
+        if len(self) <= size:
+            return [self]
+        return [
+            Samples(*columns)
+            for columns in zip(*(torch.split(c, size) for c in self._columns()), strict=True)
+        ]
+
+    def with_advantages(self, advantages: Tensor) -> "Samples":
+        return replace(self, advantages=advantages)
+
+    def _columns(self) -> tuple[Tensor, ...]:
+        return (
+            self.observations,
+            self.actions,
+            self.log_probs,
+            self.distribution,
+            self.advantages,
+            self.returns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The loss's terms, one value per sample [n]; their mean is what the formula's E stands for."""
+
+    surrogate: Tensor
+    kl: Tensor
+    entropy: Tensor
+    value_error: Tensor
+    clipped: Tensor
+
+    def loss(self, c: Coefficients) -> Tensor:
+        return -self.surrogate + c.kl * self.kl - c.entropy * self.entropy + c.value * self.value_error
+
+
+def surrogate(ratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """min(r A, clip(r) A), [n]: maximised."""
+    return torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
+
+
+def terms(
+    samples: Samples, params: Tensor, values: Tensor, distribution: Distribution, c: Coefficients
+) -> Terms:
+    """The loss's terms at the new distribution's parameters [n, P] and values [n]."""
+    ratio = torch.exp(distribution.log_prob(params, samples.actions) - samples.log_probs)
+    return Terms(
+        surrogate=surrogate(ratio, samples.advantages, c.clip),
+        kl=distribution.kl(samples.distribution, params),
+        entropy=distribution.entropy(params),
+        value_error=((values - samples.returns) ** 2).clamp(max=c.value_clip),
+        clipped=(ratio - 1).abs() > c.clip,
+    )
+
+
+def gradients(
+    samples: Samples,
+    params: Tensor,
+    values: Tensor,
+    distribution: Distribution,
+    c: Coefficients,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """The gradient of scale * sum(loss) by params [n, P] and by values [n]."""
+    ratio = torch.exp(distribution.log_prob(params, samples.actions) - samples.log_probs)
+    # The clipped branch is constant where it is the smaller one: A > 0 and r > 1 + c, or A < 0 and r < 1 - c.
+    free = ratio * samples.advantages <= ratio.clamp(1 - c.clip, 1 + c.clip) * samples.advantages
+    by_log_prob = torch.where(free, ratio * samples.advantages, 0.0) * -scale
+    by_params = distribution.grad_log_prob(params, samples.actions).mul_(by_log_prob[:, None])
+    if c.kl:
+        by_params.add_(distribution.grad_kl(samples.distribution, params), alpha=scale * c.kl)
+    if c.entropy:
+        by_params.add_(distribution.grad_entropy(params), alpha=-scale * c.entropy)
+    error = values - samples.returns
+    by_values = torch.where(error * error <= c.value_clip, error, 0.0) * (2 * scale * c.value)
+    return by_params, by_values

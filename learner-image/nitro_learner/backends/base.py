@@ -1,0 +1,90 @@
+"""What the learner asks of the place where actors run: local processes, Knative, later Lambda."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+ROLLOUT = 0
+"""Priority of requests a round waits for."""
+EVALUATION = 1
+"""Priority of evaluation requests: they take only capacity that no rollout waits for."""
+
+
+class BackendError(Exception):
+    """Actors cannot do what was asked. The message says what is wrong, where, and what to do."""
+
+
+class RetryableError(BackendError):
+    """One invocation failed in a way that another try may not; the same slot and seed may be sent again.
+
+    ``reason`` is one of a bounded set (it is a metric's label); ``billed_seconds`` is how long an actor may
+    have worked on the request, 0 where none accepted it.
+    """
+
+    def __init__(self, reason: str, message: str, billed_seconds: float = 0.0) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+        self.billed_seconds = billed_seconds
+
+
+class FatalError(BackendError):
+    """No try can succeed: wrong token, other protocol, a request actors refuse, actors that cannot start."""
+
+
+@dataclass(frozen=True)
+class Ack:
+    """An actor's word that a fragment of ``bytes`` is stored.
+
+    ``seconds`` has the actor's own times: weights, rollout, store and total (what an invocation is billed
+    for); ``wall_seconds`` is the request's time as the learner saw it, without waiting for capacity.
+    """
+
+    slot: int
+    attempt: int
+    bytes: int
+    steps: int
+    cold_start: bool
+    seconds: Mapping[str, float]
+    rss_bytes: int
+    wall_seconds: float
+
+
+class ActorBackend(Protocol):
+    """Actors that sample. One backend serves one run, on one event loop::
+
+    backend = LocalBackend(spec, run)
+    try:
+        environment = await backend.start()     # EnvironmentSpec: spaces, whether episodes can be resumed
+        backend.set_limit(16)                   # at most 16 requests in flight (Knative: what was granted)
+        ack = await backend.invoke(wire.encode(meta, state), timeout=60.0)
+        # the fragment now lies in the Redis of backend.redis_url
+    finally:
+        await backend.close()
+    """
+
+    @property
+    def redis_url(self) -> str:
+        """Where the learner reaches the Redis that actors store fragments in; known after ``start``."""
+
+    @property
+    def limit(self) -> int:
+        """Requests in flight at most; more wait in ``invoke``, which makes waves."""
+
+    def set_limit(self, limit: int) -> None:
+        """Changes the limit at once (>= 1); requests in flight are not broken off when it shrinks."""
+
+    async def start(self) -> dict[str, Any]:
+        """Makes actors ready and returns the EnvironmentSpec that one of them reports.
+
+        Raises BackendError, with the actor's own last words where it cannot start.
+        """
+
+    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+        """Waits for free capacity (lowest priority number first), then runs one request on an actor.
+
+        ``timeout`` (seconds) counts from when capacity was there. Raises RetryableError or FatalError.
+        """
+
+    async def close(self) -> None:
+        """Lets go of everything that was started, whatever state it is in. May be called twice."""

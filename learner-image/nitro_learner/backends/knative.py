@@ -1,0 +1,72 @@
+"""Actors as pods of a Knative Revision, reached at its cluster-local address."""
+
+import asyncio
+import random
+from typing import Any
+
+from nitro_learner.backends.base import ROLLOUT, Ack, BackendError, RetryableError
+from nitro_learner.backends.capacity import Capacity
+from nitro_learner.backends.http import HttpClient
+
+_READY_SECONDS = 900.0  # the first pod pulls its image
+_PROBE_SECONDS = 30.0
+_PAUSE_SECONDS = 2.0
+
+
+class KnativeBackend:
+    """Requests to one address that Knative spreads over pods; see ActorBackend.
+
+    The operator owns the pods. ``set_limit`` takes what it granted: more requests would only queue in the
+    activator, whose time-out counts queueing as well.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        redis_url: str,
+        *,
+        limit: int = 1,
+        ready_seconds: float = _READY_SECONDS,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._redis_url = redis_url
+        self._ready_seconds = ready_seconds
+        self._client = HttpClient(token)
+        self._capacity = Capacity(limit)
+
+    @property
+    def redis_url(self) -> str:
+        return self._redis_url
+
+    @property
+    def limit(self) -> int:
+        return self._capacity.limit
+
+    def set_limit(self, limit: int) -> None:
+        self._capacity.set_limit(limit)
+
+    async def start(self) -> dict[str, Any]:
+        """Waits until a pod answers. Raises BackendError, with the last failure, after the time-out."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._ready_seconds
+        while True:
+            try:
+                return await self._client.environment(self._url, _PROBE_SECONDS)
+            except RetryableError as error:
+                if loop.time() >= end:
+                    raise BackendError(
+                        f"no actor answered at {self._url} within {self._ready_seconds:g} s; "
+                        f"the last try: {error.message}"
+                    ) from error
+            await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
+
+    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+        await self._capacity.acquire(priority)
+        try:
+            return await self._client.rollout(self._url, request, timeout)
+        finally:
+            self._capacity.release()
+
+    async def close(self) -> None:
+        await self._client.close()

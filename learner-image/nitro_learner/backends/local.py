@@ -1,0 +1,246 @@
+"""Actors as processes of this machine, with their own Redis: the same server that runs in a pod."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import sys
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from nitro_api import JobSpec
+from nitro_learner.backends.base import ROLLOUT, Ack, BackendError, FatalError, RetryableError
+from nitro_learner.backends.capacity import Capacity
+from nitro_learner.backends.http import HttpClient
+from nitro_learner.backends.processes import ChildProcess, ProcessGroup
+from nitro_learner.backends.redis_server import MEMORY_BYTES, RedisServer
+
+_START_SECONDS = 120.0  # imports of a user's environment module included
+_STOP_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+_START_FAILURES = 3
+_SUSPECT = frozenset({"connection", "timeout", "bad_answer", "busy", "draining", "starting", "unavailable"})
+"""After these an actor process may be dead, hung or not what it should be: a fresh one takes its place."""
+
+log = logging.getLogger(__name__)
+
+
+class LocalBackend:
+    """``processes`` actor servers on loopback (default: one per CPU) and a Redis; see ActorBackend.
+
+    A process that dies or hangs is replaced, and so is the Redis; the dispatcher only sees a retry.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        run: str,
+        *,
+        redis_bytes: int = MEMORY_BYTES,
+        command: Sequence[str] = (sys.executable, "-m", "nitro_actor.server"),
+    ) -> None:
+        self._run = run
+        self._command = list(command)
+        self._size = _processes(spec)
+        self._token = secrets.token_urlsafe(32)
+        self._environment = json.dumps(
+            {
+                "id": spec.environment.id,
+                "kwargs": spec.environment.kwargs,
+                "entryPoint": spec.environment.entry_point,
+                "envs": spec.environment.envs_per_actor,
+            }
+        )
+        self.client = HttpClient(self._token)
+        self._capacity = Capacity(self._size)
+        self._group = ProcessGroup()
+        self._redis = RedisServer(self._group, redis_bytes)
+        self._actors: list[_Actor] = []
+        self._idle: deque[_Actor] = deque()
+        self._start_failures = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def redis_url(self) -> str:
+        return self._redis.url
+
+    @property
+    def limit(self) -> int:
+        return self._capacity.limit
+
+    @property
+    def actor_pids(self) -> list[int]:
+        """Process ids of the actors that run now."""
+        return [actor.process.pid for actor in self._actors if actor.alive and actor.process]
+
+    @property
+    def redis_pid(self) -> int | None:
+        """Process id of the Redis."""
+        return self._redis.process.pid if self._redis.process else None
+
+    def set_limit(self, limit: int) -> None:
+        """More requests at once than there are processes would only wait at them."""
+        self._capacity.set_limit(min(limit, self._size))
+
+    async def start(self) -> dict[str, Any]:
+        """Starts Redis and the actors side by side. Raises BackendError with an actor's last words."""
+        try:
+            await self._group.start()
+            await self._redis.start()
+            self._keep(self._watch_redis())
+            self._actors = [_Actor(self, index) for index in range(self._size)]
+            async with asyncio.TaskGroup() as starts:
+                specs = [starts.create_task(actor.start()) for actor in self._actors]
+            self._idle.extend(self._actors)
+            return specs[0].result()
+        except BaseExceptionGroup as failures:
+            await self.close()
+            raise failures.exceptions[0] from None  # all for one cause: the job's environment, the machine
+        except BaseException:
+            await self.close()
+            raise
+
+    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+        await self._capacity.acquire(priority)
+        actor = self._idle.popleft()
+        sound = False
+        try:
+            if not actor.alive:
+                await self._revive(actor)
+            ack = await self.client.rollout(actor.url, request, timeout)
+            sound = True
+            return ack
+        except RetryableError as error:
+            sound = actor.alive and error.reason not in _SUSPECT
+            raise
+        except FatalError:
+            sound = actor.alive
+            raise
+        finally:
+            # Also when this call was cancelled: that actor is in the midst of a rollout nobody waits for.
+            if sound:
+                self._put_back(actor)
+            else:
+                self._keep(self._replace(actor))
+
+    async def close(self) -> None:
+        try:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.client.close()
+            stops = [actor.process.stop(_STOP_SECONDS) for actor in self._actors if actor.process]
+            await asyncio.gather(*stops, return_exceptions=True)
+        finally:
+            await self._group.close()  # Redis too, which has nothing to save
+
+    async def spawn_actor(self, name: str, on_line: Callable[[str], None]) -> ChildProcess:
+        """Starts one actor server process, which has not said its port yet."""
+        variables = {
+            "NITRO_ENVIRONMENT": self._environment,
+            "NITRO_REDIS_URL": self._redis.url,
+            "NITRO_TOKEN": self._token,
+            "NITRO_HOST": "127.0.0.1",
+            "PORT": "0",
+        }
+        return await self._group.spawn(name, self._command, variables, on_line)
+
+    def _put_back(self, actor: "_Actor") -> None:
+        self._idle.append(actor)
+        self._capacity.release()
+
+    async def _revive(self, actor: "_Actor") -> None:
+        try:
+            await actor.start()
+            self._start_failures = 0
+        except BackendError as error:
+            self._start_failures += 1
+            if self._start_failures >= _START_FAILURES:
+                raise FatalError(f"actor processes do not start any more: {error}") from error
+            raise RetryableError("actor_start", str(error)) from error
+
+    async def _replace(self, actor: "_Actor") -> None:
+        log.warning("%s is replaced", actor.name)
+        try:
+            if actor.process:
+                await actor.process.stop()
+            with contextlib.suppress(RetryableError, FatalError):  # the next request tries again and says so
+                await self._revive(actor)
+        finally:
+            self._put_back(actor)
+
+    async def _watch_redis(self) -> None:
+        """Starts Redis again, empty, when it died; the dispatcher then restores the weights."""
+        while True:
+            assert self._redis.process is not None
+            code = await self._redis.process.wait()
+            log.error("redis-server ended with code %s: starting it again, empty", code)
+            try:
+                await self._redis.start()
+            except BackendError as error:
+                log.error("redis-server does not start: %s", error)
+                await asyncio.sleep(1.0)
+
+    def _keep(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _Actor:
+    """One place for an actor process; the process in it may change."""
+
+    def __init__(self, backend: LocalBackend, index: int) -> None:
+        self._backend = backend
+        self.name = f"actor process {index}"
+        self.process: ChildProcess | None = None
+        self.url = ""
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    async def start(self) -> dict[str, Any]:
+        """Starts a process and waits until its environment is built: the EnvironmentSpec.
+
+        Raises BackendError with its last words.
+        """
+        listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def read(line: str) -> None:
+            port = _port(line)
+            if port is not None and not listening.done():
+                listening.set_result(port)
+
+        self.process = await self._backend.spawn_actor(self.name, read)
+        try:
+            port = await self.process.until(listening, _START_SECONDS)
+            self.url = f"http://127.0.0.1:{port}"
+            return await self.process.until(asyncio.create_task(self._spec()), _START_SECONDS)
+        except BaseException:
+            await self.process.stop()
+            raise
+
+    async def _spec(self) -> dict[str, Any]:
+        while True:
+            with contextlib.suppress(RetryableError):
+                return await self._backend.client.environment(self.url, _START_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _port(line: str) -> int | None:
+    try:
+        event = json.loads(line)
+        return int(event["port"]) if event["event"] == "listening" else None
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _processes(spec: JobSpec) -> int:
+    wanted = spec.backend.local.processes if spec.backend.local else None
+    if wanted:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,191 @@
+"""Child processes that cannot outlive the learner."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nitro_learner.backends.base import BackendError
+
+_GUARD = Path(__file__).with_name("guard.py")
+_GUARD_SECONDS = 30.0
+_OUTPUT_SECONDS = 1.0
+_TAIL_LINES = 20
+_LINE_BYTES = 64 * 2**10
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class ChildProcess:
+    """A running child: its output is read all the time (a full pipe would stop it), its last lines kept."""
+
+    def __init__(
+        self, name: str, process: asyncio.subprocess.Process, on_line: Callable[[str], None] | None
+    ) -> None:
+        self.name = name
+        self._process = process
+        self._on_line = on_line
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        assert process.stdout is not None
+        self._reader = asyncio.create_task(self._read(process.stdout))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def until(self, ready: asyncio.Future[T], timeout: float) -> T:
+        """Waits for ``ready``. Raises BackendError with the child's last words if it ends or takes longer."""
+        try:
+            watched: set[asyncio.Future[Any]] = {ready, self._reader}
+            await asyncio.wait(watched, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                return ready.result()
+        finally:
+            ready.cancel()
+        if self._reader.done():
+            code = await self._process.wait()
+            raise BackendError(f"{self.name} ended at its start with code {code}{self.last_words()}")
+        raise BackendError(f"{self.name} was not ready within {timeout:g} s{self.last_words()}")
+
+    def last_words(self) -> str:
+        """What it said last, to be put behind a message: its own error, else its last lines."""
+        for line in reversed(self._tail):
+            error = _logged_error(line)
+            if error:
+                return f": {error}"
+        return "; its last words:\n" + "\n".join(f"  {line}" for line in self._tail) if self._tail else ""
+
+    async def wait(self) -> int:
+        """Waits for its end and for the rest of its output."""
+        code = await self._process.wait()
+        await self._reader
+        return code
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """SIGTERM, and SIGKILL when it is still there after ``grace`` seconds (0: at once)."""
+        with contextlib.suppress(ProcessLookupError):
+            if grace:
+                self._process.terminate()
+                # Not asyncio.wait_for, which until Python 3.12 swallows a cancellation at times.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(grace):
+                        await self._process.wait()
+            if self.alive:
+                self._process.kill()
+        await self._process.wait()
+        # To the end of its output, which a process that the child started may hold open.
+        await asyncio.wait({self._reader}, timeout=_OUTPUT_SECONDS)
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                line = await stream.readline()
+            except ValueError:  # longer than the stream's limit: nothing of ours
+                continue
+            if not line:
+                break
+            text = line.decode(errors="replace").rstrip()
+            log.debug("%s: %s", self.name, text)
+            self._tail.append(text)
+            if self._on_line:
+                self._on_line(text)
+
+
+def _logged_error(line: str) -> str | None:
+    """The sentence of a structured log line of level error."""
+    try:
+        event = json.loads(line)
+        return str(event["error"]) if event["level"] == "error" else None
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+class ProcessGroup:
+    """Children in one process group with a guard, and a private directory; all gone when the learner is.
+
+    The event loop's thread must live as long as the group.
+    """
+
+    def __init__(self) -> None:
+        self._guard: asyncio.subprocess.Process | None = None
+        self._children: list[ChildProcess] = []
+        self.directory = Path(tempfile.gettempdir()) / f"nitro-{secrets.token_hex(8)}"
+
+    async def start(self) -> None:
+        """Starts the guard, which makes the directory. Raises BackendError."""
+        self._guard = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", str(_GUARD), str(self.directory)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            process_group=0,
+        )
+        assert self._guard.stdout is not None
+        try:
+            async with asyncio.timeout(_GUARD_SECONDS):
+                line = await self._guard.stdout.readline()
+        except TimeoutError:
+            line = b""
+        if line != b"ready\n":
+            await self.close()
+            raise BackendError(f"cannot make the private directory {self.directory}")
+
+    async def spawn(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        on_line: Callable[[str], None] | None = None,
+    ) -> ChildProcess:
+        """Starts a child in the group; ``on_line`` gets its lines of standard output and error.
+
+        Raises BackendError where it cannot be started at all.
+        """
+        assert self._guard is not None, "the group is not started"
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                limit=_LINE_BYTES,
+                env={**os.environ, **environment},
+                process_group=self._guard.pid,
+            )
+        except OSError as error:
+            raise BackendError(f"cannot start {name} ({arguments[0]}): {error}") from error
+        child = ChildProcess(name, process, on_line)
+        self._children = [other for other in self._children if other.alive] + [child]
+        return child
+
+    async def close(self) -> None:
+        """Kills whatever of the group is left and removes the directory."""
+        guard, self._guard = self._guard, None
+        if guard is None:
+            return
+        # Before the guard is reaped its id cannot belong to anybody else.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if guard.returncode is None:
+                os.killpg(guard.pid, signal.SIGKILL)
+        await guard.wait()
+        if guard.stdin is not None:
+            guard.stdin.close()
+        await asyncio.gather(*(child.stop() for child in self._children))
+        shutil.rmtree(self.directory, ignore_errors=True)

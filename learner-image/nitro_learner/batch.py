@@ -1,0 +1,154 @@
+"""Fragments as they come from actors, and the training batch that they make."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nitro_learner import gae
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One slot's transitions of one round, time-major: L steps of E environments (T = L * E).
+
+    Attributes:
+        meta: the wire's metadata: run, round, slot, attempt, weightsVersion, seed, steps (T), envs (E),
+            resumed.
+        tensors: the wire's arrays, validated by whoever made the fragment:
+            observations [L, E, *obs], raw, f32 or u8; actions f32 [L, E, A] or i64 [L, E]; log_probs f32 [L,
+            E]; distribution f32 [L, E, P] (mean and log-std, or logits); rewards f32 [L, E];
+            terminated, truncated bool [L, E]; last_observations [E, *obs];
+            final_observations [n, *obs], one for each truncated and not terminated step in order of (t, e);
+            episode_returns f64 [m], episode_lengths i64 [m]; "state/..." of the environment's end state.
+    """
+
+    meta: Mapping[str, Any]
+    tensors: Mapping[str, np.ndarray]
+
+    @property
+    def slot(self) -> int:
+        return int(self.meta["slot"])
+
+    @property
+    def resumed(self) -> bool:
+        """Whether its environments went on from the slot's last end state, not from a reset."""
+        return bool(self.meta["resumed"])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A round's N transitions, one row each: by slot, then step, then environment.
+
+    Attributes:
+        observations: f32 [N, D], normalised and flattened.
+        actions: f32 [N, A] or i64 [N].
+        log_probs: f32 [N], under the policy that acted.
+        distribution: f32 [N, P], of the policy that acted.
+        advantages: f32 [N], not standardised.
+        returns: f32 [N], advantages + values.
+        values: f32 [N], of the critic before the update.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    distribution: Tensor
+    advantages: Tensor
+    returns: Tensor
+    values: Tensor
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+
+def assemble(
+    fragments: list[Fragment],
+    rewards: list[np.ndarray],
+    *,
+    normalise: Callable[[np.ndarray], np.ndarray],
+    values: Callable[[Tensor], Tensor],
+    gamma: float,
+    gae_lambda: float,
+    device: str = "cpu",
+) -> Batch:
+    """Make the batch of a round.
+
+    Args:
+        fragments: sorted by slot.
+        rewards: f32 [L, E] of each fragment, as the critic shall see them.
+        normalise: raw observations [n, *obs] to f32 [n, *obs].
+        values: observations f32 [n, D] to V [n].
+        gamma: discount per step.
+        gae_lambda: lambda of the advantage estimate.
+        device: where the tensors shall live.
+
+    Raises:
+        ValueError: no fragments, slots that do not ascend, or steps and environments that differ between
+        fragments.
+    """
+    _check(fragments)
+
+    def tensor(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+    def observations(name: str, axes: int) -> tuple[Tensor, Callable[[Tensor], list[np.ndarray]]]:
+        """All fragments' rows of an array with `axes` leading axes, and how to give results back to each."""
+        arrays = [fragment.tensors[name] for fragment in fragments]
+        rows = np.concatenate([a.reshape(-1, *a.shape[axes:]) for a in arrays])
+        ends = np.cumsum([int(np.prod(a.shape[:axes])) for a in arrays])[:-1]
+        width = math.prod(rows.shape[1:])  # numpy cannot infer it where no episode was truncated: zero rows
+        flat = tensor(normalise(rows).astype(np.float32, copy=False).reshape(len(rows), width))
+        return flat, lambda results: [
+            part.reshape(a.shape[:axes])
+            for part, a in zip(np.split(results.cpu().numpy(), ends), arrays, strict=True)
+        ]
+
+    def per_slot(name: str) -> np.ndarray:
+        """[slots, L, E, ...] to [N, ...]."""
+        stacked = np.stack([fragment.tensors[name] for fragment in fragments])
+        return stacked.reshape(-1, *stacked.shape[3:])
+
+    inputs, split = observations("observations", 2)
+    batch_values = values(inputs)
+    lanes = split(batch_values)
+    last_inputs, last_split = observations("last_observations", 1)
+    final_inputs, final_split = observations("final_observations", 1)
+    last, final = last_split(values(last_inputs)), final_split(values(final_inputs))
+
+    terminated = [fragment.tensors["terminated"] for fragment in fragments]
+    truncated = [fragment.tensors["truncated"] for fragment in fragments]
+    following = list(map(gae.next_values, lanes, last, final, terminated, truncated))
+    by_lane = gae.advantages(
+        *(np.concatenate(arrays, axis=1) for arrays in (rewards, lanes, following, terminated, truncated)),
+        gamma=gamma,
+        lam=gae_lambda,
+    )
+    advantages = tensor(np.stack(np.split(by_lane, len(fragments), axis=1)).reshape(-1))
+    return Batch(
+        observations=inputs,
+        actions=tensor(per_slot("actions")),
+        log_probs=tensor(per_slot("log_probs")),
+        distribution=tensor(per_slot("distribution")),
+        advantages=advantages,
+        returns=advantages + batch_values,
+        values=batch_values,
+    )
+
+
+def _check(fragments: list[Fragment]) -> None:
+    if not fragments:
+        raise ValueError("a round without fragments has nothing to learn from")
+    slots = [fragment.slot for fragment in fragments]
+    if any(later <= earlier for earlier, later in pairwise(slots)):
+        raise ValueError(f"fragments must be one per slot and sorted by slot, got slots {slots}")
+    shapes = {fragment.tensors["rewards"].shape for fragment in fragments}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"fragments of one round must have the same steps and environments, got {sorted(shapes)}"
+        )

@@ -1,0 +1,96 @@
+"""The boosting detector: the convexity ratio R_k of the round's objective (Nitro, section 5.2, equation
+2)."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from nitro_api.scaling import Scaling
+from nitro_learner.boosting.hvp import hessian
+from nitro_learner.boosting.lanczos import extremes
+from nitro_learner.boosting.surrogate import Objective, Surrogate
+
+RATIO_MIN, RATIO_MAX = 1e-6, 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One round's extreme eigenvalues.
+
+    Attributes:
+        ratio: R_k in [1e-6, 1e6]; None when there is none (a flat or non-finite Hessian): a detector failure.
+        lambda_min: smallest eigenvalue of the Hessian.
+        lambda_max: largest eigenvalue.
+        residuals: error bounds of lambda_min and lambda_max.
+        iterations: Hessian-vector products used.
+        converged: whether both residuals met the tolerance; a ratio that did not converge is used all the
+            same.
+        seconds: wall time.
+    """
+
+    ratio: float | None
+    lambda_min: float
+    lambda_max: float
+    residuals: tuple[float, float]
+    iterations: int
+    converged: bool
+    seconds: float
+
+
+class Detector:
+    """Measures R_k on M transitions of each round, the same M in all rounds.
+
+    M must not vary: the extreme eigenvalues of a sampled Hessian shrink roughly as M^-1/2, so a varying M
+    would make R measure the batch size.
+
+        detector = Detector(job.spec.scaling, job.spec.seed, min_actors * rollout_length)
+        measurement = detector.measure(algorithm.update(fragments, k).surrogate, k)
+    """
+
+    def __init__(self, scaling: Scaling, seed: int, transitions: int) -> None:
+        self._objective: Objective = "total" if scaling.mode == "artifact" else scaling.surrogate
+        self._seed = seed
+        self._transitions = transitions
+
+    def measure(self, surrogate: Surrogate, round: int) -> Measurement:
+        """Draw M transitions by (seed, round) and return the extremes of the Hessian there.
+
+        Raises:
+            ValueError: the surrogate has fewer than M transitions.
+        """
+        begin = time.perf_counter()
+        if surrogate.size < self._transitions:
+            raise ValueError(
+                f"round {round} has {surrogate.size} transitions, the detector needs {self._transitions} "
+                "(minActors * rolloutLength)"
+            )
+        generator = np.random.default_rng([self._seed, round, 0x4E6974726F])
+        rows = np.sort(generator.choice(surrogate.size, self._transitions, replace=False, shuffle=False))
+        with hessian(surrogate.function(self._objective, torch.from_numpy(rows))) as operator:
+            start = torch.from_numpy(generator.standard_normal(operator.size))
+            found = extremes(operator, start.to(operator.device, operator.dtype))
+        return Measurement(
+            ratio=convexity_ratio(found.smallest, found.largest),
+            lambda_min=found.smallest,
+            lambda_max=found.largest,
+            residuals=found.residuals,
+            iterations=found.iterations,
+            converged=found.converged,
+            seconds=time.perf_counter() - begin,
+        )
+
+
+def convexity_ratio(smallest: float, largest: float) -> float | None:
+    """R = -lambda_max / lambda_min where that makes sense, clipped to [1e-6, 1e6].
+
+    A positive semi-definite Hessian has the largest R (never boost), a negative semi-definite one the
+    smallest (boost most). None for a Hessian that is zero or not finite.
+    """
+    scale = max(abs(smallest), abs(largest))
+    if not math.isfinite(smallest) or not math.isfinite(largest) or scale == 0:
+        return None
+    ratio = max(largest, 0.0) / max(-smallest, 1e-6 * scale)
+    return min(max(ratio, RATIO_MIN), RATIO_MAX)

@@ -1,0 +1,39 @@
+"""What the detector asks of an algorithm: a round's objective as a function that can be differentiated
+twice."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+Objective = Literal["clip", "ratio1", "total"]
+"""`clip`: the policy's clipped surrogate, maximised. `ratio1`: E[r A] with r taken at 1, maximised.
+`total`: the whole loss with its value, KL and entropy terms, minimised, as the authors' code has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A scalar function of parameters on fixed data.
+
+    Attributes:
+        terms: compute scalars whose sum is the function's value, with a graph, at the parameters' present
+            values. Several terms keep each one's intermediate results in the cache.
+        parameters: what to differentiate by; leaves of that graph. Never written to.
+    """
+
+    terms: Sequence[Callable[[], Tensor]]
+    parameters: Sequence[Tensor]
+
+
+class Surrogate(Protocol):
+    """Round k's data at theta_{k+1}. Valid until the algorithm's next update."""
+
+    @property
+    def size(self) -> int:
+        """Transitions there are to draw from."""
+        ...
+
+    def function(self, objective: Objective, rows: Tensor) -> Function:
+        """The objective's mean over the transitions `rows` (int64 [M], indices below `size`)."""
+        ...

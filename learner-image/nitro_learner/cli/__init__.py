@@ -1,0 +1,74 @@
+"""The `nitro` command. Each subcommand is a module that is imported only when it runs: validate and explain
+need no torch.
+
+A subcommand's module has a docstring (its help, with examples), `add_arguments(parser)` and `run(arguments)
+-> exit code`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import Any
+
+from nitro_learner.cli.common import EPILOG, CommandError
+
+# Name and one-line help are here so that `nitro --help` imports no subcommand.
+COMMANDS = {
+    "train": "train a job on this machine",
+    "validate": "check a job file and show it with all defaults",
+    "explain": "documentation of a job's fields",
+    "plot": "draw one run, or compare several",
+    "evaluate": "play episodes with a trained policy",
+    "learn": "train the job of this pod (run by the operator)",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="nitro",
+        description="Serverless reinforcement learning.",
+        epilog=EPILOG,
+        formatter_class=_Formatter,
+    )
+    parser.add_argument("--version", action="version", version=f"nitro {metadata.version('nitro-learner')}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    run: Callable[[Any], int] | None = None
+    for name, summary in COMMANDS.items():
+        if name != chosen:
+            subparsers.add_parser(name, help=summary)
+            continue
+        module: ModuleType = import_module(f"nitro_learner.cli.{name}")
+        subparser = subparsers.add_parser(
+            name, help=summary, description=module.__doc__, epilog=EPILOG, formatter_class=_Formatter
+        )
+        module.add_arguments(subparser)
+        run = module.run
+    arguments = parser.parse_args(words)
+    if run is None:
+        parser.error(f"no such command: {arguments.command}")
+    try:
+        return run(arguments)
+    except CommandError as error:
+        print(f"nitro: {error}", file=sys.stderr)
+        return error.code
+    except BrokenPipeError:
+        # `nitro explain | head`: nobody reads on, which is no error. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the examples' lines and gives long options room."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=100)

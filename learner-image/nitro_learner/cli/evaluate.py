@@ -1,0 +1,96 @@
+"""Plays episodes with the policy of a run, by mean (or most likely) actions, and prints mean, std, min and
+max.
+
+Equal calls play equal episodes. They are none of those that were played during training.
+
+examples:
+  nitro evaluate runs/hopper-20260101-120000
+  nitro evaluate runs/hopper-20260101-120000 --episodes 100 --json
+  nitro evaluate runs/hopper-20260101-120000 --checkpoint 120
+  nitro evaluate runs/hopper-20260101-120000 --video hopper.gif
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from nitro_learner.cli.common import DONE, FAILED, CommandError, read_job
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, help="run folder")
+    parser.add_argument("--episodes", type=int, default=20, metavar="N", help="episodes to play; default: 20")
+    parser.add_argument(
+        "--checkpoint", type=int, metavar="ROUND", help="the checkpoint of this round; default: the newest"
+    )
+    parser.add_argument(
+        "--video", type=Path, metavar="F", help="write a video of one episode (.gif or .webp)"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from nitro_learner.rundir import RunDir
+
+    if arguments.episodes < 1:
+        raise CommandError(f"--episodes {arguments.episodes}: at least 1")
+    folder = RunDir(arguments.run)
+    if not folder.job.exists():
+        raise CommandError(f"{folder.path} is no run folder (it has no job.yaml)")
+    job = read_job(folder.job, [])
+    # Imported only now: they load torch, which takes seconds.
+    from nitro_actor.environment import EnvironmentConfigError
+    from nitro_learner.checkpoint import CheckpointError, CheckpointStore, load
+    from nitro_learner.evaluation import VideoError, film, play
+
+    store = CheckpointStore(folder.checkpoints, keep_last=1)
+    try:
+        if arguments.checkpoint is None:
+            checkpoint = store.latest()
+        elif arguments.checkpoint in store.rounds():
+            checkpoint = load(store.path(arguments.checkpoint))
+        else:
+            rounds = ", ".join(map(str, store.rounds())) or "none"
+            raise CommandError(
+                f"{folder.path} has no checkpoint of round {arguments.checkpoint}; there are: {rounds}"
+            )
+    except CheckpointError as error:
+        raise CommandError(str(error), FAILED) from None
+    if checkpoint is None:
+        raise CommandError(f"{folder.path} has no checkpoint yet")
+    try:
+        played = play(job.spec, checkpoint, arguments.episodes)
+    except EnvironmentConfigError as error:
+        raise CommandError(str(error)) from None
+    returns, lengths = played.returns, played.lengths
+    result = {
+        "round": checkpoint.round,
+        "episodes": len(returns),
+        "mean": float(returns.mean()),
+        "std": float(returns.std()),
+        "min": float(returns.min()),
+        "max": float(returns.max()),
+        "meanLength": float(lengths.mean()),
+        "returns": returns.tolist(),
+    }
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        print(
+            f"round {checkpoint.round}, {len(returns)} episodes: mean {result['mean']:.1f}, "
+            f"std {result['std']:.1f}, min {result['min']:.1f}, max {result['max']:.1f}, "
+            f"mean length {result['meanLength']:.0f}"
+        )
+    if arguments.video:
+        try:
+            total = film(job.spec, checkpoint, arguments.video)
+        except VideoError as error:
+            raise CommandError(f"no video: {error}", FAILED) from None
+        print(
+            f"video: {arguments.video} (return {total:.1f})",
+            file=sys.stderr if arguments.json else sys.stdout,
+        )
+    return DONE

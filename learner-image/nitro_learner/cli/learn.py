@@ -1,0 +1,165 @@
+"""Trains the job of this pod: the operator's learner Job runs it.
+
+The job comes from the API server and the progress goes into its status. The run goes on from its last
+checkpoint when there is one. SIGTERM stops it after a checkpoint with exit code 75, and the next pod goes on.
+
+The environment says which job it is: NITRO_JOB_NAMESPACE, NITRO_JOB_NAME, NITRO_RUN (the job's uid),
+    NITRO_RUN_DIR (on the checkpoint volume), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN and
+    NITRO_METRICS_PORT (0 or absent: no metrics).
+
+examples:
+  nitro learn
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nitro_learner.cli.common import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
+
+if TYPE_CHECKING:
+    from nitro_api import NitroTrainingJob
+    from nitro_learner.cluster.job import JobClient
+    from nitro_learner.cluster.report import StatusReporter
+    from nitro_learner.runs import OpenRun
+
+logger = logging.getLogger(__name__)
+
+# The API server may be starting, or the network of a new pod.
+_API_SECONDS = 120.0
+_LAST_WORDS_SECONDS = 20.0
+_TERMINATION_LOG = Path("/dev/termination-log")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Everything comes from the environment."""
+
+
+def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
+    from nitro_api import JobInvalid, load_job, resolve
+    from nitro_learner import logs
+    from nitro_learner.cluster.job import JobClient
+    from nitro_learner.cluster.report import StatusReporter
+
+    # Until the training's own handlers stand: as process 1 of a container, SIGTERM would be ignored without
+    # one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
+    logs.configure(structured=True)
+    client = JobClient(
+        _variable("NITRO_JOB_NAMESPACE"), _variable("NITRO_JOB_NAME"), os.environ.get("NITRO_RUN")
+    )
+    stored = _fetch(client)
+    with StatusReporter(client, stored.get("status")) as reporter:
+        try:
+            metadata = {name: stored["metadata"][name] for name in ("name", "namespace", "uid")}
+            plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
+            job = resolve(load_job({**plain, "metadata": metadata}))
+        except JobInvalid as error:
+            return _give_up(reporter, "InvalidJob", str(error), BAD_INPUT)
+        return _learn(job, reporter)
+
+
+def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
+    from nitro_learner.checkpoint import CheckpointError
+    from nitro_learner.rundir import RunDir, RunDirBusy, RunDirError
+    from nitro_learner.runs import open_run
+    from nitro_learner.session import Aborted
+    from nitro_learner.trainer import TrainingFailed
+
+    folder = RunDir(Path(_variable("NITRO_RUN_DIR")))
+    try:
+        with folder.locked():
+            opened = open_run(folder, job, resume=True, run_id=os.environ.get("NITRO_RUN"))
+            checkpoint = opened.checkpoint
+            actors = checkpoint.state["training"]["actors"] if checkpoint else job.spec.scaling.initial_actors
+            reporter.starting(round=checkpoint.round if checkpoint else 0, actors=actors)
+            outcome = asyncio.run(_train(opened, reporter))
+    except RunDirBusy as error:
+        return _give_up(reporter, "RunDirBusy", str(error), INTERRUPTED)
+    except RunDirError as error:
+        return _give_up(reporter, "RunDirUnusable", str(error), BAD_INPUT)
+    except CheckpointError as error:
+        return _give_up(reporter, "CheckpointDamaged", str(error), FAILED)
+    except TrainingFailed as error:
+        return _give_up(reporter, "TrainingFailed", str(error), INTERRUPTED if error.resumable else FAILED)
+    except Aborted:
+        return ABORTED
+    # Nobody can report the end of a finished run later: an API server that restarts is waited for.
+    reporter.close(_API_SECONDS if outcome.finished else _LAST_WORDS_SECONDS)
+    return DONE if outcome.finished else INTERRUPTED
+
+
+async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
+    from nitro_learner.backends.knative import KnativeBackend
+    from nitro_learner.backends.local import LocalBackend
+    from nitro_learner.metrics import LearnerMetrics
+    from nitro_learner.session import train
+
+    spec = opened.job.spec
+    metrics = LearnerMetrics(opened.job.metadata.namespace or "default", opened.job.metadata.name)
+    port = int(os.environ.get("NITRO_METRICS_PORT") or 0)
+    if port:
+        metrics.serve(port)
+    listeners = [reporter, metrics]
+    if spec.backend.type == "Local":
+        outcome, _ = await train(opened, LocalBackend(spec, opened.id), listeners)
+        return outcome
+    backend = KnativeBackend(
+        _variable("NITRO_ACTOR_URL"),
+        os.environ.get("NITRO_TOKEN"),
+        _variable("NITRO_REDIS_URL"),
+        # Until the operator has spoken: what every job that runs was granted at least.
+        limit=spec.scaling.min_actors,
+    )
+    loop = asyncio.get_running_loop()
+
+    def grant(actors: int) -> None:
+        loop.call_soon_threadsafe(backend.set_limit, actors)
+
+    reporter.on_grant(grant)
+    outcome, _ = await train(opened, backend, listeners, pod_seconds=lambda: reporter.pod_seconds)
+    return outcome
+
+
+def _give_up(reporter: StatusReporter, reason: str, message: str, code: int) -> int:
+    """Says why in the status, the log and where Kubernetes looks for a container's last words."""
+    logger.error(message, extra={"fields": {"reason": reason, "code": code}})
+    if os.access(_TERMINATION_LOG, os.W_OK):
+        _TERMINATION_LOG.write_text(message[:4000], encoding="utf-8")
+    reporter.conclude("Running" if code == INTERRUPTED else "Failed", reason, message)
+    reporter.close(_LAST_WORDS_SECONDS)
+    return code
+
+
+def _fetch(client: JobClient) -> dict[str, Any]:
+    """The job from the API server, with patience."""
+    from nitro_learner.cluster.job import ApiUnavailable, JobGone
+
+    end = time.monotonic() + _API_SECONDS
+    while True:
+        try:
+            return client.get()
+        except JobGone as error:
+            raise CommandError(str(error), FAILED) from None
+        except ApiUnavailable as error:
+            if time.monotonic() > end:
+                raise CommandError(f"{error}, for {_API_SECONDS:.0f} s", INTERRUPTED) from None
+            logger.warning("%s", error)
+            time.sleep(2.0)
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise CommandError(
+            f"the variable {name} is not set; `nitro learn` is for the pod that the operator makes"
+        )
+    return value

@@ -1,0 +1,42 @@
+"""Draws a run folder: reward, boosting score, actors and cost, over rounds and over time.
+
+Several folders are compared: runs that differ in their seed only become one curve, mean and one standard
+    deviation.
+
+examples:
+  nitro plot runs/hopper-20260101-120000                    # writes result.png into it
+  nitro plot runs/nitro-* runs/fixed-* --out compared.png
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from nitro_learner.cli.common import DONE, CommandError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, nargs="+", help="run folder")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="picture (.png, .svg or .pdf); default: result.png in the folder, compared.png for several",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from nitro_learner.plot import draw
+    from nitro_learner.rundir import RunDirError
+
+    out = arguments.out or (
+        arguments.run[0] / "result.png" if len(arguments.run) == 1 else Path("compared.png")
+    )
+    try:
+        print(draw(arguments.run, out))
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
+    except ValueError as error:
+        # matplotlib's word on an unknown picture format.
+        raise CommandError(f"{out}: {error}") from None
+    return DONE

@@ -1,0 +1,78 @@
+"""Checks job files: every mistake with its field, what was found, what is allowed and the remedy.
+
+examples:
+  nitro validate examples/hopper.yaml
+  nitro validate --resolved examples/hopper.yaml       # with every default filled in
+  nitro validate --json job.yaml                       # for programs
+  nitro validate --set spec.scaling.maxActors=32 job.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from nitro_api import JobInvalid, load_job, resolve, warnings
+from nitro_learner.cli.common import BAD_INPUT, DONE, add_set
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", type=Path, nargs="+", help="job file (YAML)")
+    add_set(parser)
+    parser.add_argument("--resolved", action="store_true", help="print the job with every default filled in")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return max(_validate(path, arguments) for path in arguments.job)
+
+
+def _validate(path: Path, arguments: argparse.Namespace) -> int:
+    errors: list[dict[str, Any]] = []
+    notes: list[str] = []
+    resolved = None
+    try:
+        job = load_job(path, arguments.overrides)
+        notes = warnings(job)
+        resolved = resolve(job)
+    except JobInvalid as error:
+        errors = [
+            {"path": item.path, "value": _plain(item.value), "message": item.message} for item in error.errors
+        ]
+        if not arguments.json:
+            print(
+                f"{path}: {len(error.errors)} mistake{'s' if len(error.errors) > 1 else ''}", file=sys.stderr
+            )
+            for item in error.errors:
+                print(f"  {item}", file=sys.stderr)
+    if arguments.json:
+        print(
+            json.dumps(
+                {
+                    "file": str(path),
+                    "valid": not errors,
+                    "errors": errors,
+                    "warnings": notes,
+                    **({"resolved": resolved.to_dict()} if resolved and arguments.resolved else {}),
+                }
+            )
+        )
+    elif resolved:
+        for note in notes:
+            print(f"{path}: warning: {note}", file=sys.stderr)
+        print(
+            resolved.to_yaml() if arguments.resolved else f"{path}: valid",
+            end="" if arguments.resolved else "\n",
+        )
+    return BAD_INPUT if errors else DONE
+
+
+def _plain(value: Any) -> Any:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return None
+    return value

@@ -1,0 +1,68 @@
+"""Turns rounds into dollars and writes them to the ledger: invocations or, where pods are metered,
+pod-seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nitro_api.ledger import Ledger
+from nitro_api.prices import RoundCost, learner_cost, pod_cost, serverless_cost
+from nitro_api.pricing import Pricing
+
+
+class Meter:
+    """What a run has cost.
+
+    Actors are billed by the invocation model (nitro-spec section 6), on the local backend as well: there it
+    says what the same run would cost with serverless actors. With `pod_seconds` they are billed by their
+    pods' lifetime; the journal then keeps the invocation model's figure beside it.
+
+    Args:
+        ledger: open journal; holds what earlier sittings cost, rounds that a crash made them do twice
+            included.
+        pricing: resolved prices.
+        pod_seconds: reads the pods' total lifetime so far in seconds, None when unknown.
+    """
+
+    def __init__(
+        self, ledger: Ledger, pricing: Pricing, pod_seconds: Callable[[], float | None] | None = None
+    ) -> None:
+        self._ledger = ledger
+        self._pricing = pricing
+        self._pod_seconds = pod_seconds
+        entries = ledger.entries
+        self._metered = float(entries[-1].details.get("podSeconds", 0.0)) if entries else 0.0
+
+    @property
+    def total(self) -> float:
+        """Dollars so far."""
+        return self._ledger.total.total
+
+    def round(self, number: int, seconds: float, billed: Sequence[float], actors: int) -> RoundCost:
+        """Writes down a round and returns the run's cost so far.
+
+        Args:
+            seconds: the round's wall time.
+            billed: seconds of every invocation, failed and evaluation ones included.
+
+        Raises:
+            OSError: the journal cannot be written (disk full).
+        """
+        cost = serverless_cost(self._pricing, seconds, billed)
+        details = {
+            "actors": actors,
+            "seconds": seconds,
+            "invocations": len(billed),
+            "billedSeconds": sum(billed),
+        }
+        if self._pod_seconds is not None:
+            # An unknown or restarted meter bills nothing now; its next reading brings it all.
+            now = max(self._pod_seconds() or 0.0, self._metered)
+            details |= {"podSeconds": now, "invocationDollars": cost.actors}
+            cost = RoundCost(
+                learner_cost(self._pricing, seconds), pod_cost(self._pricing, now - self._metered)
+            )
+            self._metered = now
+        self._ledger.append(number, cost, **details)
+        return self._ledger.total

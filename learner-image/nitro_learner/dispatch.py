@@ -1,0 +1,335 @@
+"""Fans a round out to actors and gathers its fragments: retries, deadlines, one fragment per slot."""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor import PROTOCOL_VERSION, wire
+from nitro_learner.backends.base import EVALUATION, ROLLOUT, ActorBackend
+from nitro_learner.batch import Fragment
+from nitro_learner.cache import TrajectoryCache
+from nitro_learner.fanout import Fanout
+from nitro_learner.fragment import Expectation, SlotRequest
+from nitro_learner.seeds import evaluation_seed, slot_seed
+
+log = logging.getLogger(__name__)
+
+_RESULT_TTL_SECONDS = 3600
+_MEDIAN_ROUNDS = 21
+"""Rounds that the median looks back on."""
+
+State = Mapping[str, NDArray[Any]]
+"""An end state: tensors named ``state/...``, as the fragment carried them."""
+
+
+class RoundFailed(Exception):  # noqa: N818
+    """Too few slots of a round came back. Nothing was trained on: the run resumes from its checkpoint."""
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """One round's sampling, fixed before it starts; how many slots it has is known only after the detector.
+
+    ``steps`` is T, the transitions per fragment in all; ``min_actors`` is I_min; ``states`` holds the end
+    state that each slot resumes (a slot without one resets its environment).
+    """
+
+    run: str
+    seed: int
+    round: int
+    weights_version: int
+    steps: int
+    min_actors: int
+    states: Mapping[int, State] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Evaluation of one weights version: ``episodes`` spread over ``slots`` requests, mean actions."""
+
+    run: str
+    seed: int
+    weights_version: int
+    episodes: int
+    max_steps: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class DispatchStats:
+    """What it took: counts by reason, bytes, billed seconds of every invocation, failed ones too.
+
+    ``slot_seconds``: the actor's own time per slot; ``seconds``: ``total`` = ``sample`` (what the actors' own
+    times take, packed without gaps) + ``dispatch`` (the rest: queueing, transfer, cold starts, retries).
+    """
+
+    retries: Mapping[str, int]
+    dropped: Mapping[str, int]
+    cold_starts: int
+    bytes: int
+    billed_seconds: list[float]
+    slot_seconds: Mapping[int, float]
+    deadline_misses: int
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """A round's fragments, sorted by slot, and the slots that were lost (at most 20 %)."""
+
+    fragments: list[Fragment]
+    lost: list[int]
+    stats: DispatchStats
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Returns f64 [episodes] and lengths i64 [episodes] of the evaluation episodes, ordered by slot."""
+
+    weights_version: int
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    stats: DispatchStats
+
+
+class Dispatcher:
+    """Runs rounds on a backend. The event loop must stay free while it does (compute belongs in a thread)::
+
+    dispatcher = Dispatcher(backend, cache, environment, envs=8, timeout_seconds=60.0, deadline_seconds=None)
+    dispatcher.start_slots(plan, range(plan.min_actors))        # before I_k is known, while Lanczos runs
+    dispatcher.start_slots(plan, range(plan.min_actors, actors))
+    result = await dispatcher.finish(plan)
+    evaluation = asyncio.create_task(dispatcher.evaluate(EvaluationPlan(...)))
+    """
+
+    def __init__(
+        self,
+        backend: ActorBackend,
+        cache: TrajectoryCache,
+        environment: Mapping[str, Any],
+        *,
+        envs: int,
+        timeout_seconds: float,
+        deadline_seconds: float | None,
+    ) -> None:
+        """``environment`` is the EnvironmentSpec.
+
+        ``deadline_seconds`` None means max(``timeout_seconds``, 3 x median round).
+        """
+        self._backend = backend
+        self._cache = cache
+        self._environment = environment
+        self._envs = envs
+        self._timeout = timeout_seconds
+        self._deadline_seconds = deadline_seconds
+        self._waves_seconds: deque[float] = deque(maxlen=_MEDIAN_ROUNDS)
+        self._rounds: dict[int, _Round] = {}
+        self._fanouts: set[Fanout] = set()
+
+    @property
+    def pending(self) -> int:
+        """Slots, of rounds and evaluations, that were started and have no fragment yet."""
+        return sum(fanout.pending for fanout in self._fanouts)
+
+    def start_slots(self, plan: RoundPlan, slots: Iterable[int]) -> None:
+        """Starts sampling ``slots`` and returns at once; more slots of the same plan may be added later.
+
+        The weights of ``plan.weights_version`` must have been published.
+        """
+        running = self._rounds.get(plan.round)
+        if running is None:
+            running = self._rounds[plan.round] = self._begin(plan)
+        assert running.plan is plan, f"round {plan.round} was started by another plan"
+        wanted = list(slots)
+        for slot in wanted:
+            assert slot not in running.expect.slots, f"slot {slot} was started already"
+            seed = slot_seed(plan.seed, plan.round, slot)
+            running.expect.slots[slot] = SlotRequest(seed, resumed=slot in plan.states)
+        running.last_start = asyncio.get_running_loop().time()
+        running.fanout.start(wanted)
+
+    async def finish(self, plan: RoundPlan) -> RoundResult:
+        """Waits for the slots that were started.
+
+        Goes on without some of them when, after two deadlines, at least 80 % and ``min_actors`` are there.
+        Raises RoundFailed, FatalError or CacheError.
+        """
+        running = self._rounds[plan.round]
+        fanout = running.fanout
+        try:
+            await self._settle_twice(fanout, running.last_start)
+            present = [slot.fragment for _, slot in sorted(fanout.slots.items()) if slot.fragment]
+            if 5 * len(present) < 4 * len(fanout.slots) or len(present) < plan.min_actors:
+                raise _failed(f"round {plan.round}", fanout, f"80 % and {plan.min_actors} are needed")
+            stats = self._stats(fanout, running.first_start)
+            self._waves_seconds.append(stats.seconds["total"] / self._waves(len(fanout.slots)))
+            return RoundResult(present, sorted(slot.index for slot in fanout.missing()), stats)
+        finally:
+            await self.abandon(plan)
+
+    async def evaluate(self, plan: EvaluationPlan) -> EvaluationResult:
+        """Runs an evaluation beside the rounds. Raises RoundFailed if an episode is lost, or FatalError."""
+        expect = Expectation(
+            "evaluate", plan.run, plan.weights_version, plan.weights_version, self._environment
+        )
+        for slot in range(plan.slots):
+            episodes = plan.episodes // plan.slots + (slot < plan.episodes % plan.slots)
+            seed = evaluation_seed(plan.seed, plan.weights_version, slot)
+            expect.slots[slot] = SlotRequest(seed, episodes=episodes)
+        key = self._cache.evaluation_key(plan.weights_version)
+        extra = {"maxSteps": plan.max_steps}
+        fanout = self._fan_out(key, expect, EVALUATION, lambda _: {}, extra)
+        started = asyncio.get_running_loop().time()
+        try:
+            fanout.start(expect.slots)
+            await self._settle_twice(fanout, started)
+            if fanout.missing():
+                raise _failed(f"evaluation of weights {plan.weights_version}", fanout, "all are needed")
+            tensors = [slot.fragment.tensors for _, slot in sorted(fanout.slots.items()) if slot.fragment]
+            return EvaluationResult(
+                plan.weights_version,
+                np.concatenate([item["episode_returns"] for item in tensors]),
+                np.concatenate([item["episode_lengths"] for item in tensors]),
+                self._stats(fanout, started),
+            )
+        finally:
+            await self._end(fanout)
+
+    async def abandon(self, plan: RoundPlan) -> None:
+        """Breaks off a round that was started but will not be used (a stop between rounds)."""
+        running = self._rounds.pop(plan.round, None)
+        if running is not None:
+            await self._end(running.fanout)
+
+    async def close(self) -> None:
+        """Breaks off everything under way."""
+        self._rounds.clear()
+        for fanout in list(self._fanouts):
+            await self._end(fanout)
+
+    def _begin(self, plan: RoundPlan) -> "_Round":
+        expect = Expectation(
+            "rollout",
+            plan.run,
+            plan.round,
+            plan.weights_version,
+            self._environment,
+            steps=plan.steps,
+            envs=self._envs,
+        )
+        key = self._cache.round_key(plan.round, plan.weights_version)
+        fanout = self._fan_out(key, expect, ROLLOUT, lambda slot: plan.states.get(slot, {}), {})
+        now = asyncio.get_running_loop().time()
+        return _Round(plan, expect, fanout, first_start=now, last_start=now)
+
+    def _fan_out(
+        self,
+        key: str,
+        expect: Expectation,
+        priority: int,
+        state: Callable[[int], State],
+        extra: Mapping[str, Any],
+    ) -> Fanout:
+        weights = {"version": expect.weights_version, "key": self._cache.weights_key(expect.weights_version)}
+
+        def build(slot: int, attempt: int) -> bytes:
+            request = expect.slots[slot]
+            meta = {
+                "protocol": PROTOCOL_VERSION,
+                "kind": expect.kind,
+                "run": expect.run,
+                "round": expect.round,
+                "slot": slot,
+                "attempt": attempt,
+                "seed": request.seed,
+                "weights": weights,
+                "result": {"key": key, "ttl": _RESULT_TTL_SECONDS},
+                **extra,
+            }
+            if expect.kind == "rollout":
+                meta["steps"] = expect.steps
+            else:
+                meta["episodes"] = request.episodes
+            return wire.encode(meta, state(slot))
+
+        fanout = Fanout(
+            self._backend, self._cache, key, expect, build, timeout=self._timeout, priority=priority
+        )
+        self._fanouts.add(fanout)
+        return fanout
+
+    async def _end(self, fanout: Fanout) -> None:
+        self._fanouts.discard(fanout)
+        await fanout.close()
+
+    async def _settle_twice(self, fanout: Fanout, started: float) -> None:
+        """One deadline for all slots, and one more for those that are missing then."""
+        await fanout.settle(self._deadline(started))
+        missing = [slot.index for slot in fanout.missing()]
+        if missing:
+            log.warning("slots %s are invoked once more: %s", missing, fanout.slots[missing[0]].trouble)
+            fanout.start(missing)
+            await fanout.settle(self._deadline(asyncio.get_running_loop().time()))
+
+    def _deadline(self, started: float) -> Callable[[], float]:
+        """When to stop waiting; it moves away when the limit shrinks or others' requests come in between."""
+        most = 1
+
+        def at() -> float:
+            nonlocal most
+            most = max(most, self._waves(self.pending))
+            return started + most * self._wave_deadline()
+
+        return at
+
+    def _wave_deadline(self) -> float:
+        if self._deadline_seconds is not None:
+            return self._deadline_seconds
+        return max(self._timeout, 3 * median(self._waves_seconds) if self._waves_seconds else 0.0)
+
+    def _waves(self, slots: int) -> int:
+        return max(1, -(-slots // self._backend.limit))
+
+    def _stats(self, fanout: Fanout, started: float) -> DispatchStats:
+        counts = fanout.counts
+        total = max(fanout.last_stored_at - started, 0.0)
+        # What the actors' own times would take, packed without gaps; the rest is queueing and transfer.
+        slot_seconds = list(counts.slot_seconds.values()) or [0.0]
+        at_once = min(self._backend.limit, len(fanout.slots))
+        sample = min(total, max(max(slot_seconds), sum(slot_seconds) / at_once))
+        return DispatchStats(
+            retries=dict(counts.retries),
+            dropped=dict(counts.dropped),
+            cold_starts=counts.cold_starts,
+            bytes=counts.bytes,
+            billed_seconds=list(counts.billed_seconds),
+            slot_seconds=dict(counts.slot_seconds),
+            deadline_misses=counts.deadline_misses,
+            seconds={"total": total, "sample": sample, "dispatch": total - sample},
+        )
+
+
+@dataclass
+class _Round:
+    plan: RoundPlan
+    expect: Expectation
+    fanout: Fanout
+    first_start: float
+    last_start: float
+
+
+def _failed(what: str, fanout: Fanout, needed: str) -> RoundFailed:
+    missing = fanout.missing()
+    causes = Counter(slot.trouble for slot in missing).most_common(3)
+    return RoundFailed(
+        f"{what}: {len(missing)} of {len(fanout.slots)} slots did not come back although they were asked for "
+        f"again ({needed}). Most frequent last trouble: "
+        + "; ".join(f"{count} x {trouble}" for trouble, count in causes)
+    )

@@ -1,0 +1,94 @@
+"""Action distributions, given their parameters: the wire's `distribution`.
+
+`log_prob`, `entropy` and `kl` are differentiable any number of times; `grad_log_prob`, `grad_entropy` and
+`grad_kl` are their gradients by the parameters, for the hand-written training pass. Actions and parameters
+have one row per sample; results have one value or one row per sample.
+"""
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Distribution(Protocol):
+    """A family of distributions."""
+
+    def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
+        """log pi(a | s), [n]."""
+        ...
+
+    def entropy(self, params: Tensor) -> Tensor:
+        """[n], nats."""
+        ...
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """KL(old || new), [n], nats."""
+        ...
+
+    def grad_log_prob(self, params: Tensor, actions: Tensor) -> Tensor: ...
+
+    def grad_entropy(self, params: Tensor) -> Tensor: ...
+
+    def grad_kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """By the parameters of `new`."""
+        ...
+
+
+class Gaussian:
+    """Independent normals: parameters [n, 2 A], mean then log-std; actions float [n, A]."""
+
+    def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
+        mean, log_std = params.chunk(2, -1)
+        z = (actions - mean) * torch.exp(-log_std)
+        return -(0.5 * z * z + log_std).sum(-1) - 0.5 * math.log(2 * math.pi) * mean.shape[-1]
+
+    def entropy(self, params: Tensor) -> Tensor:
+        log_std = params.chunk(2, -1)[1]
+        return log_std.sum(-1) + 0.5 * math.log(2 * math.pi * math.e) * log_std.shape[-1]
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        (old_mean, old_log_std), (mean, log_std) = old.chunk(2, -1), new.chunk(2, -1)
+        squares = torch.exp(2 * old_log_std) + (mean - old_mean) ** 2
+        return (log_std - old_log_std + 0.5 * squares * torch.exp(-2 * log_std) - 0.5).sum(-1)
+
+    def grad_log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
+        mean, log_std = params.chunk(2, -1)
+        precision = torch.exp(-log_std)
+        z = (actions - mean) * precision
+        return torch.cat([z * precision, z * z - 1], -1)
+
+    def grad_entropy(self, params: Tensor) -> Tensor:
+        grad = torch.zeros_like(params)
+        grad[:, params.shape[-1] // 2 :] = 1
+        return grad
+
+    def grad_kl(self, old: Tensor, new: Tensor) -> Tensor:
+        (old_mean, old_log_std), (mean, log_std) = old.chunk(2, -1), new.chunk(2, -1)
+        by_mean = (mean - old_mean) * torch.exp(-2 * log_std)
+        by_log_std = 1 - torch.exp(2 * (old_log_std - log_std)) - (mean - old_mean) * by_mean
+        return torch.cat([by_mean, by_log_std], -1)
+
+
+class Categorical:
+    """Parameters [n, N], logits; actions int64 [n]."""
+
+    def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
+        return params.log_softmax(-1).gather(-1, actions[:, None])[:, 0]
+
+    def entropy(self, params: Tensor) -> Tensor:
+        return -(params.softmax(-1) * params.log_softmax(-1)).sum(-1)
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        return (old.softmax(-1) * (old.log_softmax(-1) - new.log_softmax(-1))).sum(-1)
+
+    def grad_log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
+        return -params.softmax(-1).scatter_add(-1, actions[:, None], -torch.ones_like(params[:, :1]))
+
+    def grad_entropy(self, params: Tensor) -> Tensor:
+        p, log_p = params.softmax(-1), params.log_softmax(-1)
+        return -p * (log_p - (p * log_p).sum(-1, keepdim=True))
+
+    def grad_kl(self, old: Tensor, new: Tensor) -> Tensor:
+        return new.softmax(-1) - old.softmax(-1)

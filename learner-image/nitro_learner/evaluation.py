@@ -1,0 +1,163 @@
+"""Evaluation: during training by actors beside the rounds, afterwards in this process from a checkpoint."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor import environment as environments
+from nitro_actor.policy import Policy
+from nitro_actor.rollout import evaluate
+from nitro_api import JobSpec
+from nitro_learner import algorithms
+from nitro_learner.checkpoint import Checkpoint
+from nitro_learner.dispatch import EvaluationPlan
+from nitro_learner.seeds import evaluation_seed
+
+MAX_STEPS = 27_000
+"""An evaluation episode of an environment without a limit of its own ends here: ALE's limit, 108,000
+frames.
+"""
+
+# Fixed, because an evaluation's seeds follow from its slots: the same on a laptop and on a cluster.
+_SLOTS = 2
+# Slots of evaluations after training, whose episodes shall not be those that were seen in it.
+_LATER_SLOT = 1_000_000
+_FRAMES = 1_000
+
+
+class VideoError(Exception):
+    """No video could be made; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """Undiscounted returns f64 [episodes] and lengths i64 [episodes] of episodes with mean actions."""
+
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+
+
+def plan(spec: JobSpec, run: str, version: int) -> EvaluationPlan:
+    """The evaluation of one weights version during training."""
+    episodes = spec.evaluation.episodes
+    return EvaluationPlan(
+        run=run,
+        seed=spec.seed,
+        weights_version=version,
+        episodes=episodes,
+        max_steps=MAX_STEPS,
+        slots=min(episodes, _SLOTS),
+    )
+
+
+def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
+    """Plays episodes with the policy of a checkpoint; equal calls give equal episodes.
+
+    Raises:
+        EnvironmentConfigError: the environment cannot be made here.
+    """
+    environment = environments.make(_config(spec, min(episodes, spec.environment.envs_per_actor)))
+    try:
+        policy = _policy(spec, checkpoint, environment.spec)
+        seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
+        tensors = evaluate(environment, policy, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
+    finally:
+        environment.close()
+    return Played(tensors["episode_returns"], tensors["episode_lengths"])
+
+
+def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> float:
+    """Writes a video (.gif or .webp) of one episode with mean actions and returns the episode's return.
+
+    Raises:
+        VideoError: the environment has no picture, no renderer works here, or the format is unknown.
+    """
+    from PIL import Image
+
+    if path.suffix not in {".gif", ".webp"}:
+        raise VideoError(f"{path}: a video ends in .gif or .webp")
+    environment = _renderable(spec)
+    try:
+        probe = environments.make(_config(spec, 1))
+        policy = _policy(spec, checkpoint, probe.spec)
+        probe.close()
+        pictures, total = [], 0.0
+        for frame, reward in _episode(
+            environment, policy, evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
+        ):
+            pictures.append(Image.fromarray(frame))
+            total += reward
+        rate = float(environment.metadata.get("render_fps") or 30)
+    finally:
+        environment.close()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=1000 / rate, loop=0)
+    return total
+
+
+def _config(spec: JobSpec, count: int) -> environments.EnvironmentConfig:
+    wanted = spec.environment
+    return environments.EnvironmentConfig(wanted.id, count, dict(wanted.kwargs), wanted.entry_point)
+
+
+def _policy(spec: JobSpec, checkpoint: Checkpoint, environment: environments.EnvironmentSpec) -> Policy:
+    algorithm = algorithms.make(spec, environment.to_json())
+    algorithm.load_state_dict(checkpoint.state["algorithm"])
+    network, tensors = algorithm.weights()
+    return Policy({"version": checkpoint.round, **network}, tensors, environment)
+
+
+def _renderable(spec: JobSpec) -> Any:
+    """A gymnasium environment that draws frames."""
+    wanted = spec.environment
+    kwargs = {**wanted.kwargs, "render_mode": "rgb_array"}
+    try:
+        with warnings.catch_warnings():
+            # Renderers warn of each way that they tried; the error below says it once.
+            warnings.simplefilter("ignore")
+            environment = _make(wanted.id, wanted.entry_point, kwargs)
+            environment.reset(seed=0)
+            picture = environment.render()
+    # Whatever a renderer raises where it has no display: there are as many kinds as renderers.
+    except Exception as error:
+        raise VideoError(
+            f"{wanted.id} cannot be drawn here ({type(error).__name__}: {error}). "
+            "On a machine without a display set MUJOCO_GL=egl (with a GPU driver) "
+            "or MUJOCO_GL=osmesa (with libosmesa6 installed)."
+        ) from error
+    if picture is None:
+        raise VideoError(f"{wanted.id} draws nothing, so there is no video of it.")
+    return environment
+
+
+def _make(id: str, entry_point: str | None, kwargs: dict[str, Any]) -> Any:
+    import gymnasium
+
+    if entry_point is None:
+        return gymnasium.make(id, disable_env_checker=True, **kwargs)
+    module, attribute = entry_point.split(":")
+    return getattr(importlib.import_module(module), attribute)(**kwargs)
+
+
+def _episode(environment: Any, policy: Policy, seed: int) -> Iterator[tuple[NDArray[np.uint8], float]]:
+    """Frames and rewards of one episode, at most _FRAMES of them."""
+    observation, _ = environment.reset(seed=seed % 2**32)
+    distribution = np.empty((1, policy.parameters_per_action), np.float32)
+    for _ in range(_FRAMES):
+        policy.distribution(np.asarray(observation)[None], distribution)
+        action = policy.mode(distribution)[0]
+        if action.ndim:
+            space = environment.action_space
+            action = np.clip(action, space.low.reshape(-1), space.high.reshape(-1)).reshape(space.shape)
+        observation, reward, terminated, truncated, _ = environment.step(action)
+        yield np.asarray(environment.render(), np.uint8), float(reward)
+        if terminated or truncated:
+            return

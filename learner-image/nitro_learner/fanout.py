@@ -1,0 +1,262 @@
+"""One list of fragments and the requests that fill it: a slot is asked for until its fragment is there."""
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from nitro_learner import fragment as fragments
+from nitro_learner.backends.base import ActorBackend, RetryableError
+from nitro_learner.batch import Fragment
+from nitro_learner.cache import CacheError, CacheUnreachable, TrajectoryCache
+from nitro_learner.fragment import Expectation, FragmentRefused
+
+MAX_TRIES = 5
+"""Invocations of one slot within one deadline."""
+
+_BACKOFF_SECONDS = 0.2
+_BACKOFF_CAP_SECONDS = 5.0
+_POLL_SECONDS = 0.5
+_ACK_GRACE_SECONDS = 2.0
+"""How long a slot whose fragment is stored may still wait for its HTTP answer (only the bill needs it)."""
+
+_CACHE_WAIT_SECONDS = 15.0
+
+
+@dataclass
+class Counts:
+    """What happened on the way; see DispatchStats."""
+
+    retries: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    cold_starts: int = 0
+    bytes: int = 0
+    billed_seconds: list[float] = field(default_factory=list)
+    slot_seconds: dict[int, float] = field(default_factory=dict)
+    deadline_misses: int = 0
+
+
+class Slot:
+    """One slot's progress. ``fragment`` is the first sound one that was stored, whichever attempt made it."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.attempts = 0
+        self.fragment: Fragment | None = None
+        self.refused: set[int] = set()
+        self.trouble = "no answer yet"
+        self.task: asyncio.Task[None] | None = None
+        self.news = asyncio.Event()
+
+
+class Fanout:
+    """Requests of one round (or evaluation) and the consumer of its list.
+
+    ``build(slot, attempt)`` makes a slot's wire request. Slots may be added at any time.
+    """
+
+    def __init__(
+        self,
+        backend: ActorBackend,
+        cache: TrajectoryCache,
+        key: str,
+        expect: Expectation,
+        build: Callable[[int, int], bytes],
+        *,
+        timeout: float,
+        priority: int,
+    ) -> None:
+        self._backend = backend
+        self._cache = cache
+        self._key = key
+        self._expect = expect
+        self._build = build
+        self._timeout = timeout
+        self._priority = priority
+        self._swept_at = -1.0
+        self._awaiting: set[Slot] = set()
+        self.slots: dict[int, Slot] = {}
+        self.counts = Counts()
+        self.last_stored_at = 0.0
+        self._consumer = asyncio.create_task(self._consume())
+
+    @property
+    def pending(self) -> int:
+        """Slots without a fragment."""
+        return sum(slot.fragment is None for slot in self.slots.values())
+
+    def missing(self) -> list[Slot]:
+        """Those slots."""
+        return [slot for slot in self.slots.values() if slot.fragment is None]
+
+    def start(self, slots: Iterable[int]) -> None:
+        """Begins to ask for ``slots``; one that is known already and still missing is asked for anew."""
+        for index in slots:
+            slot = self.slots.setdefault(index, Slot(index))
+            slot.task = asyncio.create_task(self._run(slot))
+
+    async def settle(self, deadline: Callable[[], float]) -> None:
+        """Waits until every slot has its fragment or has used up its tries, at most until ``deadline()``.
+
+        What is still under way then is broken off. Raises FatalError as soon as a slot meets one.
+        """
+        loop = asyncio.get_running_loop()
+        while running := self._running():
+            left = deadline() - loop.time()
+            if left <= 0:
+                self.counts.deadline_misses += len(self.missing())
+                await _cancel(running)
+                return
+            # The deadline may move while this waits: look again now and then.
+            await asyncio.wait(running, timeout=min(left, 1.0), return_when=asyncio.FIRST_EXCEPTION)
+            self._raise_failures()
+        self._raise_failures()
+
+    async def close(self) -> None:
+        """Breaks off what is under way and removes the list."""
+        await _cancel([*self._running(), self._consumer])
+        with contextlib.suppress(CacheError):  # the list expires by itself
+            await self._cache.clear(self._key)
+
+    def _raise_failures(self) -> None:
+        tasks = [self._consumer, *(slot.task for slot in self.slots.values() if slot.task is not None)]
+        for task in tasks:
+            if task.done():
+                task.result()
+
+    def _running(self) -> list[asyncio.Task[None]]:
+        return [slot.task for slot in self.slots.values() if slot.task is not None and not slot.task.done()]
+
+    async def _run(self, slot: Slot) -> None:
+        try:
+            await self._ask(slot)
+        except asyncio.CancelledError:
+            if slot.fragment is None:
+                raise
+            # Stored, but something hung behind that: the answer, or a later attempt nobody needs.
+
+    async def _ask(self, slot: Slot) -> None:
+        """Asks for one slot until its fragment is stored, at most MAX_TRIES times."""
+        for tried in range(MAX_TRIES):
+            if tried:
+                ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2**tried)
+                await asyncio.sleep(random.uniform(0, ceiling))
+            if slot.fragment is not None:
+                return
+            attempt = slot.attempts
+            slot.attempts += 1
+            try:
+                await self._invoke(slot, attempt)
+            except RetryableError as error:
+                if error.billed_seconds:
+                    self.counts.billed_seconds.append(error.billed_seconds)
+                self._note(slot, error.reason, str(error))
+                await self._recover(error.reason)
+                continue
+            if await self._arrived(slot, attempt):
+                return
+            if attempt not in slot.refused:  # a refusal was noted when it was met
+                self._note(slot, "missing", "the actor's fragment did not turn up")
+
+    async def _invoke(self, slot: Slot, attempt: int) -> None:
+        """One invocation, billed."""
+        began = asyncio.get_running_loop().time()
+        try:
+            request = self._build(slot.index, attempt)
+            ack = await self._backend.invoke(request, self._timeout, priority=self._priority)
+        except asyncio.CancelledError:
+            if slot.fragment is not None:  # it ran, and for how long only the lost answer knew
+                elapsed = asyncio.get_running_loop().time() - began
+                self.counts.billed_seconds.append(min(elapsed, self._timeout))
+            raise
+        if (ack.slot, ack.attempt) != (slot.index, attempt):
+            message = f"answered for slot {ack.slot} attempt {ack.attempt}, not {slot.index} {attempt}"
+            raise RetryableError("bad_answer", message, ack.wall_seconds)
+        self.counts.billed_seconds.append(ack.seconds["total"])
+        self.counts.slot_seconds[slot.index] = ack.seconds["total"]
+        self.counts.cold_starts += ack.cold_start
+
+    def _note(self, slot: Slot, reason: str, message: str) -> None:
+        slot.trouble = message
+        if slot.fragment is None:
+            self.counts.retries[reason] += 1
+
+    async def _recover(self, reason: str) -> None:
+        """What the learner itself can do about it before the next try."""
+        try:
+            if reason == "redis_unreachable":
+                await self._cache.wait_reachable(_CACHE_WAIT_SECONDS)
+            if reason in ("redis_unreachable", "weights_missing"):
+                await self._cache.restore_weights(self._expect.weights_version)
+        except CacheError as error:
+            self.counts.retries[type(error).__name__] += 1
+
+    async def _arrived(self, slot: Slot, attempt: int) -> bool:
+        """Whether the fragment that an actor says it stored is here once the list was seen empty."""
+        acked_at = asyncio.get_running_loop().time()
+        self._awaiting.add(slot)
+        try:
+            while slot.fragment is None:
+                if attempt in slot.refused or self._swept_at > acked_at:
+                    return False
+                slot.news.clear()
+                await slot.news.wait()
+            return True
+        finally:
+            self._awaiting.discard(slot)
+
+    async def _consume(self) -> None:
+        """Takes the list's fragments as they come, for as long as this lives."""
+        loop = asyncio.get_running_loop()
+        while True:
+            looked_at = loop.time()
+            try:
+                messages = await self._cache.pop(self._key)
+                if not messages:
+                    self._swept(looked_at)
+                    message = await self._cache.wait(self._key, _POLL_SECONDS)
+                    messages = [] if message is None else [message]
+            except CacheUnreachable:
+                self.counts.retries["cache"] += 1
+                await asyncio.sleep(random.uniform(0.05, 0.2))
+                continue
+            for message in messages:
+                self._take(message)
+
+    def _swept(self, looked_at: float) -> None:
+        self._swept_at = looked_at
+        for slot in self._awaiting:
+            slot.news.set()
+
+    def _take(self, message: bytes) -> None:
+        """Keeps a fragment if it is sound and the first of its slot; otherwise drops and counts it."""
+        self.counts.bytes += len(message)
+        try:
+            fragment = fragments.read(message, self._expect)
+            slot = self.slots[fragment.slot]
+            if slot.fragment is not None:
+                raise FragmentRefused("duplicate", f"slot {fragment.slot} is complete")
+        except FragmentRefused as refusal:
+            self.counts.dropped[refusal.reason] += 1
+            if refusal.slot is not None and refusal.attempt is not None:
+                self._refuse(self.slots[refusal.slot], refusal.attempt, str(refusal))
+            return
+        slot.fragment = fragment
+        slot.news.set()
+        loop = asyncio.get_running_loop()
+        self.last_stored_at = loop.time()
+        if slot.task is not None and not slot.task.done():
+            loop.call_later(_ACK_GRACE_SECONDS, slot.task.cancel)
+
+    def _refuse(self, slot: Slot, attempt: int, message: str) -> None:
+        slot.refused.add(attempt)
+        self._note(slot, "refused", message)
+        slot.news.set()
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,112 @@
+"""Dense products and tanh at the speed of the machine, for the hand-written passes and for autograd alike.
+
+PyTorch's CPU path takes float32 products from MKL, which on AMD runs at half of what oneDNN reaches, and a
+tanh that takes ten times NumPy's. Both alternatives come with PyTorch and NumPy; what they do not cover
+(other dtypes, CUDA, small products, a PyTorch without oneDNN) takes PyTorch's own operators.
+tests/benchmarks/bench_learner.py has figures.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+_ONEDNN_ABOVE = 2**20
+"""Multiply-adds from which oneDNN's 14 us per call pay."""
+
+_HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def product(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x w^T + bias: [n, i], [o, i], [o] -> [n, o]. Without a graph."""
+    if _HAS_ONEDNN and x.dtype == torch.float32 and not x.is_cuda and x.shape[0] * w.numel() > _ONEDNN_ABOVE:
+        return torch.ops.mkldnn._linear_pointwise(x, w, bias, "none", [], "")  # type: ignore[no-any-return]
+    return x @ w.t() if bias is None else torch.addmm(bias, x, w.t())
+
+
+def tanh_(x: Tensor) -> Tensor:
+    """tanh in place. Without a graph. On a CPU it is the actors' own, so the two agree to the last bits."""
+    if x.is_cuda:
+        return x.tanh_()
+    array = x.numpy()
+    np.tanh(array, out=array)
+    return x
+
+
+class _Product(Function):
+    """x w^T, differentiable any number of times; its gradients are products again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+        ctx.save_for_backward(x, w)
+        return product(x, w)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, w = ctx.saved_tensors
+        needs_x, needs_w = ctx.needs_input_grad
+        return (
+            _Product.apply(grad, w.t()) if needs_x else None,
+            _OuterProduct.apply(grad, x) if needs_w else None,
+        )
+
+
+class _OuterProduct(Function):
+    """g^T x: [n, o], [n, i] -> [o, i]. Its own class, because the transposed result of a product would make
+    every operation after it strided."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(g, x)
+        return product(g.t(), x.t())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        g, x = ctx.saved_tensors
+        needs_g, needs_x = ctx.needs_input_grad
+        return (
+            _Product.apply(x, grad) if needs_g else None,
+            _Product.apply(g, grad.t()) if needs_x else None,
+        )
+
+
+class _Tanh(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = tanh_(x.clone())
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        result: Tensor = _TanhGradient.apply(grad, *ctx.saved_tensors)
+        return result
+
+
+class _TanhGradient(Function):
+    """g (1 - y^2). What its own gradient needs is the same in all Hessian-vector products: made once."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(y, -2 * g * y)
+        result: Tensor = torch.ops.aten.tanh_backward(g, y)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        y, by_y = ctx.saved_tensors
+        return torch.ops.aten.tanh_backward(grad, y), grad * by_y
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """torch.nn.functional.linear, with a graph, twice differentiable."""
+    return _Product.apply(x, weight) + bias  # type: ignore[no-any-return]
+
+
+def tanh(x: Tensor) -> Tensor:
+    """torch.tanh, with a graph, twice differentiable."""
+    return _Tanh.apply(x)  # type: ignore[no-any-return]

@@ -1,0 +1,294 @@
+"""The picture of a run, or of several compared: reward, boosting score, actors and cost, over rounds and over
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from nitro_learner.rundir import RunDir, RunDirError, read_metrics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+
+# Colours that stay apart for colour-blind readers (Okabe and Ito), the strongest first.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_INK, _MUTED, _GRID = "#1f2933", "#66727f", "#e4e8ec"
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.edgecolor": "#b8c0c8",
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": _GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": _MUTED,
+    "ytick.color": _MUTED,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A row of the picture; `colour` is that of a single run's curve, `steps` whether a value holds for a
+    round.
+    """
+
+    column: str
+    title: str
+    colour: str
+    steps: bool
+
+
+_PANELS = (
+    _Panel("reward_mean", "Return", _COLOURS[0], steps=False),
+    _Panel("boosting_score", "Boosting score", _COLOURS[1], steps=True),
+    _Panel("actors", "Actors", _COLOURS[2], steps=True),
+    _Panel("cost_total", "Cost ($)", _COLOURS[3], steps=False),
+)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """What is on the x axis: a column, and the factor to the axis' unit."""
+
+    column: str
+    factor: float
+
+    @property
+    def step(self) -> Literal["mid", "pre"]:
+        """A round's value belongs around its number, and to the time before its end."""
+        return "mid" if self.column == "round" else "pre"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder's curves.
+
+    Attributes:
+        name: of the job.
+        spec: as in job.yaml, without what may differ between seeds of one experiment.
+        columns: metrics.csv by column, f64 [rounds], NaN where a cell is empty.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    columns: Mapping[str, Floats]
+
+
+def draw(directories: Sequence[Path], out: Path) -> Path:
+    """Draws the runs to a PNG (or whatever `out` ends in). Runs that differ in their seed only become one
+    mean with a band.
+
+    Raises:
+        RunDirError: a folder is none of a run, or holds no round.
+    """
+    groups = group([read_run(RunDir(directory)) for directory in directories])
+    # Imported here: matplotlib takes most of a second, which `nitro plot --help` need not wait for.
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    with plt.rc_context(_STYLE):  # type: ignore[arg-type]
+        figure, axes = plt.subplots(
+            len(_PANELS), 2, figsize=(11, 9), sharex="col", sharey="row", height_ratios=(1.7, 1, 1, 1)
+        )
+        scale, unit = _time_unit(groups)
+        for row, panel in enumerate(_PANELS):
+            for axis, x in zip(axes[row], (_Axis("round", 1.0), _Axis("wall_seconds", scale)), strict=True):
+                for index, (label, runs) in enumerate(groups.items()):
+                    colour = panel.colour if len(groups) == 1 else _COLOURS[index % len(_COLOURS)]
+                    _curve(axis, runs, x, panel, colour, label)
+                    if panel.column == "reward_mean":
+                        _evaluations(axis, runs, x, colour, labelled=index == 0)
+                axis.margins(x=0.01)
+            axes[row][0].set_ylabel(panel.title)
+            if panel.column != "reward_mean":
+                axes[row][0].set_ylim(bottom=0)
+        axes[1][0].set_ylim(0, 1.05)
+        if len(groups) == len(runs) == 1:
+            _learner_cost(axes[3], runs[0], scale)
+            axes[3][0].legend(loc="upper left", fontsize=9)
+        axes[0][0].legend(loc="upper left", fontsize=9)
+        axes[-1][0].set_xlabel("Round")
+        axes[-1][1].set_xlabel(f"Time ({unit})")
+        figure.align_ylabels(axes[:, 0])
+        title, subtitle = _titles(groups)
+        figure.suptitle(title, x=0.065, y=0.988, ha="left", fontsize=15, fontweight="bold", color=_INK)
+        figure.text(0.065, 0.951, subtitle, ha="left", va="top", fontsize=10.5, color=_MUTED)
+        figure.tight_layout(rect=(0, 0, 1, 0.955), h_pad=1.2, w_pad=1.5)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out, dpi=130)
+        plt.close(figure)
+    return out
+
+
+def read_run(run_dir: RunDir) -> Run:
+    """Reads a run folder.
+
+    Raises:
+        RunDirError: it is none, or holds no round.
+    """
+    if not run_dir.job.exists():
+        raise RunDirError(f"{run_dir.path}: no job.yaml in it, so it is no run folder.")
+    job = yaml.safe_load(run_dir.job.read_text(encoding="utf-8"))
+    rows = read_metrics(run_dir.metrics)
+    columns = {
+        name: np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
+        for name in rows[0]
+    }
+    ignored = {"seed", "backend", "actor", "learner", "stop", "suspend"}
+    spec = {key: value for key, value in job["spec"].items() if key not in ignored}
+    return Run(job.get("metadata", {}).get("name", run_dir.path.name), spec, columns)
+
+
+def group(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs of equal spec together, labelled by the fields in which the groups differ."""
+    groups: list[list[Run]] = []
+    for run in runs:
+        for members in groups:
+            if members[0].spec == run.spec:
+                members.append(run)
+                break
+        else:
+            groups.append([run])
+    flat = [dict(_flatten(members[0].spec)) for members in groups]
+    differing = [
+        key
+        for key in sorted({key for each in flat for key in each})
+        if len({str(each.get(key)) for each in flat}) > 1
+    ]
+    # The scaler's name says the most; what follows from it (a schedule, a preset's values) would only crowd
+    # the legend.
+    telling = [
+        key for key in ("environment.id", "algorithm.preset", "scaling.scaler") if key in differing
+    ] or differing[:3]
+    labels: dict[str, list[Run]] = {}
+    for members, each in zip(groups, flat, strict=True):
+        label = ", ".join(
+            str(each.get(key)) if key in _PLAIN else f"{key.split('.')[-1]} {each.get(key)}"
+            for key in telling
+        )
+        label = label or "last 20 training episodes"
+        while label in labels:
+            label += "'"
+        labels[label] = members
+    return labels
+
+
+_PLAIN = ("environment.id", "algorithm.preset", "scaling.scaler")
+
+
+def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [item for key, child in value.items() for item in _flatten(child, f"{path}.{key}".lstrip("."))]
+    return [(path, value)]
+
+
+def _curve(axis: Axes, runs: Sequence[Run], x: _Axis, panel: _Panel, colour: str, label: str) -> None:
+    """One group's curve: the run itself, or the mean of several with a band of one standard deviation."""
+    drawstyle = f"steps-{x.step}" if panel.steps else "default"
+    step = x.step if panel.steps else None
+    if len(runs) == 1:
+        xs, ys = runs[0].columns[x.column] * x.factor, runs[0].columns[panel.column]
+        if panel.steps and x.step == "pre":
+            xs, ys = np.concatenate([[0.0], xs]), np.concatenate([ys[:1], ys])
+        axis.plot(xs, ys, color=colour, lw=1.8, label=label, drawstyle=drawstyle)
+        if panel.steps:
+            axis.fill_between(xs, ys, step=step, color=colour, alpha=0.12, lw=0)
+        return
+    grid, values = align(runs, x.column, panel.column, steps=panel.steps)
+    if not len(grid):
+        return
+    grid, mean, deviation = grid * x.factor, values.mean(axis=0), values.std(axis=0)
+    axis.plot(grid, mean, color=colour, lw=1.8, label=f"{label} ({len(runs)} runs)", drawstyle=drawstyle)
+    axis.fill_between(grid, mean - deviation, mean + deviation, step=step, color=colour, alpha=0.18, lw=0)
+
+
+def _learner_cost(axes: Sequence[Axes], run: Run, scale: float) -> None:
+    """The learner's part of a single run's cost, under the curve of the total."""
+    for axis, x in zip(axes, (_Axis("round", 1.0), _Axis("wall_seconds", scale)), strict=True):
+        axis.lines[0].set_label("learner and actors")
+        xs, ys = run.columns[x.column] * x.factor, run.columns["cost_learner"]
+        axis.fill_between(xs, ys, color=_COLOURS[3], alpha=0.15, lw=0, label="learner")
+
+
+def align(runs: Sequence[Run], x: str, y: str, *, steps: bool = False) -> tuple[Floats, Floats]:
+    """The runs' curves at common positions, where all of them are known: x [n] and values [runs, n]."""
+    points = []
+    for run in runs:
+        known = np.isfinite(run.columns[y])
+        points.append((run.columns[x][known], run.columns[y][known]))
+    if not all(len(xs) for xs, _ in points):
+        return np.empty(0), np.empty((len(runs), 0))
+    start, end = max(xs[0] for xs, _ in points), min(xs[-1] for xs, _ in points)
+    if x == "round":
+        grid = np.arange(start, end + 1)
+    else:
+        grid = np.linspace(start, end, 200) if end > start else np.empty(0)
+    if steps:
+        # A round's value holds until the round's end; between two rounds there is nothing.
+        return grid, np.array([ys[np.searchsorted(xs, grid).clip(max=len(xs) - 1)] for xs, ys in points])
+    return grid, np.array([np.interp(grid, xs, ys) for xs, ys in points])
+
+
+def _evaluations(axis: Axes, runs: Sequence[Run], x: _Axis, colour: str, *, labelled: bool) -> None:
+    """Evaluation means as dots; of one run with their standard deviation."""
+    for index, run in enumerate(runs):
+        columns = run.columns
+        known = np.isfinite(columns["evaluation_mean"])
+        if not known.any():
+            continue
+        axis.errorbar(
+            columns[x.column][known] * x.factor,
+            columns["evaluation_mean"][known],
+            yerr=columns["evaluation_std"][known] if len(runs) == 1 else None,
+            fmt="o",
+            ms=4,
+            mfc="white",
+            color=colour,
+            elinewidth=1.0,
+            alpha=0.9 if len(runs) == 1 else 0.4,
+            label="evaluation, mean actions" if labelled and index == 0 else None,
+        )
+
+
+def _time_unit(groups: Mapping[str, Sequence[Run]]) -> tuple[float, str]:
+    longest = max(float(run.columns["wall_seconds"][-1]) for runs in groups.values() for run in runs)
+    if longest < 300:
+        return 1.0, "seconds"
+    return (1 / 60, "minutes") if longest < 3 * 3600 else (1 / 3600, "hours")
+
+
+def _titles(groups: Mapping[str, Sequence[Run]]) -> tuple[str, str]:
+    runs = [run for members in groups.values() for run in members]
+    first = runs[0]
+    names = list(dict.fromkeys(run.name for run in runs))
+    title = names[0] if len(names) == 1 else " · ".join(names[:3])
+    environment = first.spec["environment"]["id"]
+    algorithm = first.spec["algorithm"]
+    parts = [environment, f"{algorithm['name'].upper()} ({algorithm['preset']})"]
+    if len(runs) == 1:
+        last = {name: values[np.isfinite(values)][-1:] for name, values in first.columns.items()}
+        parts += [
+            f"{first.spec['scaling']['scaler']} scaler",
+            f"{int(last['env_steps'][0]):,} steps",
+            *([f"return {last['reward_mean'][0]:,.0f}"] if len(last["reward_mean"]) else []),
+            f"${last['cost_total'][0]:.4f}",
+        ]
+    else:
+        parts.append(f"{len(runs)} runs, mean and one standard deviation")
+    return title, "  ·  ".join(parts)

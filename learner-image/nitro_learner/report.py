@@ -1,0 +1,188 @@
+"""What the training loop tells the world: one report per round, and the small interface of those who listen.
+
+Listeners are the run folder, the live table, Prometheus and, in a cluster, the job's status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nitro_api.prices import RoundCost
+    from nitro_learner.dispatch import EvaluationResult, RoundResult
+    from nitro_learner.state import TrainingState
+    from nitro_learner.waiting import Stages
+
+Row = Mapping[str, float | None]
+"""A row of metrics.csv as numbers; None is an empty cell."""
+
+STAGES = ("dispatch", "sample", "update", "detect", "evaluate", "checkpoint", "total")
+
+
+@dataclass
+class RoundReport:
+    """One row of metrics.csv. None is an empty cell: not measured in this round.
+
+    Rewards are undiscounted episode returns. `evaluation_*` belong to the policy that this round sampled
+    with, played by mean actions, so they compare with `reward_round`. `seconds_*` are what the round waited
+    for a stage; stages that run beside others (detector, evaluation, checkpoint) count only where the round
+    stood still.
+    """
+
+    round: int
+    env_steps: int
+    wall_seconds: float
+    reward_mean: float | None
+    reward_round: float | None
+    evaluation_mean: float | None
+    evaluation_std: float | None
+    actors: int
+    next_actors: int
+    boosting_score: float | None
+    convexity_ratio: float | None
+    lambda_min: float | None
+    lambda_max: float | None
+    lost: int
+    retries: int
+    cold_starts: int
+    fragment_bytes: int
+    cost_learner: float
+    cost_actors: float
+    cost_total: float
+    seconds_dispatch: float
+    seconds_sample: float
+    seconds_update: float
+    seconds_detect: float
+    seconds_evaluate: float
+    seconds_checkpoint: float
+    seconds_total: float
+    kl: float | None
+    entropy: float | None
+    value_loss: float | None
+    policy_loss: float | None
+    explained_variance: float | None
+    # Not in the CSV: only the listeners' counters need them.
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    staleness: int = 0
+    deadline_misses: int = 0
+    detector_seconds: float | None = None
+    cache_bytes: int | None = None
+
+    def row(self) -> dict[str, Any]:
+        """The columns of metrics.csv, in order."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    def stages(self) -> dict[str, float]:
+        """Seconds per stage."""
+        return {stage: getattr(self, f"seconds_{stage}") for stage in STAGES}
+
+
+_NOT_COLUMNS = {"dropped", "staleness", "deadline_misses", "detector_seconds", "cache_bytes"}
+COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(RoundReport) if item.name not in _NOT_COLUMNS)
+
+
+def draft(
+    state: TrainingState,
+    result: RoundResult,
+    evaluated: EvaluationResult | None,
+    finished: Sequence[float],
+    stats: Mapping[str, float],
+    stages: Stages,
+    seconds: float,
+    cost: RoundCost,
+) -> RoundReport:
+    """The report of a round that is trained on but not yet scored.
+
+    Args:
+        state: of the run, this round included.
+        finished: returns of the episodes that ended in the round.
+        stats: of the update.
+        seconds: the round's wall time.
+        cost: of the run so far.
+    """
+    sampled = result.stats
+    returns = evaluated.returns.tolist() if evaluated else []
+    return RoundReport(
+        round=state.round,
+        env_steps=state.env_steps,
+        wall_seconds=state.seconds,
+        reward_mean=state.reward_mean,
+        reward_round=fmean(finished) if finished else None,
+        evaluation_mean=fmean(returns) if returns else None,
+        evaluation_std=pstdev(returns) if returns else None,
+        actors=state.actors,
+        next_actors=state.actors,
+        boosting_score=None,
+        convexity_ratio=None,
+        lambda_min=None,
+        lambda_max=None,
+        lost=len(result.lost),
+        retries=sum(sampled.retries.values()),
+        cold_starts=sampled.cold_starts,
+        fragment_bytes=sampled.bytes,
+        cost_learner=cost.learner,
+        cost_actors=cost.actors,
+        cost_total=cost.total,
+        seconds_dispatch=stages.of("dispatch"),
+        seconds_sample=stages.of("sample"),
+        seconds_update=stages.of("update"),
+        seconds_detect=stages.of("detect"),
+        seconds_evaluate=stages.of("evaluate"),
+        seconds_checkpoint=stages.of("checkpoint"),
+        seconds_total=seconds,
+        kl=stats.get("kl"),
+        entropy=stats.get("entropy"),
+        value_loss=stats.get("value_loss"),
+        policy_loss=stats.get("policy_loss"),
+        explained_variance=stats.get("explained_variance"),
+        dropped=sampled.dropped,
+        deadline_misses=sampled.deadline_misses,
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run, or this sitting of it, ended.
+
+    Attributes:
+        reason: a word for programs: TargetReached, BudgetSpent, RoundsDone, TimeUp, or Interrupted.
+        finished: a stop condition held; False = it was interrupted and `--resume` goes on.
+        evaluation: episode returns of the final policy by mean actions; empty when not finished.
+    """
+
+    reason: str
+    message: str
+    finished: bool
+    rounds: int
+    evaluation: tuple[float, ...] = ()
+
+
+class Listener:
+    """Hears of a run's events in the learner's event loop; each method must return at once. All do nothing by
+    default.
+
+    for listener in listeners: listener.started(...)
+    each round:   requested(...) as soon as the scaler has decided, then round_done(report)
+    at the end:   ended(outcome)
+    """
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
+        """The run starts or goes on after `round`; `history` holds metrics.csv's rows up to it."""
+
+    def requested(self, *, round: int, actors: int) -> None:
+        """Round `round` will sample with `actors` actors."""
+
+    def phase(self, *, round: int, stage: str, actors: int) -> None:
+        """The loop entered a stage of round `round` (for live displays)."""
+
+    def round_done(self, report: RoundReport) -> None:
+        """A round is complete: updated, scored, and the next one's actors decided."""
+
+    def checkpointed(self, *, round: int, location: str) -> None:
+        """A checkpoint of `round` is on disk."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """The run ended, or was interrupted."""

@@ -1,0 +1,114 @@
+"""One sitting of a run in its folder: builds the trainer with its listeners, handles signals, and writes the
+summary and picture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from nitro_api.ledger import Ledger
+from nitro_learner import logs
+from nitro_learner.backends.base import ActorBackend
+from nitro_learner.costs import Meter
+from nitro_learner.plot import draw
+from nitro_learner.report import Listener, Outcome, RoundReport, Row
+from nitro_learner.rundir import CsvMetrics, RunDirError, TensorBoard
+from nitro_learner.runs import OpenRun, summary
+from nitro_learner.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+class Aborted(Exception):  # noqa: N818
+    """A second signal came: the run was broken off where it was."""
+
+
+class _LastRow(Listener):
+    """Remembers the newest row of metrics, for the summary."""
+
+    def __init__(self) -> None:
+        self.row: dict[str, Any] | None = None
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        self.row = dict(history[-1]) if history else None
+
+    def round_done(self, report: RoundReport) -> None:
+        self.row = asdict(report)
+
+
+async def train(
+    run: OpenRun,
+    backend: ActorBackend,
+    listeners: Sequence[Listener] = (),
+    *,
+    on_interrupt: Callable[[], None] = lambda: None,
+    pod_seconds: Callable[[], float | None] | None = None,
+) -> tuple[Outcome, dict[str, Any]]:
+    """Trains in an open run folder until the end or an interruption, and returns the outcome with its
+    summary.
+
+    The first SIGINT or SIGTERM stops it after a checkpoint (`on_interrupt` is called to say so), the second
+    breaks it off.
+
+    Raises:
+        TrainingFailed, Aborted, OSError
+    """
+    folder = run.folder
+    # The CSV first: what a checkpoint or the status says is then on disk already.
+    last, board = _LastRow(), TensorBoard(folder.tensorboard)
+    with logs.to_file(folder.log), contextlib.closing(board), Ledger(folder.ledger) as ledger:
+        trainer = Trainer(
+            run.job,
+            backend,
+            run=run.id,
+            checkpoints=run.checkpoints,
+            checkpoint=run.checkpoint,
+            meter=Meter(ledger, run.job.spec.pricing, pod_seconds),
+            listeners=[CsvMetrics(folder.metrics), board, last, *listeners],
+            history=run.history,
+        )
+        with _signals(trainer.interrupt, on_interrupt):
+            try:
+                outcome = await trainer.run()
+            except asyncio.CancelledError:
+                raise Aborted from None
+        result = summary(run, outcome, last.row)
+        folder.write_summary(result)
+        with contextlib.suppress(RunDirError):
+            await asyncio.to_thread(draw, [folder.path], folder.plot)
+    return outcome, result
+
+
+@contextlib.contextmanager
+def _signals(interrupt: Callable[[], None], told: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM: once = interrupt, twice = cancel this task, three times = leave at once."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    count = 0
+
+    def handle() -> None:
+        nonlocal count
+        count += 1
+        if count == 1:
+            told()
+            interrupt()
+        elif count == 2:
+            task.cancel()
+        else:
+            os._exit(130)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, handle)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

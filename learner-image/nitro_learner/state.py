@@ -1,0 +1,92 @@
+"""What a run knows between two rounds, besides what the algorithm, the scaler and the ledger keep
+themselves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_learner.batch import Fragment
+
+EndState = dict[str, NDArray[Any]]
+_WINDOW = 20
+
+
+@dataclass
+class TrainingState:
+    """The run after `round` rounds.
+
+    Attributes:
+        round: rounds trained on; weights version `round` is the newest, version 0 the initial one.
+        actors: I_{round + 1}.
+        env_steps: environment steps trained on.
+        seconds: wall time of the rounds done, over all sittings.
+        recent_returns: undiscounted returns of the last 20 training episodes.
+        end_states: newest end state of each slot ("state/..." tensors), whatever round it is from.
+        evaluation_mean: mean return of the newest evaluation.
+        best_reward: highest mean of `recent_returns` so far.
+    """
+
+    actors: int
+    round: int = 0
+    env_steps: int = 0
+    seconds: float = 0.0
+    recent_returns: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    end_states: dict[int, EndState] = field(default_factory=dict)
+    evaluation_mean: float | None = None
+    best_reward: float | None = None
+
+    @property
+    def reward_mean(self) -> float | None:
+        """Mean return of the last 20 training episodes; None before the first has ended."""
+        return fmean(self.recent_returns) if self.recent_returns else None
+
+    def absorb(self, fragments: Iterable[Fragment], *, keep_end_states: bool) -> list[float]:
+        """Takes in the fragments of the next round, sorted by slot, and returns the episode returns that they
+        finished.
+        """
+        finished: list[float] = []
+        for fragment in fragments:
+            self.env_steps += int(fragment.meta["steps"])
+            finished.extend(fragment.tensors["episode_returns"].tolist())
+            if keep_end_states:
+                state = {name: value for name, value in fragment.tensors.items() if name.startswith("state/")}
+                if state:
+                    # Copies: the fragment's arrays are views of its whole message, which would stay in
+                    # memory.
+                    self.end_states[fragment.slot] = {name: np.array(value) for name, value in state.items()}
+        self.recent_returns.extend(finished)
+        mean = self.reward_mean
+        if mean is not None:
+            self.best_reward = mean if self.best_reward is None else max(mean, self.best_reward)
+        self.round += 1
+        return finished
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "actors": self.actors,
+            "round": self.round,
+            "env_steps": self.env_steps,
+            "seconds": self.seconds,
+            "recent_returns": list(self.recent_returns),
+            "end_states": dict(self.end_states),
+            "evaluation_mean": self.evaluation_mean,
+            "best_reward": self.best_reward,
+        }
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> TrainingState:
+        return cls(
+            **{
+                **state,
+                "recent_returns": deque(state["recent_returns"], maxlen=_WINDOW),
+                "end_states": dict(state["end_states"]),
+            }
+        )

@@ -1,0 +1,53 @@
+"""When a run ends: maximum rounds, target reward, budget or wall-clock limit, whichever holds first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nitro_api.stop import Stop
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands at the end of a round.
+
+    Attributes:
+        round: rounds done.
+        evaluation_mean: newest evaluation's mean return, None before the first.
+        cost: dollars spent.
+        seconds: wall-clock time of all sittings of the run together.
+    """
+
+    round: int
+    evaluation_mean: float | None
+    cost: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StopReason:
+    """Why a run ends: a word for programs (CamelCase) and a sentence for people."""
+
+    reason: str
+    message: str
+
+
+def decide(limits: Stop, progress: Progress) -> StopReason | None:
+    """The reason to stop, or None to go on. A reached target is named before limits that were hit in the same
+    round.
+    """
+    target, mean = limits.target_reward, progress.evaluation_mean
+    if target is not None and mean is not None and mean >= target:
+        return StopReason(
+            "TargetReached", f"the evaluation mean {mean:.6g} reached the target reward {target:.6g}"
+        )
+    if limits.budget_dollars is not None and progress.cost >= limits.budget_dollars:
+        return StopReason(
+            "BudgetSpent", f"the cost ${progress.cost:.4f} reached the budget ${limits.budget_dollars:.4f}"
+        )
+    if progress.round >= limits.rounds:
+        return StopReason("RoundsDone", f"all {limits.rounds} rounds are done")
+    duration = limits.duration_seconds
+    if duration is not None and progress.seconds >= duration:
+        return StopReason("TimeUp", f"the run took {progress.seconds:.0f} s, its limit is {limits.duration}")
+    return None

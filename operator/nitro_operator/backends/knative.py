@@ -1,0 +1,62 @@
+"""Actors as pods of one Knative Revision, whose scale is patched in place."""
+
+from __future__ import annotations
+
+from nitro_operator import names
+from nitro_operator.backends.base import ScalePatch
+from nitro_operator.backends.release import KnativeRelease
+from nitro_operator.builders import JobView, actor_service
+from nitro_operator.builders.actors import MAX_SCALE, MIN_SCALE
+from nitro_operator.diagnosis import Problem, actor_problem
+from nitro_operator.kinds import REVISION, Object
+from nitro_operator.observed import Observed, condition, holds, ready
+
+
+class KnativeActors:
+    """See ActorBackend. Readiness is the Revision's: without an ingress the Service's own never comes."""
+
+    limited = True
+
+    def __init__(self, release: KnativeRelease) -> None:
+        self._release = release
+
+    def blocker(self) -> Problem | None:
+        return self._release.problem
+
+    def children(self, view: JobView) -> list[Object]:
+        return [actor_service(view)]
+
+    def scaling(self, observed: Observed, actors: int) -> ScalePatch | None:
+        revision = observed.revision
+        if revision is None:
+            return None
+        wanted = scale_annotations(actors)
+        found = revision["metadata"].get("annotations") or {}
+        if all(found.get(key) == value for key, value in wanted.items()):
+            return None
+        # Both keys in one patch: Knative refuses a minimum above the maximum.
+        patch = {"metadata": {"annotations": wanted}}
+        return ScalePatch(REVISION, revision["metadata"]["name"], patch)
+
+    def outdated(self, view: JobView, observed: Observed) -> Object | None:
+        service = observed.actor_service
+        if service is None:
+            return None
+        wanted = actor_service(view)["metadata"]["annotations"][names.TEMPLATE_HASH]
+        same = (service["metadata"].get("annotations") or {}).get(names.TEMPLATE_HASH) == wanted
+        failed = (condition(observed.revision, "Ready") or {}).get("status") == "False"
+        return service if failed or not same else None
+
+    def ready(self, observed: Observed, granted: int) -> int:  # noqa: ARG002
+        return sum(ready(pod) for pod in observed.actor_pods)
+
+    def problem(self, observed: Observed) -> Problem | None:
+        return self._release.problem or actor_problem(observed.actor_pods, observed.revision)
+
+    def serving(self, observed: Observed) -> bool:
+        return holds(observed.revision, "Ready")
+
+
+def scale_annotations(actors: int) -> dict[str, str]:
+    """min = max pins the number; 0 and 1 let the pods go, and one come back for a request."""
+    return {MIN_SCALE: str(actors), MAX_SCALE: str(max(actors, 1))}

@@ -1,0 +1,81 @@
+"""The actors' Knative Service. Its template never changes: rounds patch the Revision's scale."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from nitro_operator import names
+from nitro_operator.builders.view import JobView, resources
+from nitro_operator.kinds import Object
+
+CONTAINER = "actor"
+PORT = 8080
+DEFAULT_RESOURCES: Object = {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
+
+MIN_SCALE = "autoscaling.knative.dev/min-scale"
+MAX_SCALE = "autoscaling.knative.dev/max-scale"
+TEMPLATE_ANNOTATIONS = {
+    "autoscaling.knative.dev/target": "1",
+    "autoscaling.knative.dev/target-utilization-percentage": "100",
+    "autoscaling.knative.dev/target-burst-capacity": "-1",  # the activator stays in the path
+    "autoscaling.knative.dev/window": "6s",  # Knative's shortest: pods that are let go leave soon
+    MIN_SCALE: "0",
+    MAX_SCALE: "1",
+}
+"""Constants: another value here would make a new Revision. Real numbers go to the Revision itself."""
+
+
+def actor_service(view: JobView) -> Object:
+    """The Knative Service with its one, named Revision."""
+    template: Object = {
+        "metadata": {
+            "name": names.revision(view.name),
+            "labels": names.labels(view.name, names.ACTOR),
+            "annotations": TEMPLATE_ANNOTATIONS,
+        },
+        "spec": {
+            **view.pull_secrets(),
+            "containerConcurrency": 1,
+            "timeoutSeconds": view.spec.actor.timeout_seconds,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "containers": [_container(view)],
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
+        },
+    }
+    metadata = view.metadata(names.actors(view.name), names.ACTOR)
+    metadata["labels"]["networking.knative.dev/visibility"] = "cluster-local"
+    metadata["annotations"] = {names.TEMPLATE_HASH: _hash(template)}
+    return {
+        "apiVersion": "serving.knative.dev/v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"template": template},
+    }
+
+
+def _container(view: JobView) -> Object:
+    environment = view.spec.environment
+    config = {
+        "id": environment.id,
+        "kwargs": environment.kwargs,
+        "envs": environment.envs_per_actor,
+    } | ({"entryPoint": environment.entry_point} if environment.entry_point else {})
+    return {
+        **view.container(CONTAINER, view.spec.actor.image or view.config.actor_image),
+        "env": [
+            {"name": "NITRO_ENVIRONMENT", "value": json.dumps(config, sort_keys=True)},
+            {"name": "HOME", "value": "/tmp"},
+            view.secret_env("NITRO_REDIS_URL", "redis-actor-url"),
+            view.secret_env("NITRO_TOKEN", "token"),
+        ],
+        "ports": [{"containerPort": PORT}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": PORT}, "successThreshold": 1},
+        "resources": resources(view.spec.actor.resources, DEFAULT_RESOURCES),
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+
+
+def _hash(template: Object) -> str:
+    return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:16]

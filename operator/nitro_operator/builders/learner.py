@@ -1,0 +1,121 @@
+"""The learner's Job: the training container, and Redis beside it as a native sidecar."""
+
+from __future__ import annotations
+
+from nitro_operator import names
+from nitro_operator.builders.redis import redis_container, redis_volumes
+from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
+from nitro_operator.builders.view import JobView, resources
+from nitro_operator.kinds import Object
+
+CONTAINER = "learner"
+METRICS_PORT = 9090
+GRACE_SECONDS = 120
+"""A learner that is told to stop finishes its step and writes a checkpoint."""
+INVALID_JOB_EXIT_CODE = 2
+"""`nitro learn` ends so when the job itself is wrong: another try would end the same way."""
+DEFAULT_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}
+UNPRIVILEGED_GROUP = 65532
+
+
+def learner_job(view: JobView, deadline_seconds: int | None) -> Object:
+    """The Job that runs `nitro learn`.
+
+    Args:
+        view: the job.
+        deadline_seconds: time that the run has left; None = no limit.
+    """
+    spec: Object = {
+        "backoffLimit": view.spec.learner.backoff_limit,
+        "completions": 1,
+        "parallelism": 1,
+        "podFailurePolicy": _failure_policy(),
+        "template": {
+            "metadata": {"labels": names.labels(view.name, names.LEARNER)},
+            "spec": _pod(view),
+        },
+    }
+    if deadline_seconds is not None:
+        spec["activeDeadlineSeconds"] = max(1, deadline_seconds)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": view.metadata(names.learner(view.name), names.LEARNER),
+        "spec": spec,
+    }
+
+
+def _failure_policy() -> Object:
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
+    invalid = {"containerName": CONTAINER, "operator": "In", "values": [INVALID_JOB_EXIT_CODE]}
+    return {
+        "rules": [
+            # A drained or preempted node is not the learner's fault: it costs no retry.
+            {"action": "Ignore", "onPodConditions": [disrupted]},
+            {"action": "FailJob", "onExitCodes": invalid},
+        ]
+    }
+
+
+def _pod(view: JobView) -> Object:
+    learner = view.spec.learner
+    pod: Object = {
+        **view.pull_secrets(),
+        "restartPolicy": "Never",  # a failure policy needs it; the Job starts the next pod
+        "serviceAccountName": names.learner(view.name),
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "fsGroup": UNPRIVILEGED_GROUP,  # the claim must be writable for any image's user
+            "fsGroupChangePolicy": "OnRootMismatch",
+        },
+        "initContainers": [redis_container(view)],
+        "containers": [_container(view)],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+            checkpoint_volume(view),
+            *redis_volumes(view),
+        ],
+    }
+    if learner.node_selector:
+        pod["nodeSelector"] = learner.node_selector
+    if learner.tolerations:
+        pod["tolerations"] = [toleration.to_dict() for toleration in learner.tolerations]
+    if learner.priority_class_name:
+        pod["priorityClassName"] = learner.priority_class_name
+    return pod
+
+
+def _container(view: JobView) -> Object:
+    learner = view.spec.learner
+    return {
+        **view.container(CONTAINER, learner.image or view.config.learner_image),
+        "command": ["nitro", "learn"],
+        "env": [
+            {"name": "NITRO_JOB_NAME", "value": view.name},
+            {"name": "NITRO_JOB_NAMESPACE", "value": view.namespace},
+            {"name": "NITRO_RUN", "value": view.uid},
+            {"name": "NITRO_RUN_DIR", "value": run_directory(view)},
+            {"name": "NITRO_ACTOR_URL", "value": actor_url(view)},
+            {"name": "NITRO_METRICS_PORT", "value": str(METRICS_PORT)},
+            {"name": "HOME", "value": "/tmp"},  # libraries cache there; the root file system is read-only
+            view.secret_env("NITRO_REDIS_URL", "redis-learner-url"),
+            view.secret_env("NITRO_TOKEN", "token"),
+        ],
+        "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
+        "resources": resources(learner.resources, DEFAULT_RESOURCES),
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "shm", "mountPath": "/dev/shm"},  # torch's workers need more than the default 64 MiB
+            {"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT},
+        ],
+    }
+
+
+def actor_url(view: JobView) -> str:
+    """The Revision's own cluster-local address: it needs no ingress."""
+    return f"http://{names.revision(view.name)}.{view.namespace}.svc.cluster.local"

@@ -1,0 +1,80 @@
+"""Who may talk to whom: the Service of Redis, and the network policies of learner and actors."""
+
+from __future__ import annotations
+
+from nitro_operator import names
+from nitro_operator.builders.learner import METRICS_PORT
+from nitro_operator.builders.redis import PORT as REDIS_PORT
+from nitro_operator.builders.view import JobView
+from nitro_operator.kinds import Object
+
+
+def redis_service(view: JobView) -> Object:
+    """The address at which actors find the learner pod's Redis."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": view.metadata(names.redis(view.name), names.REDIS),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": _pods(view, names.LEARNER),
+            "ports": [{"name": "redis", "port": REDIS_PORT, "targetPort": "redis", "protocol": "TCP"}],
+        },
+    }
+
+
+def network_policies(view: JobView) -> list[Object]:
+    """The learner is reached by its actors (Redis) and by scrapers (metrics); actors by Knative and the
+    learner.
+
+    Actors run environments, which may be anybody's code: they reach DNS and their Redis, nothing else.
+    """
+    learner = {"podSelector": {"matchLabels": _pods(view, names.LEARNER)}}
+    actors = {"podSelector": {"matchLabels": _pods(view, names.ACTOR)}}
+    knative = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": view.config.knative_namespace}}
+    }
+    return [
+        _policy(
+            view,
+            names.LEARNER,
+            view.name,
+            {
+                "policyTypes": ["Ingress"],
+                "ingress": [
+                    {"from": [actors], "ports": [_tcp(REDIS_PORT)]},
+                    {"ports": [_tcp(METRICS_PORT)]},
+                ],
+            },
+        ),
+        _policy(
+            view,
+            names.ACTOR,
+            names.actors(view.name),
+            {
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": [{"from": [knative, learner]}],
+                "egress": [
+                    {"to": [learner], "ports": [_tcp(REDIS_PORT)]},
+                    {"ports": [{"protocol": "UDP", "port": 53}, _tcp(53)]},
+                ],
+            },
+        ),
+    ]
+
+
+def _policy(view: JobView, component: str, name: str, rules: Object) -> Object:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": view.metadata(name, component),
+        "spec": {"podSelector": {"matchLabels": _pods(view, component)}, **rules},
+    }
+
+
+def _pods(view: JobView, component: str) -> dict[str, str]:
+    return {names.JOB_LABEL: view.name, names.COMPONENT_LABEL: component}
+
+
+def _tcp(port: int) -> Object:
+    return {"protocol": "TCP", "port": port}

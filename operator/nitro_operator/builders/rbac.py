@@ -1,0 +1,46 @@
+"""What the learner may do with the API: read its own job and report its status, nothing else."""
+
+from __future__ import annotations
+
+from nitro_operator import names
+from nitro_operator.builders.view import JobView
+from nitro_operator.kinds import TRAINING_JOB, Object
+
+
+def learner_access(view: JobView) -> list[Object]:
+    """ServiceAccount, Role and RoleBinding of the learner."""
+    name = names.learner(view.name)
+    rbac = "rbac.authorization.k8s.io"
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": view.metadata(name, names.LEARNER),
+            "automountServiceAccountToken": False,  # the learner's pod asks for it; no other pod gets it
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "Role",
+            "metadata": view.metadata(name, names.LEARNER),
+            "rules": [
+                _rule(TRAINING_JOB.plural, view.name, "get"),
+                _rule(f"{TRAINING_JOB.plural}/status", view.name, "patch"),
+            ],
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": view.metadata(name, names.LEARNER),
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": view.namespace}],
+        },
+    ]
+
+
+def _rule(resource: str, name: str, verb: str) -> Object:
+    return {
+        "apiGroups": [TRAINING_JOB.group],
+        "resources": [resource],
+        "resourceNames": [name],
+        "verbs": [verb],
+    }

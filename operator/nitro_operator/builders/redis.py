@@ -1,0 +1,55 @@
+"""Redis beside the learner: weights out, fragments in. It keeps nothing: a restart costs one round."""
+
+from __future__ import annotations
+
+from nitro_operator import names
+from nitro_operator.builders.view import JobView
+from nitro_operator.kinds import Object
+
+CONTAINER = "redis"
+PORT = 6379
+MAX_MEMORY_MIB = 1024
+RESOURCES: Object = {
+    "requests": {"cpu": "100m", "memory": "256Mi"},
+    "limits": {"memory": f"{MAX_MEMORY_MIB * 3 // 2}Mi"},  # Redis' own overhead comes on top of maxmemory
+}
+USER_ID = 65532
+ACL_MOUNT = "/etc/nitro"
+
+
+def redis_container(view: JobView) -> Object:
+    """The sidecar: an init container that keeps running, so it starts before and ends after the learner."""
+    container = view.container(CONTAINER, view.config.redis_image)
+    # Public Redis images start as root and then step down, which a restricted pod may not.
+    container["securityContext"] = container["securityContext"] | {"runAsUser": USER_ID}
+    probe = {"tcpSocket": {"port": PORT}}
+    return {
+        **container,
+        "restartPolicy": "Always",
+        "command": ["redis-server"],
+        "args": [
+            *["--port", str(PORT)],
+            *["--protected-mode", "no"],  # the ACL guards it
+            *["--save", ""],
+            *["--appendonly", "no"],
+            *["--maxmemory", f"{MAX_MEMORY_MIB}mb"],
+            *["--maxmemory-policy", "noeviction"],  # a full cache is an error, never silent loss
+            *["--aclfile", f"{ACL_MOUNT}/users.acl"],
+            *["--dir", "/tmp"],
+        ],
+        "ports": [{"name": "redis", "containerPort": PORT, "protocol": "TCP"}],
+        "startupProbe": {**probe, "periodSeconds": 1, "failureThreshold": 60},
+        "livenessProbe": {**probe, "periodSeconds": 10, "timeoutSeconds": 5},
+        "resources": RESOURCES,
+        "volumeMounts": [
+            {"name": "redis-acl", "mountPath": ACL_MOUNT, "readOnly": True},
+            {"name": "redis-tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def redis_volumes(view: JobView) -> list[Object]:
+    """The ACL file from the job's Secret, and a scratch folder."""
+    items = [{"key": "redis-acl", "path": "users.acl"}]
+    secret = {"secretName": names.credentials(view.name), "items": items, "defaultMode": 0o440}
+    return [{"name": "redis-acl", "secret": secret}, {"name": "redis-tmp", "emptyDir": {}}]

@@ -1,0 +1,46 @@
+"""Where checkpoints live: a claim of the user's by name, or one made for the job."""
+
+from __future__ import annotations
+
+from nitro_operator import names
+from nitro_operator.builders.view import JobView
+from nitro_operator.kinds import Object
+
+CHECKPOINT_MOUNT = "/checkpoints"
+
+
+def checkpoint_claim(view: JobView) -> Object | None:
+    """The job's own claim, or None where the job names one. It outlives the job unless `retain` is false."""
+    volume = view.spec.learner.checkpoint.pvc
+    if volume.claim_name is not None:
+        return None
+    spec: Object = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": volume.size}},
+    }
+    if volume.storage_class_name is not None:
+        spec["storageClassName"] = volume.storage_class_name
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": view.metadata(claim_name(view), names.LEARNER, owned=not volume.retain),
+        "spec": spec,
+    }
+
+
+def claim_name(view: JobView) -> str:
+    return view.spec.learner.checkpoint.pvc.claim_name or names.checkpoint_claim(view.name)
+
+
+def checkpoint_volume(view: JobView) -> Object:
+    return {"name": "checkpoints", "persistentVolumeClaim": {"claimName": claim_name(view)}}
+
+
+def run_directory(view: JobView) -> str:
+    """The run's folder on the claim. It carries the job's identity: a new job of an old name starts anew."""
+    return f"{CHECKPOINT_MOUNT}/{view.name}-{view.uid}"
+
+
+def checkpoint_location(view: JobView) -> str:
+    """The same for people: claim and path."""
+    return f"pvc/{claim_name(view)}/{view.name}-{view.uid}"

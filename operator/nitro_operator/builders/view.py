@@ -1,0 +1,90 @@
+"""What the builders know of a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nitro_api import JobSpec
+from nitro_api.pods import Resources
+from nitro_operator import names
+from nitro_operator.config import Config
+from nitro_operator.kinds import JobKey, Object
+
+SECURE_CONTAINER: Object = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""Passes the restricted Pod Security Standard, also where a pod-level context cannot be given (Knative)."""
+
+
+@dataclass(frozen=True)
+class JobView:
+    """One job with its resolved spec, and the installation's settings."""
+
+    job: Object
+    """The object as the API has it: metadata is read."""
+    spec: JobSpec
+    """Resolved: no default is left open."""
+    config: Config
+
+    @property
+    def name(self) -> str:
+        name: str = self.job["metadata"]["name"]
+        return name
+
+    @property
+    def namespace(self) -> str:
+        namespace: str = self.job["metadata"]["namespace"]
+        return namespace
+
+    @property
+    def uid(self) -> str:
+        """Identity of the run: keys in Redis and the checkpoint folder carry it."""
+        uid: str = self.job["metadata"]["uid"]
+        return uid
+
+    @property
+    def key(self) -> JobKey:
+        return JobKey(self.namespace, self.name)
+
+    def metadata(self, name: str, component: str | None = None, *, owned: bool = True) -> Object:
+        """Metadata of a child; an owned one goes with the job."""
+        found: Object = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": names.labels(self.name, component),
+        }
+        if owned:
+            found["ownerReferences"] = [names.owner_reference(self.job)]
+        return found
+
+    def container(self, name: str, image: str) -> Object:
+        """The part that all containers share."""
+        found: Object = {
+            "name": name,
+            "image": image,
+            "securityContext": SECURE_CONTAINER,
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        }
+        if self.config.image_pull_policy:
+            found["imagePullPolicy"] = self.config.image_pull_policy
+        return found
+
+    def pull_secrets(self) -> Object:
+        """The pod's `imagePullSecrets`, if the installation has any."""
+        found = [{"name": name} for name in self.config.image_pull_secrets]
+        return {"imagePullSecrets": found} if found else {}
+
+    def secret_env(self, variable: str, key: str) -> Object:
+        """An environment variable from the job's Secret."""
+        source = {"secretKeyRef": {"name": names.credentials(self.name), "key": key}}
+        return {"name": variable, "valueFrom": source}
+
+
+def resources(given: Resources, default: Object) -> Object:
+    """The resources that the job gives, else the default."""
+    found = given.to_dict()
+    return found if found else default

@@ -1,0 +1,126 @@
+"""What the watches have told: the newest version of every job and child, indexed by job."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from nitro_operator.kinds import POD, TRAINING_JOB, JobKey, Kind, Object
+from nitro_operator.names import FIELD_MANAGER, JOB_LABEL
+
+STATUS_WRITTEN_AT = "statusWrittenAt"
+"""Where a cached job's metadata tells when the operator last changed its status, by the API server's
+clock."""
+
+
+class Cache:
+    """Jobs and children by kind and name. Single-threaded: used from the event loop only."""
+
+    def __init__(self) -> None:
+        self._objects: dict[JobKey, dict[Kind, dict[str, Object]]] = defaultdict(lambda: defaultdict(dict))
+
+    def put(self, kind: Kind, obj: Object) -> JobKey | None:
+        """Store an object unless a newer state of it is there; returns its job, None if it is no job's.
+
+        The job must be looked at in either case: the answer to a write of ours, which is stored before its
+        event comes, may hold what somebody else wrote just before, and nobody has acted on that yet.
+        """
+        key = job_of(kind, obj)
+        if key is not None:
+            self._store(key, kind, obj)
+        return key
+
+    def _store(self, key: JobKey, kind: Kind, obj: Object) -> bool:
+        name = obj["metadata"]["name"]
+        stored = self._objects[key][kind].get(name)
+        if stored is not None and not _newer(obj, stored):
+            return False
+        self._objects[key][kind][name] = _slim(kind, obj)
+        return True
+
+    def remove(self, kind: Kind, obj: Object) -> JobKey | None:
+        """Forget an object; one that was made anew under the same name stays."""
+        key = job_of(kind, obj)
+        if key is None:
+            return None
+        name = obj["metadata"]["name"]
+        stored = self._objects[key][kind].get(name)
+        if stored is not None and stored["metadata"]["uid"] == obj["metadata"]["uid"]:
+            del self._objects[key][kind][name]
+        return key
+
+    def replace(self, kind: Kind, objects: Iterable[Object]) -> set[JobKey]:
+        """Take over a full list of a kind; returns the jobs for which anything differed."""
+        changed: set[JobKey] = set()
+        listed: set[tuple[JobKey, str]] = set()
+        for obj in objects:
+            key = job_of(kind, obj)
+            if key is not None:
+                listed.add((key, obj["metadata"]["name"]))
+                if self._store(key, kind, obj):
+                    changed.add(key)
+        for key, kinds in list(self._objects.items()):
+            for name in [name for name in kinds.get(kind, {}) if (key, name) not in listed]:
+                del kinds[kind][name]
+                changed.add(key)
+        return changed
+
+    def job(self, key: JobKey) -> Object | None:
+        return self.get(TRAINING_JOB, key, key.name)
+
+    def jobs(self) -> list[tuple[JobKey, Object]]:
+        """All jobs, in no order."""
+        return [
+            (key, kinds[TRAINING_JOB][key.name])
+            for key, kinds in self._objects.items()
+            if kinds.get(TRAINING_JOB)
+        ]
+
+    def get(self, kind: Kind, key: JobKey, name: str) -> Object | None:
+        return self._objects[key][kind].get(name) if key in self._objects else None
+
+    def children(self, kind: Kind, key: JobKey) -> list[Object]:
+        return list(self._objects[key][kind].values()) if key in self._objects else []
+
+    def forget(self, key: JobKey) -> None:
+        """Drop the index of a job that is gone, unless children are still there."""
+        if not any(self._objects[key].values()):
+            del self._objects[key]
+
+
+def job_of(kind: Kind, obj: Object) -> JobKey | None:
+    """The job that an object is, or belongs to by its label."""
+    meta = obj["metadata"]
+    if kind is TRAINING_JOB:
+        return JobKey(meta["namespace"], meta["name"])
+    name = (meta.get("labels") or {}).get(JOB_LABEL)
+    return JobKey(meta["namespace"], name) if name else None
+
+
+def _newer(obj: Object, stored: Object) -> bool:
+    """Whether `obj` is a later state than `stored`: answers to our writes overtake the watch events."""
+    if obj["metadata"].get("uid") != stored["metadata"].get("uid"):
+        return bool(
+            obj["metadata"].get("creationTimestamp", "") >= stored["metadata"].get("creationTimestamp", "")
+        )
+    new, old = obj["metadata"].get("resourceVersion", ""), stored["metadata"].get("resourceVersion", "")
+    if new.isdigit() and old.isdigit():
+        return int(new) > int(old)
+    return bool(new != old)
+
+
+def _slim(kind: Kind, obj: Object) -> Object:
+    """The object without what nobody here reads: thousands of pods must fit the memory limit."""
+    slim = {key: value for key, value in obj.items() if key != "metadata"}
+    slim["metadata"] = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    if kind is TRAINING_JOB:
+        slim["metadata"][STATUS_WRITTEN_AT] = _status_written_at(obj)
+    if kind is POD:
+        slim["spec"] = {"nodeName": obj.get("spec", {}).get("nodeName")}
+    return slim
+
+
+def _status_written_at(job: Object) -> str | None:
+    entries = job["metadata"].get("managedFields") or []
+    mine = (e for e in entries if e.get("manager") == FIELD_MANAGER and e.get("subresource") == "status")
+    return next((e.get("time") for e in mine), None)

@@ -1,0 +1,78 @@
+"""What the operator's Deployment sets: every value comes from an environment variable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of one operator process."""
+
+    actor_image: str
+    """Image of an actor for jobs that name none."""
+    learner_image: str
+    """Image of the learner for jobs that name none."""
+    redis_image: str
+    """Image with `redis-server` on its PATH; it runs as a numeric user without a writable root."""
+    platform_max_actors: int
+    """Actors that all jobs together may have; 0 = no limit."""
+    watch_namespaces: tuple[str, ...]
+    """Namespaces to serve; empty = the whole cluster."""
+    knative_namespace: str
+    """Where Knative Serving runs: network policies let its activator and autoscaler in."""
+    image_pull_policy: str | None
+    """`imagePullPolicy` of all containers; None = the cluster's default."""
+    image_pull_secrets: tuple[str, ...]
+    """Names of the pull secrets that every pod carries; they must exist in the job's namespace."""
+    resync_seconds: float
+    """How often every job is looked at again without any event."""
+    metrics_port: int
+    health_port: int
+    log_level: str
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Config:
+        """Read the variables.
+
+        Raises:
+            ValueError: an image is not given or a number is no number; the text names the variable.
+        """
+        return cls(
+            actor_image=_required(environ, "NITRO_ACTOR_IMAGE"),
+            learner_image=_required(environ, "NITRO_LEARNER_IMAGE"),
+            redis_image=_required(environ, "NITRO_REDIS_IMAGE"),
+            platform_max_actors=int(_number(environ, "NITRO_PLATFORM_MAX_ACTORS", "0")),
+            watch_namespaces=_names(environ, "NITRO_WATCH_NAMESPACES"),
+            knative_namespace=environ.get("NITRO_KNATIVE_NAMESPACE", "knative-serving"),
+            image_pull_policy=environ.get("NITRO_IMAGE_PULL_POLICY") or None,
+            image_pull_secrets=_names(environ, "NITRO_IMAGE_PULL_SECRETS"),
+            resync_seconds=_number(environ, "NITRO_RESYNC_SECONDS", "20"),
+            metrics_port=int(_number(environ, "NITRO_METRICS_PORT", "8080")),
+            health_port=int(_number(environ, "NITRO_HEALTH_PORT", "8081")),
+            log_level=environ.get("NITRO_LOG_LEVEL", "INFO").upper(),
+        )
+
+
+def _required(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name, "").strip()
+    if not value:
+        raise ValueError(f"{name} is not set: give the image by value, for example {name}=registry/nitro:1.0")
+    return value
+
+
+def _names(environ: Mapping[str, str], variable: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in environ.get(variable, "").split(",") if name.strip())
+
+
+def _number(environ: Mapping[str, str], name: str, default: str) -> float:
+    text = environ.get(name) or default
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name}={text!r} is not a number") from None
+    if value < 0:
+        raise ValueError(f"{name}={text!r} is negative")
+    return value

@@ -1,0 +1,180 @@
+"""The running operator: watch caches, work queue, resync loop, and whether all of it is alive."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from typing import Any
+
+from nitro_operator import metrics
+from nitro_operator.backends import KnativeRelease
+from nitro_operator.cache import Cache
+from nitro_operator.client import ApiError, Kube, connect
+from nitro_operator.conditions import Condition
+from nitro_operator.config import Config
+from nitro_operator.diagnosis import Problem
+from nitro_operator.events import EventPoster
+from nitro_operator.kinds import TRAINING_JOB, WATCHED_CHILDREN, JobKey, Kind, Object
+from nitro_operator.names import JOB_LABEL
+from nitro_operator.platform import Platform
+from nitro_operator.queue import WorkQueue
+from nitro_operator.reconcile import Reconciler
+from nitro_operator.server import MetricsServer
+
+logger = logging.getLogger(__name__)
+
+WORKERS = 8
+"""Reconciles at a time. More would not make a crowded API server faster, only each of them slower."""
+RECONCILE_TIMEOUT_SECONDS = 60.0
+KNATIVE_LOOK_SECONDS = 10.0
+TURNS_WHILE_PRESENT = 12
+RELIST_SECONDS = 60.0
+"""One kind is listed anew so often, all of them in turn: a watch that broke may have missed a deletion."""
+
+
+class Controller:
+    """Owns everything that lives as long as the process.
+
+    Usage (by main.py)::
+
+        controller = await Controller.start(Config.from_environment())
+        controller.notice(kinds.POD, event)      # for every watch event
+        controller.check_alive()                 # raises if it is stuck
+        await controller.stop()
+    """
+
+    def __init__(self, config: Config, kube: Kube) -> None:
+        self._config = config
+        self._kube = kube
+        self._cache = Cache()
+        self._platform = Platform(config.platform_max_actors)
+        self._release = KnativeRelease()
+        self._told_release: Problem | None = None
+        self._queue: WorkQueue[JobKey] = WorkQueue(self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)
+        self._reconciler = Reconciler(
+            kube, self._cache, self._platform, self._release, config, self._tell, self._queue.add
+        )
+        self._events = EventPoster(kube)
+        self._ticked = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._summary = metrics.JobSummary(self._cache.jobs)
+        self._server = MetricsServer(config.metrics_port)
+        metrics.PLATFORM_LIMIT.set(config.platform_max_actors)
+
+    @classmethod
+    async def start(cls, config: Config) -> Controller:
+        """Fill the caches first: what is not yet known must not look as if it were not there."""
+        controller = cls(config, await connect())
+        await controller._server.start()
+        await controller._fill()
+        controller._queue.start()
+        controller._tick()
+        controller._tasks = [
+            asyncio.create_task(controller._resync(), name="resync"),
+            asyncio.create_task(controller._relist_in_turn(), name="relist"),
+            asyncio.create_task(controller._events.run(), name="events"),
+            asyncio.create_task(controller._look_for_knative(), name="knative"),
+        ]
+        return controller
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._queue.stop()
+        await self._server.stop()
+        await self._kube.close()
+        self._summary.close()
+
+    def notice(self, kind: Kind, event: Any) -> None:
+        """Take over one watch event and queue its job; called from kopf's handlers only."""
+        obj: Object = event["object"]
+        key = self._cache.remove(kind, obj) if event["type"] == "DELETED" else self._cache.put(kind, obj)
+        if key is not None:
+            self._notice_job(key)
+
+    def check_alive(self) -> None:
+        """Raises RuntimeError if the resync loop or a reconcile is stuck."""
+        silent = asyncio.get_running_loop().time() - self._ticked
+        if silent > 3 * self._config.resync_seconds + 30:
+            raise RuntimeError(f"the resync loop has been silent for {silent:.0f} s")
+        if self._queue.longest_run() > 2 * RECONCILE_TIMEOUT_SECONDS:
+            raise RuntimeError(f"a reconcile has been running for {self._queue.longest_run():.0f} s")
+
+    # ------------------------------------------------------------ loops
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.resync_seconds)
+            self._tick()
+            for key, _ in self._cache.jobs():
+                self._queue.add(key)
+
+    async def _relist_in_turn(self) -> None:
+        for kind in itertools.cycle((TRAINING_JOB, *WATCHED_CHILDREN)):
+            await asyncio.sleep(RELIST_SECONDS)
+            try:
+                await self._relist(kind)
+            except ApiError as error:
+                logger.warning("cannot list %s now: %s", kind, error)
+
+    async def _look_for_knative(self) -> None:
+        """Look every two minutes; while it is missing, which a reconcile may find out, every few seconds."""
+        for turn in itertools.count():
+            if self._release.problem is not None or turn % TURNS_WHILE_PRESENT == 0:
+                await self._release.look(self._kube)
+            if self._release.problem != self._told_release:
+                self._told_release = self._release.problem
+                for key, _ in self._cache.jobs():
+                    self._queue.add(key)
+            await asyncio.sleep(KNATIVE_LOOK_SECONDS)
+
+    # ------------------------------------------------------------ parts
+
+    async def _fill(self) -> None:
+        """List everything once; an API server that is away is waited for."""
+        kinds = [TRAINING_JOB, *WATCHED_CHILDREN]
+        while kinds:
+            try:
+                await self._release.look(self._kube)
+                while kinds:
+                    await self._relist(kinds[-1])
+                    kinds.pop()
+            except ApiError as error:
+                logger.warning("waiting for the API server: %s", error)
+                await asyncio.sleep(2)
+
+    async def _relist(self, kind: Kind) -> None:
+        query = {} if kind is TRAINING_JOB else {"labelSelector": JOB_LABEL}
+        found: list[Object] = []
+        for namespace in self._config.watch_namespaces or (None,):
+            try:
+                found += await self._kube.list(kind, namespace, **query)
+            except ApiError as error:
+                if error.status != 404:  # the kind is not served: nothing of it is there
+                    raise
+        for key in self._cache.replace(kind, found):
+            self._notice_job(key)
+
+    def _notice_job(self, key: JobKey) -> None:
+        self._reconciler.noticed(key)
+        self._queue.add(key)
+
+    async def _reconcile(self, key: JobKey) -> float | None:
+        after = await self._reconciler.reconcile(key)
+        if self._cache.job(key) is None:
+            self._cache.forget(key)
+            self._queue.forget(key)
+        return after
+
+    def _tell(self, job: Object, condition: Condition) -> None:
+        """Post an event that `kubectl describe` shows, and log it."""
+        name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+        logger.info(
+            "%s: %s=%s %s %s", name, condition.type, condition.status, condition.reason, condition.message
+        )
+        self._events.add(job, condition)
+
+    def _tick(self) -> None:
+        self._ticked = asyncio.get_running_loop().time()

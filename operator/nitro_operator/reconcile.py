@@ -1,0 +1,261 @@
+"""One job, brought from what is to what should be. Level-triggered: every run looks at everything anew."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from nitro_api.status import TrainingStatus
+from nitro_operator import metrics, scaling, status
+from nitro_operator.backends import ActorBackend, KnativeRelease, backend_of
+from nitro_operator.builders import JobView
+from nitro_operator.cache import Cache
+from nitro_operator.client import ApiError, Kube
+from nitro_operator.conditions import Condition
+from nitro_operator.config import Config
+from nitro_operator.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
+from nitro_operator.memory import JobMemory
+from nitro_operator.metering import Meter
+from nitro_operator.observed import holds, observe, terminating
+from nitro_operator.platform import Platform
+from nitro_operator.publish import Publisher
+from nitro_operator.run import Pass
+from nitro_operator.stage import Stage, judge, seconds_left
+from nitro_operator.start import Starter
+
+logger = logging.getLogger(__name__)
+
+
+class Unfinished(Exception):  # noqa: N818
+    """Something was refused; the status says what. The queue tries again later."""
+
+
+class Reconciler:
+    """Holds what reconciles share. `reconcile` is run for one job at a time, by the work queue."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        cache: Cache,
+        platform: Platform,
+        release: KnativeRelease,
+        config: Config,
+        tell: Callable[[Object, Condition], None],
+        wake: Callable[[JobKey], None],
+    ) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._platform = platform
+        self._publisher = Publisher(kube, cache, tell)
+        self._release = release
+        self._config = config
+        self._wake = wake
+        self._starter = Starter(kube, cache, release)
+        self._memories: dict[JobKey, JobMemory] = {}
+
+    def noticed(self, key: JobKey) -> None:
+        """A job has changed: the latency of its scaling counts from here."""
+        job = self._cache.job(key)
+        if job is not None:
+            self._memory(key, job).requests.see(job, _now())
+
+    async def reconcile(self, key: JobKey) -> float | None:
+        """Bring one job forward; returns seconds after which to look again even if nothing happens."""
+        with metrics.RECONCILE_SECONDS.time(), metrics.RECONCILE_ERRORS.count_exceptions():
+            version = self._platform.version
+            try:
+                return await self._reconcile(key)
+            except ApiError as error:
+                if not error.namespace_terminating:
+                    raise
+                self._leave(key)
+                return None
+            finally:
+                if self._platform.version != version:
+                    self._wake_others(key)
+                metrics.GRANTED.set(self._platform.held)
+
+    async def _reconcile(self, key: JobKey) -> float | None:
+        job = self._cache.job(key)
+        if job is None or terminating(job):
+            self._forget(key)
+            return None
+        run = self._look(key, job)
+        if run.memory.namespace_ending:
+            return None
+        if run.judgement.stage is Stage.ACTIVE:
+            await self._advance(run)
+            await self._publish(run)
+        elif run.judgement.finished:
+            self._platform.withdraw(key)
+            await self._publish(run)  # the end is on record before anything is cleaned up
+            await self._clean_up(run)
+        elif run.judgement.stage is Stage.SUSPENDED:
+            self._platform.withdraw(key)
+            await self._stop(run)
+            await self._publish(run)
+        else:
+            self._platform.withdraw(key)
+            await self._publish(run)
+        if run.memory.trouble:
+            raise Unfinished("; ".join(problem.message for problem in run.memory.trouble.values()))
+        return min(run.again, default=None)
+
+    def _look(self, key: JobKey, job: Object) -> Pass:
+        memory = self._memory(key, job)
+        memory.read(job, self._config)
+        observed = observe(self._cache, job)
+        server_now, now = self._kube.server_now(), _now()
+        judgement = judge(job, observed, memory.invalid, server_now)
+        memory.meter.sample(observed.actor_pods, now)
+        run = Pass(key, job, memory, observed, judgement, now, server_now)
+        if memory.view is not None:
+            run.backend = backend_of(memory.view.spec, self._release)
+        memory.trouble = {}
+        return run
+
+    # ------------------------------------------------------------ active jobs
+
+    async def _advance(self, run: Pass) -> None:
+        view, backend = run.memory.view, run.backend
+        assert view is not None
+        assert backend is not None
+        await self._listen(run)
+        self._take_grant(run, view, backend)
+        await self._scale(run, run.granted if run.heard else 0)
+        if run.waiting is None:
+            await self._starter.start(run, view, backend)
+        left = seconds_left(run.job, run.server_now)
+        if left is not None:
+            run.again.append(max(left, 0) + 0.1)
+
+    async def _listen(self, run: Pass) -> None:
+        """Whether the learner is heard of. One that is late is looked at anew: the watch may be down."""
+        heartbeat = run.memory.heartbeat
+        heartbeat.see(run.job, run.observed, run.now)
+        if heartbeat.due(run.now):
+            try:
+                fresh = await self._kube.get(TRAINING_JOB, run.key.namespace, run.key.name)
+            except ApiError as error:
+                logger.warning("%s: cannot see whether its learner reports: %s", run.key, error)
+                heartbeat.looked(_now(), answered=False)
+            else:
+                heartbeat.looked(_now(), answered=True)
+                heartbeat.see(fresh, run.observed, run.now)
+                if fresh["metadata"]["resourceVersion"] != run.job["metadata"]["resourceVersion"]:
+                    self._cache.put(TRAINING_JOB, fresh)
+                    self._wake(
+                        run.key
+                    )  # it asks for something new, perhaps: the next pass looks at all of it
+        run.heard = heartbeat.heard(run.now)
+        if run.heard:
+            run.again.append(max(heartbeat.next_look(run.now), 0) + 0.1)
+
+    def _take_grant(self, run: Pass, view: JobView, backend: ActorBackend) -> None:
+        """How many actors the job asks for and may have; and whether it must wait for them."""
+        started = run.observed.learner_job is not None
+        training = _training(run.job)
+        run.requested = scaling.requested(view.spec, training)
+        run.waiting = None if started else backend.blocker()
+        if run.waiting is not None:
+            self._platform.withdraw(run.key)
+            return
+        wanted = scaling.forecast(view.spec, training)
+        if not backend.limited:
+            run.granted = wanted
+            return
+        minimum = view.spec.scaling.min_actors
+        if started and not run.heard:
+            wanted = minimum  # a silent learner keeps its place, not its pods
+        created = run.job["metadata"]["creationTimestamp"]
+        run.granted = self._platform.ask(run.key, minimum, wanted, scaling.score(training), created)
+        if run.granted == 0 and not started:
+            run.waiting = status.limit_problem(minimum, self._platform.limit, self._platform.held)
+
+    # ------------------------------------------------------------ jobs that do not run
+
+    async def _stop(self, run: Pass) -> None:
+        """Suspended: the learner checkpoints and goes, all actors are let go."""
+        await self._scale(run, 0)
+        job = run.observed.learner_job
+        if job is not None and not terminating(job):
+            await self._delete_learner(run, job)
+
+    async def _clean_up(self, run: Pass) -> None:
+        await self._scale(run, 0)
+        job = run.observed.learner_job
+        ended = job is None or holds(job, "Complete") or holds(job, "Failed") or terminating(job)
+        if job is not None and not ended:
+            await self._delete_learner(run, job)
+        lifetime = run.job["spec"].get("ttlSecondsAfterFinished")
+        completed = (run.job.get("status") or {}).get("completionTime")
+        if lifetime is None or completed is None:
+            return
+        left = lifetime - (run.server_now - datetime.fromisoformat(completed)).total_seconds()
+        if left > 0:
+            run.again.append(left + 0.1)
+            return
+        meta = run.job["metadata"]
+        await self._kube.delete(TRAINING_JOB, run.key.namespace, run.key.name, meta["uid"])
+
+    async def _delete_learner(self, run: Pass, job: Object) -> None:
+        # In the foreground: the Job stays until its pod has ended, so two learners never share a checkpoint.
+        meta = job["metadata"]
+        await self._kube.delete(LEARNER_JOB, run.key.namespace, meta["name"], meta["uid"], foreground=True)
+
+    async def _scale(self, run: Pass, actors: int) -> None:
+        patch = run.backend.scaling(run.observed, actors) if run.backend is not None else None
+        if patch is None:
+            run.memory.requests.answered(run.now)
+            return
+        answer = await self._kube.merge(patch.kind, run.key.namespace, patch.name, patch.patch)
+        logger.info("%s: %d actors (requested %d, granted %d)", run.key, actors, run.requested, run.granted)
+        latency = run.memory.requests.answered(_now())
+        if latency is not None and actors > 0:
+            metrics.SCORE_TO_SCALE.observe(latency)
+        self._cache.put(patch.kind, answer)
+
+    async def _publish(self, run: Pass) -> None:
+        await self._publisher.publish(run)
+        self._platform.published(run.key, run.granted)
+
+    # ------------------------------------------------------------ memory
+
+    def _memory(self, key: JobKey, job: Object) -> JobMemory:
+        memory = self._memories.get(key)
+        uid = job["metadata"]["uid"]
+        if memory is not None and memory.uid != uid:
+            self._forget(key)
+        if memory is None or memory.uid != uid:
+            self._platform.seen(key, ((job.get("status") or {}).get("actors") or {}).get("granted") or 0)
+            pods = observe(self._cache, job).actor_pods
+            meter = Meter.restored(job, pods, self._kube.server_now())
+            memory = self._memories[key] = JobMemory(uid, meter)
+        return memory
+
+    def _leave(self, key: JobKey) -> None:
+        """Its namespace is being deleted, and everything in it: there is nothing to do and nobody to tell."""
+        logger.info("%s: its namespace is being deleted; nothing more is done for it", key)
+        self._memories[key].namespace_ending = True
+        self._platform.withdraw(key)
+
+    def _forget(self, key: JobKey) -> None:
+        self._memories.pop(key, None)
+        self._starter.forget(key)
+        self._platform.forget(key)
+
+    def _wake_others(self, key: JobKey) -> None:
+        for other in self._platform.unsettled():
+            if other != key:
+                self._wake(other)
+
+
+def _training(job: Object) -> TrainingStatus | None:
+    raw = (job.get("status") or {}).get("training")
+    return TrainingStatus.model_validate(raw) if raw else None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

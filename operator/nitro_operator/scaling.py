@@ -1,0 +1,38 @@
+"""How many actor pods a job should hold warm."""
+
+from __future__ import annotations
+
+from nitro_api import JobSpec
+from nitro_api.status import TrainingStatus
+
+HEARTBEAT_SECONDS = 60.0
+"""A learner that has not reported for so long is taken for dead; it reports every ten seconds."""
+
+
+def requested(spec: JobSpec, training: TrainingStatus | None) -> int:
+    """Actors that the learner asks for in its next round: before its first report, the job's
+    initialActors."""
+    asked = training.requested_actors if training is not None else None
+    return _clip(spec, spec.scaling.initial_actors if asked is None else asked)
+
+
+def forecast(spec: JobSpec, training: TrainingStatus | None) -> int:
+    """Actors to hold: the larger of the last two requests.
+
+    Pods outlive a burst by 10 to 30 s anyway, and a round that asks for fewer is often followed by one that
+    asks for more. The request before the last is the number of actors of the last finished round, so nothing
+    has to be remembered.
+    """
+    now = requested(spec, training)
+    last = training.history[-1].actors if training is not None and training.history else None
+    return max(now, _clip(spec, last)) if last is not None else now
+
+
+def score(training: TrainingStatus | None) -> float:
+    """S_k, or 1 while there is none: a job's first rounds are its most valuable."""
+    found = training.boosting_score if training is not None else None
+    return 1.0 if found is None else found
+
+
+def _clip(spec: JobSpec, actors: int) -> int:
+    return min(max(actors, spec.scaling.min_actors), spec.scaling.max_actors)

@@ -1,0 +1,127 @@
+"""Starting a run: its children made and mended, the learner last."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from nitro_operator.apply import Applier
+from nitro_operator.backends import ActorBackend, KnativeRelease
+from nitro_operator.builders import (
+    JobView,
+    checkpoint_claim,
+    learner_access,
+    learner_job,
+    network_policies,
+    redis_service,
+)
+from nitro_operator.cache import Cache
+from nitro_operator.client import ApiError, Kube
+from nitro_operator.kinds import KNATIVE_KINDS, LEARNER_JOB, REVISION, SECRET, JobKey, Object, kind_of
+from nitro_operator.names import credentials
+from nitro_operator.observed import holds, observe, terminating
+from nitro_operator.run import Pass
+from nitro_operator.secret import ensure_secret
+from nitro_operator.stage import seconds_left
+from nitro_operator.trouble import creation_trouble, refusal, troubles
+
+WAIT_SECONDS = 2.0
+"""What is being deleted is looked at again so often."""
+PODLESS_SECONDS = 10.0
+"""A Job that has no pod after so long is stuck; its events say why."""
+DEADLINE_TOLERANCE_SECONDS = 5
+
+
+class Starter:
+    """Brings the children of an active job to what its builders say."""
+
+    def __init__(self, kube: Kube, cache: Cache, release: KnativeRelease) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._release = release
+        self._applier = Applier(kube, cache)
+
+    def forget(self, key: JobKey) -> None:
+        """A job is gone."""
+        self._applier.forget(key)
+
+    async def start(self, run: Pass, view: JobView, backend: ActorBackend) -> None:
+        """Make and mend the children; the learner comes last, when all that it needs is there."""
+        if run.observed.foreign:
+            run.again.append(WAIT_SECONDS)
+            return
+        if run.observed.learner_job is None and await self._renew(run, view, backend):
+            return
+        try:
+            await ensure_secret(self._kube, view, run.memory, run.observed, run.now)
+        except ApiError as error:
+            if error.namespace_terminating:
+                raise
+            run.memory.trouble["learner"] = refusal(SECRET, credentials(run.key.name), error)
+            return
+        refused = await self._applier.apply(run.key, self._children(view, backend))
+        if any(one.kind in KNATIVE_KINDS and one.error.status == 404 for one in refused):
+            await self._release.look(self._kube)  # Knative has been removed: the condition says so
+        run.memory.trouble = troubles(refused)
+        if "learner" not in run.memory.trouble:
+            left = seconds_left(run.job, run.server_now)
+            learner = learner_job(view, None if left is None else int(left))
+            run.memory.trouble |= troubles(await self._applier.apply(run.key, [learner]))
+            await self._follow_deadline(run, left)
+            await self._find_pod(run)
+        run.observed = observe(self._cache, run.job)
+
+    def _children(self, view: JobView, backend: ActorBackend) -> list[Object]:
+        claim = checkpoint_claim(view)
+        return [
+            *learner_access(view),
+            *network_policies(view),
+            redis_service(view),
+            *([claim] if claim is not None else []),
+            *(backend.children(view) if backend.blocker() is None else []),
+        ]
+
+    async def _renew(self, run: Pass, view: JobView, backend: ActorBackend) -> bool:
+        """Before a resumed run starts: actors of an older image or a failed Revision are made anew."""
+        resumed = "startTime" in (run.job.get("status") or {})
+        old = backend.outdated(view, run.observed) if resumed else None
+        leaving = run.observed.actor_service is not None and terminating(run.observed.actor_service)
+        gone = run.observed.actor_service is None and self._cache.children(REVISION, run.key)
+        if old is not None and not leaving:
+            meta = old["metadata"]
+            await self._kube.delete(
+                kind_of(old), meta["namespace"], meta["name"], meta["uid"], foreground=True
+            )
+        if old is not None or leaving or gone:
+            run.again.append(WAIT_SECONDS)
+            return True
+        return False
+
+    async def _follow_deadline(self, run: Pass, left: float | None) -> None:
+        """The Job carries the deadline too, so that it holds while the operator is away."""
+        job = run.observed.learner_job
+        if job is None or terminating(job):
+            return
+        started = (job.get("status") or {}).get("startTime")
+        if started is None:
+            return
+        elapsed = (run.server_now - datetime.fromisoformat(started)).total_seconds()
+        wanted = None if left is None else int(left + elapsed)
+        found = job["spec"].get("activeDeadlineSeconds")
+        same = wanted == found or (
+            wanted is not None and found is not None and abs(wanted - found) <= DEADLINE_TOLERANCE_SECONDS
+        )
+        if not same:
+            patch = {"spec": {"activeDeadlineSeconds": wanted}}
+            await self._kube.merge(LEARNER_JOB, run.key.namespace, job["metadata"]["name"], patch)
+
+    async def _find_pod(self, run: Pass) -> None:
+        job = run.observed.learner_job
+        if job is None or run.observed.learner_pod is not None or terminating(job) or holds(job, "Complete"):
+            return
+        age = (run.server_now - datetime.fromisoformat(job["metadata"]["creationTimestamp"])).total_seconds()
+        if age < PODLESS_SECONDS:
+            run.again.append(PODLESS_SECONDS - age + 0.1)
+            return
+        problem = await creation_trouble(self._kube, job)
+        if problem is not None:
+            run.memory.trouble["learner"] = problem

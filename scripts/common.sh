@@ -1,0 +1,19 @@
+# Settings that the scripts share; each can be given in the environment. To be sourced, after cd to the repository's root.
+# shellcheck shell=bash
+: "${REGISTRY:=dev.local}"                 # prefix of the images; Knative asks no registry about dev.local
+: "${VERSION:=$(sed -n 's/^appVersion: *//p' charts/nitro/Chart.yaml)}"
+: "${IMAGE_COMMAND:=docker build --tag}"   # called as: $IMAGE_COMMAND TAG CONTEXT --file F [--build-arg K=V ...]
+: "${TORCH_INDEX:=}"                       # package index with CPU builds of torch, for machines without a GPU
+: "${RELEASE:=nitro}"
+: "${NAMESPACE:=nitro-system}"
+: "${HELM_ARGS:=}"                         # more arguments of `helm upgrade`, as one word list
+: "${KNATIVE:=v1.23.0}"                    # release of Knative Serving; 1.21 is the oldest that works
+
+say() { printf '== %s\n' "$*" >&2; }
+
+need() {
+  local program
+  for program in "$@"; do
+    command -v "$program" >/dev/null || { echo "$program is needed and not on PATH" >&2; exit 1; }
+  done
+}

@@ -1,0 +1,220 @@
+"""The actor in figures: loop speed on one core, start to ready and memory, encoding. Prints Markdown tables.
+
+    python tests/benchmarks/bench_actor.py [--repeats 9]
+
+Every figure is the median of the repeats, in which the candidates take turns, so that a busy machine is
+equally unfair to all of them. Processor time is what an otherwise idle core would need.
+"""
+
+import nitro_actor.server  # isort: skip  # noqa: F401 - before numpy: it sets threads and kernels
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import gymnasium
+import mujoco
+import numpy as np
+
+from actor_support import environment, request, weights
+from nitro_actor import wire
+from nitro_actor.environment import Environment
+from nitro_actor.policy import Policy
+from nitro_actor.rollout import rollout
+
+STEPS = 512
+HIDDEN = (256, 256)
+
+
+def _nitro(env: Environment) -> Callable[[], int]:
+    """Environment, policy and storing: a fragment, encoded, its episodes resumed as in training."""
+    policy = Policy(*weights(env.spec, hidden=HIDDEN), env.spec)
+    state: dict[str, np.ndarray] = {}
+
+    def run() -> int:
+        nonlocal state
+        fragment = rollout(env, policy, seed=1, steps=STEPS, state=state)
+        wire.encode(request(), fragment)
+        state = {n.removeprefix("state/"): a for n, a in fragment.items() if n.startswith("state/")}
+        return STEPS
+
+    return run
+
+
+def _gymnasium(count: int) -> Callable[[], int]:
+    """What one would write by hand: plain environments, the same policy, lists of what was seen."""
+    environments = [gymnasium.make("Hopper-v5") for _ in range(count)]
+    spec = environment("Hopper-v5", 1).spec
+    policy = Policy(*weights(spec, hidden=HIDDEN), spec)
+    rng = np.random.default_rng(0)
+    current = np.stack([env.reset(seed=i)[0] for i, env in enumerate(environments)]).astype(np.float32)
+
+    def run() -> int:
+        seen = []
+        for _ in range(STEPS // count):
+            distribution = np.empty((count, 6), np.float32)
+            policy.distribution(current, distribution)
+            actions = np.empty((count, 3), np.float32)
+            policy.sample(distribution, rng.standard_normal((count, 3), np.float32), actions)
+            log_probs = policy.log_probabilities(distribution, actions)
+            before = current.copy()
+            for i, env in enumerate(environments):
+                observation, reward, terminated, truncated, _ = env.step(np.clip(actions[i], -1, 1))
+                current[i] = env.reset()[0] if terminated or truncated else observation
+                seen.append((before[i], actions[i], log_probs[i], reward, terminated, truncated))
+        return STEPS
+
+    return run
+
+
+def _physics() -> Callable[[], int]:
+    """mj_step alone, with an episode's usual states: the limit of any loop around it."""
+    path = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets" / "hopper.xml"
+    model = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(model)
+    rng = np.random.default_rng(0)
+
+    def run() -> int:
+        for _ in range(STEPS):
+            if not (data.qpos[1] > 0.7 and abs(data.qpos[2]) < 0.2):
+                mujoco.mj_resetData(model, data)
+                mujoco.mj_forward(model, data)
+            data.ctrl[:] = np.clip(0.6 * rng.standard_normal(3), -1, 1)
+            mujoco.mj_step(model, data, 4)
+        return STEPS
+
+    return run
+
+
+def loop(repeats: int) -> None:
+    candidates = {
+        "Nitro, 8 environments": _nitro(environment("Hopper-v5", 8)),
+        "Nitro, 1 environment": _nitro(environment("Hopper-v5", 1)),
+        "gymnasium and the same policy, 8 environments": _gymnasium(8),
+        "gymnasium and the same policy, 1 environment": _gymnasium(1),
+        "physics alone (mj_step)": _physics(),
+    }
+    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in candidates}
+    for repeat in range(repeats + 1):
+        for name, run in candidates.items():
+            wall, processor = time.perf_counter(), time.process_time()
+            steps = run()
+            if repeat:  # the first is a warm-up
+                wall, processor = time.perf_counter() - wall, time.process_time() - processor
+                rates[name].append((steps / wall, steps / processor))
+    print(f"\n| Hopper-v5, {STEPS} steps, one core | steps/s | best | by processor time |")
+    print("|---|---:|---:|---:|")
+    for name, values in rates.items():
+        walls, processors = zip(*values, strict=True)
+        medians = statistics.median(walls), max(walls), statistics.median(processors)
+        print(f"| {name} | " + " | ".join(f"{rate:,.0f}" for rate in medians) + " |")
+
+
+def start(repeats: int) -> None:
+    """Process start to ready, and memory, beside an interpreter that only imports numpy and MuJoCo."""
+    bare = "import numpy, mujoco; print(flush=True); input()"
+    alone, ready = [], []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        with _process("-c", bare) as process:
+            assert process.stdout
+            process.stdout.readline()
+            alone.append((time.perf_counter() - began, *_usage(process.pid)))
+            process.kill()
+        began = time.perf_counter()
+        with _process("-m", "nitro_actor.server") as process:
+            assert process.stdout
+            port = json.loads(process.stdout.readline())["port"]
+            while not _ready(port):
+                time.sleep(0.001)
+            ready.append((time.perf_counter() - began, *_usage(process.pid)))
+            process.kill()
+    print(
+        "\n| Start of a process | seconds | best | of processor time | RSS, MiB |\n|---|---:|---:|---:|---:|"
+    )
+    for name, values in (("numpy and MuJoCo imported", alone), ("Nitro's actor ready, Hopper-v5 x 8", ready)):
+        seconds, processor, mib = (statistics.median(column) for column in zip(*values, strict=True))
+        print(f"| {name} | {seconds:.3f} | {min(values)[0]:.3f} | {processor:.3f} | {mib:.0f} |")
+
+
+def _usage(pid: int) -> tuple[float, float]:
+    """Seconds of processor time and MiB of resident memory of a process (Linux)."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    nanoseconds = sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return nanoseconds / 1e9, pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _process(*arguments: str) -> subprocess.Popen[str]:
+    settings = {"NITRO_ENVIRONMENT": json.dumps({"id": "Hopper-v5", "envs": 8}), "NITRO_HOST": "127.0.0.1"}
+    inherited = {name: value for name, value in os.environ.items() if name != "MUJOCO_GL"}
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env=inherited | settings | {"NITRO_REDIS_URL": "redis://127.0.0.1:1", "PORT": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def _ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+            return True
+    except urllib.error.HTTPError:
+        return False
+
+
+def encoding(repeats: int) -> None:
+    env = environment("Hopper-v5", 8)
+    fragment = rollout(env, Policy(*weights(env.spec), env.spec), seed=1, steps=STEPS, state={})
+    times = []
+    for _ in range(20 * repeats):
+        began = time.perf_counter()
+        data = wire.encode(request(), fragment)
+        encoded = time.perf_counter()
+        wire.decode(data)
+        times.append((encoded - began, time.perf_counter() - encoded))
+    write, read = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
+    print(f"\n| Fragment, {STEPS} Hopper steps, {len(data):,} bytes | ms |\n|---|---:|")
+    print(f"| encode | {write:.3f} |\n| decode | {read:.3f} |\n| both | {write + read:.3f} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=9)
+    repeats = parser.parse_args().repeats
+    names = ("numpy", "mujoco", "gymnasium")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    print(
+        f"{_processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {platform.system()}; ",
+        end="",
+    )
+    print(f"Python {platform.python_version()}, {versions}")
+    loop(repeats)
+    start(repeats)
+    encoding(repeats)
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+if __name__ == "__main__":
+    main()

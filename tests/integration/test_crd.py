@@ -1,0 +1,195 @@
+"""The CRD on a real API server: it refuses what `nitro validate` refuses, and says the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from apiserver import ApiServer, KubectlError
+
+from nitro_api import JobInvalid, load_job, resolve
+from nitro_api.loading import apply_override
+from nitro_api.rules import IMMUTABLE_SENTENCE, immutable_fields
+
+ROOT = Path(__file__).parents[2]
+WRONG = yaml.safe_load((ROOT / "tests/unit/api/wrong_jobs.yaml").read_text())
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+
+
+def job(*changes: str) -> dict[str, Any]:
+    data = {
+        "apiVersion": "nitro.dev/v1alpha1",
+        "kind": "NitroTrainingJob",
+        "metadata": {"name": "hopper"},
+        "spec": {"environment": {"id": "Hopper-v5"}},
+    }
+    for change in changes:
+        assert not apply_override(data, change)
+    return data
+
+
+def refusals(answer: str) -> dict[str, list[str]]:
+    """What kubectl says of a refused job: sentences by path."""
+    found: dict[str, list[str]] = {
+        path: ["unknown field"] for path in re.findall(r'unknown field "([^"]+)"', answer)
+    }
+    for path, rest in re.findall(r"^(?:\* |.* is invalid: )([\w.\[\]]+): (.*)$", answer, re.MULTILINE):
+        found.setdefault(path, []).append(rest)
+    return found
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case["name"])
+def test_kubectl_refuses_a_wrong_job_as_validate_does(case: dict[str, Any], apiserver: ApiServer) -> None:
+    data = job(*case["set"])
+    with pytest.raises(JobInvalid) as invalid:
+        load_job(data)
+    with pytest.raises(KubectlError) as refused:
+        apiserver.kubectl("apply", "--dry-run=server", "-f", "-", input=json.dumps(data))
+    said = refusals(str(refused.value))
+    for path in [case["path"], *case.get("also", ())]:
+        assert path in said, refused.value
+        assert path in {error.path for error in invalid.value.errors}
+    if sentence := case.get("sentence"):
+        assert any(rest.endswith(f": {sentence}") for rest in said[case["path"]]), refused.value
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_applies_and_validates(path: Path, apiserver: ApiServer, namespace: str) -> None:
+    job = load_job(path)
+    apiserver.kubectl("apply", "-n", namespace, "-f", str(path))
+    stored = apiserver.get("ntj", job.metadata.name, "-n", namespace)
+    assert resolve(load_job(stored)).spec == resolve(job).spec
+
+
+def test_the_resolved_job_applies_too(apiserver: ApiServer, namespace: str) -> None:
+    resolved = resolve(load_job(job("spec.environment.kwargs={a: [1, null, {b: true}]}")))
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=resolved.to_yaml())
+    stored = load_job(apiserver.get("ntj", "hopper", "-n", namespace))
+    assert stored.spec == resolved.spec
+
+
+def test_defaults_appear_where_they_depend_on_nothing_else(apiserver: ApiServer, namespace: str) -> None:
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job()))
+    spec = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]
+    assert spec == load_job(job()).spec.to_dict()
+    assert spec["scaling"]["window"] == 6
+    assert spec["learner"]["checkpoint"]["pvc"] == {"retain": True}
+    assert "minActors" not in spec["scaling"]
+
+
+def test_nulls_are_absent_fields(apiserver: ApiServer, namespace: str) -> None:
+    data = job()
+    data["spec"] |= {
+        "seed": None,
+        "stop": {"targetReward": None},
+        "environment": {"id": "A-v0", "kwargs": {"a": None, "b": {"c": [None, {"d": None}]}}},
+        "actor": {"resources": {"limits": {"memory": None}}},
+    }
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(data))
+    spec = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]
+    assert spec == load_job(data).spec.to_dict()
+    assert spec["environment"]["kwargs"] == {"b": {"c": [None, {}]}}
+
+
+def test_values_are_read_as_kubectl_reads_them(apiserver: ApiServer, namespace: str) -> None:
+    values = """3e-4 3.0 1e3 -.5 1. +1 1_000 0x1f 0b11 0o17 017 09 1:30 2026-01-01 yes off on True y N ~ null
+        1e 0.1.2 'a' 00 -0 -0.0 1e+2 1e22 9007199254740993.0 12345678901234567890123 _1 0x 6.02e23"""
+    text = yaml.safe_dump(job()) + f"    kwargs: {{v: [{', '.join(values.split())}]}}\n"
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=text)
+    stored = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]["environment"]["kwargs"]["v"]
+    read = load_job(text).spec.environment.kwargs["v"]
+    assert [(type(value), value) for value in read] == [(type(value), value) for value in stored]
+
+
+CHANGES = {
+    "environment": "spec.environment.kwargs={a: 2}",
+    "algorithm": "spec.algorithm.preset=paper",
+    "network": "spec.network.activation=relu",
+    "seed": "spec.seed=1",
+    "evaluation": "spec.evaluation.episodes=7",
+    "scaling": "spec.scaling.maxActors=32",
+    "backend": "spec.backend.type=Local",
+    "actor": "spec.actor.timeoutSeconds=61",
+    "learner": "spec.learner.tolerations=[{key: gpu}]",
+    "pricing": "spec.pricing.lambdaRequest=1",
+}
+
+
+@pytest.mark.parametrize("name", immutable_fields())
+def test_what_cannot_change_is_refused(name: str, apiserver: ApiServer, namespace: str) -> None:
+    created = "spec.environment.kwargs={a: 1}"
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(created)))
+    changed = json.dumps(job(created, CHANGES[name]))
+    with pytest.raises(KubectlError) as refused:
+        apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=changed)
+    said = refusals(str(refused.value))
+    assert list(said) == [f"spec.{name}"]
+    assert said[f"spec.{name}"][0].endswith(f": {IMMUTABLE_SENTENCE}")
+
+
+def test_what_may_change_changes(apiserver: ApiServer, namespace: str) -> None:
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job("spec.stop.rounds=10")))
+    changes = (
+        "spec.suspend=true",
+        "spec.stop={rounds: 20, targetReward: 3000}",
+        "spec.ttlSecondsAfterFinished=60",
+        "spec.activeDeadlineSeconds=3600",
+    )
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(*changes)))
+    spec = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]
+    assert (spec["suspend"], spec["stop"]["rounds"], spec["activeDeadlineSeconds"]) == (True, 20, 3600)
+
+
+STATUS = {
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "True", "reason": "Training", "message": "all well"}],
+    "training": {"round": 3, "envSteps": 6144, "rewardMean": 123.4, "boostingScore": 0.5,
+                 "requestedActors": 12, "requestedAt": "2026-11-20T12:00:00.123456Z",
+                 "history": [{"round": 3, "actors": 12}]},
+    "actors": {"requested": 12, "granted": 12, "ready": 11, "podSeconds": 99.5},
+    "cost": {"learner": 0.1, "actors": 0.02, "total": 0.12},
+}  # fmt: skip
+
+
+def test_status_is_a_subresource_and_the_columns_show_it(apiserver: ApiServer, namespace: str) -> None:
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps({**job(), "status": STATUS}))
+    assert "status" not in apiserver.get("ntj", "hopper", "-n", namespace)
+    patch = json.dumps({"status": STATUS})
+    apiserver.kubectl(
+        "patch", "ntj", "hopper", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch
+    )
+    stored = load_job(apiserver.get("ntj", "hopper", "-n", namespace))
+    assert stored.status is not None
+    assert stored.status.to_dict() == {**STATUS, "conditions": stored.status.to_dict()["conditions"]}
+    header, row = apiserver.kubectl("get", "ntj", "-n", namespace).splitlines()
+    assert header.split() == ["NAME", "PHASE", "ROUND", "REWARD", "SCORE", "ACTORS", "COST", "AGE"]
+    assert row.split()[:7] == ["hopper", "Running", "3", "123.4", "0.5", "11", "0.12"]
+    wide = apiserver.kubectl("get", "ntj", "-n", namespace, "-o", "wide").splitlines()
+    assert wide[0].split()[8:] == ["SCALER", "BACKEND", "ENV", "STEPS"]
+    assert wide[1].split()[8:] == ["nitro", "Knative", "Hopper-v5", "6144"]
+
+
+def test_two_writers_keep_apart_in_the_status(apiserver: ApiServer, namespace: str) -> None:
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job()))
+    head = {key: job()[key] for key in ("apiVersion", "kind", "metadata")}
+    for manager, status in (
+        ("nitro-operator", {"phase": "Running", "conditions": STATUS["conditions"]}),
+        ("nitro-learner", {"training": {"round": 4}}),
+    ):
+        apiserver.kubectl(
+            "apply", "--server-side", f"--field-manager={manager}", "--subresource=status", "-n", namespace,
+            "-f", "-", input=json.dumps({**head, "status": status}),
+        )  # fmt: skip
+    status = apiserver.get("ntj", "hopper", "-n", namespace)["status"]
+    assert (status["phase"], status["training"]) == ("Running", {"round": 4})
+
+
+def test_the_job_is_listed_under_all(apiserver: ApiServer, namespace: str) -> None:
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job()))
+    assert "nitrotrainingjob.nitro.dev/hopper" in apiserver.kubectl(
+        "get", "all", "-n", namespace, "-o", "name"
+    )

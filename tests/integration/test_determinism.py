@@ -1,0 +1,28 @@
+"""Equal jobs give equal fragments and weights, to the bit, with any number of actor processes."""
+
+from pathlib import Path
+
+from train_support import nitro, recorded, write_job
+
+
+def test_one_or_three_actor_processes_are_equal(tmp_path: Path) -> None:
+    records = []
+    for processes in (1, 3):
+        directory = tmp_path / str(processes)
+        directory.mkdir()
+        job = write_job(directory, backend={"type": "Local", "local": {"processes": processes}})
+        done = nitro("train", job, "--run-dir", directory / "run", record=directory / "record.jsonl")
+        assert done.returncode == 0, done.stderr
+        records.append(recorded(directory / "record.jsonl"))
+    assert len(records[0]) == 6
+    assert records[0] == records[1]
+
+
+def test_another_seed_is_another_run(tmp_path: Path) -> None:
+    records = []
+    for seed in (7, 8):
+        record = tmp_path / f"{seed}.jsonl"
+        job = write_job(tmp_path, seed=seed, stop={"rounds": 1})
+        assert nitro("train", job, "--run-dir", tmp_path / str(seed), record=record).returncode == 0
+        records.append(recorded(record)[1])
+    assert set(records[0]["fragments"]).isdisjoint(records[1]["fragments"])

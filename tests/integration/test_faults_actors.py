@@ -1,0 +1,288 @@
+"""Actors that die, hang, lie or answer garbage, by really doing it: never a hang, never a wrong batch."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp import web
+from stand_ins import StandIn, answering, good, pushing, serve
+from test_local_backend import assert_same
+
+from dispatch_support import STEPS, dispatcher, fragment_of, plan, stored
+from local_support import local_round, redis_server, sample, spec
+from nitro_actor import wire
+from nitro_learner.backends.base import BackendError, FatalError
+from nitro_learner.backends.knative import KnativeBackend
+from nitro_learner.cache import TrajectoryCache
+from nitro_learner.dispatch import Dispatcher, RoundFailed, RoundResult
+
+
+async def strike(pids: Callable[[], list[int]], number: signal.Signals, after: float) -> int:
+    """Sends a signal to the first of the processes that run after so many seconds."""
+    await asyncio.sleep(after)
+    pid = pids()[0]
+    os.kill(pid, number)
+    return pid
+
+
+async def test_a_process_killed_in_mid_rollout_is_replaced_and_changes_nothing() -> None:
+    job = spec(2, {"id": "Hopper-v5", "rolloutLength": 4096, "envsPerActor": 2})
+    async with local_round(job) as (backend, _, work):
+        calm = await sample(work, 3, steps=4096)
+        killing = asyncio.create_task(strike(lambda: backend.actor_pids, signal.SIGKILL, 0.1))
+        struck = await sample(work, 3, steps=4096)
+        pid = await killing
+        assert_same(calm, struck)
+        assert sum(struck.stats.retries.values()) >= 1
+        again = await sample(work, 3, steps=4096)
+        assert_same(calm, again)
+        assert pid not in backend.actor_pids
+        assert len(backend.actor_pids) == 2
+
+
+async def test_a_process_that_hangs_is_killed_and_replaced() -> None:
+    async with local_round(spec(2), timeout=2.0) as (backend, _, work):
+        calm = await sample(work, 4)
+        pid = await strike(lambda: backend.actor_pids, signal.SIGSTOP, 0)
+        struck = await sample(work, 4)
+        assert_same(calm, struck)
+        assert struck.stats.retries == {"timeout": 1}
+        await sample(work, 4)
+        assert pid not in backend.actor_pids
+        assert len(backend.actor_pids) == 2
+
+
+async def test_every_process_killed_between_rounds() -> None:
+    async with local_round(spec(2)) as (backend, _, work):
+        calm = await sample(work, 3)
+        for pid in backend.actor_pids:
+            os.kill(pid, signal.SIGKILL)
+        assert_same(calm, await sample(work, 3))
+
+
+async def test_an_environment_that_always_raises_fails_the_round_with_its_words(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising.py").write_text(RAISING)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_SECONDS", 0.01)
+    environment = {"id": "Raising-v0", "entryPoint": "raising:Raising", "rolloutLength": 8, "envsPerActor": 1}
+    async with local_round(spec(1, environment)) as (_, _, work):
+        with pytest.raises(RoundFailed, match="the robot fell apart"):
+            await sample(work, 2, steps=8)
+
+
+RAISING = """
+import gymnasium, numpy
+
+class Raising(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (11,))
+    action_space = gymnasium.spaces.Box(-1, 1, (3,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return numpy.zeros(11, numpy.float32), {}
+
+    def step(self, action):
+        raise RuntimeError("the robot fell apart")
+"""
+
+
+class Cluster:
+    """A stand-in for Knative with its Redis, and the learner's side of it."""
+
+    def __init__(self, actor: StandIn, url: str, cache: TrajectoryCache, backend: KnativeBackend) -> None:
+        self.actor = actor
+        self.url = url
+        self.cache = cache
+        self.backend = backend
+
+    def dispatcher(self, **options: Any) -> Dispatcher:
+        return dispatcher(self.backend, self.cache, **options)
+
+    async def sample(self, slots: int = 3, **options: Any) -> RoundResult:
+        work, this = self.dispatcher(**options), plan()
+        work.start_slots(this, range(slots))
+        async with asyncio.timeout(30):
+            return await work.finish(this)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with redis_server() as server:
+        actor = StandIn(server.url)
+        async with serve(actor) as url:
+            backend = KnativeBackend(url, "secret", server.url, limit=16)
+            cache = TrajectoryCache(server.url, "run-1")
+            await backend.start()
+            await cache.publish_weights(3, b"weights")
+            yield Cluster(actor, url, cache, backend)
+            await cache.close()
+            await backend.close()
+
+
+def edited(name: str, edit: Callable[[np.ndarray], Any]) -> Callable[[dict[str, Any]], bytes]:
+    def change(meta: dict[str, Any]) -> bytes:
+        answer, tensors = fragment_of(meta)
+        tensors[name] = edit(tensors[name])
+        return wire.encode(answer, tensors)
+
+    return change
+
+
+def nan(array: np.ndarray) -> np.ndarray:
+    return np.full_like(array, np.nan)
+
+
+WRONG: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "garbage": lambda _: b"<html>not a fragment</html>",
+    "truncated": lambda meta: stored(meta)[:-100],
+    "other_run": lambda meta: stored(meta | {"run": "run-2"}),
+    "other_round": lambda meta: stored(meta | {"round": 2}),
+    "stale_weights": lambda meta: stored(meta | {"weights": {"version": 2}}),
+    "wrong_seed": lambda meta: stored(meta | {"seed": meta["seed"] + 1}),
+    "wrong_slot": lambda meta: stored(meta | {"slot": 99}),
+    "wrong_shape": edited("observations", lambda array: array[:, :, :2]),
+    "not_finite": edited("observations", nan),
+    "inconsistent": edited("final_observations", lambda array: array[:0]),
+    "too_large": lambda _: bytes(20 * 2**20),
+}
+
+
+def assert_sound(result: RoundResult, slots: int = 3) -> None:
+    """Exactly the fragments that sound actors would have stored."""
+    assert [fragment.slot for fragment in result.fragments] == list(range(slots))
+    for fragment in result.fragments:
+        request = {"kind": "rollout", "weights": {"version": 3}, "steps": STEPS}
+        _, tensors = fragment_of(request | {name: fragment.meta[name] for name in IDENTITY})
+        for name, array in tensors.items():
+            np.testing.assert_array_equal(fragment.tensors[name], array)
+
+
+IDENTITY = ("run", "round", "slot", "attempt", "seed")
+
+
+@pytest.mark.parametrize("reason", WRONG)
+async def test_an_actor_that_stores_something_wrong_is_asked_again(cluster: Cluster, reason: str) -> None:
+    cluster.actor.script[1] = [pushing(WRONG[reason])]
+    result = await cluster.sample()
+    assert_sound(result)
+    assert result.stats.dropped == {reason: 1}
+    assert sum(result.stats.retries.values()) == 1
+
+
+async def test_an_actor_that_only_ever_stores_something_wrong_fails_the_round(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_SECONDS", 0.01)
+    cluster.actor.default = pushing(WRONG["not_finite"])
+    with pytest.raises(RoundFailed, match="holds NaN or infinity"):
+        await cluster.sample()
+
+
+async def test_a_duplicate_is_dropped(cluster: Cluster) -> None:
+    async def slow(actor: StandIn, meta: dict[str, Any], request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.3)
+        return await good(actor, meta, request)
+
+    cluster.actor.script[0] = [pushing(stored, stored)]
+    cluster.actor.script[1] = [slow]
+    result = await cluster.sample()
+    assert_sound(result)
+    assert result.stats.dropped == {"duplicate": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (424, {"code": "weights_missing", "error": "gone"}, "weights_missing"),
+        (429, b"", "throttled"),
+        (500, {"code": "environment", "error": "ValueError: x"}, "environment"),
+        (500, b"Internal Server Error", "server_error"),
+        (502, b"<html>", "unavailable"),
+        (503, {"code": "busy", "error": "one at a time"}, "busy"),
+        (503, {"code": "redis_unreachable", "error": "gone"}, "redis_unreachable"),
+        (503, {"code": ["strange"]}, "unavailable"),
+        (504, b"", "unavailable"),
+        (507, {"code": "redis_full", "error": "full"}, "redis_full"),
+        (302, b"", "bad_answer"),
+        (200, b"", "bad_answer"),
+        (200, b"not JSON", "bad_answer"),
+        (200, b"[" * 100_000, "bad_answer"),
+        (200, b"[1]", "bad_answer"),
+        (200, {"slot": 1}, "bad_answer"),
+    ],
+)
+async def test_answers_that_another_try_may_better(
+    cluster: Cluster, status: int, body: Any, reason: str
+) -> None:
+    cluster.actor.script[1] = [answering(status, body)]
+    result = await cluster.sample()
+    assert_sound(result)
+    assert result.stats.retries == {reason: 1}
+    assert cluster.actor.tokens == {"Bearer secret"}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (400, {"code": "bad_request", "error": "steps: 7"}, "refuses the request.*steps: 7"),
+        (401, {"code": "unauthorized", "error": "no"}, "refuses the token"),
+        (409, {"code": "protocol", "error": "the request is of protocol 1, this actor speaks 2"}, "speaks 2"),
+    ],
+)
+async def test_answers_that_no_try_can_better(cluster: Cluster, status: int, body: Any, message: str) -> None:
+    cluster.actor.script[1] = [answering(status, body)]
+    with pytest.raises(FatalError, match=message):
+        await cluster.sample()
+
+
+async def test_a_connection_that_breaks_in_the_middle(cluster: Cluster) -> None:
+    async def hang_up(_actor: StandIn, _meta: dict[str, Any], request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async def half(_actor: StandIn, _meta: dict[str, Any], request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b"{")
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    cluster.actor.script[0] = [hang_up]
+    cluster.actor.script[1] = [half]
+    result = await cluster.sample()
+    assert_sound(result)
+    assert result.stats.retries == {"connection": 2}
+
+
+async def test_actors_that_never_answer_end_the_round_in_bounded_time(cluster: Cluster) -> None:
+    async def hang(_actor: StandIn, _meta: dict[str, Any], _request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    cluster.actor.default = hang
+    async with asyncio.timeout(5):
+        with pytest.raises(RoundFailed, match="3 of 3 slots"):
+            await cluster.sample(deadline=0.5)
+
+
+async def test_no_actor_at_all() -> None:
+    backend = KnativeBackend("http://127.0.0.1:9", None, "redis://nowhere", ready_seconds=0.1)
+    with pytest.raises(BackendError, match=r"no actor answered at http://127.0.0.1:9 within 0.1 s"):
+        await backend.start()
+    await backend.close()
+
+
+async def test_another_protocol_is_named_with_both_versions() -> None:
+    async with redis_server() as server, serve(StandIn(server.url), {"protocol": 2}) as url:
+        backend = KnativeBackend(url, None, server.url)
+        with pytest.raises(FatalError, match="speak protocol 2, this learner 1"):
+            await backend.start()
+        await backend.close()

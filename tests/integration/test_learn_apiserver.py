@@ -1,0 +1,194 @@
+"""`nitro learn` against a real API server: its job from there, its reports there, stop and go on, an API
+outage.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver import ApiServer
+
+from train_support import TESTS, job, nitro, recorded, write_job
+
+
+def _apply(apiserver: ApiServer, namespace: str, **spec: Any) -> dict[str, Any]:
+    wanted = job(**spec)
+    wanted["metadata"]["namespace"] = namespace
+    apiserver.kubectl("apply", "-f", "-", input=json.dumps(wanted))
+    stored: dict[str, Any] = apiserver.get("ntj", "small", "-n", namespace)
+    return stored
+
+
+def _learn(
+    apiserver: ApiServer, stored: dict[str, Any], run: Path, record: Path | None = None, **variables: str
+) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, str(TESTS / "train_support.py"), "learn"],
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "KUBECONFIG": str(apiserver.kubeconfig),
+            "NITRO_JOB_NAMESPACE": stored["metadata"]["namespace"],
+            "NITRO_JOB_NAME": stored["metadata"]["name"],
+            "NITRO_RUN": stored["metadata"]["uid"],
+            "NITRO_RUN_DIR": str(run),
+            **({"NITRO_TEST_RECORD": str(record)} if record else {}),
+            **variables,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _wait(
+    apiserver: ApiServer,
+    namespace: str,
+    process: "subprocess.Popen[str]",
+    holds: Callable[[dict[str, Any]], bool],
+    seconds: float = 120,
+) -> dict[str, Any]:
+    """The job's status as soon as it is as wanted."""
+    end = time.monotonic() + seconds
+    while True:
+        status: dict[str, Any] = apiserver.get("ntj", "small", "-n", namespace).get("status") or {}
+        if holds(status):
+            return status
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, status
+        time.sleep(0.1)
+
+
+def test_a_job_is_learned_and_reported(apiserver: ApiServer, namespace: str, tmp_path: Path) -> None:
+    stored = _apply(apiserver, namespace)
+    process = _learn(apiserver, stored, tmp_path / "run", tmp_path / "record.jsonl")
+    early = _wait(
+        apiserver, namespace, process, lambda status: "requestedActors" in status.get("training", {})
+    )
+    assert early["training"]["requestedActors"] == 3
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    after = apiserver.get("ntj", "small", "-n", namespace, "--show-managed-fields")
+    training, cost = after["status"]["training"], after["status"]["cost"]
+    assert training["state"] == "Succeeded"
+    assert training["reason"] == "RoundsDone"
+    assert training["round"] == 6
+    assert training["weightsVersion"] == 6
+    assert training["envSteps"] > 0
+    assert [entry["round"] for entry in training["history"]] == [1, 2, 3, 4, 5, 6]
+    assert cost["total"] == pytest.approx(cost["learner"] + cost["actors"])
+    managers = {entry["manager"]: entry for entry in after["metadata"]["managedFields"]}
+    assert managers["nitro-learner"]["operation"] == "Apply"
+    assert managers["nitro-learner"]["subresource"] == "status"
+    assert set(managers["nitro-learner"]["fieldsV1"]["f:status"]) == {"f:training", "f:cost", "f:checkpoint"}
+    logs = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    assert any(entry["message"] == "round done" for entry in logs)
+    # The same job on a laptop: the same fragments and weights.
+    local = tmp_path / "local.jsonl"
+    assert nitro("train", write_job(tmp_path), "--run-dir", tmp_path / "local", record=local).returncode == 0
+    assert recorded(local) == recorded(tmp_path / "record.jsonl")
+
+
+def test_sigterm_checkpoints_and_the_next_pod_goes_on(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    stored = _apply(apiserver, namespace, stop={"rounds": 5000})
+    process = _learn(apiserver, stored, tmp_path / "run")
+    _wait(apiserver, namespace, process, lambda status: status.get("training", {}).get("round", 0) >= 2)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    status = apiserver.get("ntj", "small", "-n", namespace)["status"]
+    done = status["training"]["round"]
+    assert status["training"]["state"] == "Running"
+    assert status["training"]["reason"] == "Interrupted"
+    apiserver.kubectl(
+        "patch",
+        "ntj",
+        "small",
+        "-n",
+        namespace,
+        "--type=merge",
+        "-p",
+        json.dumps({"spec": {"stop": {"rounds": done + 2}}}),
+    )
+    again = _learn(apiserver, stored, tmp_path / "run")
+    _, err = again.communicate(timeout=120)
+    assert again.returncode == 0, err
+    training = apiserver.get("ntj", "small", "-n", namespace)["status"]["training"]
+    assert training["round"] == done + 2
+    assert training["state"] == "Succeeded"
+    assert [entry["round"] for entry in training["history"]][-3:] == [done, done + 1, done + 2]
+
+
+def test_the_heartbeat_beats_while_actors_are_awaited(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    stored = _apply(apiserver, namespace, backend={"type": "Knative"})
+    process = _learn(
+        apiserver,
+        stored,
+        tmp_path / "run",
+        NITRO_ACTOR_URL="http://127.0.0.1:9",
+        NITRO_REDIS_URL="redis://127.0.0.1:9/0",
+        NITRO_TOKEN="secret",
+    )
+    try:
+        first = _wait(apiserver, namespace, process, lambda status: "training" in status)["training"][
+            "updatedAt"
+        ]
+        _wait(
+            apiserver, namespace, process, lambda status: status["training"]["updatedAt"] != first, seconds=10
+        )
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 75, err
+
+
+def test_a_wrong_job_is_refused_for_good(apiserver: ApiServer, namespace: str, tmp_path: Path) -> None:
+    stored = _apply(
+        apiserver,
+        namespace,
+        environment={"id": "NoSuchEnvironment-v0", "rolloutLength": 64, "envsPerActor": 4},
+    )
+    process = _learn(apiserver, stored, tmp_path / "run")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err
+    training = apiserver.get("ntj", "small", "-n", namespace)["status"]["training"]
+    assert training["state"] == "Failed"
+    assert "NoSuchEnvironment" in training["message"]
+
+
+def test_training_goes_on_while_the_api_server_is_away(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    stored = _apply(apiserver, namespace, stop={"rounds": 5000})
+    run = tmp_path / "run"
+    process = _learn(apiserver, stored, run)
+    _wait(apiserver, namespace, process, lambda status: status.get("training", {}).get("round", 0) >= 1)
+    servers = [child.pid for child in apiserver._processes]
+    for pid in servers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        before = (run / "metrics.csv").read_text().count("\n")
+        end = time.monotonic() + 60
+        while (run / "metrics.csv").read_text().count("\n") < before + 5:
+            assert time.monotonic() < end
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.1)
+    finally:
+        for pid in servers:
+            os.kill(pid, signal.SIGCONT)
+    done = (run / "metrics.csv").read_text().count("\n") - 1
+    _wait(apiserver, namespace, process, lambda status: status["training"]["round"] >= done)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 75

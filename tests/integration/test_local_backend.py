@@ -1,0 +1,132 @@
+"""Actor processes of this machine: they sample the same bits however many they are, and never stay behind."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from local_support import alive, children_of_group, command_line, local_round, sample, spec, until
+from nitro_learner import fragment as fragments
+from nitro_learner.backends.base import BackendError
+from nitro_learner.backends.local import LocalBackend
+from nitro_learner.dispatch import EvaluationPlan, RoundResult
+
+
+def assert_same(one: RoundResult, other: RoundResult) -> None:
+    assert len(one.fragments) == len(other.fragments)
+    for a, b in zip(one.fragments, other.fragments, strict=True):
+        assert {**a.meta, "attempt": 0} == {**b.meta, "attempt": 0}
+        assert set(a.tensors) == set(b.tensors)
+        for name in a.tensors:
+            np.testing.assert_array_equal(a.tensors[name], b.tensors[name], err_msg=name)
+
+
+async def two_rounds(processes: int) -> list[RoundResult]:
+    """A round, and one that goes on from its end states."""
+    async with local_round(spec(processes)) as (_, _, work):
+        first = await sample(work, 5, round=1)
+        states = {fragment.slot: fragments.end_state(fragment) for fragment in first.fragments}
+        second = await sample(work, 5, round=2, states=states)
+        assert all(fragment.resumed for fragment in second.fragments)
+        return [first, second]
+
+
+async def test_one_or_three_processes_give_the_same_bits() -> None:
+    for one, three in zip(await two_rounds(1), await two_rounds(3), strict=True):
+        assert one.stats.retries == three.stats.retries == {}
+        assert_same(one, three)
+
+
+async def test_evaluation_repeats_to_the_bit() -> None:
+    async with local_round(spec(2)) as (_, _, work):
+        plan = EvaluationPlan("run-1", 5, 0, 5, 50, 2)
+        one, other = await asyncio.gather(work.evaluate(plan), work.evaluate(plan))
+        assert one.returns.tolist() == other.returns.tolist()
+        assert one.lengths.max() <= 50
+
+
+async def test_close_leaves_no_process_and_no_file() -> None:
+    async with local_round(spec(2)) as (backend, _, work):
+        await sample(work, 2)
+        pids = [*backend.actor_pids, backend.redis_pid or 0]
+        directory = backend._group.directory
+        assert directory.stat().st_mode & 0o077 == 0
+        assert all(alive(pid) for pid in pids)
+    assert not any(alive(pid) for pid in pids)
+    assert not directory.exists()
+    await backend.close()
+
+
+async def test_the_redis_takes_only_its_password() -> None:
+    async with local_round(spec(1)) as (backend, _, _):
+        assert f":{backend._redis._password}@127.0.0.1" in backend.redis_url
+        assert backend._redis._password not in command_line(backend.redis_pid or 0)
+
+
+async def test_an_environment_that_raises_at_start_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_environment.py").write_text(
+        "def make():\n    raise RuntimeError('no licence file')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    environment = {"id": "Mine-v0", "entryPoint": "broken_environment:make", "rolloutLength": 64}
+    backend = LocalBackend(spec(2, environment), "run-1")
+    with pytest.raises(BackendError, match="no licence file") as caught:
+        await backend.start()
+    assert "actor process" in str(caught.value)
+    assert not backend._group.directory.exists()
+
+
+async def test_a_program_that_is_no_actor_is_said() -> None:
+    backend = LocalBackend(
+        spec(1), "run-1", command=(sys.executable, "-c", "raise SystemExit('wrong image')")
+    )
+    with pytest.raises(BackendError, match=r"ended at its start with code 1.*\n.*wrong image"):
+        await backend.start()
+
+
+LEARNER = """
+import asyncio, sys
+sys.path.insert(0, {tests!r})
+from local_support import local_round, sample, spec
+
+async def main():
+    async with local_round(spec(2)) as (backend, _, work):
+        print(backend._group.directory, flush=True)
+        while True:
+            await sample(work, 4, steps=2048)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, None])
+def test_no_process_outlives_the_learner(end: signal.Signals | None) -> None:
+    """In mid-round: killed, terminated, interrupted, or ended by an exception that nobody catches."""
+    script = LEARNER.format(tests=str(Path(__file__).parents[1]))
+    if end is None:
+        script = script.replace("        while True:", "        raise ValueError\n        while True:")
+    learner = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert learner.stdout is not None
+    directory = Path(learner.stdout.readline().strip())
+    if end is not None:
+        children = children_of_group(learner.pid)
+        assert len(children) == 4, "the guard, Redis and two actors"
+        learner.send_signal(end)
+    learner.wait(30)
+    if end is not None:
+        until(lambda: not any(alive(pid) for pid in children))
+    until(lambda: not directory.exists())
+    learner.stdout.close()

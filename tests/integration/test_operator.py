@@ -1,0 +1,307 @@
+"""The operator's process on a real API server: what it makes, scales, says and leaves behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from apiserver import ApiServer
+
+from operator_support import Cluster, Object, OperatorProcess, eventually, job, knative_definitions
+
+CHILDREN = [
+    ("serviceaccount", "{}-learner"),
+    ("role", "{}-learner"),
+    ("rolebinding", "{}-learner"),
+    ("networkpolicy", "{}"),
+    ("networkpolicy", "{}-actors"),
+    ("service", "{}-redis"),
+    ("secret", "{}-credentials"),
+    ("pvc", "{}-checkpoint"),
+    ("services.serving.knative.dev", "{}-actors"),
+    ("job", "{}-learner"),
+]
+LIMIT = 24
+
+
+@pytest.fixture(scope="module")
+def knative(apiserver: ApiServer) -> ApiServer:
+    for definition in knative_definitions():
+        apiserver.kubectl("apply", "-f", "-", input=json.dumps(definition))
+    apiserver.kubectl("wait", "crd", "--for=condition=Established", "--all", "--timeout=30s")
+    eventually(lambda: "revisions" in apiserver.kubectl("api-resources"))
+    return apiserver
+
+
+@pytest.fixture(scope="module")
+def operator(knative: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with OperatorProcess(knative.kubeconfig, log, NITRO_PLATFORM_MAX_ACTORS=str(LIMIT)) as process:
+        yield process
+
+
+@pytest.fixture
+def cluster(knative: ApiServer, namespace: str) -> Cluster:
+    return Cluster(knative, namespace)
+
+
+def running(cluster: Cluster, name: str, **spec: object) -> Object:
+    """A job whose learner runs and whose Revision is ready; returns the learner's pod."""
+    cluster.apply(job(name, **spec))
+    pod = cluster.start_learner(name)
+    cluster.start_knative(name)
+    eventually(lambda: cluster.status(name)["phase"] == "Running", what="phase Running")
+    return pod
+
+
+@pytest.mark.usefixtures("operator")
+class TestLife:
+    def test_a_job_gets_all_its_children_and_they_are_its_own(self, cluster: Cluster) -> None:
+        cluster.apply(job("hopper"))
+        eventually(lambda: cluster.get("job", "hopper-learner"))
+        uid = (cluster.get("ntj", "hopper") or {})["metadata"]["uid"]
+        for kind, pattern in CHILDREN:
+            child = cluster.get(kind, pattern.format("hopper"))
+            assert child is not None, (kind, pattern)
+            owners = [ref["uid"] for ref in child["metadata"].get("ownerReferences", [])]
+            assert owners == ([] if kind == "pvc" else [uid])
+        assert eventually(lambda: cluster.status("hopper")["phase"]) == "Starting"
+        assert "finalizers" not in (cluster.get("ntj", "hopper") or {})["metadata"]
+
+    def test_the_number_of_actors_follows_the_requests_on_one_revision(self, cluster: Cluster) -> None:
+        running(cluster, "scaled")
+        eventually(lambda: cluster.scale("scaled") == ("8", "8"), what="initial actors")
+        cluster.report("scaled", round=1, requestedActors=12, boostingScore=0.5)
+        eventually(lambda: cluster.scale("scaled") == ("12", "12"))
+        history = [{"round": 2, "actors": 12}]
+        cluster.report("scaled", round=2, requestedActors=5, history=history)
+        eventually(lambda: cluster.status("scaled")["actors"]["requested"] == 5)
+        assert cluster.scale("scaled") == ("12", "12"), "the larger of the last two requests is held"
+        cluster.report("scaled", round=3, requestedActors=4, history=[*history, {"round": 3, "actors": 5}])
+        eventually(lambda: cluster.scale("scaled") == ("5", "5"))
+        assert len(cluster.list("revisions.serving.knative.dev")) == 1
+
+    def test_success_releases_the_actors_and_nothing_is_made_again(self, cluster: Cluster) -> None:
+        pod = running(cluster, "done")
+        eventually(lambda: cluster.scale("done") == ("8", "8"))
+        cluster.end_learner("done", pod, code=0, job_condition="Complete")
+        eventually(lambda: cluster.status("done")["phase"] == "Succeeded")
+        eventually(lambda: cluster.scale("done") == ("0", "1"))
+        status = cluster.status("done")
+        assert status["completionTime"]
+        assert status["actors"]["granted"] == 0
+        cluster.kubectl("delete", "job", "done-learner", "--cascade=background")
+        cluster.kubectl("delete", "service", "done-redis")
+        cluster.patch("ntj", "done", {"metadata": {"annotations": {"touched": "yes"}}})
+        time.sleep(5)  # two resyncs
+        assert cluster.get("job", "done-learner") is None
+        assert cluster.get("service", "done-redis") is None
+        assert cluster.status("done")["phase"] == "Succeeded"
+
+    def test_suspend_stops_everything_and_resume_starts_again(self, cluster: Cluster) -> None:
+        running(cluster, "paused")
+        eventually(lambda: cluster.scale("paused") == ("8", "8"))
+        cluster.patch_spec("paused", suspend=True)
+        eventually(lambda: cluster.scale("paused") == ("0", "1"))
+        cluster.collect_job("paused")
+        eventually(lambda: cluster.status("paused")["phase"] == "Suspended")
+        assert cluster.condition("paused", "Suspended")["status"] == "True"
+        assert cluster.status("paused")["actors"]["granted"] == 0
+        cluster.patch_spec("paused", suspend=False)
+        cluster.start_learner("paused")
+        eventually(lambda: cluster.status("paused")["phase"] == "Running")
+        eventually(lambda: cluster.scale("paused") == ("8", "8"))
+
+    def test_a_failed_learner_tells_its_last_words_and_a_suspend_revives_it(self, cluster: Cluster) -> None:
+        pod = running(cluster, "crash")
+        cluster.end_learner("crash", pod, code=1, message="ValueError: no such task")
+        crashed = eventually(lambda: _false(cluster, "crash", "LearnerReady", "LearnerCrashed"))
+        assert "ValueError: no such task" in crashed["message"]
+        cluster.finish_job("crash-learner", "Failed", "BackoffLimitExceeded")
+        eventually(lambda: cluster.status("crash")["phase"] == "Failed")
+        failed = cluster.condition("crash", "Failed")
+        assert failed["reason"] == "LearnerFailed"
+        assert "ValueError: no such task" in failed["message"]
+        assert "spec.suspend" in failed["message"]
+        eventually(lambda: cluster.scale("crash") == ("0", "1"))
+        cluster.patch_spec("crash", suspend=True)
+        cluster.collect_job("crash")
+        eventually(lambda: cluster.status("crash")["phase"] == "Suspended")
+        assert "completionTime" not in cluster.status("crash")
+        cluster.patch_spec("crash", suspend=False)
+        cluster.start_learner("crash")
+        eventually(lambda: cluster.status("crash")["phase"] == "Running")
+        events = cluster.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")
+        assert {"LearnerCrashed", "LearnerFailed", "Suspended"} <= set(events.split())
+
+    def test_the_deadline_counts_suspensions(self, cluster: Cluster) -> None:
+        running(cluster, "late", activeDeadlineSeconds=12)
+        learner = cluster.get("job", "late-learner") or {}
+        assert 10 <= learner["spec"]["activeDeadlineSeconds"] <= 12
+        cluster.patch_spec("late", suspend=True)
+        cluster.collect_job("late")
+        eventually(lambda: cluster.condition("late", "Failed").get("reason") == "DeadlineExceeded")
+        assert cluster.status("late")["phase"] == "Failed"
+
+    def test_ttl_deletes_a_finished_job(self, cluster: Cluster) -> None:
+        pod = running(cluster, "brief", ttlSecondsAfterFinished=3)
+        cluster.end_learner("brief", pod, code=0, job_condition="Complete")
+        eventually(lambda: cluster.status("brief").get("phase") == "Succeeded")
+        eventually(lambda: cluster.get("ntj", "brief") is None)
+
+    def test_local_actors_need_no_knative_object(self, cluster: Cluster) -> None:
+        cluster.apply(job("local", backend={"type": "Local"}))
+        cluster.start_learner("local")
+        eventually(lambda: cluster.condition("local", "Ready").get("status") == "True")
+        assert cluster.list("services.serving.knative.dev") == []
+        assert cluster.status("local")["actors"] == {
+            "requested": 8,
+            "granted": 8,
+            "ready": 8,
+            "podSeconds": 0,
+        }
+
+    def test_pod_seconds_are_metered(self, cluster: Cluster) -> None:
+        running(cluster, "metered")
+        pods = [cluster.start_actor("metered") for _ in range(2)]
+        eventually(lambda: cluster.status("metered")["actors"]["ready"] == 2)
+        begin = time.monotonic()
+        time.sleep(3)
+        for pod in pods:
+            cluster.delete_pod(pod)
+        lived = time.monotonic() - begin
+        eventually(lambda: cluster.status("metered")["actors"]["ready"] == 0)
+        assert 2 * 3 <= cluster.status("metered")["actors"]["podSeconds"] <= 2 * (lived + 4)
+
+
+@pytest.mark.usefixtures("operator")
+class TestTrouble:
+    def test_a_deleted_secret_is_made_anew_and_pods_with_old_passwords_are_replaced(
+        self, cluster: Cluster
+    ) -> None:
+        pod = running(cluster, "secretive")
+        actor = cluster.start_actor("secretive")
+        before = (cluster.get("secret", "secretive-credentials") or {})["metadata"]["uid"]
+        time.sleep(1.1)  # creation times have a resolution of a second
+        cluster.kubectl("delete", "secret", "secretive-credentials")
+        waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": "secret not found"}}
+        cluster.set_pod(cluster.start_actor("secretive"), phase="Pending", containers={"actor": waiting})
+        secret = eventually(lambda: cluster.get("secret", "secretive-credentials"), 30)
+        assert secret["metadata"]["uid"] != before
+        assert secret["immutable"] is True
+        for old in (pod, actor):
+            # Without a kubelet an evicted pod stays, marked: a Job does not count it as a failure.
+            eventually(lambda old=old: _evicted(cluster, old["metadata"]["name"]))
+
+    def test_drift_is_repaired(self, cluster: Cluster) -> None:
+        running(cluster, "drifty")
+        cluster.patch("service", "drifty-redis", {"spec": {"selector": {"nitro.dev/job": "other"}}})
+        eventually(lambda: _selector(cluster, "drifty-redis")["nitro.dev/job"] == "drifty")
+        cluster.kubectl("delete", "role", "drifty-learner")
+        eventually(lambda: cluster.get("role", "drifty-learner"))
+
+    def test_a_hand_edited_status_is_corrected(self, cluster: Cluster) -> None:
+        running(cluster, "edited")
+        lie = {"phase": "Succeeded", "actors": {"granted": 4000}, "completionTime": "2020-01-01T00:00:00Z"}
+        done = {
+            "type": "Complete",
+            "status": "True",
+            "reason": "Lie",
+            "message": "",
+            "lastTransitionTime": "2020-01-01T00:00:00Z",
+        }
+        cluster.patch("ntj", "edited", {"status": {**lie, "conditions": [done]}}, status=True)
+        eventually(lambda: cluster.status("edited")["phase"] == "Running")
+        assert cluster.status("edited")["actors"]["granted"] == 8
+        assert cluster.condition("edited", "Complete")["status"] == "False"
+
+    def test_an_immutable_field_is_refused_and_nothing_changes(self, cluster: Cluster) -> None:
+        running(cluster, "fixed")
+        said = cluster.kubectl(
+            "patch", "ntj", "fixed", "--type=merge", "-p", '{"spec":{"seed":7}}', check=False
+        )
+        assert "spec" in said
+        assert "Invalid" in said or "invalid" in said
+        assert cluster.status("fixed")["phase"] == "Running"
+
+    @pytest.mark.parametrize(
+        ("state", "reason", "words"),
+        [
+            (
+                {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}},
+                "ImagePullFailed",
+                "pull secret",
+            ),
+            ({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, "ActorOOMKilled", "limits.memory"),
+            (
+                {"terminated": {"exitCode": 1, "message": "no module", "reason": "Error"}},
+                "ActorCrashed",
+                "no module",
+            ),
+        ],
+    )
+    def test_actor_trouble_is_named_and_goes_when_its_cause_goes(
+        self, cluster: Cluster, state: Object, reason: str, words: str
+    ) -> None:
+        name = f"ill-{reason.lower()}"
+        running(cluster, name)
+        actor = cluster.start_actor(name)
+        cluster.set_pod(actor, phase="Running", containers={"actor": state})
+        assert words in eventually(lambda: _false(cluster, name, "ActorsReady", reason))["message"]
+        cluster.delete_pod(actor)
+        eventually(lambda: cluster.condition(name, "Ready").get("status") == "True")
+
+    def test_a_quota_is_named(self, cluster: Cluster) -> None:
+        quota = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "none"},
+            "spec": {"hard": {"persistentvolumeclaims": "0"}},
+        }
+        cluster.apply(quota)
+        hard = {"persistentvolumeclaims": "0"}
+        cluster.patch("resourcequota", "none", {"status": {"hard": hard, "used": hard}}, status=True)
+        cluster.apply(job("crowded"))
+        assert (
+            "quota"
+            in eventually(lambda: _false(cluster, "crowded", "LearnerReady", "QuotaExceeded"))["message"]
+        )
+        cluster.kubectl("delete", "resourcequota", "none")
+        cluster.start_learner("crowded")
+        eventually(lambda: cluster.status("crowded")["phase"] == "Running")
+
+    def test_somebody_elses_object_is_not_taken(self, cluster: Cluster) -> None:
+        ports = [{"port": 80}]
+        theirs = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "taken-redis"},
+            "spec": {"ports": ports},
+        }
+        cluster.apply(
+            {**theirs, "spec": {"ports": ports, "type": "ClusterIP", "selector": {"nitro.dev/job": "mine"}}}
+        )
+        cluster.apply(job("taken"))
+        eventually(lambda: _false(cluster, "taken", "LearnerReady", "NameTaken"))
+        assert _selector(cluster, "taken-redis")["nitro.dev/job"] == "mine"
+        cluster.kubectl("delete", "service", "taken-redis")
+        eventually(lambda: cluster.get("job", "taken-learner"), 40)
+
+
+def _false(cluster: Cluster, name: str, kind: str, reason: str) -> Object | None:
+    found = cluster.condition(name, kind)
+    return found if found.get("status") == "False" and found.get("reason") == reason else None
+
+
+def _selector(cluster: Cluster, name: str) -> Object:
+    return dict((cluster.get("service", name) or {})["spec"]["selector"])
+
+
+def _evicted(cluster: Cluster, name: str) -> bool:
+    pod = cluster.get("pod", name)
+    if pod is None:
+        return True
+    conditions = pod["status"].get("conditions", [])
+    return "deletionTimestamp" in pod["metadata"] or any(c["type"] == "DisruptionTarget" for c in conditions)

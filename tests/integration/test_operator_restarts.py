@@ -1,0 +1,211 @@
+"""The operator away, killed, without Knative, and short of actors: nothing is doubled, lost or exceeded."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from apiserver import ApiServer
+
+from operator_support import Cluster, Object, OperatorProcess, eventually, job, knative_definitions
+
+LIMIT = 20
+KNATIVE = "services.serving.knative.dev"
+
+
+@pytest.fixture(scope="module")
+def start_operator(
+    apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., OperatorProcess]]:
+    """Starts operators and ends them after the module."""
+    started: list[OperatorProcess] = []
+
+    def start(**environment: str) -> OperatorProcess:
+        log = tmp_path_factory.mktemp("operator") / "operator.log"
+        process = OperatorProcess(
+            apiserver.kubeconfig, log, NITRO_PLATFORM_MAX_ACTORS=str(LIMIT), **environment
+        )
+        process.start()
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.stop()
+
+
+@pytest.fixture
+def cluster(apiserver: ApiServer, namespace: str) -> Cluster:
+    return Cluster(apiserver, namespace)
+
+
+def install_knative(apiserver: ApiServer, version: str = "1.23.0") -> None:
+    for definition in knative_definitions(version):
+        apiserver.kubectl("apply", "-f", "-", input=json.dumps(definition))
+    apiserver.kubectl("wait", "crd", "--for=condition=Established", "--all", "--timeout=30s")
+    eventually(lambda: "revisions" in apiserver.kubectl("api-resources"))
+
+
+def remove_knative(apiserver: ApiServer) -> None:
+    names = [definition["metadata"]["name"] for definition in knative_definitions()]
+    apiserver.kubectl("delete", "crd", "--ignore-not-found", *names)
+
+
+def running(cluster: Cluster, name: str, **spec: object) -> Object:
+    cluster.apply(job(name, **spec))
+    pod = cluster.start_learner(name)
+    cluster.start_knative(name)
+    eventually(lambda: cluster.status(name)["phase"] == "Running")
+    return pod
+
+
+def uids(cluster: Cluster) -> set[str]:
+    kinds = "jobs,services,secrets,serviceaccounts,roles,rolebindings,networkpolicies,pvc"
+    found = cluster.list(kinds) + cluster.list(KNATIVE) + cluster.list("revisions.serving.knative.dev")
+    return {f"{child['kind']}/{child['metadata']['name']}/{child['metadata']['uid']}" for child in found}
+
+
+def test_knative_missing_old_installed_and_removed(
+    apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
+) -> None:
+    remove_knative(apiserver)
+    operator = start_operator()
+    cluster.apply(job("early"))
+    eventually(lambda: cluster.condition("early", "Ready").get("reason") == "KnativeMissing")
+    said = cluster.condition("early", "Ready")["message"]
+    assert "1.21 or newer" in said
+    assert cluster.status("early")["phase"] == "Pending"
+    assert cluster.get("job", "early-learner") is None, "no GPU is taken for a run that cannot start"
+    install_knative(apiserver, "1.20.2")
+    eventually(lambda: cluster.condition("early", "Ready").get("reason") == "KnativeTooOld", 40)
+    assert "1.20.2" in cluster.condition("early", "Ready")["message"]
+    install_knative(apiserver)
+    eventually(lambda: cluster.get("job", "early-learner"), 40, "start once Knative is there")
+    cluster.start_learner("early")
+    cluster.start_knative("early")
+    eventually(lambda: cluster.scale("early") == ("8", "8"), 30)
+    pid = operator.pid
+    remove_knative(apiserver)
+    eventually(lambda: cluster.condition("early", "ActorsReady").get("reason") == "KnativeMissing", 60)
+    assert cluster.status("early")["phase"] == "Running"
+    install_knative(apiserver)
+    eventually(lambda: cluster.get(KNATIVE, "early-actors"), 60)
+    cluster.start_knative("early")
+    cluster.report("early", round=1, requestedActors=8)  # its heartbeat may be overdue by now
+    eventually(lambda: cluster.condition("early", "Ready").get("status") == "True", 60)
+    assert operator.pid == pid
+    assert operator.get(operator.health_port, "/healthz"), operator.log()[-3000:]
+    operator.stop()
+
+
+def test_an_operator_that_is_killed_again_and_again_changes_nothing(
+    apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
+) -> None:
+    install_knative(apiserver)
+    operator = start_operator()
+    running(cluster, "steady")
+    eventually(lambda: cluster.scale("steady") == ("8", "8"))
+    time.sleep(3)
+    before = uids(cluster)
+    versions = {
+        c["metadata"]["name"]: c["metadata"]["resourceVersion"]
+        for c in cluster.list("services,roles,secrets")
+    }
+    for turn in range(4):
+        operator.kill()
+        # What happens while nobody looks is acted on afterwards.
+        cluster.report("steady", round=turn + 1, requestedActors=5 + turn, boostingScore=0.5)
+        operator.start()
+        wanted = str(5 + turn)
+        eventually(lambda wanted=wanted: cluster.scale("steady") == (wanted, wanted))
+        assert cluster.status("steady")["phase"] == "Running"
+        time.sleep(0.3 * turn)
+    assert uids(cluster) == before
+    after = {
+        c["metadata"]["name"]: c["metadata"]["resourceVersion"]
+        for c in cluster.list("services,roles,secrets")
+    }
+    assert after == versions, "a restart writes nothing that is there already"
+    operator.stop()
+
+
+def test_a_job_can_be_deleted_while_the_operator_is_away_and_made_again(
+    apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
+) -> None:
+    install_knative(apiserver)
+    operator = start_operator()
+    running(cluster, "gone")
+    eventually(lambda: 'nitro_job_status_actors_granted{job_name="gone"' in operator.metrics())
+    operator.kill()
+    cluster.kubectl("delete", "ntj", "gone", "--timeout=10s")
+    assert cluster.get("ntj", "gone") is None
+    operator.start()
+    assert 'job_name="gone"' not in operator.metrics()
+    # A new job of the same name waits for the old one's learner to go, then starts its own.
+    old = (cluster.get("job", "gone-learner") or {})["metadata"]["uid"]
+    cluster.apply(job("gone"))
+    eventually(lambda: "deleted job" in cluster.condition("gone", "LearnerReady").get("message", ""))
+    cluster.kubectl("delete", "job", "gone-learner", "--cascade=background")
+    cluster.kubectl("delete", KNATIVE, "gone-actors")
+    cluster.kubectl("delete", "revisions.serving.knative.dev", "gone-actors-v1")
+    cluster.kubectl("delete", "secret", "gone-credentials")
+    new = eventually(lambda: cluster.get("job", "gone-learner"), 40)
+    assert new["metadata"]["uid"] != old
+    owner = (cluster.get("service", "gone-redis") or {})["metadata"]["ownerReferences"]
+    assert [ref["uid"] for ref in owner] == [(cluster.get("ntj", "gone") or {})["metadata"]["uid"]]
+    operator.stop()
+
+
+def test_two_jobs_share_the_limit_in_every_observation(
+    apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
+) -> None:
+    install_knative(apiserver)
+    operator = start_operator()
+    for name in ("one", "two"):
+        running(cluster, name, scaling={"minActors": 4, "initialActors": 8, "maxActors": 16})
+    cluster.apply(job("three", scaling={"minActors": 14, "initialActors": 14, "maxActors": 16}))
+    eventually(lambda: cluster.condition("three", "Ready").get("reason") == "PlatformLimit")
+    assert cluster.status("three")["phase"] == "Pending"
+    requests = [(16, 4, 0.9, 0.1), (4, 16, 0.1, 0.9), (16, 16, 0.2, 0.8), (4, 4, 0.5, 0.5)]
+    for turn, (first, second, score_one, score_two) in enumerate(requests):
+        cluster.report("one", round=turn, requestedActors=first, boostingScore=score_one)
+        cluster.report("two", round=turn, requestedActors=second, boostingScore=score_two)
+        deadline = time.monotonic() + 4
+        while time.monotonic() < deadline:
+            granted = [j.get("status", {}).get("actors", {}).get("granted", 0) for j in cluster.list("ntj")]
+            assert sum(granted) <= LIMIT, granted
+            scales = [r["metadata"]["annotations"] for r in cluster.list("revisions.serving.knative.dev")]
+            held = [int(a["autoscaling.knative.dev/min-scale"]) for a in scales]
+            assert sum(held) <= LIMIT, held
+        if turn == 2:
+            assert [cluster.status(n)["actors"]["granted"] for n in ("one", "two")] == [4, 16]
+    cluster.patch_spec("two", suspend=True)
+    eventually(lambda: cluster.get("job", "three-learner"), what="the third starts when the second has gone")
+    operator.stop()
+
+
+def test_metrics_tell_of_jobs_requests_and_scaling(
+    apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
+) -> None:
+    install_knative(apiserver)
+    operator = start_operator()
+    running(cluster, "seen")
+    cluster.report("seen", round=3, requestedActors=6, boostingScore=0.25, rewardMean=12.5)
+    eventually(lambda: cluster.scale("seen") == ("6", "6"))
+    labels = f'{{job_name="seen",namespace="{cluster.namespace}"}}'
+    for line in (
+        f"nitro_job_status_round{labels} 3.0",
+        f"nitro_job_status_reward_mean{labels} 12.5",
+        f"nitro_job_status_boosting_score{labels} 0.25",
+        f"nitro_operator_platform_limit_actors {LIMIT}.0",
+    ):
+        eventually(lambda line=line: line in operator.metrics(), what=line)
+    text = operator.metrics()
+    assert 'nitro_jobs{phase="Running"}' in text
+    count = next(x for x in text.splitlines() if x.startswith("nitro_operator_score_to_scale_seconds_count"))
+    assert float(count.split()[1]) >= 1
+    cluster.kubectl("delete", "ntj", "seen")
+    eventually(lambda: 'job_name="seen"' not in operator.metrics())
+    operator.stop()

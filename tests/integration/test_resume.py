@@ -1,0 +1,95 @@
+"""kill -9 at any moment, then --resume: the same fragments and weights as the run that nobody disturbed, to
+the bit.
+"""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from nitro_learner.checkpoint import load, pack
+from train_support import nitro, recorded, write_job
+
+# Times and cold starts depend on the machine, and the cost on times: everything else is to be equal.
+_MEASURED = ("wall_seconds", "cold_starts", "cost_", "seconds_", "fragment_bytes")
+
+
+def _rows(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open() as file:
+        return [
+            {name: value for name, value in row.items() if not name.startswith(_MEASURED)}
+            for row in csv.DictReader(file)
+        ]
+
+
+def _learned(run: Path, number: int) -> bytes:
+    """Everything in the last checkpoint but the run's identity and times."""
+    state = load(run / "checkpoints" / f"round-{number:06d}.safetensors").state
+    state["training"].pop("seconds")
+    state.pop("run")
+    return pack(number, state)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    done = nitro(
+        "train", write_job(directory), "--run-dir", directory / "run", record=directory / "record.jsonl"
+    )
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+@pytest.mark.parametrize("moment", ["3:sample", "1:update", "3:update", "2:checkpoint"])
+def test_killed_and_resumed_equals_undisturbed(tmp_path: Path, undisturbed: Path, moment: str) -> None:
+    run, record = tmp_path / "run", tmp_path / "record.jsonl"
+    killed = nitro("train", write_job(tmp_path), "--run-dir", run, record=record, kill=moment)
+    assert killed.returncode == -9, killed.stderr
+    again = nitro("train", "--resume", run, record=record)
+    assert again.returncode == 0, again.stderr
+    assert recorded(record) == recorded(undisturbed / "record.jsonl")
+    assert _learned(run, 6) == _learned(undisturbed / "run", 6)
+    assert _rows(run) == _rows(undisturbed / "run")
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, undisturbed: Path) -> None:
+    run, record = tmp_path / "run", tmp_path / "record.jsonl"
+    killed = nitro("train", write_job(tmp_path), "--run-dir", run, record=record, kill="5:sample")
+    assert killed.returncode == -9, killed.stderr
+    newest = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
+    newest.write_bytes(newest.read_bytes()[:-100])
+    again = nitro("train", "--resume", run, record=record)
+    assert again.returncode == 0, again.stderr
+    assert newest.name in again.stderr
+    assert recorded(record) == recorded(undisturbed / "record.jsonl")
+    assert _rows(run) == _rows(undisturbed / "run")
+
+
+def test_rounds_done_twice_were_paid_twice(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    job = write_job(tmp_path, learner={"checkpoint": {"everyRounds": 4}})
+    assert nitro("train", job, "--run-dir", run, kill="4:sample").returncode == -9
+    first = float(_rows_with_cost(run)[-1]["cost_total"])
+    again = nitro("train", "--resume", run)
+    assert again.returncode == 0, again.stderr
+    rows = _rows_with_cost(run)
+    assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
+    assert float(rows[0]["cost_total"]) > first
+    assert len((run / "ledger.jsonl").read_text().splitlines()) == 9
+
+
+def _rows_with_cost(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_another_job_is_not_resumed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert nitro("train", write_job(tmp_path, stop={"rounds": 1}), "--run-dir", run).returncode == 0
+    other = nitro("train", "--resume", run, "--set", "spec.seed=8", "--set", "spec.scaling.decay=0.9")
+    assert other.returncode == 2
+    assert "spec.scaling.decay: 0.998 in the folder, 0.9 now" in other.stderr
+    assert "spec.seed: 7 in the folder, 8 now" in other.stderr
+    again = nitro("train", write_job(tmp_path), "--run-dir", run)
+    assert again.returncode == 2
+    assert f"--resume {run}" in again.stderr

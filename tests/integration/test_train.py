@@ -1,0 +1,136 @@
+"""`nitro train` as a user runs it: what it prints, what it leaves behind, and how it stops."""
+
+import csv
+import json
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+import yaml
+
+from nitro_learner.report import COLUMNS
+from nitro_learner.scalers.nitro import NitroScaler
+from train_support import nitro, start, wait_for_rows, write_job
+
+
+def _rows(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_leaves_everything_that_the_readme_promises(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = nitro("train", write_job(tmp_path), "--run-dir", run)
+    assert done.returncode == 0, done.stderr
+    assert "done: all 6 rounds are done" in done.stdout
+    assert "final return" in done.stdout
+    rows = _rows(run)
+    assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
+    assert tuple(rows[0]) == COLUMNS
+    for before, row in pairwise(rows):
+        assert row["actors"] == before["next_actors"]
+        assert int(row["env_steps"]) - int(before["env_steps"]) == 64 * int(row["actors"])
+        assert float(row["cost_total"]) > float(before["cost_total"])
+    assert [bool(row["evaluation_mean"]) for row in rows] == [False, False, True, False, True, False]
+    assert rows[0]["actors"] == "3"
+    job = yaml.safe_load((run / "job.yaml").read_text())
+    assert job["spec"]["algorithm"]["hyperparameters"]["gamma"] == 0.995
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["finished"] is True
+    assert summary["reason"] == "RoundsDone"
+    assert summary["evaluation"]["episodes"] == 2
+    assert (run / "result.png").read_bytes()[:4] == b"\x89PNG"
+    assert [path.name for path in sorted((run / "checkpoints").iterdir())] == [
+        f"round-00000{number}.safetensors" for number in (4, 5, 6)
+    ]
+    assert list((run / "tensorboard").iterdir())
+    assert len((run / "ledger.jsonl").read_text().splitlines()) == 6
+    log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    assert [entry["round"] for entry in log if entry["message"] == "round done"] == [1, 2, 3, 4, 5, 6]
+
+
+def test_actors_follow_the_recorded_ratios_as_by_hand(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert nitro("train", write_job(tmp_path, stop={"rounds": 10}), "--run-dir", run).returncode == 0
+    window: list[float] = []
+    for row in _rows(run):
+        number = int(row["round"])
+        window = [*window, float(row["convexity_ratio"])][-6:]
+        low, high = min(window), max(window)
+        norm = (high - window[-1]) / (high - low) if len(window) > 1 else 1.0
+        if len(window) > 1 and high - low <= 1e-9 * max(1, abs(high)):
+            norm = 0.5
+        score = norm * 0.998**number
+        assert abs(float(row["boosting_score"]) - score) < 1e-12
+        assert int(row["next_actors"]) == min(6, max(2, int(6 * score)))
+    assert NitroScaler.needs_ratio
+
+
+def test_json_lines_for_programs(tmp_path: Path) -> None:
+    done = nitro("train", write_job(tmp_path, stop={"rounds": 2}), "--run-dir", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["start", "round", "round", "end"]
+    assert events[1]["env_steps"] == 192
+    assert events[-1]["finished"] is True
+
+
+def test_stops_at_the_target_reward(tmp_path: Path) -> None:
+    job = write_job(tmp_path, stop={"rounds": 50, "targetReward": 1.0})
+    run = tmp_path / "run"
+    done = nitro("train", job, "--run-dir", run)
+    assert done.returncode == 0, done.stderr
+    assert "reached the target reward 1" in done.stdout
+    # Version 2 is the first that is evaluated, while round 3 runs.
+    assert len(_rows(run)) == 3
+
+
+def test_stops_at_the_budget(tmp_path: Path) -> None:
+    job = write_job(tmp_path, stop={"rounds": 500, "budgetDollars": 0.001})
+    done = nitro("train", job, "--run-dir", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    rows = _rows(tmp_path / "run")
+    assert float(rows[-1]["cost_total"]) >= 0.001 > float(rows[-2]["cost_total"])
+
+
+def test_interrupt_stops_after_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", write_job(tmp_path, stop={"rounds": 5000}), "--run-dir", run)
+    wait_for_rows(run, 3, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 75, (out, err)
+    assert f"nitro train --resume {run}" in err
+    rounds = len(_rows(run))
+    assert (run / "checkpoints" / f"round-{rounds:06d}.safetensors").exists()
+    assert json.loads((run / "summary.json").read_text())["finished"] is False
+    again = nitro("train", "--resume", run, "--set", f"spec.stop.rounds={rounds + 2}")
+    assert again.returncode == 0, again.stderr
+    assert [row["round"] for row in _rows(run)] == [str(number) for number in range(1, rounds + 3)]
+
+
+def test_metrics_are_served_while_it_trains(tmp_path: Path) -> None:
+    import urllib.request
+
+    run = tmp_path / "run"
+    process = start(
+        "train", write_job(tmp_path, stop={"rounds": 5000}), "--run-dir", run, "--metrics-port", "0"
+    )
+    try:
+        wait_for_rows(run, 2, process)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        text = urllib.request.urlopen(line.split()[1], timeout=10).read().decode()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    labels = 'job_name="small",namespace="local"'
+    for name in (
+        "nitro_episode_reward_mean",
+        "nitro_boosting_score",
+        "nitro_convexity_ratio",
+        "nitro_env_steps_total",
+    ):
+        assert f"{name}{{{labels}}} " in text, name
+    assert f'nitro_job_cost_dollars_total{{component="actors",{labels}}}' in text
+    assert process.returncode == 75

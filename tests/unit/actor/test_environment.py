@@ -1,0 +1,106 @@
+"""Which environments are taken, how they are described, and what a wrong one is told."""
+
+import json
+
+import numpy as np
+import pytest
+
+from actor_support import environment
+from nitro_actor import PROTOCOL_VERSION
+from nitro_actor.engines.base import EnvironmentCallError
+from nitro_actor.environment import EnvironmentConfig, EnvironmentConfigError
+
+
+def test_spec_of_continuous_actions() -> None:
+    spec = environment("Hopper-v5", 1).spec.to_json()
+    assert spec["protocol"] == PROTOCOL_VERSION
+    assert spec["observation"] == {"shape": [11], "dtype": "float32"}
+    assert spec["action"] == {"kind": "continuous", "size": 3, "low": [-1.0] * 3, "high": [1.0] * 3}
+    assert spec["resumable"] is True
+    assert set(spec["versions"]) == {"gymnasium", "mujoco", "numpy"}
+
+
+def test_spec_of_pixels_and_unbounded_actions() -> None:
+    env = environment("pixels", 2, "actor_support:Pixels")
+    spec = json.loads(json.dumps(env.spec.to_json(), allow_nan=False))
+    assert spec["observation"] == {"shape": [4, 4, 1], "dtype": "uint8"}
+    assert spec["action"] == {"kind": "continuous", "size": 2, "low": [-1.0, None], "high": [1.0, None]}
+    env.reset([0, 1])
+    env.step(np.full((2, 2), 3.0, np.float32))  # clipped, reshaped and cast, or the environment asserts
+    assert env.observations.dtype == np.uint8
+
+
+def test_discrete_actions_start_where_the_space_does() -> None:
+    env = environment("walk", 1, "actor_support:Walk", drift=0.5)
+    assert env.spec.to_json()["action"] == {"kind": "discrete", "n": 3}
+    env.reset([0])
+    env.step(np.array([0]))  # -1 for the environment, or it asserts
+
+
+def test_time_limits() -> None:
+    """Of the registry, of an argument, and of a user's TimeLimit wrapper."""
+    for env, limit in (
+        (environment("CartPole-v1", 1), 500),
+        (environment("CartPole-v1", 1, max_episode_steps=7), 7),
+        (environment("limited", 1, "actor_support:limited_walk"), 8),
+        (environment("walk", 1, "actor_support:Walk"), None),
+    ):
+        assert env.spec.time_limit == limit
+    env = environment("Pendulum-v1", 1, max_episode_steps=7)
+    env.reset([0])
+    truncated = [bool(env.step(np.zeros((1, 1), np.float32))[2][0]) for _ in range(7)]
+    assert truncated == [False] * 6 + [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "entry_point", "message"),
+    [
+        ("NoSuchEnvironment-v0", None, "cannot be built: NameNotFound"),
+        ("x", "actor_support", "module:attribute"),
+        ("x", "no_such_module:Thing", "install its package"),
+        ("x", "actor_support:NoSuchThing", "cannot be loaded"),
+        ("x", "actor_support:Broken", "cannot be built: TypeError"),
+        ("x", "builtins:dict", "must make a gymnasium.Env"),
+        ("x", "actor_support:DictSpace", "FlattenObservation"),
+        ("x", "actor_support:BinaryActions", "must be a Box of floats or Discrete"),
+        ("Taxi-v4", None, "observation space Discrete"),
+    ],
+)
+def test_refuses(name: str, entry_point: str | None, message: str) -> None:
+    with pytest.raises(EnvironmentConfigError, match=message):
+        environment(name, 1, entry_point)
+
+
+@pytest.mark.parametrize("kwargs", [{"no_such_argument": 1}, {"main_body": "no such body"}])
+def test_refuses_wrong_arguments(kwargs: dict[str, object]) -> None:
+    with pytest.raises(EnvironmentConfigError, match="cannot be built"):
+        environment("Ant-v5", 1, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"id":"a","envs":0}', '{"id":"a","envs":true}', '{"id":"a","extra":1}']
+)
+def test_refuses_wrong_settings(text: str) -> None:
+    with pytest.raises(EnvironmentConfigError, match="NITRO_ENVIRONMENT"):
+        EnvironmentConfig.from_json(text)
+
+
+def test_settings() -> None:
+    text = '{"id":"a","envs":4,"kwargs":{"b":1},"entryPoint":"m:c"}'
+    assert EnvironmentConfig.from_json(text) == EnvironmentConfig("a", 4, {"b": 1}, "m:c")
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("raise", "step of environment 0 raised ZeroDivisionError: the wheel came off"),
+        ("shape", r"observation of shape \[3\]"),
+    ],
+)
+def test_failures_of_an_environment_say_where(how: str, message: str) -> None:
+    env = environment("broken", 1, "actor_support:Broken", how=how)
+    env.reset([0])
+    for _ in range(6):
+        env.step(np.array([1]))
+    with pytest.raises(EnvironmentCallError, match=message):
+        env.step(np.array([1]))

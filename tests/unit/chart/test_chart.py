@@ -1,0 +1,231 @@
+"""The chart, rendered: images, rights, Pod Security, monitors, and what its schema refuses."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chart_support import CHART, VALUES, Document, Helm, find_helm
+
+Render = Callable[..., list[Document]]
+
+ROOT = CHART.parents[1]
+MONITORS = ["monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor"]
+
+
+@pytest.fixture(scope="session")
+def helm() -> Helm:
+    return find_helm()
+
+
+@pytest.fixture(scope="session")
+def render(helm: Helm) -> Render:
+    return helm.render
+
+
+def of_kind(documents: list[Document], kind: str) -> list[Document]:
+    return [document for document in documents if document["kind"] == kind]
+
+
+def only(documents: list[Document], kind: str) -> Document:
+    (found,) = of_kind(documents, kind)
+    return found
+
+
+def environment(documents: list[Document]) -> dict[str, str]:
+    container = only(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    return {entry["name"]: entry["value"] for entry in container["env"]}
+
+
+@pytest.mark.parametrize("values", [None, *VALUES], ids=lambda file: file.stem if file else "defaults")
+def test_lint(helm: Helm, values: Path | None) -> None:
+    helm.run("lint", "--strict", str(CHART), *(["--values", str(values)] if values else []))
+
+
+def test_the_crd_is_the_generated_one() -> None:
+    generated = ROOT / "crds" / "nitrotrainingjobs.yaml"
+    copy = CHART / "files" / "nitrotrainingjobs.yaml"
+    assert copy.read_text() == generated.read_text(), "run `make generate`"
+
+
+def test_the_crd_is_rendered_whole_and_outlives_the_release(render: Render) -> None:
+    crd = only(render(), "CustomResourceDefinition")
+    assert crd["metadata"]["annotations"].pop("helm.sh/resource-policy") == "keep"
+    source = yaml.safe_load((CHART / "files" / "nitrotrainingjobs.yaml").read_text())
+    crd["metadata"]["annotations"] = crd["metadata"]["annotations"] or None
+    source["metadata"].setdefault("annotations", None)
+    assert crd == source
+    assert not of_kind(render(set=["crds.install=false"]), "CustomResourceDefinition")
+
+
+def test_default_images_are_those_that_make_images_builds(render: Render) -> None:
+    documents = render()
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == f"dev.local/nitro-operator:{version}"
+    assert environment(documents)["NITRO_ACTOR_IMAGE"] == f"dev.local/nitro-actor:{version}"
+    assert environment(documents)["NITRO_LEARNER_IMAGE"] == f"dev.local/nitro-learner:{version}"
+
+
+def test_every_image_can_be_replaced(render: Render) -> None:
+    documents = render(CHART / "ci" / "private-registry-values.yaml")
+    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
+    env = environment(documents)
+    assert pod["containers"][0]["image"] == "registry.example.com/nitro/nitro-operator:1.2.3"
+    assert pod["containers"][0]["imagePullPolicy"] == env["NITRO_IMAGE_PULL_POLICY"] == "Always"
+    assert pod["imagePullSecrets"] == [{"name": "registry"}, {"name": "mirror"}]
+    assert env["NITRO_IMAGE_PULL_SECRETS"] == "registry,mirror"
+    assert env["NITRO_ACTOR_IMAGE"] == "registry.example.com/nitro/nitro-actor:1.2.3"
+    assert re.fullmatch(
+        r"registry.example.com/nitro/nitro-learner@sha256:[0-9a-f]{64}", env["NITRO_LEARNER_IMAGE"]
+    )
+    assert env["NITRO_REDIS_IMAGE"] == "registry.example.com/mirror/redis:7.2.5"
+    rest = [d for d in documents if d["kind"] in ("Deployment", "Pod")]
+    assert "dev.local" not in yaml.safe_dump_all(rest)
+    assert "docker.io" not in yaml.safe_dump_all(rest)
+
+
+def rules(documents: list[Document]) -> list[dict[str, Any]]:
+    return [rule for d in documents if d["kind"] in ("Role", "ClusterRole") for rule in d["rules"]]
+
+
+@pytest.mark.parametrize("values", [None, *VALUES], ids=lambda file: file.stem if file else "defaults")
+def test_rights_name_every_group_resource_and_verb(render: Render, values: Path | None) -> None:
+    for rule in rules(render(*([values] if values else []))):
+        assert set(rule) <= {"apiGroups", "resources", "verbs", "resourceNames"}
+        for entries in rule.values():
+            assert entries
+            assert not [entry for entry in entries if "*" in entry], rule
+        assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
+        if "secrets" in rule["resources"]:
+            assert not {"list", "watch"} & set(rule["verbs"])
+
+
+def test_every_rule_of_the_operator_says_why() -> None:
+    lines = (CHART / "templates" / "_rules.tpl").read_text().splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("- apiGroups")]
+    assert starts
+    for number in starts:
+        # A comment covers the rules that follow it without a gap.
+        before = lines[number - 1]
+        assert before.startswith("#") or before.lstrip().startswith("verbs:"), lines[number]
+
+
+def test_named_namespaces_need_no_rights_elsewhere(render: Render) -> None:
+    documents = render(CHART / "ci" / "namespaced-values.yaml")
+    wide = [
+        rule
+        for d in of_kind(documents, "ClusterRole")
+        if d["metadata"]["name"] == "nitro-operator"
+        for rule in d["rules"]
+    ]
+    assert {resource for rule in wide for resource in rule["resources"]} == {
+        "customresourcedefinitions",
+        "namespaces",
+    }
+    roles = [d for d in of_kind(documents, "Role") if d["metadata"]["name"] == "nitro-operator"]
+    assert [role["metadata"]["namespace"] for role in roles] == ["team-a", "team-b"]
+    assert environment(documents)["NITRO_WATCH_NAMESPACES"] == "team-a,team-b"
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Pod"])
+def test_pods_meet_the_restricted_standard(render: Render, kind: str) -> None:
+    found = only(render(), kind)
+    pod = found["spec"]["template"]["spec"] if kind == "Deployment" else found["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["limits"]["memory"]
+
+
+def test_one_operator_at_a_time(render: Render) -> None:
+    spec = only(render(), "Deployment")["spec"]
+    assert spec["replicas"] == 1
+    assert spec["strategy"] == {"type": "Recreate"}
+
+
+def monitors(documents: list[Document]) -> set[str]:
+    return {d["kind"] for d in documents if d["kind"].endswith("Monitor")}
+
+
+def test_monitors_are_made_where_their_kinds_exist_or_on_request(render: Render) -> None:
+    both = {"ServiceMonitor", "PodMonitor"}
+    assert monitors(render()) == set()
+    assert monitors(render(api=MONITORS)) == both
+    assert monitors(render(api=MONITORS[:1])) == {"ServiceMonitor"}
+    assert monitors(render(CHART / "ci" / "everything-values.yaml")) == both
+    off = ["metrics.serviceMonitor.mode=disabled", "metrics.podMonitor.mode=disabled"]
+    assert monitors(render(set=off, api=MONITORS)) == set()
+
+
+def test_a_monitor_selects_what_the_chart_makes(render: Render) -> None:
+    documents = render(CHART / "ci" / "everything-values.yaml")
+    service, monitor = only(documents, "Service"), only(documents, "ServiceMonitor")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    ports = {port["name"]: port["targetPort"] for port in service["spec"]["ports"]}
+    pod = only(documents, "Deployment")["spec"]["template"]
+    assert monitor["spec"]["endpoints"][0]["port"] in ports
+    assert set(ports.values()) == {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_large_numbers_stay_whole(render: Render) -> None:
+    documents = render(CHART / "ci" / "everything-values.yaml")
+    assert environment(documents)["NITRO_PLATFORM_MAX_ACTORS"] == "1000000"
+
+
+def test_long_names_fit(render: Render) -> None:
+    documents = render(set=[f"fullnameOverride={'x' * 60}"])
+    assert all(len(document["metadata"]["name"]) <= 63 for document in documents)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("platform.maxActors=0", "maxActors"),
+        ("platform.maxActors=many", "maxActors"),
+        ("image.tag=1", "image"),
+        ("images.actor.tags=1", "tags"),
+        ("images.pullPolicy=Sometimes", "pullPolicy"),
+        ("images.learner.digest=sha256:12", "digest"),
+        ("watchNamespaces=[1]", "watchNamespaces"),
+        ('watchNamespaces=["Team"]', "watchNamespaces"),
+        ("metrics.podMonitor.mode=yes", "mode"),
+        ("operator.replicas=2", "replicas"),
+        ("serviceAccount.create=false", "name"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(render: Render, setting: str, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        render(set=[setting])
+
+
+def leaves(tree: dict[str, Any], path: str = "") -> set[str]:
+    found = set()
+    for key, value in tree.items():
+        found |= leaves(value, f"{path}{key}.") if isinstance(value, dict) and value else {path + key}
+    return found
+
+
+def test_schema_and_values_name_the_same_things() -> None:
+    def named(schema: dict[str, Any], path: str = "") -> set[str]:
+        found = set()
+        for key, value in schema["properties"].items():
+            found |= named(value, f"{path}{key}.") if "properties" in value else {path + key}
+        return found
+
+    schema = named(json.loads((CHART / "values.schema.json").read_text()))
+    values = leaves(yaml.safe_load((CHART / "values.yaml").read_text()))
+    free = {"operator.resources.limits", "operator.resources.requests"}
+    values = {next((name for name in free if value.startswith(name)), value) for value in values}
+    assert values | {"global"} == schema

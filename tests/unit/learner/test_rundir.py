@@ -1,0 +1,118 @@
+"""The run folder: CSV rows, going on with them, TensorBoard events, the lock, and the check that the job is
+the same.
+"""
+
+import fcntl
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from nitro_learner.report import COLUMNS
+from nitro_learner.rundir import CsvMetrics, RunDir, RunDirError, TensorBoard, read_metrics, read_rows
+from nitro_learner.runs import check_same_job
+from report_support import report
+
+
+def test_csv_has_the_documented_columns_and_exact_numbers(tmp_path: Path) -> None:
+    csv = CsvMetrics(tmp_path / "metrics.csv")
+    csv.started(round=0, rounds=5, history=[])
+    csv.round_done(report(1, boosting_score=None, kl=0.1 + 0.2))
+    rows = read_metrics(csv.path)
+    assert tuple(rows[0]) == COLUMNS
+    assert COLUMNS[:4] == ("round", "env_steps", "wall_seconds", "reward_mean")
+    assert rows[0]["kl"] == 0.1 + 0.2
+    assert rows[0]["boosting_score"] is None
+    assert rows[0]["env_steps"] == 4096
+
+
+def test_going_on_drops_rows_after_the_checkpoint_and_a_cut_line(tmp_path: Path) -> None:
+    csv = CsvMetrics(tmp_path / "metrics.csv")
+    csv.started(round=0, rounds=5, history=[])
+    for number in (1, 2, 3):
+        csv.round_done(report(number))
+    with csv.path.open("a") as file:
+        file.write("4,16384,5.0,80")
+    again = CsvMetrics(csv.path)
+    again.started(round=2, rounds=5, history=[])
+    again.round_done(report(3, reward_mean=-1.0))
+    assert [row["round"] for row in read_rows(csv.path)] == ["1", "2", "3"]
+    assert read_metrics(csv.path)[2]["reward_mean"] == -1.0
+    assert list(tmp_path.iterdir()) == [csv.path]
+
+
+def test_a_line_cut_within_its_last_number_is_not_read(tmp_path: Path) -> None:
+    csv = CsvMetrics(tmp_path / "metrics.csv")
+    csv.started(round=0, rounds=5, history=[])
+    csv.round_done(report(1))
+    csv.round_done(report(2))
+    csv.path.write_text(csv.path.read_text()[:-3])
+    assert [row["round"] for row in read_rows(csv.path)] == ["1"]
+
+
+def test_no_rounds_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(RunDirError, match="no rounds in it"):
+        read_metrics(tmp_path / "metrics.csv")
+
+
+def test_tensorboard_events_can_be_read(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = TensorBoard(tmp_path)
+    board.started(round=0, rounds=3, history=[])
+    for number in (1, 2, 3):
+        board.round_done(report(number))
+    board.close()
+    again = TensorBoard(tmp_path)
+    again.started(round=2, rounds=3, history=[])
+    again.round_done(report(3, reward_mean=7.0))
+    again.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    points = events.Scalars("reward/mean")
+    assert [(point.step, point.value) for point in points] == [(1, 20.0), (2, 40.0), (3, 7.0)]
+    assert "scaling/boosting_score" in events.Tags()["scalars"]
+    assert "seconds/update" in events.Tags()["scalars"]
+
+
+def test_fresh_folders_never_clash(tmp_path: Path) -> None:
+    paths = {RunDir.fresh(tmp_path, "hopper").path for _ in range(5)}
+    assert len(paths) == 5
+
+
+def _hold(
+    path: str, ready: "multiprocessing.synchronize.Event", done: "multiprocessing.synchronize.Event"
+) -> None:
+    with (Path(path) / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        ready.set()
+        done.wait(30)
+
+
+def test_a_second_learner_is_kept_out(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    other = context.Process(target=_hold, args=(str(tmp_path), ready, done))
+    other.start()
+    try:
+        assert ready.wait(30)
+        with pytest.raises(RunDirError, match="another nitro process"), RunDir(tmp_path).locked():
+            pass
+    finally:
+        done.set()
+        other.join()
+    with RunDir(tmp_path).locked():
+        pass
+
+
+def test_another_job_is_refused_by_its_fields(tmp_path: Path) -> None:
+    old = {"spec": {"seed": 0, "stop": {"rounds": 5}, "scaling": {"scaler": "nitro", "decay": 0.96}}}
+    new = {"spec": {"seed": 1, "stop": {"rounds": 9}, "scaling": {"scaler": "fixed", "decay": 0.96}}}
+    with pytest.raises(RunDirError) as error:
+        check_same_job(old, new, RunDir(tmp_path))
+    lines = str(error.value).splitlines()[1:]
+    assert lines == [
+        "  spec.scaling.scaler: 'nitro' in the folder, 'fixed' now",
+        "  spec.seed: 0 in the folder, 1 now",
+    ]
+    check_same_job(old, {"spec": {**old["spec"], "stop": {"rounds": 9}}}, RunDir(tmp_path))

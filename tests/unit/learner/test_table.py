@@ -1,0 +1,53 @@
+"""What a run prints: aligned lines, the time left, JSON that every parser reads."""
+
+import io
+import json
+
+from nitro_learner.report import Outcome
+from nitro_learner.table import JsonLines, LiveTable, PlainLines, clock
+from report_support import report
+
+
+def test_plain_lines_are_aligned_and_tell_the_time_left() -> None:
+    stream = io.StringIO()
+    lines = PlainLines(stream)
+    lines.started(round=0, rounds=10, history=[])
+    lines.round_done(report(1))
+    lines.round_done(report(2, reward_mean=None, boosting_score=None))
+    heading, first, second = stream.getvalue().splitlines()
+    assert len(heading) == len(first) == len(second)
+    assert "1/10" in first
+    assert "8→12" in first
+    assert first.endswith("0:11")  # nine rounds of 1.25 s
+    assert second.split()[2] == "-"
+
+
+def test_json_has_null_where_there_is_no_number() -> None:
+    stream = io.StringIO()
+    lines = JsonLines(stream)
+    lines.round_done(report(1, kl=float("nan"), boosting_score=None))
+    lines.ended(Outcome("RoundsDone", "all done", finished=True, rounds=1))
+    first, last = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert first["kl"] is None
+    assert first["boosting_score"] is None
+    assert last == {"event": "end", "reason": "RoundsDone", "message": "all done", "finished": True}
+
+
+def test_live_table_renders_its_last_rounds() -> None:
+    from rich.console import Console
+
+    table = LiveTable()
+    table.started(round=0, rounds=30, history=[])
+    for number in range(1, 20):
+        table.round_done(report(number))
+    table.phase(round=20, stage="sample", actors=12)
+    console = Console(file=io.StringIO(), width=120)
+    console.print(table._render())
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "19/30" in text
+    assert " 7/30" not in text
+    assert "round 20: 12 actors sample" in text
+
+
+def test_clock() -> None:
+    assert [clock(None), clock(5), clock(65), clock(3723)] == ["-", "0:05", "1:05", "1:02:03"]

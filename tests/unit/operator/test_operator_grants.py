@@ -1,0 +1,166 @@
+"""The platform's limit: properties of the division, and of taking and giving back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nitro_operator.grants import Request, grants, settled
+from nitro_operator.kinds import JobKey
+from nitro_operator.platform import Platform
+
+
+@st.composite
+def request(draw: st.DrawFn) -> Request:
+    minimum = draw(st.integers(1, 20))
+    return Request(
+        minimum=minimum,
+        wanted=draw(st.integers(minimum, 64)),
+        score=draw(st.floats(0, 1)),
+        admitted=draw(st.booleans()),
+        since=f"2026-01-01T00:00:{draw(st.integers(0, 59)):02d}Z",
+    )
+
+
+REQUESTS = st.dictionaries(st.sampled_from("abcdefgh"), request(), max_size=8)
+LIMITS = st.integers(1, 120)
+
+
+@given(REQUESTS, LIMITS)
+def test_the_sum_never_exceeds_the_limit_and_each_is_nothing_or_enough(
+    requests: dict[str, Request], limit: int
+) -> None:
+    found = grants(requests, limit)
+    assert found.keys() == requests.keys()
+    assert sum(found.values()) <= limit
+    for key, number in found.items():
+        assert number == 0 or requests[key].minimum <= number <= requests[key].wanted
+
+
+@given(REQUESTS, LIMITS)
+def test_nothing_is_left_while_a_running_job_wants_more(requests: dict[str, Request], limit: int) -> None:
+    found = grants(requests, limit)
+    hungry = [key for key, number in found.items() if 0 < number < requests[key].wanted]
+    assert sum(found.values()) == limit or not hungry
+
+
+@given(REQUESTS, LIMITS)
+def test_the_order_in_which_jobs_are_listed_does_not_matter(requests: dict[str, Request], limit: int) -> None:
+    backwards = dict(reversed(list(requests.items())))
+    assert grants(requests, limit) == grants(backwards, limit)
+
+
+@given(REQUESTS, LIMITS)
+def test_a_job_that_runs_is_never_starved_by_one_that_waits(requests: dict[str, Request], limit: int) -> None:
+    running = {key: r for key, r in requests.items() if r.admitted}
+    if sum(r.minimum for r in running.values()) <= limit:
+        found = grants(requests, limit)
+        assert all(found[key] >= r.minimum for key, r in running.items())
+
+
+@given(REQUESTS, LIMITS)
+def test_a_waiting_job_is_not_overtaken_by_a_younger_one(requests: dict[str, Request], limit: int) -> None:
+    found = grants(requests, limit)
+    waiting = {key: r for key, r in requests.items() if not r.admitted and r.minimum <= limit}
+    for older, first in waiting.items():
+        for younger, second in waiting.items():
+            if (first.since, repr(older)) < (second.since, repr(younger)) and found[younger]:
+                assert found[older]
+
+
+@given(REQUESTS, LIMITS, st.data())
+def test_more_score_or_more_want_never_means_less(
+    requests: dict[str, Request], limit: int, data: st.DataObject
+) -> None:
+    if not requests:
+        return
+    key = data.draw(st.sampled_from(sorted(requests)))
+    before = grants(requests, limit)[key]
+    eager = replace(requests[key], score=min(1.0, requests[key].score + data.draw(st.floats(0, 1))))
+    assert grants({**requests, key: eager}, limit)[key] >= before
+    greedy = replace(requests[key], wanted=requests[key].wanted + data.draw(st.integers(0, 20)))
+    assert grants({**requests, key: greedy}, limit)[key] >= before
+
+
+@given(REQUESTS, LIMITS)
+def test_a_larger_limit_gives_no_fewer_in_all(requests: dict[str, Request], limit: int) -> None:
+    feasible = {key: r for key, r in requests.items() if r.minimum <= limit}
+    assert sum(grants(feasible, limit).values()) <= sum(grants(feasible, limit + 1).values())
+
+
+def test_no_limit_gives_everybody_what_it_wants() -> None:
+    wants = {"a": Request(2, 50, 0, False, ""), "b": Request(4, 1, 0, False, "")}
+    assert grants(wants, 0) == {"a": 50, "b": 4}
+
+
+def test_the_score_decides_about_what_is_left_after_the_minima() -> None:
+    wants = {"a": Request(4, 24, 0.2, True, "1"), "b": Request(4, 24, 0.9, True, "2")}
+    assert grants(wants, 24) == {"a": 4, "b": 20}
+
+
+def test_a_job_that_can_never_fit_does_not_block_the_queue() -> None:
+    wants = {"a": Request(100, 100, 1, False, "1"), "b": Request(4, 8, 0, False, "2")}
+    assert grants(wants, 24) == {"a": 0, "b": 8}
+
+
+def test_growth_waits_until_others_have_given_back() -> None:
+    target = {"a": 4, "b": 20}
+    assert settled("b", 4, target, {"a": 20, "b": 4}, 24) == 4
+    assert settled("a", 4, target, {"a": 20, "b": 4}, 24) == 4
+    assert settled("b", 4, target, {"a": 4, "b": 4}, 24) == 20
+    assert settled("c", 4, {"c": 8}, {"a": 22}, 24) == 0, "less than its minimum is of no use to a job"
+
+
+@st.composite
+def history(draw: st.DrawFn) -> list[tuple[str, str, int, float]]:
+    """Steps of several jobs: (job, what, wanted, score)."""
+    step = st.tuples(
+        st.sampled_from("abcd"),
+        st.sampled_from(["ask", "publish", "end", "gone"]),
+        st.integers(3, 30),
+        st.floats(0, 1),
+    )
+    return draw(st.lists(step, max_size=60))
+
+
+@settings(max_examples=200)
+@given(history(), st.integers(1, 40))
+def test_what_is_published_never_adds_up_to_more_than_the_limit(
+    steps: list[tuple[str, str, int, float]], limit: int
+) -> None:
+    """However asking, publishing, ending and vanishing interleave."""
+    platform = Platform(limit)
+    decided: dict[str, int] = {}
+    published: dict[str, int] = {}
+    for name, what, wanted, score in steps:
+        key = JobKey("n", name)
+        if what == "ask":
+            decided[name] = platform.ask(key, 3, wanted, score, name)
+        elif what == "publish" and name in decided:
+            published[name] = decided[name]
+            platform.published(key, decided[name])
+        elif what == "end":
+            platform.withdraw(key)
+            decided[name] = 0
+        elif what == "gone":
+            platform.forget(key)
+            decided.pop(name, None)
+            published.pop(name, None)
+        assert sum(published.values()) <= limit
+        assert platform.held <= limit
+
+
+def test_platform_tells_whose_grant_must_change() -> None:
+    platform = Platform(10)
+    a, b = JobKey("n", "a"), JobKey("n", "b")
+    platform.published(a, platform.ask(a, 2, 10, 0.1, "1"))
+    assert platform.ask(b, 2, 6, 0.9, "2") == 0
+    assert platform.unsettled() == [a, b]
+    version = platform.version
+    platform.published(a, platform.ask(a, 2, 10, 0.1, "1"))
+    assert platform.version > version
+    assert platform.ask(b, 2, 6, 0.9, "2") == 6
+    platform.published(b, 6)
+    assert platform.unsettled() == []

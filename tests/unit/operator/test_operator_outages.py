@@ -1,0 +1,192 @@
+"""An API server that is away, and a namespace that goes: neither is the job's fault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod
+
+from nitro_operator import reconcile
+from nitro_operator.backends import KnativeRelease
+from nitro_operator.cache import Cache
+from nitro_operator.client import ApiError, _refusal
+from nitro_operator.conditions import from_problem
+from nitro_operator.events import EventPoster
+from nitro_operator.heartbeat import GAP_SECONDS, Heartbeat
+from nitro_operator.kinds import LEARNER_JOB, POD, TRAINING_JOB, JobKey, Kind
+from nitro_operator.observed import Observed
+from nitro_operator.platform import Platform
+from nitro_operator.reconcile import Reconciler
+from nitro_operator.status import SILENT
+
+Object = dict[str, Any]
+KEY = JobKey("team", "hopper")
+LEARNER = Observed(learner_pod=pod("learner", redis=RUNNING, learner=RUNNING))
+GOING = (
+    'services "hopper-redis" is forbidden: unable to create new content in namespace team '
+    "because it is being terminated"
+)
+
+
+def reported(at: str = "1970-01-01T00:00:00Z", version: int = 1) -> Object:
+    job = make_job({"training": {"updatedAt": at}})  # whatever the learner's clock says
+    job["metadata"]["resourceVersion"] = str(version)
+    return job
+
+
+class FakeKube:
+    """An API server of which a test says how it answers."""
+
+    def __init__(self) -> None:
+        self.job = reported()
+        self.refusal: ApiError | None = None
+        self.read: list[Kind] = []
+        self.written: list[Object] = []
+
+    def server_now(self) -> datetime:
+        return datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
+
+    async def get(self, kind: Kind, _: str, name: str) -> Object:
+        self.read.append(kind)
+        if self.refusal is not None and self.refusal.status == 0:
+            raise self.refusal
+        if kind is TRAINING_JOB:
+            return self.job
+        raise ApiError(404, "NotFound", name)
+
+    async def create(self, obj: Object) -> Object:
+        self.written.append(obj)
+        if self.refusal is not None:
+            raise self.refusal
+        return obj | {"metadata": obj["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
+
+    async def apply(self, obj: Object, **_: Any) -> Object:
+        return await self.create(obj)
+
+
+class TestHeartbeat:
+    def heard(self, beat: Heartbeat, now: float, *, answered: bool = True) -> bool:
+        """What the reconcile does, with a learner that does not report."""
+        beat.see(reported(), LEARNER, now)
+        if beat.due(now):
+            beat.looked(now, answered=answered)
+        return beat.heard(now)
+
+    def test_it_is_counted_from_the_last_change_by_our_own_clock(self) -> None:
+        beat = Heartbeat()
+        assert all(self.heard(beat, now) for now in (100.0, 120, 130, 140, 150, 159))
+        assert not self.heard(beat, 160.1)
+        beat.see(reported("1970-01-01T00:00:10Z"), LEARNER, 161)
+        assert beat.heard(161)
+        beat.see(reported("1970-01-01T00:00:10Z"), Observed(), 162)
+        assert not beat.heard(162), "no learner runs"
+
+    def test_time_without_sight_of_the_job_does_not_count(self) -> None:
+        beat = Heartbeat()
+        assert all(self.heard(beat, now, answered=False) for now in range(0, 300, 10))
+        assert all(self.heard(beat, now) for now in range(300, 360, 10)), "a minute anew"
+        assert not self.heard(beat, 360)
+
+    def test_time_in_which_nobody_looked_does_not_count(self) -> None:
+        beat = Heartbeat()
+        assert self.heard(beat, 0)
+        assert self.heard(beat, 61 + GAP_SECONDS)
+
+    def test_an_outage_does_not_revive_a_learner_that_was_given_up(self) -> None:
+        beat = Heartbeat()
+        assert not [self.heard(beat, now) for now in range(0, 70, 10)][-1]
+        assert not self.heard(beat, 80, answered=False)
+        assert not self.heard(beat, 90)
+
+
+class Bench:
+    """A reconciler on a fake API server, with a job whose learner runs, and a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, running: bool) -> None:
+        self.kube, self.cache, self.now, self.woken = FakeKube(), Cache(), 0.0, list[JobKey]()
+        monkeypatch.setattr(reconcile, "_now", lambda: self.now)
+        self.cache.put(TRAINING_JOB, self.kube.job)
+        if running:
+            child = {"namespace": "team", "resourceVersion": "1", "labels": {"nitro.dev/job": "hopper"}}
+            self.cache.put(LEARNER_JOB, learner_job(creationTimestamp="2026-01-01T00:00:00Z", **child))
+            self.cache.put(POD, pod("learner", redis=RUNNING, learner=RUNNING))
+        release = KnativeRelease()
+        release.problem = None
+        self.reconciler = Reconciler(
+            self.kube,  # type: ignore[arg-type]
+            self.cache,
+            Platform(0),
+            release,
+            CONFIG,
+            lambda *_: None,
+            self.woken.append,
+        )
+
+
+async def test_a_late_learner_is_looked_at_without_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, running=True)
+    written = []
+    monkeypatch.setattr(bench.reconciler, "_publish", lambda run: _note(written, run.heard))
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: _note([], None))
+    await bench.reconciler.reconcile(KEY)
+    assert bench.kube.read == [], "nothing is late yet"
+    bench.kube.refusal = ApiError(0, "Unreachable", "")
+    for bench.now in (30.0, 60, 90):
+        await bench.reconciler.reconcile(KEY)
+    bench.kube.refusal = None
+    bench.kube.job = reported("1970-01-01T00:01:40Z", version=2)
+    bench.now = 100.0
+    await bench.reconciler.reconcile(KEY)
+    assert written == [True] * 5
+    assert bench.cache.job(KEY)["status"] == bench.kube.job["status"]  # type: ignore[index]
+    assert bench.woken == [KEY]
+
+
+async def _note(notes: list[Any], value: Any) -> None:
+    notes.append(value)
+
+
+class TestTerminatingNamespace:
+    @pytest.mark.parametrize(
+        ("told", "expected"),
+        [
+            ({"message": GOING}, True),
+            ({"message": "no", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}, True),
+            ({"message": "no", "details": None}, False),
+        ],
+    )
+    def test_it_is_told_from_a_right_that_is_missing(self, told: Object, expected: bool) -> None:
+        assert _refusal(403, json.dumps(told).encode()).namespace_terminating is expected
+        assert not _refusal(409, json.dumps(told).encode()).namespace_terminating
+
+    @pytest.mark.parametrize("secret_made", [False, True])
+    async def test_its_jobs_are_left_alone_without_a_complaint(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, secret_made: bool
+    ) -> None:
+        bench = Bench(monkeypatch, running=False)
+        bench.kube.refusal = ApiError(403, "Forbidden", GOING)
+        if secret_made:
+            monkeypatch.setattr("nitro_operator.start.ensure_secret", lambda *_: _note([], None))
+        for _ in range(3):
+            assert await bench.reconciler.reconcile(KEY) is None
+        assert len(bench.kube.written) == 1, "one refusal is enough"
+        assert not [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
+
+    @pytest.mark.parametrize(("message", "complaints"), [(GOING, 0), ("events is forbidden", 1)])
+    async def test_an_event_is_tried_once(
+        self, caplog: pytest.LogCaptureFixture, message: str, complaints: int
+    ) -> None:
+        kube = FakeKube()
+        kube.refusal = ApiError(403, "Forbidden", message)
+        poster = EventPoster(kube)  # type: ignore[arg-type]
+        task = asyncio.create_task(poster.run())
+        poster.add(make_job(), from_problem("LearnerReady", SILENT))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        assert [event["reason"] for event in kube.written] == ["HeartbeatLost"]
+        assert len([entry for entry in caplog.records if entry.levelno >= logging.WARNING]) == complaints
