@@ -12,7 +12,7 @@ BIN      := $(abspath $(VENV))/bin
 UV       := $(BIN)/uv
 # The one tool that is not in constraints.txt, because it installs what is.
 UV_VERSION := 0.13.8
-PACKAGES := -e crds -e actor-image -e learner-image[local] -e operator
+PACKAGES := -e crds -e actor-image[lambda] -e learner-image[local] -e operator
 SOURCES  := crds actor-image learner-image operator tests
 STAMP    := build/environment
 
@@ -81,7 +81,7 @@ generate: $(STAMP) ## write the generated files again: the CRD and the job refer
 
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew
-	printf '%s\n' '-e ./crds' '-e ./actor-image' '-e ./learner-image[local]' '-e ./operator' > build/packages.in
+	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda]' '-e ./learner-image[local]' '-e ./operator' > build/packages.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --group dev \
 		--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner \
 		--no-emit-package nitro-operator build/packages.in -o build/constraints.txt
