@@ -50,6 +50,18 @@ format: $(STAMP) ## format the code and apply the safe fixes
 test: lint ## lint, then the whole test suite (ARGS='-k detector' for a part)
 	$(BIN)/python -m pytest $(ARGS)
 
+# RLlib's tests have an environment of their own, so that the usual one stays free of Ray.
+RLLIB ?= build/rllib
+$(RLLIB)/installed: constraints.txt learner-image/pyproject.toml $(STAMP)
+	$(UV) venv --quiet --clear --python $(BIN)/python $(RLLIB)
+	$(UV) pip install --quiet --python $(RLLIB)/bin/python --constraints constraints.txt --group dev \
+		-e crds -e actor-image -e learner-image[local,rllib]
+	@touch $@
+
+.PHONY: test-rllib
+test-rllib: $(RLLIB)/installed ## the tests that need Ray's RLlib
+	$(RLLIB)/bin/python -m pytest tests/rllib $(ARGS)
+
 .PHONY: images
 images: ## build the actor, learner and operator images (IMAGE_COMMAND='docker build --tag')
 	scripts/images
@@ -81,7 +93,7 @@ generate: $(STAMP) ## write the generated files again: the CRD and the job refer
 
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew
-	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda]' '-e ./learner-image[local]' '-e ./operator' > build/packages.in
+	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda]' '-e ./learner-image[local,rllib]' '-e ./operator' > build/packages.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --group dev \
 		--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner \
 		--no-emit-package nitro-operator build/packages.in -o build/constraints.txt
