@@ -11,7 +11,7 @@ from pathlib import Path
 import outcome
 import pytest
 import volumes
-from harness import Cluster, Object, kubectl
+from harness import PATIENCE_SECONDS, Cluster, Object, kubectl
 from jobs import hopper
 from kubernetes.client.exceptions import ApiException
 from outcome import Outcome
@@ -45,7 +45,6 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
         cluster.kind("v1", "Pod"),
         lambda pods: not pods,
         namespace=name,
-        timeout=120,
         what="an empty namespace",
     )
     volumes.remove(cluster, name)
@@ -83,7 +82,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        item.add_marker(pytest.mark.timeout(600))  # a slow cluster is told by the waits, which say for what
+        item.add_marker(
+            pytest.mark.timeout(3 * PATIENCE_SECONDS)
+        )  # a slow cluster is told by the waits, which say for what
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import volumes
 import yaml
-from harness import Cluster, Object, job_of
+from harness import PATIENCE_SECONDS, Cluster, Object, job_of
 from safetensors.numpy import load
 
 EXACT = (
@@ -81,7 +81,7 @@ def local(spec: Object, folder: Path) -> Outcome:
     # Equal to the bit needs equal threads and BLAS kernels, which this shell's variables may change.
     tuned = ("OMP_", "MKL_", "OPENBLAS_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(tuned)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     last = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
     return Outcome.of((run / "metrics.csv").read_bytes(), last.read_bytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -60,9 +61,9 @@ class Recording:
 
 
 @contextlib.contextmanager
-def recording(cluster: Cluster, namespace: str, name: str, seconds: float) -> Iterator[Recording]:
-    """Record while the block runs, at most so many seconds."""
-    recorder = _Recorder(cluster, namespace, name, time.monotonic() + seconds)
+def recording(cluster: Cluster, namespace: str, name: str) -> Iterator[Recording]:
+    """Record while the block runs."""
+    recorder = _Recorder(cluster, namespace, name)
     try:
         yield recorder.recording
     finally:
@@ -72,9 +73,9 @@ def recording(cluster: Cluster, namespace: str, name: str, seconds: float) -> It
 class _Recorder:
     """One watching thread for each kind."""
 
-    def __init__(self, cluster: Cluster, namespace: str, name: str, end: float) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, name: str) -> None:
         self.recording = Recording()
-        self.end = end
+        self.end = math.inf
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._job: Object = {}

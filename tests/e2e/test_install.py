@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from harness import Cluster, kubectl
+from harness import PATIENCE_SECONDS, Cluster, kubectl
 from jobs import hopper
 from kubernetes.client.exceptions import ApiException
 
 
 def test_helm_test(cluster: Cluster) -> None:
     command = ["helm", "test", cluster.release, "--namespace", cluster.namespace, "--timeout", "90s"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Succeeded" in done.stdout
 

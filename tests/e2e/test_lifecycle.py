@@ -15,9 +15,9 @@ def test_suspend_releases_all_pods_and_resume_goes_on(
     cluster: Cluster, namespace: str, start: Start, reference: Outcome
 ) -> None:
     start("paused", hopper())
-    cluster.until_round(namespace, "paused", 4, timeout=120)
+    cluster.until_round(namespace, "paused", 4)
     cluster.patch_job(namespace, "paused", {"suspend": True})
-    suspended = cluster.until_phase(namespace, "paused", "Suspended", timeout=90)
+    suspended = cluster.until_phase(namespace, "paused", "Suspended")
     cluster.until_no_pods(namespace, "paused", "learner")
     cluster.until_no_pods(namespace, "paused", "actor")
     before = round_of(cluster.job(namespace, "paused"))
@@ -29,25 +29,24 @@ def test_suspend_releases_all_pods_and_resume_goes_on(
         assert round_of(job) >= before, "rounds were done again"
         return round_of(job) > before
 
-    cluster.until_job(namespace, "paused", goes_on, timeout=120, what="a round after the resume")
-    cluster.until_phase(namespace, "paused", "Succeeded", timeout=240)
+    cluster.until_job(namespace, "paused", goes_on, what="a round after the resume")
+    cluster.until_phase(namespace, "paused", "Succeeded")
     on_cluster(cluster, namespace, "paused").assert_equals(reference)
 
 
 def test_delete_leaves_nothing_behind(cluster: Cluster, namespace: str, start: Start) -> None:
     before = cluster.children(namespace)
     start("gone", hopper(rounds=1000))
-    cluster.until_round(namespace, "gone", 2, timeout=120)
+    cluster.until_round(namespace, "gone", 2)
     assert len(cluster.children(namespace)) > len(before)
     cluster.jobs.delete(namespace=namespace, name="gone")
-    cluster.until_no_pods(namespace, "gone", "learner", timeout=150)
+    cluster.until_no_pods(namespace, "gone", "learner")
     cluster.until_no_pods(namespace, "gone", "actor")
     for kind in (("v1", "PersistentVolumeClaim"), ("v1", "Endpoints"), ("v1", "Service")):
         cluster.until(
             cluster.kind(*kind),
             lambda found: not found,
             namespace=namespace,
-            timeout=60,
             what=f"no {kind[1]}",
         )
     assert cluster.children(namespace) == before
@@ -61,8 +60,6 @@ def test_a_finished_job_goes_after_its_time_to_live(cluster: Cluster, namespace:
         seen.extend(phase_of(job) for job in jobs)
         return bool(seen) and not jobs
 
-    cluster.until(
-        cluster.jobs, gone, namespace=namespace, timeout=150, what="the job is deleted", name="short"
-    )
+    cluster.until(cluster.jobs, gone, namespace=namespace, what="the job is deleted", name="short")
     assert seen[-1] == "Succeeded"
     cluster.until_no_pods(namespace, "short", "learner")

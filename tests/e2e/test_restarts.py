@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from harness import Cluster, LateError, Object
+from harness import PATIENCE_SECONDS, Cluster, LateError, Object
 from jobs import ROUNDS, hopper
 from outcome import Outcome, on_cluster
 from recording import recording
@@ -23,9 +23,9 @@ def test_the_operator_is_killed_every_20_seconds(
     cluster: Cluster, namespace: str, start: Start, reference: Outcome, report: Report
 ) -> None:
     kills = 0
-    with recording(cluster, namespace, "hopper", 400) as record:
+    with recording(cluster, namespace, "hopper") as record:
         start("hopper", hopper())
-        end = time.monotonic() + 280
+        end = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end:
             try:
                 job = cluster.until_phase(namespace, "hopper", "Succeeded", timeout=KILL_SECONDS)
@@ -48,8 +48,8 @@ def test_the_api_server_is_restarted_in_mid_run(
     cluster: Cluster, namespace: str, start: Start, reference: Outcome
 ) -> None:
     start("hopper", hopper())
-    cluster.until_round(namespace, "hopper", 3, timeout=120)
-    subprocess.run(["bash", "-c", str(RESTART)], check=True, timeout=120)
-    job = cluster.until_phase(namespace, "hopper", "Succeeded", timeout=240)
+    cluster.until_round(namespace, "hopper", 3)
+    subprocess.run(["bash", "-c", str(RESTART)], check=True, timeout=PATIENCE_SECONDS)
+    job = cluster.until_phase(namespace, "hopper", "Succeeded")
     assert job["status"]["training"]["round"] == ROUNDS
     on_cluster(cluster, namespace, "hopper").assert_equals(reference)
