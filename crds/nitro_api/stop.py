@@ -27,6 +27,14 @@ class Stop(Model):
     rounds: int = resolved(ge=1, le=1_000_000)
     """After so many rounds. Unit: rounds. Default: the preset's."""
 
+    actor_rounds: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """After the round in which the actors of all rounds add up to this, which is what actors cost by. Unit:
+    actors times rounds. Default: no limit."""
+
+    env_steps: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    """After the round in which so many environment steps have been trained on. Unit: steps. Default: no
+    limit."""
+
     target_reward: float | None = None
     """When an evaluation's mean return reaches it. Unit: return of an episode. Default: no target."""
 

@@ -148,7 +148,8 @@ class Outcome:
     """How a run, or this sitting of it, ended.
 
     Attributes:
-        reason: a word for programs: TargetReached, BudgetSpent, RoundsDone, TimeUp, or Interrupted.
+        reason: a word for programs: TargetReached, BudgetSpent, RoundsDone, ActorRoundsDone, EnvStepsDone,
+            TimeUp, or Interrupted.
         finished: a stop condition held; False = it was interrupted and `--resume` goes on.
         evaluation: episode returns of the final policy by mean actions; empty when not finished.
     """

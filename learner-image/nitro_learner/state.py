@@ -26,6 +26,7 @@ class TrainingState:
     Attributes:
         round: rounds trained on; weights version `round` is the newest, version 0 the initial one.
         actors: I_{round + 1}.
+        actor_rounds: actors of all rounds, added up.
         env_steps: environment steps trained on.
         seconds: wall time of the rounds done, over all sittings.
         recent_returns: undiscounted returns of the last 20 training episodes.
@@ -36,6 +37,7 @@ class TrainingState:
 
     actors: int
     round: int = 0
+    actor_rounds: int = 0
     env_steps: int = 0
     seconds: float = 0.0
     recent_returns: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
@@ -67,12 +69,14 @@ class TrainingState:
         if mean is not None:
             self.best_reward = mean if self.best_reward is None else max(mean, self.best_reward)
         self.round += 1
+        self.actor_rounds += self.actors
         return finished
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "actors": self.actors,
             "round": self.round,
+            "actor_rounds": self.actor_rounds,
             "env_steps": self.env_steps,
             "seconds": self.seconds,
             "recent_returns": list(self.recent_returns),

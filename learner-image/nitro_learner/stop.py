@@ -1,4 +1,6 @@
-"""When a run ends: maximum rounds, target reward, budget or wall-clock limit, whichever holds first."""
+"""When a run ends: rounds, actor-rounds, steps, target reward, budget or wall-clock limit, whichever holds
+first.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,16 @@ class Progress:
 
     Attributes:
         round: rounds done.
+        actor_rounds: actors of all rounds, added up.
+        env_steps: environment steps trained on.
         evaluation_mean: newest evaluation's mean return, None before the first.
         cost: dollars spent.
         seconds: wall-clock time of all sittings of the run together.
     """
 
     round: int
+    actor_rounds: int
+    env_steps: int
     evaluation_mean: float | None
     cost: float
     seconds: float
@@ -47,6 +53,15 @@ def decide(limits: Stop, progress: Progress) -> StopReason | None:
         )
     if progress.round >= limits.rounds:
         return StopReason("RoundsDone", f"all {limits.rounds} rounds are done")
+    if limits.actor_rounds is not None and progress.actor_rounds >= limits.actor_rounds:
+        return StopReason(
+            "ActorRoundsDone",
+            f"{progress.actor_rounds:,} actor-rounds reached the limit of {limits.actor_rounds:,}",
+        )
+    if limits.env_steps is not None and progress.env_steps >= limits.env_steps:
+        return StopReason(
+            "EnvStepsDone", f"{progress.env_steps:,} steps reached the limit of {limits.env_steps:,}"
+        )
     duration = limits.duration_seconds
     if duration is not None and progress.seconds >= duration:
         return StopReason("TimeUp", f"the run took {progress.seconds:.0f} s, its limit is {limits.duration}")

@@ -291,7 +291,14 @@ class Trainer:
 
     def _reason_to_stop(self) -> stop.StopReason | None:
         state = self.state
-        progress = stop.Progress(state.round, state.evaluation_mean, self._meter.total, state.seconds)
+        progress = stop.Progress(
+            round=state.round,
+            actor_rounds=state.actor_rounds,
+            env_steps=state.env_steps,
+            evaluation_mean=state.evaluation_mean,
+            cost=self._meter.total,
+            seconds=state.seconds,
+        )
         return stop.decide(self._spec.stop, progress)
 
     async def _finish(self, reason: stop.StopReason) -> Outcome:
