@@ -13,7 +13,7 @@ from nitro_actor.environment import Environment
 from nitro_actor.policy import Policy
 from nitro_actor.request import Request
 from nitro_actor.rollout import evaluate, rollout
-from nitro_actor.store import Store
+from nitro_actor.store import Exchange
 
 FRAGMENT_SCHEMA = 1
 WEIGHTS_SCHEMA = 1
@@ -31,16 +31,15 @@ class WeightsInvalidError(RuntimeError):
 
 
 class Actor:
-    """Answers requests, one at a time, with one environment and one store."""
+    """Answers requests, one at a time, with one environment."""
 
-    def __init__(self, environment: Environment, store: Store) -> None:
+    def __init__(self, environment: Environment) -> None:
         self.environment = environment
-        self._store = store
         self._policies: OrderedDict[str, Policy] = OrderedDict()
         self._cold = True
 
-    def run(self, request: Request) -> dict[str, Any]:
-        """Sample, store the fragment, and say so.
+    def run(self, request: Request, exchange: Exchange) -> dict[str, Any]:
+        """Sample, hand the fragment over, and say so.
 
         Returns:
             The acknowledgement: slot, attempt, bytes and steps of the fragment, whether this was the first of
@@ -48,15 +47,16 @@ class Actor:
 
         Raises:
             WireError: the request does not fit the environment.
-            WeightsMissingError, WeightsInvalidError, StoreError, EnvironmentCallError, PolicyError
+            WeightsMissingError, WeightsInvalidError, EnvironmentCallError, PolicyError, and what the exchange
+            raises
         """
         with np.errstate(all="ignore"):  # what is not finite becomes an error, not a warning
-            return self._run(request)
+            return self._run(request, exchange)
 
-    def _run(self, request: Request) -> dict[str, Any]:
+    def _run(self, request: Request, exchange: Exchange) -> dict[str, Any]:
         self._require_fit(request)
         began = time.perf_counter()
-        policy = self._policy(request)
+        policy = self._policy(request, exchange)
         loaded = time.perf_counter()
         if request.kind == "rollout":
             tensors = rollout(
@@ -74,7 +74,7 @@ class Actor:
             steps = int(tensors["episode_lengths"].sum())
         sampled = time.perf_counter()
         fragment = wire.encode(self._meta(request, steps), tensors)
-        self._store.append(request.result_key, fragment, request.ttl)
+        exchange.append(request.result_key, fragment, request.ttl)
         stored = time.perf_counter()
         cold, self._cold = self._cold, False
         return {
@@ -108,18 +108,18 @@ class Actor:
                 f"steps: {request.steps} may take {size} bytes; a fragment may have {wire.MAX_BYTES}"
             )
 
-    def _policy(self, request: Request) -> Policy:
+    def _policy(self, request: Request, exchange: Exchange) -> Policy:
         policy = self._policies.get(request.weights_key)
         if policy is None:
-            policy = self._load(request)
+            policy = self._load(request, exchange)
             self._policies[request.weights_key] = policy
             while len(self._policies) > _KEPT_VERSIONS:
                 self._policies.popitem(last=False)
         self._policies.move_to_end(request.weights_key)
         return policy
 
-    def _load(self, request: Request) -> Policy:
-        data = self._store.get(request.weights_key)
+    def _load(self, request: Request, exchange: Exchange) -> Policy:
+        data = exchange.get(request.weights_key)
         if data is None:
             raise WeightsMissingError(
                 f"no weights under {request.weights_key}: not published yet, or expired"

@@ -12,23 +12,8 @@ SIGTERM lets the request in flight finish, then the process exits with 0.
 Settings come from environment variables: NITRO_ENVIRONMENT, NITRO_REDIS_URL, NITRO_TOKEN, NITRO_HOST, PORT.
 """
 
-# ruff: noqa: E402
-import os
-
-# Before numpy loads: one thread, so that the same request gives the same bits on equal machines.
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_variable] = "1"
-# OpenBLAS takes slow kernels on processors newer than itself; AVX-512 ones are three times as fast on Zen 5.
-try:
-    with open("/proc/cpuinfo") as _file:  # noqa: PTH123
-        if {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= set(_file.read(4096).split()):
-            os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
-except OSError:
-    pass
-# Before MuJoCo loads: no window system, which takes long to load. Whoever renders sets another.
-os.environ.setdefault("MUJOCO_GL", "disable")
-
 import json
+import os
 import signal
 import socket
 import sys
@@ -36,6 +21,7 @@ import threading
 import warnings
 from collections.abc import Callable
 
+import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor.actor import Actor
 from nitro_actor.environment import EnvironmentConfig, EnvironmentConfigError, make
 from nitro_actor.logs import log
@@ -52,9 +38,9 @@ def main() -> int:
     http = listen(service, os.environ.get("NITRO_HOST", "0.0.0.0"), int(os.environ.get("PORT", "0")))
     print(json.dumps({"event": "listening", "port": http.server_address[1]}), flush=True)
 
-    def build() -> Actor:
+    def build() -> tuple[Actor, Store]:
         config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))
-        return Actor(make(config), Store(os.environ.get("NITRO_REDIS_URL", "")))
+        return Actor(make(config)), Store(os.environ.get("NITRO_REDIS_URL", ""))
 
     try:
         service.serve(build)

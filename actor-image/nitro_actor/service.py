@@ -9,37 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from nitro_actor import request as requests
-from nitro_actor import wire
-from nitro_actor.actor import Actor, WeightsInvalidError, WeightsMissingError
-from nitro_actor.engines.base import EnvironmentCallError
+from nitro_actor.actor import Actor
+from nitro_actor.answers import Answer, RefusedError, work
 from nitro_actor.logs import log
-from nitro_actor.request import ProtocolError, Request
-from nitro_actor.rollout import PolicyError
-from nitro_actor.store import StoreError, StoreFullError
-
-Answer = tuple[int, dict[str, Any]]
-"""HTTP status and JSON object."""
-
-_ERRORS: tuple[tuple[type[Exception], int, str], ...] = (
-    (ProtocolError, 409, "protocol"),
-    (wire.WireError, 400, "bad_request"),
-    (WeightsMissingError, 424, "weights_missing"),
-    (WeightsInvalidError, 500, "weights_invalid"),
-    (PolicyError, 500, "weights_invalid"),
-    (EnvironmentCallError, 500, "environment"),
-    (StoreFullError, 507, "redis_full"),
-    (StoreError, 503, "redis_unreachable"),
-    (Exception, 500, "internal"),
-)
-
-
-class RefusedError(Exception):
-    """A request that is answered without work: HTTP status, code and sentence."""
-
-    def __init__(self, status: int, code: str, error: str) -> None:
-        super().__init__(error)
-        self.status = status
-        self.code = code
+from nitro_actor.store import Exchange
 
 
 class Service:
@@ -47,7 +20,7 @@ class Service:
 
     def __init__(self, token: str | None) -> None:
         self._token = token.encode() if token else None
-        self._jobs: queue.SimpleQueue[Callable[[Actor], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[Actor, Exchange], None] | None] = queue.SimpleQueue()
         self._busy = threading.Lock()
         self._unanswered = 0
         self._counting = threading.Lock()
@@ -55,15 +28,15 @@ class Service:
         self._draining = False
         self._began = time.perf_counter()
 
-    def serve(self, build: Callable[[], Actor]) -> None:
-        """Build the actor, then work off requests in this thread until `drain`."""
-        actor = build()
+    def serve(self, build: Callable[[], tuple[Actor, Exchange]]) -> None:
+        """Build the actor and its exchange, then work off requests in this thread until `drain`."""
+        actor, exchange = build()
         self._spec = actor.environment.spec.to_json()
         log("ready", environment=actor.environment.spec.id, seconds=time.perf_counter() - self._began)
         while True:
             job = self._jobs.get()
             if job is not None:
-                job(actor)
+                job(actor, exchange)
             elif self._unanswered == 0:  # else the last one to be answered wakes this loop again
                 break
         actor.environment.close()
@@ -112,7 +85,7 @@ class Service:
         try:
             request = requests.parse(read_body())
             done: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-            self._jobs.put(lambda actor: done.put(_work(actor, request)))
+            self._jobs.put(lambda actor, exchange: done.put(work(actor, request, exchange)))
             return done.get()
         finally:
             self._busy.release()
@@ -122,29 +95,3 @@ class Service:
             raise RefusedError(503, "draining", "this actor is shutting down")
         if self._spec is None:
             raise RefusedError(503, "starting", "the environment is still being built")
-
-
-def _work(actor: Actor, request: Request) -> Answer:
-    what: dict[str, Any] = {
-        "run": request.run,
-        "round": request.round,
-        "slot": request.slot,
-        "attempt": request.attempt,
-    }
-    try:
-        answer = actor.run(request)
-    except Exception as error:
-        status, body = failure(error)
-        log("failed", level="error", kind=request.kind, status=status, **what, **body)
-        return status, body
-    log("done", kind=request.kind, **(what | answer))
-    return 200, answer
-
-
-def failure(error: Exception) -> Answer:
-    """What an error is answered with: HTTP status, and a code and a sentence."""
-    if isinstance(error, RefusedError):
-        return error.status, {"code": error.code, "error": str(error)}
-    status, code = next((status, code) for kind, status, code in _ERRORS if isinstance(error, kind))
-    text = f"{type(error).__name__}: {error}" if code == "internal" else str(error)
-    return status, {"code": code, "error": text}

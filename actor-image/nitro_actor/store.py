@@ -9,7 +9,7 @@ import random
 import socket
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 import hiredis
@@ -29,6 +29,16 @@ class StoreError(RuntimeError):
 
 class StoreFullError(StoreError):
     """Redis has reached its memory limit (noeviction): nothing was stored."""
+
+
+class Exchange(Protocol):
+    """Where weights come from and fragments go to: Redis, or the messages themselves (nitro_actor.parcel)."""
+
+    def get(self, key: str) -> bytes | None:
+        """The weights of a key, None where there are none."""
+
+    def append(self, key: str, value: bytes, ttl: int) -> None:
+        """Hand over a fragment, to live for `ttl` seconds."""
 
 
 class Store:

@@ -9,8 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from nitro_actor import wire
+from nitro_actor.answers import RefusedError, failure
 from nitro_actor.logs import log
-from nitro_actor.service import RefusedError, Service, failure
+from nitro_actor.service import Service
 
 BODY_SECONDS = 10.0
 """A request must have arrived whole after this time."""

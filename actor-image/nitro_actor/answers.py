@@ -1,0 +1,64 @@
+"""What requests are answered with, over HTTP as on Lambda: a status and a JSON object."""
+
+from typing import Any
+
+from nitro_actor import wire
+from nitro_actor.actor import Actor, WeightsInvalidError, WeightsMissingError
+from nitro_actor.engines.base import EnvironmentCallError
+from nitro_actor.logs import log
+from nitro_actor.parcel import ParcelTooLargeError
+from nitro_actor.request import ProtocolError, Request
+from nitro_actor.rollout import PolicyError
+from nitro_actor.store import Exchange, StoreError, StoreFullError
+
+Answer = tuple[int, dict[str, Any]]
+"""HTTP status and JSON object."""
+
+_ERRORS: tuple[tuple[type[Exception], int, str], ...] = (
+    (ProtocolError, 409, "protocol"),
+    (wire.WireError, 400, "bad_request"),
+    (WeightsMissingError, 424, "weights_missing"),
+    (WeightsInvalidError, 500, "weights_invalid"),
+    (PolicyError, 500, "weights_invalid"),
+    (EnvironmentCallError, 500, "environment"),
+    (ParcelTooLargeError, 413, "too_large"),
+    (StoreFullError, 507, "redis_full"),
+    (StoreError, 503, "redis_unreachable"),
+    (Exception, 500, "internal"),
+)
+
+
+class RefusedError(Exception):
+    """A request that is answered without work: HTTP status, code and sentence."""
+
+    def __init__(self, status: int, code: str, error: str) -> None:
+        super().__init__(error)
+        self.status = status
+        self.code = code
+
+
+def work(actor: Actor, request: Request, exchange: Exchange) -> Answer:
+    """Run one request and answer with the actor's acknowledgement, or with what went wrong."""
+    what: dict[str, Any] = {
+        "run": request.run,
+        "round": request.round,
+        "slot": request.slot,
+        "attempt": request.attempt,
+    }
+    try:
+        answer = actor.run(request, exchange)
+    except Exception as error:
+        status, body = failure(error)
+        log("failed", level="error", kind=request.kind, status=status, **what, **body)
+        return status, body
+    log("done", kind=request.kind, **(what | answer))
+    return 200, answer
+
+
+def failure(error: Exception) -> Answer:
+    """What an error is answered with: HTTP status, and a code and a sentence."""
+    if isinstance(error, RefusedError):
+        return error.status, {"code": error.code, "error": str(error)}
+    status, code = next((status, code) for kind, status, code in _ERRORS if isinstance(error, kind))
+    text = f"{type(error).__name__}: {error}" if code == "internal" else str(error)
+    return status, {"code": code, "error": text}

@@ -1,0 +1,64 @@
+"""The actor as a Lambda function: what an event asks and what it is answered with.
+
+    {"kind": "spec"}                                          the health invocation
+        -> {"status": 200, "body": the environment's spaces and the protocol version}
+    {"kind": "rollout", "request": BASE64}                    weights and fragment through Redis
+        -> {"status": 200, "body": the acknowledgement}
+    {"kind": "rollout", "request": BASE64, "weights": BASE64} weights and fragment in the messages
+        -> {"status": 200, "body": the acknowledgement, "fragment": BASE64}
+
+`request` is the body of POST /v1/rollout, and `status` and `body` are what that is answered with: an error of
+the request or of the environment is an answer, not a failed invocation. Only a sandbox that dies, runs out of
+time or cannot build its environment fails by Lambda's own means.
+"""
+
+from typing import Any
+
+from nitro_actor import request as requests
+from nitro_actor import wire
+from nitro_actor.actor import Actor
+from nitro_actor.answers import failure, work
+from nitro_actor.logs import log
+from nitro_actor.parcel import Parcel, unpack
+from nitro_actor.store import Store
+
+
+class Function:
+    """Answers events, one at a time, with one environment for the sandbox's whole life.
+
+    Args:
+        actor: built in the init phase; it keeps the newest weights across invocations.
+        store: the Redis of requests without weights; None where the function reaches none.
+    """
+
+    def __init__(self, actor: Actor, store: Store | None) -> None:
+        self._actor = actor
+        self._store = store
+
+    def __call__(self, event: object, context: object) -> dict[str, Any]:  # noqa: ARG002
+        """Answer one event, as awslambdaric calls a handler."""
+        try:
+            kind = event.get("kind") if isinstance(event, dict) else None
+            if isinstance(event, dict) and kind == "rollout":
+                return self._rollout(event)
+            if kind == "spec":
+                return {"status": 200, "body": self._actor.environment.spec.to_json()}
+            raise wire.WireError(f"kind: {kind!r} is neither 'rollout' nor 'spec'")
+        except Exception as error:
+            status, body = failure(error)
+            log("refused", level="warning", status=status, **body)
+            return {"status": status, "body": body}
+
+    def _rollout(self, event: dict[str, Any]) -> dict[str, Any]:
+        request = requests.parse(unpack(event.get("request"), "request"))
+        if "weights" not in event:
+            if self._store is None:
+                raise wire.WireError(
+                    "weights: the request carries none, and the function has no NITRO_REDIS_URL"
+                )
+            status, body = work(self._actor, request, self._store)
+            return {"status": status, "body": body}
+        parcel = Parcel(unpack(event["weights"], "weights"))
+        status, body = work(self._actor, request, parcel)
+        answer = {"status": status, "body": body}
+        return answer | {"fragment": parcel.fragment} if status == 200 else answer

@@ -1,0 +1,33 @@
+"""The Lambda function's entry point: `python -m awslambdaric nitro_actor.lambda_handler.handle`.
+
+Importing this module is the init phase: it builds the environment, once per sandbox. Settings come from
+environment variables: NITRO_ENVIRONMENT, and NITRO_REDIS_URL where weights and fragments go through Redis.
+Who may invoke is decided by IAM, so there is no token. Nothing is written to /tmp.
+"""
+
+import os
+import time
+
+import nitro_actor.startup  # noqa: F401 - before numpy loads
+from nitro_actor.actor import Actor
+from nitro_actor.environment import EnvironmentConfig, make
+from nitro_actor.function import Function
+from nitro_actor.logs import log
+from nitro_actor.store import Store
+
+
+def build() -> Function:
+    """The handler of this process's settings.
+
+    Raises:
+        EnvironmentConfigError, ValueError: they are wrong; awslambdaric reports it as the init phase's error.
+    """
+    began = time.perf_counter()
+    config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))
+    url = os.environ.get("NITRO_REDIS_URL")
+    function = Function(Actor(make(config)), Store(url) if url else None)
+    log("ready", environment=config.id, seconds=time.perf_counter() - began)
+    return function
+
+
+handle = build()

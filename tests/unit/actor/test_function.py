@@ -1,0 +1,112 @@
+"""The Lambda function's answers to events, with the weights and the fragment in the messages."""
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actor_support import RUN, environment, request, weights
+from nitro_actor import PROTOCOL_VERSION, keys, parcel, wire
+from nitro_actor.actor import Actor
+from nitro_actor.function import Function
+from nitro_actor.request import parse
+
+
+@pytest.fixture
+def function() -> Function:
+    return Function(Actor(environment()), None)
+
+
+def event(state: dict[str, np.ndarray] | None = None, version: int = 1, **changes: Any) -> dict[str, Any]:
+    """A rollout event of payload mode."""
+    key = {"version": version, "key": keys.weights(RUN, version)}
+    tensors = {f"state/{name}": array for name, array in (state or {}).items()}
+    body = wire.encode(*weights(environment().spec, version=version))
+    message = wire.encode(request(weights=key, **changes), tensors)
+    return {"kind": "rollout", "request": text(message), "weights": text(body)}
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+class Memory:
+    """What a Redis would hold."""
+
+    def __init__(self) -> None:
+        self.fragments: list[bytes] = []
+
+    def get(self, key: str) -> bytes | None:
+        assert key == keys.weights(RUN, 1)
+        return wire.encode(*weights(environment().spec))
+
+    def append(self, key: str, value: bytes, ttl: int) -> None:
+        assert (key, ttl) == (keys.round_fragments(RUN, 3), 60)
+        self.fragments.append(value)
+
+
+def test_a_rollout_answers_with_the_fragment_that_redis_would_get(function: Function) -> None:
+    answer = function(event(), None)
+    assert answer["status"] == 200, answer
+    memory = Memory()
+    acknowledged = Actor(environment()).run(parse(wire.encode(request(), {})), memory)
+    assert base64.b64decode(answer["fragment"]) == memory.fragments[0]
+    same = ("slot", "attempt", "steps", "bytes", "coldStart")
+    assert [answer["body"][name] for name in same] == [acknowledged[name] for name in same]
+
+
+def test_an_end_state_goes_on(function: Function) -> None:
+    _, first = wire.decode(base64.b64decode(function(event(), None)["fragment"]))
+    state = {name.removeprefix("state/"): a for name, a in first.items() if name.startswith("state/")}
+    meta, second = wire.decode(base64.b64decode(function(event(state), None)["fragment"]))
+    assert meta["resumed"] is True
+    np.testing.assert_array_equal(second["observations"][0], first["last_observations"])
+
+
+def test_weights_stay_in_the_sandbox(function: Function, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    policy = Actor._load
+    monkeypatch.setattr(Actor, "_load", lambda *a: built.append(1) or policy(*a))  # type: ignore[func-returns-value]
+    for version in (1, 1, 2, 1):  # an evaluation of the version before may come in between
+        assert function(event(version=version), None)["status"] == 200
+    assert len(built) == 2
+
+
+def test_the_health_invocation_names_the_protocol(function: Function) -> None:
+    answer = function({"kind": "spec"}, None)
+    assert answer["status"] == 200
+    assert answer["body"]["protocol"] == PROTOCOL_VERSION
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "message"),
+    [
+        (None, "bad_request", "kind: None is neither 'rollout' nor 'spec'"),
+        ({"kind": "train"}, "bad_request", "'train' is neither"),
+        ({"kind": "rollout"}, "bad_request", "request: must be a text in base64, not NoneType"),
+        ({"kind": "rollout", "request": "***"}, "bad_request", "request: is no base64"),
+        ({"kind": "rollout", "request": text(b"nonsense")}, "bad_request", "header"),
+        ({**event(), "weights": 7}, "bad_request", "weights: must be a text in base64, not int"),
+        ({**event(), "weights": text(b"{}")}, "weights_invalid", "too few for a header"),
+        ({"kind": "rollout", "request": event()["request"]}, "bad_request", "no NITRO_REDIS_URL"),
+        (event(protocol=2), "protocol", "protocol 2, this actor speaks 1"),
+        (event(steps=63), "bad_request", "steps: 63 is not a multiple"),
+    ],
+)
+def test_errors_are_answers(function: Function, wrong: Any, code: str, message: str) -> None:
+    answer = function(wrong, None)
+    assert answer["body"]["code"] == code, answer
+    assert message in answer["body"]["error"]
+    assert "fragment" not in answer
+
+
+def test_a_fragment_that_no_response_takes_is_refused_with_its_size(
+    function: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parcel, "PAYLOAD_BYTES", 8_000)
+    answer = function(event(), None)
+    assert (answer["status"], answer["body"]["code"]) == (413, "too_large")
+    assert (
+        "in a Lambda payload of at most 8000; lower spec.environment.rolloutLength" in answer["body"]["error"]
+    )
