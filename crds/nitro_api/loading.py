@@ -100,6 +100,12 @@ def apply_override(data: dict[str, Any], override: str) -> list[FieldError]:
         value = yamlfile.parse_value(text)
     except JobInvalid as error:
         return [FieldError(path, text, f"must be a YAML value ({error}); quote it")]
+    return set_field(data, names, value)
+
+
+def set_field(data: dict[str, Any], names: Sequence[str], value: Any) -> list[FieldError]:
+    """Set the field below `data` that `names` lead to, making the objects on the way; say why that cannot be
+    otherwise."""
     target = data
     for depth, name in enumerate(names[:-1]):
         if target.get(name) is None:

@@ -119,9 +119,9 @@ def text_of(value: Any) -> str:
     )
 
 
-def schema_at(path: tuple[int | str, ...]) -> Schema | None:
-    """Schema of the field at that place of the job, None where there is none."""
-    node: Schema | None = job_schema()
+def schema_at(path: tuple[int | str, ...], root: Schema | None = None) -> Schema | None:
+    """Schema of the field at that place of the job (or of `root`), None where there is none."""
+    node: Schema | None = job_schema() if root is None else root
     for part in path:
         if node is None:
             return None

@@ -15,11 +15,14 @@ from nitro_api.schema import INT_OR_STRING, Schema, fields, schema_at
 Location = tuple[int | str, ...]
 
 
-def located_errors(error: ValidationError, data: dict[str, Any]) -> list[tuple[Location, FieldError]]:
-    """Every mistake in `data` that `error` holds, each once, with its place."""
+def located_errors(
+    error: ValidationError, data: dict[str, Any], root: Schema | None = None
+) -> list[tuple[Location, FieldError]]:
+    """Every mistake in `data` that `error` holds, each once, with its place. `root` is the schema of a file
+    that is no job."""
     found: dict[tuple[str, str], tuple[Location, FieldError]] = {}
     for item in error.errors(include_url=False):
-        location, kind = _of_field(item["loc"]), item["type"]
+        location, kind = _of_field(item["loc"], root), item["type"]
         if kind == RULES_BROKEN:
             for rule in item["ctx"]["rules"]:
                 path = (*location, *rule.path.split("."))
@@ -27,21 +30,21 @@ def located_errors(error: ValidationError, data: dict[str, Any]) -> list[tuple[L
                 found[mistake.path, mistake.message] = (path, mistake)
         else:
             kind = "invalid_key" if item["loc"][-1] == "[key]" else kind
-            mistake = _mistake(kind, location, data)
+            mistake = _mistake(kind, location, data, root)
             found[mistake.path, mistake.message] = (location, mistake)
     return list(found.values())
 
 
-def _mistake(kind: str, location: Location, data: dict[str, Any]) -> FieldError:
+def _mistake(kind: str, location: Location, data: dict[str, Any], root: Schema | None) -> FieldError:
     path, value = dotted(location), value_at(data, location)
-    schema = schema_at(location)
+    schema = schema_at(location, root)
     if kind == "invalid_key":
         return FieldError(path, value, "must have text as a key; put the key in quotes")
     if kind == "extra_forbidden" or schema is None:
-        return FieldError(path, value, _unknown(location))
+        return FieldError(path, value, _unknown(location, root))
     if kind == "missing":
         return FieldError(path, ABSENT, f"is required and {allowed(schema)}; add it")
-    return FieldError(path, value, f"{allowed(schema)}; {_remedy(value, location, schema)}")
+    return FieldError(path, value, f"{allowed(schema)}; {_remedy(value, location, schema, root)}")
 
 
 def allowed(schema: Schema) -> str:
@@ -87,7 +90,7 @@ def _length(schema: Schema, what: str, unit: str) -> str:
     return f" of at least {low} {units if low > 1 else unit}" if low else ""
 
 
-def _remedy(value: Any, location: Location, schema: Schema) -> str:
+def _remedy(value: Any, location: Location, schema: Schema, root: Schema | None) -> str:
     """What to do about a value of the wrong type or size."""
     if isinstance(value, str):
         if close := nearest(value, [str(choice) for choice in schema.get("enum", ())]):
@@ -100,16 +103,16 @@ def _remedy(value: Any, location: Location, schema: Schema) -> str:
         if value < schema.get("minimum", value) or (
             schema.get("exclusiveMinimum") and value <= schema["minimum"]
         ):
-            return f"raise it{_or_default(location)}"
+            return f"raise it{_or_default(location, root)}"
         if value > schema.get("maximum", value):
-            return f"lower it{_or_default(location)}"
-    return f"change it{_or_default(location)}"
+            return f"lower it{_or_default(location, root)}"
+    return f"change it{_or_default(location, root)}"
 
 
-def _or_default(location: Location) -> str:
+def _or_default(location: Location, root: Schema | None) -> str:
     if isinstance(location[-1], int):
         return ""
-    parent = schema_at(location[:-1]) or {}
+    parent = schema_at(location[:-1], root) or {}
     return "" if location[-1] in parent.get("required", ()) else " or leave it out for the default"
 
 
@@ -120,15 +123,15 @@ def _read(text: str) -> Any:
         return text
 
 
-def _unknown(location: Location) -> str:
-    """What to say of an unknown field: the nearest one that there is, here or anywhere in spec."""
+def _unknown(location: Location, root: Schema | None) -> str:
+    """What to say of an unknown field: the nearest one that there is, here or anywhere in a job's spec."""
     parent, name = location[:-1], str(location[-1])
-    names = list((schema_at(parent) or {}).get("properties", ()))
-    here = dotted(parent) or "the job"
+    names = list((schema_at(parent, root) or {}).get("properties", ()))
+    here = dotted(parent) or ("the job" if root is None else "this file")
     if close := nearest(name, names):
         return f"is not a field of {here}; did you mean {close}?"
     elsewhere = {path.rpartition(".")[2]: path for path, _ in fields() if path.startswith("spec.")}
-    if name in elsewhere:
+    if name in elsewhere and root is None:
         return f"is not a field of {here}; did you mean {elsewhere[name]}?"
     return f"is not a field of {here}; remove it, or use one of {', '.join(names)}"
 
@@ -143,10 +146,10 @@ def nearest(name: str, candidates: list[str]) -> str | None:
     return plain[close[0]] if close else None
 
 
-def _of_field(location: Location) -> Location:
+def _of_field(location: Location, root: Schema | None) -> Location:
     """Without what pydantic adds: the alternative of a union that it tried, and the mark of a key."""
     for length in range(1, len(location)):
-        if location[length] == "[key]" or INT_OR_STRING in (schema_at(location[:length]) or {}):
+        if location[length] == "[key]" or INT_OR_STRING in (schema_at(location[:length], root) or {}):
             return location[:length]
     return location
 
