@@ -112,10 +112,7 @@ def set_field(data: dict[str, Any], names: Sequence[str], value: Any) -> list[Fi
             target[name] = {}
         target = target[name]
         if not isinstance(target, dict):
-            return [
-                FieldError(
-                    ".".join(names[: depth + 1]), target, f"has no fields, so {path} cannot be set there"
-                )
-            ]
+            path, full = ".".join(names[: depth + 1]), ".".join(names)
+            return [FieldError(path, target, f"has no fields, so {full} cannot be set there")]
     target[names[-1]] = value
     return []
