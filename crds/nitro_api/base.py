@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
+
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+"""Name of a Kubernetes object."""
 
 RULES_BROKEN = "rules_broken"
 """Type of the validation error that carries every broken rule of one object."""

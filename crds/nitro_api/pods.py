@@ -1,4 +1,4 @@
-"""spec.actor and spec.learner: images, resources and the checkpoint volume."""
+"""spec.actor and spec.learner: images, resources and restarts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nitro_api.base import Model
+from nitro_api.base import Model, Name
+from nitro_api.checkpoint import Checkpoint
 from nitro_api.quantities import Quantity
 
 Image = Annotated[str, Field(min_length=1, max_length=512)]
-Name = Annotated[str, Field(min_length=1, max_length=253)]
 Amounts = Annotated[dict[str, Quantity], Field(max_length=16)]
 
 
@@ -58,36 +58,6 @@ class Actor(Model):
     round_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
     """Time after which missing rollouts of a round are asked for once more; at least timeoutSeconds. Unit:
     seconds. Default: the larger of timeoutSeconds and three times the median round."""
-
-
-class CheckpointVolume(Model):
-    """The volume of the checkpoints: a claim of yours by name, or one that the operator makes for the job."""
-
-    claim_name: Name | None = None
-    """An existing PersistentVolumeClaim; it stays when the job goes. Default: the operator makes one."""
-
-    size: Annotated[str, Field(min_length=1, max_length=32)] | None = None
-    """Size of the claim that the operator makes, such as 10Gi. Unit: bytes. Default: 1Gi."""
-
-    storage_class_name: Name | None = None
-    """Storage class of the claim that the operator makes. Default: the cluster's."""
-
-    retain: bool = True
-    """Whether the claim that the operator made stays when the job is deleted. Default: true."""
-
-
-class Checkpoint(Model):
-    """When checkpoints are written, how many are kept, and where on a cluster."""
-
-    every_rounds: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """A checkpoint after every so many rounds; one more is written at the end and on interruption. Unit:
-    rounds. Default: 1."""
-
-    keep_last: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Checkpoints that are kept; older ones are removed. Default: 3."""
-
-    pvc: CheckpointVolume = Field(default_factory=CheckpointVolume)
-    """The volume, on a cluster. Default: a claim of 1Gi that stays."""
 
 
 class Learner(Model):

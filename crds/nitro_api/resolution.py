@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 from nitro_api.backend import LocalBackend
-from nitro_api.job import JobSpec, NitroTrainingJob
+from nitro_api.checkpoint import CheckpointVolume
+from nitro_api.job import JobSpec, Metadata, NitroTrainingJob
+from nitro_api.lambda_backend import MEMORY_MIB, LambdaBackend, function_name, image_region
 from nitro_api.pods import Resources
 from nitro_api.presets import preset_values
 from nitro_api.quantities import amount_of
@@ -33,9 +35,14 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
         *parents, name = path.split(".")
         _fill(_descend(spec, parents), name, value)
     _fill(spec.pricing, "podGBSecond", spec.pricing.lambda_gb_second)
+    if spec.backend.lambda_ is not None:
+        _resolve_function(spec.backend.lambda_, copy.metadata, spec.actor.resources)
+        _fill(spec.pricing, "actorMemoryGB", spec.backend.lambda_.memory_mib / 1024)
     _fill(spec.pricing, "actorMemoryGB", _memory_gb(spec.actor.resources))
-    if spec.learner.checkpoint.pvc.claim_name is None:
-        _fill(spec.learner.checkpoint.pvc, "size", CLAIM_SIZE)
+    if spec.learner.checkpoint.s3 is None:
+        _fill(spec.learner.checkpoint, "pvc", CheckpointVolume())
+        if spec.learner.checkpoint.pvc.claim_name is None:
+            _fill(spec.learner.checkpoint.pvc, "size", CLAIM_SIZE)
     if spec.backend.type == "Local":
         _fill(spec.backend, "local", LocalBackend())
     return NitroTrainingJob.model_validate(copy.to_dict())
@@ -84,6 +91,13 @@ def _resolve_actors(scaling: Scaling, preset: dict[str, Any]) -> None:
     _fill(scaling, "initialActors", initial)
 
 
+def _resolve_function(function: LambdaBackend, metadata: Metadata, resources: Resources) -> None:
+    _fill(function, "functionName", function_name(metadata.namespace or "default", metadata.name))
+    _fill(function, "region", image_region(function.image))
+    mib = math.ceil(_memory_gb(resources) * 1024)
+    _fill(function, "memoryMiB", min(max(mib, MEMORY_MIB[0]), MEMORY_MIB[1]))
+
+
 def _memory_gb(resources: Resources) -> float:
     for amounts in (resources.limits, resources.requests):
         if amounts and "memory" in amounts and amount_of(amounts["memory"]) > 0:
@@ -95,6 +109,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
     """What is allowed but hardly meant, each in a sentence with its path and what to do."""
     spec = resolve(job).spec
     found = [_decay_warning(spec), _minibatch_warning(spec), *_unused_warnings(spec), *_stop_warnings(spec)]
+    found += _function_warnings(spec)
     return [warning for warning in found if warning]
 
 
@@ -150,6 +165,25 @@ def _stop_warnings(spec: JobSpec) -> list[str]:
         found.append(
             f"spec.activeDeadlineSeconds: {spec.active_deadline_seconds} fails the job before stop.duration, "
             f"{stop.duration}, ends it; raise it"
+        )
+    return found
+
+
+def _function_warnings(spec: JobSpec) -> list[str]:
+    function, found = spec.backend.lambda_, []
+    if function is None:
+        return []
+    gigabytes = function.memory_mib / 1024
+    if not math.isclose(spec.pricing.actor_memory_gb, gigabytes, rel_tol=1e-3):
+        found.append(
+            f"spec.pricing.actorMemoryGB: {spec.pricing.actor_memory_gb:g} is not what Lambda bills for "
+            f"memoryMiB {function.memory_mib}, {gigabytes:g}; remove actorMemoryGB"
+        )
+    reserved, most = function.reserved_concurrency, spec.scaling.max_actors
+    if reserved is not None and reserved < most:
+        found.append(
+            f"spec.backend.lambda.reservedConcurrency: {reserved} is below scaling.maxActors, {most}, so "
+            "larger rounds go in waves; raise it or lower maxActors"
         )
     return found
 

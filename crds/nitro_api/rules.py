@@ -11,16 +11,18 @@ from typing import Any
 
 from nitro_api.backend import Backend
 from nitro_api.base import Rule, declare
+from nitro_api.checkpoint import Checkpoint, CheckpointBucket, CheckpointVolume
 from nitro_api.environment import Environment
 from nitro_api.errors import ABSENT, FieldError
 from nitro_api.job import JobSpec, NitroTrainingJob
-from nitro_api.pods import Actor, CheckpointVolume, Toleration
+from nitro_api.pods import Actor, Toleration
 from nitro_api.quantities import DURATION_PATTERN, QUANTITY_PATTERN, amount_of
 from nitro_api.scaling import Scaling
 from nitro_api.stop import Stop
 
 _ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
 _ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
+_BUCKET = "^[a-z0-9][a-z0-9.-]*[a-z0-9]$"
 _JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
 
@@ -133,11 +135,15 @@ declare(
             path=block,
             cel=f"self.type == '{name}' || !has(self.{block})",
             sentence=f"is only allowed with type: {name}; remove the block or set type: {name}",
-            holds=lambda backend, name=name, block=block: (  # type: ignore[misc]
-                backend.type == name or getattr(backend, block) is None
+            holds=lambda backend, name=name, field=field: (  # type: ignore[misc]
+                backend.type == name or getattr(backend, field) is None
             ),
         )
-        for name, block in (("Knative", "knative"), ("Local", "local"))
+        for name, block, field in (
+            ("Knative", "knative", "knative"),
+            ("Lambda", "lambda", "lambda_"),
+            ("Local", "local", "local"),
+        )
     ),
 )
 declare(
@@ -173,6 +179,30 @@ declare(
         holds=lambda pvc: (
             pvc.size is None or (_matches(QUANTITY_PATTERN, pvc.size) and amount_of(pvc.size) > 0)
         ),
+    ),
+)
+declare(
+    Checkpoint,
+    Rule(
+        path="s3",
+        cel="!has(self.s3) || !has(self.pvc)",
+        sentence="excludes pvc, because a run is kept in one place; remove either",
+        holds=lambda checkpoint: checkpoint.s3 is None or checkpoint.pvc is None,
+    ),
+)
+declare(
+    CheckpointBucket,
+    Rule(
+        path="bucket",
+        cel=f"self.bucket.matches(r'{_BUCKET}')",
+        sentence="must be lower-case letters, digits, dots and hyphens, as S3 names buckets; correct it",
+        holds=lambda s3: _matches(_BUCKET, s3.bucket),
+    ),
+    Rule(
+        path="endpointUrl",
+        cel="!has(self.endpointUrl) || self.endpointUrl.matches('^https?://[^/]+')",
+        sentence="must be a URL; write it as https://host:port",
+        holds=lambda s3: s3.endpoint_url is None or re.match("https?://[^/]+", s3.endpoint_url) is not None,
     ),
 )
 declare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -13,6 +13,9 @@ from nitro_api import NitroTrainingJob
 from nitro_learner.checkpoint import Checkpoint, CheckpointStore
 from nitro_learner.report import Outcome
 from nitro_learner.rundir import RunDir, RunDirError, read_metrics
+
+if TYPE_CHECKING:
+    from nitro_learner.bucket import RunBucket
 
 # Fields that may differ when a run goes on: they change where and how long it runs, not what it computes.
 _FREE = ("stop", "backend", "actor", "learner", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
@@ -36,18 +39,28 @@ class OpenRun:
     history: list[dict[str, float | None]]
 
 
-def open_run(folder: RunDir, job: NitroTrainingJob, *, resume: bool, run_id: str | None = None) -> OpenRun:
+def open_run(
+    folder: RunDir,
+    job: NitroTrainingJob,
+    *,
+    resume: bool,
+    run_id: str | None = None,
+    bucket: RunBucket | None = None,
+) -> OpenRun:
     """Prepares a run folder for a resolved job.
 
     Args:
         resume: whether to go on with the run in it; without a checkpoint it starts over, which gives the same
             result.
         run_id: identity of a new run; a random one by default.
+        bucket: where the run is kept beside the folder, and taken from when the folder is empty.
 
     Raises:
         RunDirError: the folder holds a run and `resume` is false, or holds another job.
-        CheckpointError: all checkpoints are damaged.
+        CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
     """
+    if bucket is not None:
+        bucket.restore(folder)
     if folder.has_run() and not resume:
         raise RunDirError(
             f"{folder.path} already holds a run. Go on with it by --resume {folder.path}, "
@@ -57,7 +70,8 @@ def open_run(folder: RunDir, job: NitroTrainingJob, *, resume: bool, run_id: str
         check_same_job(yaml.safe_load(folder.job.read_text(encoding="utf-8")), job.to_dict(), folder)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write_text(folder.job, job.to_yaml())
-    store = CheckpointStore(folder.checkpoints, job.spec.learner.checkpoint.keep_last)
+    kept = job.spec.learner.checkpoint.keep_last
+    store = bucket.store(folder, kept) if bucket else CheckpointStore(folder.checkpoints, kept)
     checkpoint = store.latest()
     history: list[dict[str, float | None]] = []
     if checkpoint:

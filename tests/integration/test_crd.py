@@ -77,7 +77,7 @@ def test_defaults_appear_where_they_depend_on_nothing_else(apiserver: ApiServer,
     spec = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]
     assert spec == load_job(job()).spec.to_dict()
     assert spec["scaling"]["window"] == 6
-    assert spec["learner"]["checkpoint"]["pvc"] == {"retain": True}
+    assert spec["learner"]["checkpoint"] == {"everyRounds": 1, "keepLast": 3}
     assert "minActors" not in spec["scaling"]
 
 

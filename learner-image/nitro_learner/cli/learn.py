@@ -68,24 +68,32 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
 
 
 def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
+    from nitro_learner.bucket import BucketError, RunBucket
     from nitro_learner.checkpoint import CheckpointError
+    from nitro_learner.failures import TrainingFailed
     from nitro_learner.rundir import RunDir, RunDirBusy, RunDirError
     from nitro_learner.runs import open_run
     from nitro_learner.session import Aborted
-    from nitro_learner.trainer import TrainingFailed
 
     folder = RunDir(Path(_variable("NITRO_RUN_DIR")))
     try:
         with folder.locked():
-            opened = open_run(folder, job, resume=True, run_id=os.environ.get("NITRO_RUN"))
+            s3 = job.spec.learner.checkpoint.s3
+            bucket = RunBucket(s3, folder.path.name) if s3 else None
+            run_id = os.environ.get("NITRO_RUN")
+            opened = open_run(folder, job, resume=True, run_id=run_id, bucket=bucket)
             checkpoint = opened.checkpoint
             actors = checkpoint.state["training"]["actors"] if checkpoint else job.spec.scaling.initial_actors
             reporter.starting(round=checkpoint.round if checkpoint else 0, actors=actors)
             outcome = asyncio.run(_train(opened, reporter))
+            if bucket:
+                bucket.keep(folder)  # the summary and the picture of the end
     except RunDirBusy as error:
         return _give_up(reporter, "RunDirBusy", str(error), INTERRUPTED)
     except RunDirError as error:
         return _give_up(reporter, "RunDirUnusable", str(error), BAD_INPUT)
+    except BucketError as error:
+        return _give_up(reporter, "BucketUnusable", str(error), INTERRUPTED)
     except CheckpointError as error:
         return _give_up(reporter, "CheckpointDamaged", str(error), FAILED)
     except TrainingFailed as error:

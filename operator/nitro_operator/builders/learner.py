@@ -92,9 +92,16 @@ def _pod(view: JobView) -> Object:
 
 def _container(view: JobView) -> Object:
     learner = view.spec.learner
+    s3 = learner.checkpoint.s3
+    # Prefixed, so that they are not taken for those of another service of AWS.
+    secret = s3.credentials_secret if s3 else None
+    credentials: Object = (
+        {"envFrom": [{"prefix": "NITRO_S3_", "secretRef": {"name": secret}}]} if secret else {}
+    )
     return {
         **view.container(CONTAINER, learner.image or view.config.learner_image),
         "command": ["nitro", "learn"],
+        **credentials,
         "env": [
             {"name": "NITRO_JOB_NAME", "value": view.name},
             {"name": "NITRO_JOB_NAMESPACE", "value": view.namespace},

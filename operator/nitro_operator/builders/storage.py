@@ -1,4 +1,4 @@
-"""Where checkpoints live: a claim of the user's by name, or one made for the job."""
+"""Where checkpoints live: a claim of the user's by name, one made for the job, or a bucket."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ CHECKPOINT_MOUNT = "/checkpoints"
 
 
 def checkpoint_claim(view: JobView) -> Object | None:
-    """The job's own claim, or None where the job names one. It outlives the job unless `retain` is false."""
+    """The job's own claim; None where it names one or has a bucket. It outlives the job unless `retain` is
+    false."""
     volume = view.spec.learner.checkpoint.pvc
-    if volume.claim_name is not None:
+    if view.spec.learner.checkpoint.s3 is not None or volume.claim_name is not None:
         return None
     spec: Object = {
         "accessModes": ["ReadWriteOnce"],
@@ -33,14 +34,19 @@ def claim_name(view: JobView) -> str:
 
 
 def checkpoint_volume(view: JobView) -> Object:
+    """The claim; with a bucket the pod's own disk, from which the learner fills the bucket."""
+    if view.spec.learner.checkpoint.s3 is not None:
+        return {"name": "checkpoints", "emptyDir": {}}
     return {"name": "checkpoints", "persistentVolumeClaim": {"claimName": claim_name(view)}}
 
 
 def run_directory(view: JobView) -> str:
-    """The run's folder on the claim. It carries the job's identity: a new job of an old name starts anew."""
+    """The run's folder in the pod. It carries the job's identity: a new job of an old name starts anew."""
     return f"{CHECKPOINT_MOUNT}/{view.name}-{view.uid}"
 
 
 def checkpoint_location(view: JobView) -> str:
-    """The same for people: claim and path."""
+    """The same for people: claim or bucket, and path."""
+    if (s3 := view.spec.learner.checkpoint.s3) is not None:
+        return "/".join(["s3:/", s3.bucket, *([s3.prefix] if s3.prefix else []), f"{view.name}-{view.uid}"])
     return f"pvc/{claim_name(view)}/{view.name}-{view.uid}"

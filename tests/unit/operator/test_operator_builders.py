@@ -13,6 +13,7 @@ from operator_objects import CONFIG, UID, make_view
 
 from nitro_operator import builders
 from nitro_operator.builders.actors import TEMPLATE_ANNOTATIONS
+from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.kinds import kind_of
 
 Object = dict[str, Any]
@@ -88,6 +89,18 @@ def test_a_named_claim_is_used_and_not_made() -> None:
     assert builders.checkpoint_claim(make_view(**spec)) is None
     volumes = {v["name"]: v for v in pod_of(**spec)["volumes"]}
     assert volumes["checkpoints"]["persistentVolumeClaim"] == {"claimName": "mine"}
+
+
+def test_a_bucket_takes_the_place_of_a_claim() -> None:
+    where = {"bucket": "runs", "prefix": "team/a", "credentialsSecret": "keys"}
+    spec = {"learner": {"checkpoint": {"s3": where}}}
+    assert builders.checkpoint_claim(make_view(**spec)) is None
+    pod = pod_of(**spec)
+    volumes = {v["name"]: v for v in pod["volumes"]}
+    assert volumes["checkpoints"] == {"name": "checkpoints", "emptyDir": {}}
+    # With a prefix: actors on AWS may have other credentials.
+    assert pod["containers"][0]["envFrom"] == [{"prefix": "NITRO_S3_", "secretRef": {"name": "keys"}}]
+    assert checkpoint_location(make_view(**spec)) == f"s3://runs/team/a/hopper-{UID}"
 
 
 class TestLearner:

@@ -1,0 +1,128 @@
+"""Runs kept in a bucket: after every checkpoint the run's folder is copied there, and a learner that starts
+on an empty disk takes it from there.
+
+A checkpoint is uploaded last, so the bucket's metrics and ledger never know less than its newest checkpoint.
+S3 replaces an object at once or not at all, which is what a rename is to a file system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from nitro_api.checkpoint import CheckpointBucket
+from nitro_learner.checkpoint import CheckpointError, CheckpointStore
+from nitro_learner.rundir import RunDir
+
+logger = logging.getLogger(__name__)
+
+# botocore's standard mode waits between tries for a random time that grows.
+_CLIENT = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard", "total_max_attempts": 5})
+_PARTIAL = ".partial"
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+class BucketError(CheckpointError):
+    """The bucket cannot be read or written now. The run can go on later from what it holds."""
+
+
+class RunBucket:
+    """The place of one run in a bucket.
+
+    Args:
+        where: spec.learner.checkpoint.s3.
+        run: name of the run's own folder there.
+
+    Credentials are those of the Secret that the job names, which the operator gives in
+    NITRO_S3_AWS_ACCESS_KEY_ID and so on, else what boto3 finds.
+    """
+
+    def __init__(self, where: CheckpointBucket, run: str) -> None:
+        self.bucket = where.bucket
+        self.prefix = str(PurePosixPath(where.prefix or "") / run) + "/"
+        keys = {name.lower(): os.environ.get(f"NITRO_S3_{name}") for name in _KEYS}
+        self._s3 = boto3.client(
+            "s3", region_name=where.region, endpoint_url=where.endpoint_url, config=_CLIENT, **keys
+        )
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}"
+
+    def restore(self, folder: RunDir) -> None:
+        """Copies the run into an empty folder; a folder that holds a run stays as it is.
+
+        Raises:
+            BucketError: the bucket cannot be read.
+        """
+        if folder.has_run():
+            return
+        with self._explained("read"):
+            for name in self._names():
+                path = folder.path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                temporary = path.with_name(f".{path.name}{_PARTIAL}")
+                self._s3.download_file(self.bucket, self.prefix + name, str(temporary))
+                temporary.replace(path)
+
+    def keep(self, folder: RunDir) -> None:
+        """Makes the bucket's copy equal to the folder: all files, the checkpoints last, less what is gone.
+
+        Raises:
+            BucketError: the bucket cannot be written.
+        """
+        local = {str(path.relative_to(folder.path)): path for path in _files(folder.path)}
+        checkpoints = folder.checkpoints.relative_to(folder.path).parts[0]
+        with self._explained("written"):
+            there = self._names()
+            for name in sorted(local, key=lambda name: (name.startswith(checkpoints), name)):
+                # Checkpoints never change, so one that is there already need not go again.
+                if not (name.startswith(checkpoints) and name in there):
+                    self._s3.upload_file(str(local[name]), self.bucket, self.prefix + name)
+            for name in sorted(there - local.keys()):
+                self._s3.delete_object(Bucket=self.bucket, Key=self.prefix + name)
+
+    def store(self, folder: RunDir, keep_last: int) -> CheckpointStore:
+        """Checkpoints of the folder that are safe once the bucket has them."""
+        return _BucketCheckpoints(folder, keep_last, self)
+
+    def _names(self) -> set[str]:
+        """The objects of this run, without their prefix."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
+        return {item["Key"].removeprefix(self.prefix) for page in pages for item in page.get("Contents", [])}
+
+    @contextlib.contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except (BotoCoreError, ClientError, OSError, boto3.exceptions.Boto3Error) as error:
+            raise BucketError(
+                f"{self}: the run could not be {verb} ({error}). Check spec.learner.checkpoint.s3, its "
+                "credentials and the bucket's policy; the run goes on from its last checkpoint there."
+            ) from error
+
+
+class _BucketCheckpoints(CheckpointStore):
+    def __init__(self, folder: RunDir, keep_last: int, bucket: RunBucket) -> None:
+        super().__init__(folder.checkpoints, keep_last)
+        self._folder = folder
+        self._bucket = bucket
+
+    def save(self, round: int, state: Mapping[str, Any]) -> Path:
+        path = super().save(round, state)
+        self._bucket.keep(self._folder)
+        return path
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The folder's files, without half-written and hidden ones."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith(".") and not path.name.endswith(_PARTIAL):
+            yield path

@@ -1,0 +1,97 @@
+"""Runs in a bucket, against moto: the stand-in for Amazon's own S3, which cannot be reached from a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import numpy as np
+import pytest
+from moto.server import ThreadedMotoServer
+
+from nitro_api import load_job, resolve
+from nitro_api.checkpoint import CheckpointBucket
+from nitro_learner.bucket import BucketError, RunBucket
+from nitro_learner.rundir import RunDir
+from nitro_learner.runs import open_run
+
+JOB = {
+    "apiVersion": "nitro.dev/v1alpha1",
+    "kind": "NitroTrainingJob",
+    "metadata": {"name": "kept"},
+    "spec": {"environment": {"id": "Hopper-v5"}, "learner": {"checkpoint": {"keepLast": 2}}},
+}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunBucket]:
+    monkeypatch.setenv("NITRO_S3_AWS_ACCESS_KEY_ID", "who")
+    monkeypatch.setenv("NITRO_S3_AWS_SECRET_ACCESS_KEY", "what")
+    s3 = boto3.client(
+        "s3", "us-east-1", endpoint_url=endpoint, aws_access_key_id="who", aws_secret_access_key="what"
+    )
+    s3.create_bucket(Bucket="runs")
+    yield bucket_at(endpoint)
+    for item in s3.list_objects_v2(Bucket="runs").get("Contents", []):
+        s3.delete_object(Bucket="runs", Key=item["Key"])
+    s3.delete_bucket(Bucket="runs")
+
+
+def bucket_at(endpoint: str, name: str = "runs") -> RunBucket:
+    where = CheckpointBucket(bucket=name, prefix="team/a", region="us-east-1", endpoint_url=endpoint)
+    return RunBucket(where, "kept-1")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def test_an_empty_disk_gets_the_run_back_as_it_was(bucket: RunBucket, tmp_path: Path) -> None:
+    job = resolve(load_job(JOB))
+    run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
+    run.folder.ledger.write_text("a line\n")
+    for number in range(1, 5):
+        run.folder.metrics.write_text(f"round\n{number}\n")
+        run.checkpoints.save(number, {"run": "r", "weights": np.full(3, number)})
+
+    again = open_run(RunDir(tmp_path / "second"), job, resume=True, bucket=bucket)
+    assert again.checkpoint is not None
+    assert again.checkpoint.round == 4
+    assert again.id == "r"
+    assert again.checkpoint.state["weights"].tolist() == [4, 4, 4]
+    assert sorted(path.name for path in again.folder.checkpoints.iterdir()) == [
+        "round-000003.safetensors",
+        "round-000004.safetensors",
+    ]
+    assert files(again.folder.path) == files(run.folder.path)
+
+
+def test_a_folder_with_a_run_is_not_overwritten(bucket: RunBucket, tmp_path: Path) -> None:
+    job = resolve(load_job(JOB))
+    run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
+    run.folder.metrics.write_text("round\n1\n")
+    run.checkpoints.save(1, {"run": "r"})
+    run.folder.ledger.write_text("newer than the bucket\n")
+    again = open_run(RunDir(tmp_path / "first"), job, resume=True, bucket=bucket)
+    assert again.folder.ledger.read_text() == "newer than the bucket\n"
+
+
+def test_a_missing_bucket_is_named_with_the_remedy(endpoint: str, bucket: RunBucket, tmp_path: Path) -> None:
+    assert str(bucket) == "s3://runs/team/a/kept-1/"
+    missing = bucket_at(endpoint, "no-such-bucket")
+    with pytest.raises(BucketError, match=r"s3://no-such-bucket/team/a/kept-1/.*spec.learner.checkpoint.s3"):
+        missing.restore(RunDir(tmp_path / "run"))
