@@ -32,8 +32,12 @@ def learner_cost(pricing: Pricing, seconds: float) -> float:
 
 
 def vm_cost(pricing: Pricing, seconds: float) -> RoundCost:
-    """Cost of a round whose actors live on a machine of their own: P_k (p_learner + p_vm)."""
-    return RoundCost(learner_cost(pricing, seconds), seconds * pricing.vm_dollars_per_hour / 3600.0)
+    """Cost of a round whose actors live on machines of their own, busy or idle: P_k (p_learner + n p_vm).
+
+    `seconds` is P_k, the round's wall time. `pricing` must be resolved.
+    """
+    machines = pricing.vm_count * pricing.vm_dollars_per_hour
+    return RoundCost(learner_cost(pricing, seconds), seconds * machines / 3600.0)
 
 
 def serverless_cost(

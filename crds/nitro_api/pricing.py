@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,12 +14,20 @@ Price = Annotated[float, Field(ge=0, le=1e6)]
 class Pricing(Model):
     """Prices in US dollars. 1 GB is 2^30 bytes, as Lambda bills it."""
 
+    model: Literal["serverless", "vm"] = "serverless"
+    """What the actors are paid as: `serverless` their invocations or pods, `vm` machines that host them all
+    and are paid from the first round to the last. It changes the cost, not where actors run. Default:
+    serverless."""
+
     learner_dollars_per_hour: Price = 3.06
     """The learner's machine. Unit: dollars per hour. Default: 3.06 (p3.2xlarge)."""
 
     vm_dollars_per_hour: Price = 0.68
-    """The machine that would host all actors without serverless, for comparison. Unit: dollars per hour.
-    Default: 0.68 (c5.4xlarge)."""
+    """A machine that hosts actors, with model `vm`. Unit: dollars per hour. Default: 0.68 (c5.4xlarge)."""
+
+    vm_count: Annotated[int, Field(ge=1, le=4096)] = resolved()
+    """Machines that host the actors, with model `vm`. Unit: machines. Default: one for each 16 actors of the
+    largest round there can be (a c5.4xlarge has 16 cores)."""
 
     lambda_gb_second: Price = Field(default=1.66667e-5, alias="lambdaGBSecond")
     """An invocation, on demand. Unit: dollars per GB-second. Default: 1.66667e-5."""

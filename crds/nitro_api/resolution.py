@@ -15,6 +15,8 @@ from nitro_api.quantities import amount_of
 from nitro_api.scaling import Scaling
 
 CLAIM_SIZE = "1Gi"
+VM_CORES = 16
+"""Actors that one machine hosts where they live on machines: a c5.4xlarge's cores."""
 GB = 2.0**30
 """Bytes that Lambda bills as one GB."""
 
@@ -35,6 +37,7 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
         *parents, name = path.split(".")
         _fill(_descend(spec, parents), name, value)
     _fill(spec.pricing, "podGBSecond", spec.pricing.lambda_gb_second)
+    _fill(spec.pricing, "vmCount", math.ceil(most_actors(spec.scaling) / VM_CORES))
     if spec.backend.lambda_ is not None:
         _resolve_function(spec.backend.lambda_, copy.metadata, spec.actor.resources)
         _fill(spec.pricing, "actorMemoryGB", spec.backend.lambda_.memory_mib / 1024)
@@ -96,6 +99,11 @@ def _resolve_function(function: LambdaBackend, metadata: Metadata, resources: Re
     _fill(function, "region", image_region(function.image))
     mib = math.ceil(_memory_gb(resources) * 1024)
     _fill(function, "memoryMiB", min(max(mib, MEMORY_MIB[0]), MEMORY_MIB[1]))
+
+
+def most_actors(scaling: Scaling) -> int:
+    """Actors of the largest round that there can be. `scaling` must be resolved."""
+    return scaling.initial_actors if scaling.scaler == "fixed" else scaling.max_actors
 
 
 def _memory_gb(resources: Resources) -> float:

@@ -1,5 +1,5 @@
-"""Turns rounds into dollars and writes them to the ledger: invocations or, where pods are metered,
-pod-seconds.
+"""Turns rounds into dollars and writes them to the ledger: invocations, where pods are metered pod-seconds,
+or machines.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nitro_api.ledger import Ledger
-from nitro_api.prices import RoundCost, learner_cost, pod_cost, serverless_cost
+from nitro_api.prices import RoundCost, learner_cost, pod_cost, serverless_cost, vm_cost
 from nitro_api.pricing import Pricing
 
 
@@ -16,7 +16,8 @@ class Meter:
 
     Actors are billed by the invocation model (nitro-spec section 6), on the local backend as well: there it
     says what the same run would cost with serverless actors. With `pod_seconds` they are billed by their
-    pods' lifetime; the journal then keeps the invocation model's figure beside it.
+    pods' lifetime, with `pricing.model: vm` by the machines that would host them; the journal then keeps the
+    invocation model's figure beside it.
 
     Args:
         ledger: open journal; holds what earlier sittings cost, rounds that a crash made them do twice
@@ -64,5 +65,8 @@ class Meter:
                 learner_cost(self._pricing, seconds), pod_cost(self._pricing, now - self._metered)
             )
             self._metered = now
+        if self._pricing.model == "vm":
+            details.setdefault("invocationDollars", cost.actors)
+            cost = vm_cost(self._pricing, seconds)
         self._ledger.append(number, cost, **details)
         return self._ledger.total

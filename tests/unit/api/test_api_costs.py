@@ -15,7 +15,7 @@ from nitro_api.ledger import LedgerCorrupt
 from nitro_api.prices import billed_seconds, learner_cost, pod_cost, serverless_cost, vm_cost
 from nitro_api.pricing import Pricing
 
-PRICING = Pricing(pod_gb_second=1.66667e-5, actor_memory_gb=1.0)
+PRICING = Pricing(pod_gb_second=1.66667e-5, actor_memory_gb=1.0, vm_count=1)
 
 
 def test_the_vm_formula_over_a_run_equals_the_analytic_sum() -> None:
@@ -24,6 +24,12 @@ def test_the_vm_formula_over_a_run_equals_the_analytic_sum() -> None:
         (50 * 30 + 49 * 25) / 3600 * (3.06 + 0.68), rel=1e-3
     )
     assert rounds[0].learner == pytest.approx(30 * 3.06 / 3600)
+
+
+def test_actors_that_need_several_machines_pay_for_each() -> None:
+    one, four = vm_cost(PRICING, 60.0), vm_cost(PRICING.model_copy(update={"vm_count": 4}), 60.0)
+    assert four.actors == pytest.approx(4 * one.actors)
+    assert four.learner == one.learner
 
 
 def test_the_serverless_formula_over_a_run_equals_the_analytic_sum() -> None:

@@ -1,0 +1,59 @@
+"""What rounds cost under each pricing model, against the formulas by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from learner_support import job
+from nitro_api import Ledger
+from nitro_learner.costs import Meter
+
+BILLED = [2.5, 2.5, 3.0]
+INVOCATIONS = 8.0 * 1.66667e-5 + 3 * 2e-7
+
+
+def test_machines_are_paid_by_the_wall_time_whatever_the_actors_do(tmp_path: Path) -> None:
+    pricing = job("paper", pricing__model="vm").spec.pricing
+    assert pricing.vm_count == 4, "64 actors, 16 to a machine"
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        meter = Meter(ledger, pricing)
+        meter.round(1, 20.0, BILLED, 3)
+        total = meter.round(2, 40.0, BILLED * 10, 30)
+        assert total.learner == pytest.approx(60 * 3.06 / 3600)
+        assert total.actors == pytest.approx(60 * 4 * 0.68 / 3600)
+        assert meter.total == total.total
+    first = json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[0])
+    assert first["details"]["invocationDollars"] == pytest.approx(INVOCATIONS)
+
+
+def test_pods_are_metered_but_not_paid_where_machines_are(tmp_path: Path) -> None:
+    pricing = job("paper", pricing__model="vm").spec.pricing
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        total = Meter(ledger, pricing, lambda: 100.0).round(1, 20.0, BILLED, 3)
+        details = ledger.entries[0].details
+    assert total.actors == pytest.approx(20 * 4 * 0.68 / 3600)
+    assert details["podSeconds"] == 100.0
+    assert details["invocationDollars"] == pytest.approx(INVOCATIONS)
+
+
+def test_without_the_model_invocations_are_paid(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        total = Meter(ledger, job("paper").spec.pricing).round(1, 20.0, BILLED, 3)
+        assert "invocationDollars" not in ledger.entries[0].details
+    assert total.actors == pytest.approx(INVOCATIONS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "machines"),
+    [
+        ({"scaling__scaler": "fixed", "scaling__initialActors": 16}, 1),
+        ({"scaling__scaler": "fixed", "scaling__initialActors": 17}, 2),
+        ({"scaling__maxActors": 16}, 1),
+        ({"scaling__maxActors": 100}, 7),
+        ({"pricing__vmCount": 1}, 1),
+    ],
+    ids=str,
+)
+def test_machines_host_the_largest_round(settings: dict[str, object], machines: int) -> None:
+    assert job("paper", **settings).spec.pricing.vm_count == machines
