@@ -1,8 +1,8 @@
-"""spec.algorithm and spec.network: how the policy learns, and what it is."""
+"""spec.algorithm: how the policy learns."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -84,19 +84,3 @@ class Algorithm(Model):
 
     hyperparameters: PpoHyperparameters = Field(default_factory=PpoHyperparameters)
     """Settings that differ from the preset."""
-
-
-class Network(Model):
-    """Policy and critic, two networks of the same shape."""
-
-    hidden_sizes: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=8)] = (
-        resolved()
-    )
-    """Units of each hidden layer. Default: the preset's."""
-
-    activation: Literal["tanh", "relu"] = resolved()
-    """Activation of the hidden layers. Default: the preset's."""
-
-    log_std: Literal["state", "parameter"] = resolved()
-    """Whether the logarithm of the action's deviation is an output of the policy (`state`) or a free
-    parameter per action dimension (`parameter`). Continuous actions only. Default: the preset's."""

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nitro_api.algorithm import Algorithm, Network
+from nitro_api.algorithm import Algorithm
 from nitro_api.backend import Backend
 from nitro_api.base import Model
 from nitro_api.environment import Environment
+from nitro_api.network import Network
 from nitro_api.pods import Actor, Learner
 from nitro_api.pricing import Pricing
 from nitro_api.scaling import Scaling

@@ -11,6 +11,14 @@ from typing import Any
 
 _PPO = "algorithm.hyperparameters."
 
+
+def _conv(channels: int, kernel: int, stride: int, padding: str) -> dict[str, Any]:
+    return {"channels": channels, "kernel": kernel, "stride": stride, "padding": padding}
+
+
+_PAPER_CONV = [_conv(16, 8, 4, "same"), _conv(32, 4, 2, "same"), _conv(256, 11, 1, "valid")]
+_NATURE_CONV = [_conv(32, 8, 4, "valid"), _conv(64, 4, 2, "valid"), _conv(64, 3, 1, "valid")]
+
 # fmt: off
 TABLE: tuple[tuple[str, Any, Any], ...] = (
     # path below spec                     paper         tuned
@@ -45,20 +53,36 @@ TABLE: tuple[tuple[str, Any, Any], ...] = (
     ("scaling.decay",                     0.96,         0.998),
 )
 
-ENVIRONMENTS: tuple[tuple[str, str, Any, Any], ...] = (
-    # id begins with   path below spec                paper   tuned
-    ("ALE/",           "environment.rolloutLength",   16,     128),
+ATARI: tuple[tuple[str, Any, Any], ...] = (
+    # for ids that begin with ALE/        paper         tuned
+    ("environment.rolloutLength",         16,           256),
+    (_PPO + "learningRate",               5e-5,         2.5e-4),
+    (_PPO + "learningRateAnneal",         False,        True),
+    (_PPO + "gamma",                      0.99,         0.99),
+    (_PPO + "clip",                       0.3,          0.1),
+    (_PPO + "entropyCoefficient",         0.0,          0.01),
+    (_PPO + "epochs",                     30,           4),
+    (_PPO + "minibatchSize",              0,            256),
+    (_PPO + "normaliseRewards",           False,        False),
+    ("evaluation.everyRounds",            1,            50),
+    ("stop.rounds",                       50,           1000),
+    ("scaling.decay",                     0.96,         0.9997),
+)
+
+CONV: tuple[tuple[str, Any, Any], ...] = (
+    # with network.type: conv             paper         tuned
+    ("network.convLayers",                _PAPER_CONV,  _NATURE_CONV),
+    ("network.hiddenSizes",               [],           [512]),
+    ("network.activation",                "relu",       "relu"),
+    (_PPO + "normaliseObservations",      False,        False),
 )
 # fmt: on
 
 PRESETS = ("paper", "tuned")
 
 
-def preset_values(preset: str, environment_id: str = "") -> dict[str, Any]:
-    """All values of a preset by their path below spec, for that environment."""
+def preset_values(preset: str, *, atari: bool = False, conv: bool = False) -> dict[str, Any]:
+    """All values of a preset by their path below spec, for that kind of environment and of network."""
     column = PRESETS.index(preset)
-    values = {path: columns[column] for path, *columns in TABLE}
-    for prefix, path, *columns in ENVIRONMENTS:
-        if environment_id.startswith(prefix):
-            values[path] = columns[column]
-    return values
+    tables = TABLE + (ATARI if atari else ()) + (CONV if conv else ())
+    return {path: columns[column] for path, *columns in tables}

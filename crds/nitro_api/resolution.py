@@ -7,6 +7,7 @@ from typing import Any
 
 from nitro_api.backend import LocalBackend
 from nitro_api.checkpoint import CheckpointVolume
+from nitro_api.environment import Atari
 from nitro_api.job import JobSpec, Metadata, NitroTrainingJob
 from nitro_api.lambda_backend import MEMORY_MIB, LambdaBackend, function_name, image_region
 from nitro_api.pods import Resources
@@ -30,7 +31,8 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
     """
     copy = job.model_copy(deep=True)
     spec = copy.spec
-    preset = preset_values(spec.algorithm.preset, spec.environment.id)
+    _resolve_images(spec)
+    preset = _preset_of(spec)
     _resolve_rollout(spec, preset)
     _resolve_actors(spec.scaling, preset)
     for path, value in preset.items():
@@ -62,6 +64,23 @@ def _descend(model: Any, aliases: list[str]) -> Any:
     for alias in aliases:
         model = getattr(model, next(n for n, f in type(model).model_fields.items() if f.alias == alias))
     return model
+
+
+def _resolve_images(spec: JobSpec) -> None:
+    """What depends on whether the environment is a game for the eye, and the kind of network."""
+    environment = spec.environment
+    if environment.is_atari:
+        _fill(environment, "atari", Atari())
+    _fill(environment, "frameStack", 4 if environment.is_atari else 1)
+    _fill(environment, "clipRewards", environment.is_atari)
+    conv = environment.is_atari or spec.network.conv_layers is not None
+    _fill(spec.network, "type", "conv" if conv else "mlp")
+
+
+def _preset_of(spec: JobSpec) -> dict[str, Any]:
+    """The preset's values for a job whose network's type is known."""
+    conv = spec.network.type == "conv"
+    return preset_values(spec.algorithm.preset, atari=spec.environment.is_atari, conv=conv)
 
 
 def _resolve_rollout(spec: JobSpec, preset: dict[str, Any]) -> None:
@@ -201,7 +220,7 @@ def _unused_warnings(spec: JobSpec) -> list[str]:
     scaling = spec.scaling
     if scaling.scaler in ("nitro", "random-score"):
         return []
-    usual = preset_values(spec.algorithm.preset)["scaling.decay"]
+    usual = _preset_of(spec)["scaling.decay"]
     unused = {"decay": scaling.decay != usual}
     for name in ("window", "mode", "normalise", "surrogate"):
         unused[name] = getattr(scaling, name) != Scaling.model_fields[name].default

@@ -105,7 +105,17 @@ def job_schema() -> Schema:
 
 def preset_text(path: str) -> str:
     """The presets' values of a field, such as `paper 0.96, tuned 0.995`; empty when they have none."""
-    values = {name: preset_values(name).get(path.removeprefix("spec.")) for name in PRESETS}
+    usual = _preset_text(path)
+    special = {
+        "for Atari games": _preset_text(path, atari=True),
+        "with type: conv": _preset_text(path, conv=True),
+    }
+    different = [f"{case} {text}" for case, text in special.items() if text != usual]
+    return f"{usual} ({'; '.join(different)})" if usual and different else usual
+
+
+def _preset_text(path: str, **kind: bool) -> str:
+    values = {name: preset_values(name, **kind).get(path.removeprefix("spec.")) for name in PRESETS}
     shown = {name: text_of(value) for name, value in values.items() if value is not None}
     if len(set(shown.values())) == 1:
         return next(iter(shown.values()))

@@ -46,14 +46,7 @@ class LocalBackend:
         self._command = list(command)
         self._size = _processes(spec)
         self._token = secrets.token_urlsafe(32)
-        self._environment = json.dumps(
-            {
-                "id": spec.environment.id,
-                "kwargs": spec.environment.kwargs,
-                "entryPoint": spec.environment.entry_point,
-                "envs": spec.environment.envs_per_actor,
-            }
-        )
+        self._environment = json.dumps(spec.environment.to_actor())
         self.client = HttpClient(self._token)
         self._capacity = Capacity(self._size)
         self._group = ProcessGroup()

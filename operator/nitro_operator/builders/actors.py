@@ -56,12 +56,7 @@ def actor_service(view: JobView) -> Object:
 
 
 def _container(view: JobView) -> Object:
-    environment = view.spec.environment
-    config = {
-        "id": environment.id,
-        "kwargs": environment.kwargs,
-        "envs": environment.envs_per_actor,
-    } | ({"entryPoint": environment.entry_point} if environment.entry_point else {})
+    config = view.spec.environment.to_actor()
     return {
         **view.container(CONTAINER, view.spec.actor.image or view.config.actor_image),
         "env": [

@@ -1,0 +1,84 @@
+"""spec.network: what the policy and the critic are, and the sizes of images inside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nitro_api.base import Model, resolved
+
+
+class ConvLayer(Model):
+    """One convolution with square filters, followed by the activation."""
+
+    channels: Annotated[int, Field(ge=1, le=2048)]
+    """Filters, which are the layer's output channels."""
+
+    kernel: Annotated[int, Field(ge=1, le=64)]
+    """Height and width of a filter. Unit: pixels of the layer's input."""
+
+    stride: Annotated[int, Field(ge=1, le=64)] = 1
+    """Step between two places of a filter. Unit: pixels of the layer's input. Default: 1."""
+
+    padding: Literal["same", "valid"] = "valid"
+    """`valid`: only whole filters inside the image. `same`: zeros around the image, so that the output is the
+    input divided by the stride, rounded up. Default: valid."""
+
+
+class Network(Model):
+    """Policy and critic, two networks of the same shape."""
+
+    type: Literal["mlp", "conv"] = resolved()
+    """`mlp`: hidden layers alone, on the observation as one vector. `conv`: convolutions, then hidden layers;
+    the observation must be an image, [height, width] or [height, width, channels]. Pixels of uint8 are
+    divided by 255, unless they are normalised. Default: conv for Atari games (ids that begin with ALE/) and
+    where convLayers is given, otherwise mlp."""
+
+    conv_layers: Annotated[list[ConvLayer], Field(min_length=1, max_length=8)] | None = None
+    """Convolutions, the first one first. Only with type: conv. Default: with `paper` the Nitro paper's, 16
+    filters of 8 x 8 with stride 4, 32 of 4 x 4 with stride 2 (both `same`) and 256 of 11 x 11 (`valid`); with
+    `tuned` those of Mnih et al. (2015), 32 of 8 x 8 with stride 4, 64 of 4 x 4 with stride 2, 64 of 3 x 3."""
+
+    hidden_sizes: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(max_length=8)] = resolved()
+    """Units of each hidden layer; with type: conv those behind the convolutions, which may be none. Default:
+    the preset's."""
+
+    activation: Literal["tanh", "relu"] = resolved()
+    """Activation of all layers but the last. Default: the preset's."""
+
+    log_std: Literal["state", "parameter"] = resolved()
+    """Whether the logarithm of the action's deviation is an output of the policy (`state`) or a free
+    parameter per action dimension (`parameter`). Continuous actions only. Default: the preset's."""
+
+
+class ImageTooSmall(ValueError):  # noqa: N818
+    """A filter is larger than the image that reaches it.
+
+    Attributes:
+        layer: which one, from 0.
+    """
+
+    def __init__(self, layer: int, kernel: int, height: int, width: int) -> None:
+        super().__init__(
+            f"has filters of {kernel} x {kernel}, but the image that reaches it is {height} x {width}"
+        )
+        self.layer = layer
+
+
+def image_sizes(height: int, width: int, layers: Sequence[ConvLayer]) -> list[tuple[int, int]]:
+    """Height and width behind each layer.
+
+    Raises:
+        ImageTooSmall: nothing would be left of the image.
+    """
+    sizes = []
+    for index, layer in enumerate(layers):
+        if layer.padding == "valid" and min(height, width) < layer.kernel:
+            raise ImageTooSmall(index, layer.kernel, height, width)
+        trimmed = layer.kernel - 1 if layer.padding == "valid" else 0
+        height, width = (math.ceil((n - trimmed) / layer.stride) for n in (height, width))
+        sizes.append((height, width))
+    return sizes
