@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from typing import Any
 
 from nitro_operator import metrics
@@ -21,6 +22,7 @@ from nitro_operator.platform import Platform
 from nitro_operator.queue import WorkQueue
 from nitro_operator.reconcile import Reconciler
 from nitro_operator.server import MetricsServer
+from nitro_operator.summary import JobSummary
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +59,12 @@ class Controller:
         )
         self._events = EventPoster(kube)
         self._ticked = 0.0
+        self._resynced = time.time()
         self._tasks: list[asyncio.Task[None]] = []
-        self._summary = metrics.JobSummary(self._cache.jobs)
+        self._summary = JobSummary(self._cache.jobs)
+        self._health = metrics.Health(
+            lambda: self._resynced, lambda: self._queue.length, self._queue.longest_run
+        )
         self._server = MetricsServer(config.metrics_port)
         metrics.PLATFORM_LIMIT.set(config.platform_max_actors)
 
@@ -86,6 +92,7 @@ class Controller:
         await self._server.stop()
         await self._kube.close()
         self._summary.close()
+        self._health.close()
 
     def notice(self, kind: Kind, event: Any) -> None:
         """Take over one watch event and queue its job; called from kopf's handlers only."""
@@ -178,3 +185,4 @@ class Controller:
 
     def _tick(self) -> None:
         self._ticked = asyncio.get_running_loop().time()
+        self._resynced = time.time()

@@ -1,18 +1,12 @@
-"""The operator's own metrics, and a summary of every job that outlives its learner's pod."""
+"""The operator's metrics of itself. What it tells of jobs is in summary.py; docs/metrics.md lists all."""
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-
-from nitro_operator.kinds import JobKey, Object
-
-PHASES = ("Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed")
 
 RECONCILE_SECONDS = Histogram(
     "nitro_operator_reconcile_duration_seconds",
@@ -26,56 +20,52 @@ SCORE_TO_SCALE = Histogram(
     buckets=(0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5),
 )
 API_REQUESTS = Counter(
-    "nitro_operator_api_requests_total", "API requests of the reconcile loop", ["verb", "status"]
+    "nitro_operator_api_requests_total",
+    "Requests of the reconcile loop to the API server, by HTTP method and status (0 = no answer)",
+    ["verb", "status"],
 )
 PLATFORM_LIMIT = Gauge(
     "nitro_operator_platform_limit_actors", "Actors that all jobs together may have; 0 = no limit"
 )
 GRANTED = Gauge("nitro_operator_granted_actors", "Actors that jobs hold now, all together")
 
-SUMMARY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("round", "Last finished round", ("training", "round")),
-    ("env_steps", "Environment steps sampled so far", ("training", "envSteps")),
-    ("reward_mean", "Mean return of the last training episodes", ("training", "rewardMean")),
-    ("evaluation_mean", "Mean return of the last evaluation", ("training", "evaluationMean")),
-    ("boosting_score", "Boosting score of the last round", ("training", "boostingScore")),
-    ("convexity_ratio", "Convexity ratio of the last round", ("training", "convexityRatio")),
-    ("actors_requested", "Actors that the learner asked for", ("actors", "requested")),
-    ("actors_granted", "Actors that the operator allows", ("actors", "granted")),
-    ("actors_ready", "Actor pods that are ready", ("actors", "ready")),
-    ("pod_seconds", "Time that actor pods have existed", ("actors", "podSeconds")),
-    ("cost_dollars", "Cost of the run so far", ("cost", "total")),
-)
 
+class Health(Collector):
+    """Whether the operator gets on: read at every scrape, so that a loop that stands still shows.
 
-class JobSummary(Collector):
-    """nitro_jobs and nitro_job_status_*, read from the jobs that are there: a deleted job's series go with
-    it."""
+    Args:
+        resynced: Unix time at which the resync loop last came by.
+        queued: jobs that wait for a worker.
+        longest_run: seconds that the longest of the running reconciles has been running.
+    """
 
-    def __init__(self, jobs: Callable[[], Iterable[tuple[JobKey, Object]]]) -> None:
-        self._jobs = jobs
+    def __init__(
+        self,
+        resynced: Callable[[], float],
+        queued: Callable[[], int],
+        longest_run: Callable[[], float],
+    ) -> None:
+        self._read: tuple[tuple[str, str, Callable[[], float]], ...] = (
+            (
+                "nitro_operator_resync_timestamp_seconds",
+                "Unix time at which the resync loop last came by; more than a minute ago = it stands still",
+                resynced,
+            ),
+            ("nitro_operator_queued_jobs", "Jobs that wait for a reconcile", queued),
+            (
+                "nitro_operator_longest_reconcile_seconds",
+                "How long the longest of the running reconciles has been running; 0 = none runs",
+                longest_run,
+            ),
+        )
         REGISTRY.register(self)
 
     def close(self) -> None:
         REGISTRY.unregister(self)
 
+    def describe(self) -> Iterable[Metric]:
+        """The names alone: nothing can be read before the operator has started."""
+        return [GaugeMetricFamily(name, text) for name, text, _ in self._read]
+
     def collect(self) -> Iterable[Metric]:
-        jobs = list(self._jobs())
-        phases = Tally((job.get("status") or {}).get("phase", "Pending") for _, job in jobs)
-        count = GaugeMetricFamily("nitro_jobs", "Jobs in each phase", labels=["phase"])
-        for phase in PHASES:
-            count.add_metric([phase], phases[phase])
-        yield count
-        for name, text, path in SUMMARY:
-            family = GaugeMetricFamily(f"nitro_job_status_{name}", text, labels=["namespace", "job_name"])
-            for key, job in jobs:
-                value = _at(job.get("status"), path)
-                if value is not None:
-                    family.add_metric([key.namespace, key.name], float(value))
-            yield family
-
-
-def _at(value: Any, path: Iterable[str]) -> Any:
-    for name in path:
-        value = (value or {}).get(name)
-    return value
+        return [GaugeMetricFamily(name, text, value=read()) for name, text, read in self._read]

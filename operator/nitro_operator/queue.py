@@ -77,6 +77,11 @@ class WorkQueue(Generic[K]):
         if timer is not None:
             timer.cancel()
 
+    @property
+    def length(self) -> int:
+        """Keys that wait for a worker."""
+        return len(self._waiting)
+
     def longest_run(self) -> float:
         """Seconds that the longest of the running handlers has been running."""
         now = asyncio.get_running_loop().time()

@@ -1,13 +1,15 @@
-"""/metrics, served from the event loop: what is read is never half written."""
+"""/metrics, served from the event loop: what is read is never half written, and a loop that stands still
+shows as a failed scrape."""
 
 from __future__ import annotations
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
 
 
 class MetricsServer:
-    """Serves Prometheus' text format on all interfaces."""
+    """Serves Prometheus' text format, or OpenMetrics where it is asked for, on all interfaces."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -26,5 +28,6 @@ class MetricsServer:
             await self._runner.cleanup()
 
 
-async def _metrics(_: web.Request) -> web.Response:
-    return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+async def _metrics(request: web.Request) -> web.Response:
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})
