@@ -4,6 +4,7 @@ job = resolve(load_job("job.yaml", ["spec.seed=3"])) # every default filled in; 
 job.spec.scaling.max_actors job.to_yaml()
 """
 
+from nitro_api import algorithm_rules as _algorithm_rules  # noqa: F401  (declare the rules that the models obey)
 from nitro_api import network_rules as _network_rules  # noqa: F401
 from nitro_api import rules as _rules  # noqa: F401  (declares the rules that the models obey)
 from nitro_api import scaling_rules as _scaling_rules  # noqa: F401

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -75,8 +75,9 @@ class PpoHyperparameters(Model):
 class Algorithm(Model):
     """The learning algorithm."""
 
-    name: Literal["ppo"] = "ppo"
-    """The algorithm. Default: ppo."""
+    name: Literal["ppo", "rllib/ppo", "rllib/appo", "rllib/impala"] = "ppo"
+    """The algorithm. One that begins with `rllib/` is Ray RLlib's: its learner does the update, and the
+    learner's image must have it. Default: ppo."""
 
     preset: Literal["paper", "tuned"] = "tuned"
     """Where values that the job leaves out come from: `paper` has the settings of the Nitro paper's
@@ -84,3 +85,9 @@ class Algorithm(Model):
 
     hyperparameters: PpoHyperparameters = Field(default_factory=PpoHyperparameters)
     """Settings that differ from the preset."""
+
+    rllib: dict[str, Any] | None = None
+    """RLlib's settings, by the names that its config's `training()` has: lr, num_epochs, clip_param, ... They
+    are checked when the learner starts, and by `nitro validate` where RLlib is installed. Only with a name
+    that begins with `rllib/`. Default: `paper` has RLlib's own defaults, but steps on whole batches; `tuned`
+    RLlib's own settings for MuJoCo; what neither names is as RLlib has it."""

@@ -11,7 +11,7 @@ from nitro_api.environment import Atari
 from nitro_api.job import JobSpec, Metadata, NitroTrainingJob
 from nitro_api.lambda_backend import MEMORY_MIB, LambdaBackend, function_name, image_region
 from nitro_api.pods import Resources
-from nitro_api.presets import preset_values
+from nitro_api.presets import preset_values, rllib_settings
 from nitro_api.quantities import amount_of
 from nitro_api.scaling import Scaling
 
@@ -38,6 +38,9 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
     for path, value in preset.items():
         *parents, name = path.split(".")
         _fill(_descend(spec, parents), name, value)
+    settings = rllib_settings(spec.algorithm.preset, spec.algorithm.name)
+    if settings:
+        spec.algorithm.rllib = settings | (spec.algorithm.rllib or {})
     _fill(spec.pricing, "podGBSecond", spec.pricing.lambda_gb_second)
     _fill(spec.pricing, "vmCount", math.ceil(most_actors(spec.scaling) / VM_CORES))
     if spec.backend.lambda_ is not None:
@@ -80,7 +83,9 @@ def _resolve_images(spec: JobSpec) -> None:
 def _preset_of(spec: JobSpec) -> dict[str, Any]:
     """The preset's values for a job whose network's type is known."""
     conv = spec.network.type == "conv"
-    return preset_values(spec.algorithm.preset, atari=spec.environment.is_atari, conv=conv)
+    return preset_values(
+        spec.algorithm.preset, algorithm=spec.algorithm.name, atari=spec.environment.is_atari, conv=conv
+    )
 
 
 def _resolve_rollout(spec: JobSpec, preset: dict[str, Any]) -> None:
@@ -163,11 +168,13 @@ def _decay_warning(spec: JobSpec) -> str | None:
 
 def _minibatch_warning(spec: JobSpec) -> str | None:
     smallest = spec.scaling.min_actors * spec.environment.rollout_length
-    minibatch = spec.algorithm.hyperparameters.minibatch_size
-    if minibatch <= smallest:
+    field, minibatch = "hyperparameters.minibatchSize", spec.algorithm.hyperparameters.minibatch_size
+    if spec.algorithm.rllib is not None:
+        field, minibatch = "rllib.minibatch_size", spec.algorithm.rllib.get("minibatch_size")
+    if not isinstance(minibatch, int) or minibatch <= smallest:
         return None
     return (
-        f"spec.algorithm.hyperparameters.minibatchSize: {minibatch} exceeds the {smallest} samples of a "
+        f"spec.algorithm.{field}: {minibatch} exceeds the {smallest} samples of a "
         "round with minActors, which is then one step per epoch; lower it or raise rolloutLength"
     )
 

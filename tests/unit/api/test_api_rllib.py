@@ -1,0 +1,98 @@
+"""Jobs for RLlib's algorithms: their settings, presets and rules."""
+
+from typing import Any
+
+import pytest
+
+from nitro_api import JobInvalid, load_job, resolve, warnings
+from nitro_api.schema import schema_at
+
+
+def _job(**algorithm: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "nitro.dev/v1alpha1",
+        "kind": "NitroTrainingJob",
+        "metadata": {"name": "job"},
+        "spec": {"environment": {"id": "Hopper-v5"}, "algorithm": algorithm},
+    }
+
+
+def test_a_job_s_settings_stand_and_the_preset_gives_the_rest() -> None:
+    spec = resolve(
+        load_job(_job(name="rllib/ppo", preset="paper", rllib={"lr": 0.01, "grad_clip": 1.0}))
+    ).spec
+    assert spec.algorithm.rllib == {
+        "lr": 0.01,
+        "gamma": 0.99,
+        "lambda_": 1.0,
+        "clip_param": 0.3,
+        "kl_coeff": 0.2,
+        "kl_target": 0.01,
+        "entropy_coeff": 0.0,
+        "vf_loss_coeff": 1.0,
+        "vf_clip_param": 10.0,
+        "num_epochs": 30,
+        "minibatch_size": 0,
+        "grad_clip": 1.0,
+    }
+    assert spec.algorithm.hyperparameters.to_dict() == {}
+    assert (spec.scaling.min_actors, spec.scaling.max_actors) == (8, 64)
+
+
+def test_paper_has_one_set_of_values_under_both_sets_of_names() -> None:
+    """So runs with our PPO and with RLlib's compare."""
+    ours = resolve(load_job(_job(preset="paper"))).spec.algorithm.hyperparameters
+    theirs = resolve(load_job(_job(name="rllib/ppo", preset="paper"))).spec.algorithm.rllib
+    assert theirs == {
+        "lr": ours.learning_rate,
+        "gamma": ours.gamma,
+        "lambda_": ours.gae_lambda,
+        "clip_param": ours.clip,
+        "kl_coeff": ours.kl_coefficient,
+        "kl_target": ours.kl_target,
+        "entropy_coeff": ours.entropy_coefficient,
+        "vf_loss_coeff": ours.value_coefficient,
+        "vf_clip_param": ours.value_clip,
+        "num_epochs": ours.epochs,
+        "minibatch_size": ours.minibatch_size,
+    }
+
+
+@pytest.mark.parametrize("name", ["rllib/ppo", "rllib/appo", "rllib/impala"])
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+def test_resolving_twice_changes_nothing_and_nothing_deserves_a_warning(name: str, preset: str) -> None:
+    job = load_job(_job(name=name, preset=preset))
+    assert resolve(resolve(job)) == resolve(job)
+    assert warnings(job) == []
+
+
+def test_a_minibatch_above_the_smallest_round_is_worth_a_warning() -> None:
+    (warning,) = warnings(load_job(_job(name="rllib/ppo", rllib={"minibatch_size": 5000})))
+    assert warning.startswith("spec.algorithm.rllib.minibatch_size: 5000 exceeds the 4096 samples")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "mistake"),
+    [
+        (
+            {"name": "ppo", "rllib": {"lr": 0.1}},
+            'spec.algorithm.rllib: {"lr": 0.1}; is only allowed with a name that begins with rllib/; '
+            "remove it or change the name",
+        ),
+        (
+            {"name": "rllib/ppo", "hyperparameters": {"clip": 0.1}},
+            'spec.algorithm.hyperparameters: {"clip": 0.1}; is not for the algorithms of RLlib; '
+            "move the settings to rllib, under RLlib's names",
+        ),
+    ],
+)
+def test_settings_under_the_wrong_name_are_refused(algorithm: dict[str, Any], mistake: str) -> None:
+    with pytest.raises(JobInvalid) as refused:
+        load_job(_job(**algorithm))
+    assert str(refused.value) == mistake
+
+
+def test_the_api_server_keeps_settings_that_the_schema_does_not_name() -> None:
+    field = schema_at(("spec", "algorithm", "rllib"))
+    assert field is not None
+    assert field["x-kubernetes-preserve-unknown-fields"] is True
