@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from nitro_actor import wire
-from nitro_learner.backends.base import Ack
+from nitro_learner.backends.base import Ack, answering
 from nitro_learner.backends.capacity import Capacity
-from nitro_learner.dispatch import Dispatcher, RoundPlan
+from nitro_learner.dispatch import Dispatcher
+from nitro_learner.plans import RoundPlan
 
 ENVIRONMENT: dict[str, Any] = {
     "protocol": 1,
@@ -181,7 +182,8 @@ class FunctionBackend:
             self.requests.append({**meta, "state": sorted(state)})
             script = self.script.get(meta["slot"], [])
             behave = script[meta["attempt"]] if meta["attempt"] < len(script) else self.default
-            return await behave(meta, self.cache)
+            with answering():
+                return await behave(meta, self.cache)
         finally:
             self.running -= 1
             self.capacity.release()

@@ -17,7 +17,8 @@ from nitro_learner.backends.local import LocalBackend
 from nitro_learner.backends.processes import ProcessGroup
 from nitro_learner.backends.redis_server import RedisServer
 from nitro_learner.cache import TrajectoryCache
-from nitro_learner.dispatch import Dispatcher, RoundPlan, RoundResult
+from nitro_learner.dispatch import Dispatcher
+from nitro_learner.plans import RoundPlan, RoundResult
 
 RUN = "run-1"
 

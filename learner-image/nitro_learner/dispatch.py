@@ -2,101 +2,33 @@
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from statistics import median
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_learner.backends.base import EVALUATION, ROLLOUT, ActorBackend
-from nitro_learner.batch import Fragment
-from nitro_learner.cache import TrajectoryCache
+from nitro_learner.cache import Cache
+from nitro_learner.deadlines import Deadlines
 from nitro_learner.fanout import Fanout
 from nitro_learner.fragment import Expectation, SlotRequest
+from nitro_learner.plans import (
+    DispatchStats,
+    EvaluationPlan,
+    EvaluationResult,
+    RoundFailed,
+    RoundPlan,
+    RoundResult,
+    State,
+)
 from nitro_learner.seeds import evaluation_seed, slot_seed
 
 log = logging.getLogger(__name__)
 
 _RESULT_TTL_SECONDS = 3600
-_MEDIAN_ROUNDS = 21
-"""Rounds that the median looks back on."""
-
-State = Mapping[str, NDArray[Any]]
-"""An end state: tensors named ``state/...``, as the fragment carried them."""
-
-
-class RoundFailed(Exception):  # noqa: N818
-    """Too few slots of a round came back. Nothing was trained on: the run resumes from its checkpoint."""
-
-
-@dataclass(frozen=True)
-class RoundPlan:
-    """One round's sampling, fixed before it starts; how many slots it has is known only after the detector.
-
-    ``steps`` is T, the transitions per fragment in all; ``min_actors`` is I_min; ``states`` holds the end
-    state that each slot resumes (a slot without one resets its environment).
-    """
-
-    run: str
-    seed: int
-    round: int
-    weights_version: int
-    steps: int
-    min_actors: int
-    states: Mapping[int, State] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class EvaluationPlan:
-    """Evaluation of one weights version: ``episodes`` spread over ``slots`` requests, mean actions."""
-
-    run: str
-    seed: int
-    weights_version: int
-    episodes: int
-    max_steps: int
-    slots: int
-
-
-@dataclass(frozen=True)
-class DispatchStats:
-    """What it took: counts by reason, bytes, billed seconds of every invocation, failed ones too.
-
-    ``slot_seconds``: the actor's own time per slot; ``seconds``: ``total`` = ``sample`` (what the actors' own
-    times take, packed without gaps) + ``dispatch`` (the rest: queueing, transfer, cold starts, retries).
-    """
-
-    retries: Mapping[str, int]
-    dropped: Mapping[str, int]
-    cold_starts: int
-    bytes: int
-    billed_seconds: list[float]
-    slot_seconds: Mapping[int, float]
-    deadline_misses: int
-    seconds: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class RoundResult:
-    """A round's fragments, sorted by slot, and the slots that were lost (at most 20 %)."""
-
-    fragments: list[Fragment]
-    lost: list[int]
-    stats: DispatchStats
-
-
-@dataclass(frozen=True)
-class EvaluationResult:
-    """Returns f64 [episodes] and lengths i64 [episodes] of the evaluation episodes, ordered by slot."""
-
-    weights_version: int
-    returns: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-    stats: DispatchStats
 
 
 class Dispatcher:
@@ -112,7 +44,7 @@ class Dispatcher:
     def __init__(
         self,
         backend: ActorBackend,
-        cache: TrajectoryCache,
+        cache: Cache,
         environment: Mapping[str, Any],
         *,
         envs: int,
@@ -128,8 +60,12 @@ class Dispatcher:
         self._environment = environment
         self._envs = envs
         self._timeout = timeout_seconds
-        self._deadline_seconds = deadline_seconds
-        self._waves_seconds: deque[float] = deque(maxlen=_MEDIAN_ROUNDS)
+        self._deadlines = Deadlines(
+            timeout_seconds,
+            deadline_seconds,
+            limit=lambda: backend.limit,
+            pending=lambda: self.pending,
+        )
         self._rounds: dict[int, _Round] = {}
         self._fanouts: set[Fanout] = set()
 
@@ -169,7 +105,7 @@ class Dispatcher:
             if 5 * len(present) < 4 * len(fanout.slots) or len(present) < plan.min_actors:
                 raise _failed(f"round {plan.round}", fanout, f"80 % and {plan.min_actors} are needed")
             stats = self._stats(fanout, running.first_start)
-            self._waves_seconds.append(stats.seconds["total"] / self._waves(len(fanout.slots)))
+            self._deadlines.learn(stats.seconds["total"], len(fanout.slots))
             return RoundResult(present, sorted(slot.index for slot in fanout.missing()), stats)
         finally:
             await self.abandon(plan)
@@ -271,31 +207,12 @@ class Dispatcher:
 
     async def _settle_twice(self, fanout: Fanout, started: float) -> None:
         """One deadline for all slots, and one more for those that are missing then."""
-        await fanout.settle(self._deadline(started))
+        await fanout.settle(self._deadlines.after(started))
         missing = [slot.index for slot in fanout.missing()]
         if missing:
             log.warning("slots %s are invoked once more: %s", missing, fanout.slots[missing[0]].trouble)
             fanout.start(missing)
-            await fanout.settle(self._deadline(asyncio.get_running_loop().time()))
-
-    def _deadline(self, started: float) -> Callable[[], float]:
-        """When to stop waiting; it moves away when the limit shrinks or others' requests come in between."""
-        most = 1
-
-        def at() -> float:
-            nonlocal most
-            most = max(most, self._waves(self.pending))
-            return started + most * self._wave_deadline()
-
-        return at
-
-    def _wave_deadline(self) -> float:
-        if self._deadline_seconds is not None:
-            return self._deadline_seconds
-        return max(self._timeout, 3 * median(self._waves_seconds) if self._waves_seconds else 0.0)
-
-    def _waves(self, slots: int) -> int:
-        return max(1, -(-slots // self._backend.limit))
+            await fanout.settle(self._deadlines.now())
 
     def _stats(self, fanout: Fanout, started: float) -> DispatchStats:
         counts = fanout.counts
@@ -310,6 +227,7 @@ class Dispatcher:
             cold_starts=counts.cold_starts,
             bytes=counts.bytes,
             billed_seconds=list(counts.billed_seconds),
+            estimated=counts.estimated,
             slot_seconds=dict(counts.slot_seconds),
             deadline_misses=counts.deadline_misses,
             seconds={"total": total, "sample": sample, "dispatch": total - sample},

@@ -18,7 +18,7 @@ from nitro_actor.rollout import evaluate
 from nitro_api import JobSpec
 from nitro_learner import algorithms
 from nitro_learner.checkpoint import Checkpoint
-from nitro_learner.dispatch import EvaluationPlan
+from nitro_learner.plans import EvaluationPlan
 from nitro_learner.seeds import evaluation_seed
 
 MAX_STEPS = 27_000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nitro_api.prices import RoundCost
-    from nitro_learner.dispatch import EvaluationResult, RoundResult
+    from nitro_learner.plans import EvaluationResult, RoundResult
     from nitro_learner.state import TrainingState
     from nitro_learner.waiting import Stages
 
@@ -65,11 +65,14 @@ class RoundReport:
     policy_loss: float | None
     explained_variance: float | None
     # Not in the CSV: only the listeners' counters need them.
+    reward_std: float | None = None
+    retried: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     staleness: int = 0
     deadline_misses: int = 0
     detector_seconds: float | None = None
     cache_bytes: int | None = None
+    cache_limit_bytes: int | None = None
 
     def row(self) -> dict[str, Any]:
         """The columns of metrics.csv, in order."""
@@ -80,7 +83,16 @@ class RoundReport:
         return {stage: getattr(self, f"seconds_{stage}") for stage in STAGES}
 
 
-_NOT_COLUMNS = {"dropped", "staleness", "deadline_misses", "detector_seconds", "cache_bytes"}
+_NOT_COLUMNS = {
+    "reward_std",
+    "retried",
+    "dropped",
+    "staleness",
+    "deadline_misses",
+    "detector_seconds",
+    "cache_bytes",
+    "cache_limit_bytes",
+}
 COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(RoundReport) if item.name not in _NOT_COLUMNS)
 
 
@@ -138,6 +150,8 @@ def draft(
         value_loss=stats.get("value_loss"),
         policy_loss=stats.get("policy_loss"),
         explained_variance=stats.get("explained_variance"),
+        reward_std=state.reward_std,
+        retried=sampled.retries,
         dropped=sampled.dropped,
         deadline_misses=sampled.deadline_misses,
     )

@@ -5,9 +5,9 @@ themselves.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,11 @@ class TrainingState:
         """Mean return of the last 20 training episodes; None before the first has ended."""
         return fmean(self.recent_returns) if self.recent_returns else None
 
+    @property
+    def reward_std(self) -> float | None:
+        """Their standard deviation."""
+        return pstdev(self.recent_returns) if self.recent_returns else None
+
     def absorb(self, fragments: Iterable[Fragment], *, keep_end_states: bool) -> list[float]:
         """Takes in the fragments of the next round, sorted by slot, and returns the episode returns that they
         finished.
@@ -85,12 +90,9 @@ class TrainingState:
             "best_reward": self.best_reward,
         }
 
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> TrainingState:
-        return cls(
-            **{
-                **state,
-                "recent_returns": deque(state["recent_returns"], maxlen=_WINDOW),
-                "end_states": dict(state["end_states"]),
-            }
-        )
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()`."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.recent_returns = deque(state["recent_returns"], maxlen=_WINDOW)
+        self.end_states = dict(state["end_states"])

@@ -11,54 +11,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from nitro_actor import wire
 from nitro_api import NitroTrainingJob
-from nitro_learner import algorithms, evaluation, scalers, stop
+from nitro_learner import algorithms, evaluation, failures, stop
 from nitro_learner.backends.base import ActorBackend, BackendError
-from nitro_learner.boosting.detector import Detector, Measurement
-from nitro_learner.cache import CacheError, TrajectoryCache
+from nitro_learner.cache import CacheError
 from nitro_learner.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.compute import Compute
 from nitro_learner.costs import Meter
-from nitro_learner.dispatch import Dispatcher, EvaluationResult, RoundFailed, RoundPlan, RoundResult
+from nitro_learner.dispatch import Dispatcher
+from nitro_learner.plans import EvaluationResult, RoundFailed, RoundPlan, RoundResult
 from nitro_learner.report import Listener, Outcome, RoundReport, draft
-from nitro_learner.scalers.base import RoundOutcome
+from nitro_learner.saving import Saving
+from nitro_learner.scoring import Scoring
 from nitro_learner.state import TrainingState
 from nitro_learner.waiting import Interrupted, Stages, unless
 
 logger = logging.getLogger(__name__)
-
-# How finely the time is measured that actors stand free while the detector works.
-_LOOK_SECONDS = 0.005
-_DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
-
-
-class TrainingFailed(Exception):  # noqa: N818
-    """The run ended before a stop condition held.
-
-    Attributes:
-        resumable: whether going on from the last checkpoint can help (a full disk, lost actors), or the job
-            itself is at fault.
-    """
-
-    def __init__(self, message: str, *, resumable: bool) -> None:
-        super().__init__(message)
-        self.resumable = resumable
-
-
-@dataclass
-class _Pending:
-    """A round that is trained on but not yet scored: its report lacks what the detector says."""
-
-    report: RoundReport
-    measuring: asyncio.Task[Measurement] | None
 
 
 class Trainer:
@@ -100,8 +74,6 @@ class Trainer:
         self._listeners = listeners
         self._history = list(history)
         self._stop = asyncio.Event()
-        self._pending: _Pending | None = None
-        self._saved_round = 0
 
     def interrupt(self) -> None:
         """Ends the run after a checkpoint: at once while actors sample, else after the update under way."""
@@ -113,10 +85,10 @@ class Trainer:
         Raises:
             TrainingFailed: actors, the cache or the disk failed; says whether a resume can help.
         """
-        async with contextlib.AsyncExitStack() as stack:
-            self._compute = stack.enter_context(Compute())
-            stack.push_async_callback(self._backend.close)
-            try:
+        with failures.told():
+            async with contextlib.AsyncExitStack() as stack:
+                self._compute = stack.enter_context(Compute())
+                stack.push_async_callback(self._backend.close)
                 try:
                     await self._open(stack)
                 except Interrupted:
@@ -130,21 +102,12 @@ class Trainer:
                     with contextlib.suppress(CheckpointError):
                         await self._save()
                     raise
-            except (RoundFailed, CacheError, CheckpointError) as error:
-                raise TrainingFailed(str(error), resumable=True) from error
-            except (BackendError, FloatingPointError) as error:
-                raise TrainingFailed(str(error), resumable=False) from error
-            except OSError as error:
-                if error.errno not in _DISK_TROUBLE:
-                    raise
-                message = f"{error.filename or 'the run folder'}: {error.strerror}. Make room and resume."
-                raise TrainingFailed(message, resumable=True) from error
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> None:
         """Starts the actors, builds what learns and continues from the checkpoint."""
         spec = self._spec
         environment = await unless(self._stop, self._backend.start())
-        self._cache = TrajectoryCache(self._backend.redis_url, self.run_id)
+        self._cache = self._backend.open_cache(self.run_id)
         stack.push_async_callback(self._cache.close)
         self._dispatcher = Dispatcher(
             self._backend,
@@ -156,12 +119,18 @@ class Trainer:
         )
         stack.push_async_callback(self._dispatcher.close)
         self._algorithm = algorithms.make(spec, environment, self._compute.device)
-        self._scaler = scalers.make(spec.scaling, seed=spec.seed)
-        transitions = spec.scaling.min_actors * spec.environment.rollout_length
-        self._detector = Detector(spec.scaling, spec.seed, transitions)
-        self.state = TrainingState(actors=self._scaler.initial)
+        self._scoring = Scoring(spec, self._compute, self._cache, self._listeners)
+        self.state = TrainingState(actors=self._scoring.initial)
+        self._saving = Saving(
+            self._checkpoints,
+            {"training": self.state, "algorithm": self._algorithm, "scaler": self._scoring},
+            run=self.run_id,
+            threads=self._compute.threads,
+            every_rounds=spec.learner.checkpoint.every_rounds,
+            listeners=self._listeners,
+        )
         if self._checkpoint:
-            self._restore(self._checkpoint)
+            self._saving.restore(self._checkpoint)
         for listener in self._listeners:
             listener.started(round=self.state.round, rounds=spec.stop.rounds, history=self._history)
             listener.requested(round=self.state.round + 1, actors=self.state.actors)
@@ -200,7 +169,7 @@ class Trainer:
             with stages("dispatch"):
                 await self._publish()
                 # Every decision is at least I_min, so these slots need not wait for it.
-                early = spec.scaling.min_actors if self._pending else state.actors
+                early = spec.scaling.min_actors if self._scoring.pending else state.actors
                 self._dispatcher.start_slots(plan, range(early))
             await self._decide(stages, early)
             with stages("dispatch"):
@@ -208,7 +177,7 @@ class Trainer:
                 if state.round and state.round % spec.evaluation.every_rounds == 0:
                     evaluating = self._evaluate()
             self._tell_phase("sample")
-            saving = asyncio.create_task(self._save_if_due())
+            saving = asyncio.create_task(self._saving.save_if_due(state.round))
             with stages("sample"):
                 result = await unless(self._stop, self._dispatcher.finish(plan))
             with stages("checkpoint"):
@@ -227,11 +196,7 @@ class Trainer:
         with stages("evaluate"):
             evaluated = await self._join(evaluating)
         report = self._account(result, evaluated, update.stats, stages)
-        measuring = None
-        if self._scaler.needs_ratio:
-            measure = self._compute.measure(self._detector.measure, update.surrogate, number)
-            measuring = asyncio.create_task(measure)
-        self._pending = _Pending(report, measuring)
+        self._scoring.measure(report, update.surrogate)
 
     def _account(
         self, result: RoundResult, evaluated: EvaluationResult | None, stats: dict[str, float], stages: Stages
@@ -243,8 +208,10 @@ class Trainer:
             state.evaluation_mean = fmean(evaluated.returns.tolist())
         seconds = stages.total()
         state.seconds += seconds
-        billed = [*result.stats.billed_seconds, *(evaluated.stats.billed_seconds if evaluated else [])]
-        cost = self._meter.round(state.round, seconds, billed, state.actors)
+        sampled = [result.stats, evaluated.stats] if evaluated else [result.stats]
+        billed = [each for part in sampled for each in part.billed_seconds] + self._backend.take_bills()
+        guessed = sum(part.estimated for part in sampled)
+        cost = self._meter.round(state.round, seconds, billed, state.actors, guessed)
         return draft(state, result, evaluated, finished, stats, stages, seconds, cost)
 
     async def _decide(self, stages: Stages, early: int) -> None:
@@ -253,41 +220,18 @@ class Trainer:
         The detector has held up the round only where actors stood free and there turned out to be slots for
         them; the rest of the wait is sampling.
         """
-        begin, free = time.monotonic(), 0.0
-        if self._pending and (measuring := self._pending.measuring):
-            while not measuring.done():
-                before, idle = time.monotonic(), self._dispatcher.pending < self._backend.limit
-                await asyncio.wait({measuring}, timeout=_LOOK_SECONDS)
-                free += time.monotonic() - before if idle else 0.0
+        begin = time.monotonic()
+        free = await self._scoring.wait(idle=lambda: self._dispatcher.pending < self._backend.limit)
         await self._settle()
         held_up = free if self.state.actors > early else 0.0
         stages.add("detect", held_up)
         stages.add("sample", time.monotonic() - begin - held_up)
 
     async def _settle(self) -> None:
-        """Waits for the pending round's measurement, lets the scaler decide and hands out the report."""
-        pending, self._pending = self._pending, None
-        if pending is None:
-            return
-        report, measured = pending.report, await pending.measuring if pending.measuring else None
-        ratio = measured.ratio if measured else None
-        decision = self._scaler.decide(RoundOutcome(report.round, ratio, report.reward_mean, report.actors))
-        self.state.actors = report.next_actors = decision.actors
-        report.boosting_score, report.convexity_ratio = decision.score, ratio
-        if measured:
-            report.lambda_min, report.lambda_max = measured.lambda_min, measured.lambda_max
-            report.detector_seconds = measured.seconds
-            if not measured.converged:
-                fields = {"round": report.round, "residuals": measured.residuals}
-                logger.info("detector not converged", extra={"fields": fields})
-        for listener in self._listeners:
-            listener.requested(round=report.round + 1, actors=decision.actors)
-        with contextlib.suppress(CacheError):  # a user who may not ask, or trouble that the round will meet
-            report.cache_bytes = (await self._cache.memory()).used
-        for listener in self._listeners:
-            listener.round_done(report)
-        fields = report.row() | {"detector_seconds": report.detector_seconds}
-        logger.info("round done", extra={"fields": fields})
+        """Has the pending round scored, if there is one."""
+        actors = await self._scoring.settle()
+        if actors is not None:
+            self.state.actors = actors
 
     def _reason_to_stop(self) -> stop.StopReason | None:
         state = self.state
@@ -340,40 +284,10 @@ class Trainer:
             logger.warning("The evaluation of weights version %d failed: %s", self.state.round, error)
             return None
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        saved = checkpoint.state
-        self.state = TrainingState.from_dict(saved["training"])
-        self._algorithm.load_state_dict(saved["algorithm"])
-        self._scaler.load_state_dict(saved["scaler"])
-        self._saved_round = checkpoint.round
-        if saved["threads"] != self._compute.threads:
-            logger.warning(
-                "The run was started with %d compute threads and goes on with %d: "
-                "results may differ in their last bits.",
-                saved["threads"],
-                self._compute.threads,
-            )
-
-    async def _save_if_due(self) -> None:
-        if self.state.round % self._spec.learner.checkpoint.every_rounds == 0:
-            await self._save()
-
     async def _save(self) -> None:
-        """Writes the state between two rounds, unless that was done or its last round is not scored yet."""
-        number = self.state.round
-        if number == self._saved_round or self._pending:
-            return
-        state = {
-            "run": self.run_id,
-            "threads": self._compute.threads,
-            "training": self.state.state_dict(),
-            "algorithm": self._algorithm.state_dict(),
-            "scaler": self._scaler.state_dict(),
-        }
-        path = await asyncio.to_thread(self._checkpoints.save, number, state)
-        self._saved_round = number
-        for listener in self._listeners:
-            listener.checkpointed(round=number, location=str(path))
+        """Saves the state between two rounds, unless its last round is not scored yet."""
+        if not self._scoring.pending:
+            await self._saving.save(self.state.round)
 
     def _tell_phase(self, stage: str) -> None:
         for listener in self._listeners:

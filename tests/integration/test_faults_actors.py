@@ -18,7 +18,8 @@ from nitro_actor import wire
 from nitro_learner.backends.base import BackendError, FatalError
 from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.cache import TrajectoryCache
-from nitro_learner.dispatch import Dispatcher, RoundFailed, RoundResult
+from nitro_learner.dispatch import Dispatcher
+from nitro_learner.plans import RoundFailed, RoundResult
 
 
 async def strike(pids: Callable[[], list[int]], number: signal.Signals, after: float) -> int:

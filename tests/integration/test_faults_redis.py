@@ -9,7 +9,7 @@ from test_local_backend import assert_same
 
 from local_support import local_round, sample, spec
 from nitro_learner.cache import CacheFull
-from nitro_learner.dispatch import RoundFailed
+from nitro_learner.plans import RoundFailed
 
 LONG = {"id": "Hopper-v5", "rolloutLength": 4096, "envsPerActor": 2}
 

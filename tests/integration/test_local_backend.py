@@ -14,7 +14,7 @@ from local_support import alive, children_of_group, command_line, local_round, s
 from nitro_learner import fragment as fragments
 from nitro_learner.backends.base import BackendError
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.dispatch import EvaluationPlan, RoundResult
+from nitro_learner.plans import EvaluationPlan, RoundResult
 
 
 def assert_same(one: RoundResult, other: RoundResult) -> None:

@@ -91,10 +91,10 @@ def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
     from nitro_learner import logs, table
     from nitro_learner.backends.local import LocalBackend
     from nitro_learner.checkpoint import CheckpointError
+    from nitro_learner.failures import TrainingFailed
     from nitro_learner.metrics import LearnerMetrics
     from nitro_learner.runs import open_run
     from nitro_learner.session import Aborted, train
-    from nitro_learner.trainer import TrainingFailed
 
     logs.configure(structured=False)
     try:

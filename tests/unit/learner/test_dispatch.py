@@ -20,7 +20,7 @@ from dispatch_support import (
 )
 from nitro_actor import wire
 from nitro_learner.backends.base import Ack, FatalError, RetryableError
-from nitro_learner.dispatch import EvaluationPlan, RoundFailed
+from nitro_learner.plans import EvaluationPlan, RoundFailed
 from nitro_learner.seeds import slot_seed
 
 

@@ -1,0 +1,86 @@
+"""What a round and an evaluation of sampling are asked for, and what they give back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_learner.batch import Fragment
+
+State = Mapping[str, NDArray[Any]]
+"""An end state: tensors named ``state/...``, as the fragment carried them."""
+
+
+class RoundFailed(Exception):  # noqa: N818
+    """Too few slots of a round came back. Nothing was trained on: the run resumes from its checkpoint."""
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """One round's sampling, fixed before it starts; how many slots it has is known only after the detector.
+
+    ``steps`` is T, the transitions per fragment in all; ``min_actors`` is I_min; ``states`` holds the end
+    state that each slot resumes (a slot without one resets its environment).
+    """
+
+    run: str
+    seed: int
+    round: int
+    weights_version: int
+    steps: int
+    min_actors: int
+    states: Mapping[int, State] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Evaluation of one weights version: ``episodes`` spread over ``slots`` requests, mean actions."""
+
+    run: str
+    seed: int
+    weights_version: int
+    episodes: int
+    max_steps: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class DispatchStats:
+    """What it took: counts by reason, bytes, billed seconds of every invocation, failed ones too.
+
+    ``estimated``: invocations of which nobody reported what they are billed, so that their time is a guess.
+
+    ``slot_seconds``: the actor's own time per slot; ``seconds``: ``total`` = ``sample`` (what the actors' own
+    times take, packed without gaps) + ``dispatch`` (the rest: queueing, transfer, cold starts, retries).
+    """
+
+    retries: Mapping[str, int]
+    dropped: Mapping[str, int]
+    cold_starts: int
+    bytes: int
+    billed_seconds: list[float]
+    estimated: int
+    slot_seconds: Mapping[int, float]
+    deadline_misses: int
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """A round's fragments, sorted by slot, and the slots that were lost (at most 20 %)."""
+
+    fragments: list[Fragment]
+    lost: list[int]
+    stats: DispatchStats
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Returns f64 [episodes] and lengths i64 [episodes] of the evaluation episodes, ordered by slot."""
+
+    weights_version: int
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    stats: DispatchStats

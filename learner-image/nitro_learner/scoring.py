@@ -1,0 +1,124 @@
+"""From a round's update to the next one's number of actors: the measurement, the scaler, the report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nitro_api import JobSpec
+from nitro_learner import scalers
+from nitro_learner.boosting.detector import Detector, Measurement
+from nitro_learner.boosting.surrogate import Surrogate
+from nitro_learner.cache import Cache, CacheError
+from nitro_learner.compute import Compute
+from nitro_learner.report import Listener, RoundReport
+from nitro_learner.scalers.base import RoundOutcome
+
+logger = logging.getLogger(__name__)
+
+# How finely the time is measured that actors stand free while the detector works.
+_LOOK_SECONDS = 0.005
+
+
+@dataclass
+class _Pending:
+    """A round that is trained on but not yet scored: its report lacks what the detector says."""
+
+    report: RoundReport
+    measuring: asyncio.Task[Measurement] | None
+
+
+class Scoring:
+    """Scores rounds while the next one samples already.
+
+        scoring.measure(report, update.surrogate)           # after round k's update; returns at once
+        held_up = await scoring.wait(idle=...)              # in round k + 1, with I_min slots started
+        actors = await scoring.settle()                     # I_{k+1}; the listeners hear of round k
+
+    Args:
+        spec: of the resolved job.
+        compute: runs the detector.
+        cache: whose memory the report tells.
+        listeners: hear of every round that is scored.
+    """
+
+    def __init__(
+        self, spec: JobSpec, compute: Compute, cache: Cache, listeners: Sequence[Listener]
+    ) -> None:
+        self._scaler = scalers.make(spec.scaling, seed=spec.seed)
+        transitions = spec.scaling.min_actors * spec.environment.rollout_length
+        self._detector = Detector(spec.scaling, spec.seed, transitions)
+        self._compute = compute
+        self._cache = cache
+        self._listeners = listeners
+        self._pending: _Pending | None = None
+
+    @property
+    def initial(self) -> int:
+        """I_1."""
+        return self._scaler.initial
+
+    @property
+    def pending(self) -> bool:
+        """Whether a round is trained on but not yet scored."""
+        return self._pending is not None
+
+    def measure(self, report: RoundReport, surrogate: Surrogate) -> None:
+        """Begins to score the round of `report`, with the detector if the scaler wants one."""
+        measuring = None
+        if self._scaler.needs_ratio:
+            measure = self._compute.measure(self._detector.measure, surrogate, report.round)
+            measuring = asyncio.create_task(measure)
+        self._pending = _Pending(report, measuring)
+
+    async def wait(self, idle: Callable[[], bool]) -> float:
+        """Waits for the detector; returns how many seconds of that `idle()` held."""
+        seconds = 0.0
+        if self._pending and (measuring := self._pending.measuring):
+            while not measuring.done():
+                before, counts = time.monotonic(), idle()
+                await asyncio.wait({measuring}, timeout=_LOOK_SECONDS)
+                seconds += time.monotonic() - before if counts else 0.0
+        return seconds
+
+    async def settle(self) -> int | None:
+        """Lets the scaler decide on the pending round, hands out its report and returns the next round's
+        actors; None without a pending round.
+        """
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return None
+        report, measured = pending.report, await pending.measuring if pending.measuring else None
+        ratio = measured.ratio if measured else None
+        decision = self._scaler.decide(RoundOutcome(report.round, ratio, report.reward_mean, report.actors))
+        report.next_actors = decision.actors
+        report.boosting_score, report.convexity_ratio = decision.score, ratio
+        if measured:
+            report.lambda_min, report.lambda_max = measured.lambda_min, measured.lambda_max
+            report.detector_seconds = measured.seconds
+            if not measured.converged:
+                fields = {"round": report.round, "residuals": measured.residuals}
+                logger.info("detector not converged", extra={"fields": fields})
+        for listener in self._listeners:
+            listener.requested(round=report.round + 1, actors=decision.actors)
+        with contextlib.suppress(CacheError):  # a user who may not ask, or trouble that the round will meet
+            memory = await self._cache.memory()
+            report.cache_bytes, report.cache_limit_bytes = memory.used, memory.limit
+        for listener in self._listeners:
+            listener.round_done(report)
+        fields = report.row() | {"detector_seconds": report.detector_seconds}
+        logger.info("round done", extra={"fields": fields})
+        return decision.actors
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scaler's."""
+        return self._scaler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()`."""
+        self._scaler.load_state_dict(state)
