@@ -9,15 +9,18 @@ import binascii
 
 from nitro_actor.wire import WireError
 
-PAYLOAD_BYTES = 6 * 2**20
-"""Largest request and largest response of a synchronous invocation, JSON included (AWS: 6 MB each)."""
+LIMIT_BYTES = 6 * 2**20
+"""Lambda's limit of a request and of a response."""
 
-ENVELOPE_BYTES = 4096
-"""Set aside in both for the JSON around the base64."""
+ENVELOPE_BYTES = 8 * 2**10
+"""Set aside in both for what is no tensor: metadata and the JSON around the base64."""
+
+CAPACITY_BYTES = (LIMIT_BYTES - ENVELOPE_BYTES) // 4 * 3
+"""Most bytes of a message, of whose base64 four characters carry three."""
 
 
 class ParcelTooLargeError(RuntimeError):
-    """The fragment does not fit a response. The text names size, limit and remedy."""
+    """The fragment does not fit a response. The text names its size and the limit."""
 
 
 class Parcel:
@@ -38,29 +41,12 @@ class Parcel:
         Raises:
             ParcelTooLargeError: it does not fit the response.
         """
-        size = encoded_bytes(len(value))
-        if size > PAYLOAD_BYTES:
-            raise ParcelTooLargeError(too_large("the fragment", size))
-        self.fragment = pack(value)
-
-
-def encoded_bytes(size: int) -> int:
-    """Bytes of a message that carries `size` bytes in base64."""
-    return 4 * -(-size // 3) + ENVELOPE_BYTES
-
-
-def too_large(what: str, size: int) -> str:
-    """The sentence about what does not fit."""
-    return (
-        f"{what} takes {size} bytes in a Lambda payload of at most {PAYLOAD_BYTES}; lower "
-        "spec.environment.rolloutLength, make the network smaller, or let the function reach Redis "
-        "(spec.backend.lambda.transport)"
-    )
-
-
-def pack(data: bytes) -> str:
-    """Base64 text."""
-    return base64.b64encode(data).decode("ascii")
+        if len(value) > CAPACITY_BYTES:
+            raise ParcelTooLargeError(
+                f"the fragment has {len(value)} bytes, a Lambda response takes {CAPACITY_BYTES} "
+                "(6 MB as base64)"
+            )
+        self.fragment = base64.b64encode(value).decode("ascii")
 
 
 def unpack(text: object, name: str) -> bytes:

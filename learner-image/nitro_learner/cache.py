@@ -1,4 +1,4 @@
-"""The trajectory cache: weights out, fragments in, on Redis.
+"""The trajectory cache: weights out, fragments in. On Redis here; in this process: memory_cache.py.
 
 Redis runs with ``noeviction``: a full cache is an error that holds actors back, never silent loss. Keys carry
 a digest of the weights they belong to, so what an earlier life of the same run left behind (or a warm actor
@@ -10,7 +10,8 @@ Commands used: SET, EXISTS, UNLINK, LPOP, BLPOP, PING, INFO memory.
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -71,27 +72,17 @@ class _Weights:
     payload: bytes
 
 
-class TrajectoryCache:
+class Cache(ABC):
     """Weights and fragments of one run::
 
-    cache = TrajectoryCache(backend.redis_url, run)
+    cache = backend.open_cache(run)
     await cache.publish_weights(version, payload)
     while fragments := await cache.pop(cache.round_key(round, version)): ...
     """
 
-    def __init__(self, url: str, run: str) -> None:
+    def __init__(self, run: str) -> None:
         self._run = run
         self._weights: dict[int, _Weights] = {}
-        self._restoring = asyncio.Lock()
-        self._redis = redis.asyncio.from_url(
-            url,
-            # With a time-out of its own redis-py sends by asyncio.wait_for, which until Python 3.12 can
-            # swallow a cancellation: the consumer of a finished round would wait on. `_call` has one.
-            socket_timeout=None,
-            socket_connect_timeout=_CONNECT_SECONDS,
-            # Retried here, where the errors are told apart, and nowhere else.
-            retry=Retry(NoBackoff(), 0),
-        )
 
     def weights_key(self, version: int) -> str:
         """Where ``version`` lies; KeyError when this cache has not published it (or has dropped it)."""
@@ -116,24 +107,78 @@ class TrajectoryCache:
         if version in self._weights and self._weights[version].digest != digest:
             stale.append(self.weights_key(version))
         if stale:  # first: a nearly full cache needs their room
-            await self._call(lambda: self._redis.unlink(*stale), "remove old weights")
+            await self._remove(stale)
         for v in old:
             del self._weights[v]
         self._weights[version] = _Weights(digest, payload)
-        await self._store(version)
+        await self._store(self.weights_key(version), payload)
+
+    @abstractmethod
+    async def _store(self, key: str, payload: bytes) -> None:
+        """Keeps weights."""
+
+    @abstractmethod
+    async def _remove(self, stale: Sequence[str]) -> None:
+        """Lets go of weights."""
+
+    @abstractmethod
+    async def restore_weights(self, version: int) -> None:
+        """Stores ``version`` again if it was lost. Raises as ``publish_weights``."""
+
+    @abstractmethod
+    async def pop(self, key: str) -> list[bytes]:
+        """Takes fragments that are there now, not necessarily all; an empty list means that none was."""
+
+    @abstractmethod
+    async def wait(self, key: str, seconds: float) -> bytes | None:
+        """Takes the next fragment, waiting up to ``seconds`` (< 10) for one."""
+
+    @abstractmethod
+    async def clear(self, key: str) -> None:
+        """Removes a round's list."""
+
+    @abstractmethod
+    async def memory(self) -> Memory:
+        """How full it is."""
+
+    @abstractmethod
+    async def wait_reachable(self, seconds: float) -> None:
+        """Returns as soon as it answers. Raises CacheUnreachable after ``seconds``."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Closes what is open."""
+
+
+class TrajectoryCache(Cache):
+    """The cache on Redis, at ``url``."""
+
+    def __init__(self, url: str, run: str) -> None:
+        super().__init__(run)
+        self._restoring = asyncio.Lock()
+        self._redis = redis.asyncio.from_url(
+            url,
+            # With a time-out of its own redis-py sends by asyncio.wait_for, which until Python 3.12 can
+            # swallow a cancellation: the consumer of a finished round would wait on. `_call` has one.
+            socket_timeout=None,
+            socket_connect_timeout=_CONNECT_SECONDS,
+            # Retried here, where the errors are told apart, and nowhere else.
+            retry=Retry(NoBackoff(), 0),
+        )
 
     async def restore_weights(self, version: int) -> None:
         """Stores ``version`` again if Redis lost it (a restart, an expiry). Raises as ``publish_weights``."""
-        async with self._restoring:  # every slot of a round asks at once; one SET is enough
-            if not await self._call(
-                lambda: self._redis.exists(self.weights_key(version)), "look for weights"
-            ):
-                await self._store(version)
-
-    async def _store(self, version: int) -> None:
         key, payload = self.weights_key(version), self._weights[version].payload
+        async with self._restoring:  # every slot of a round asks at once; one SET is enough
+            if not await self._call(lambda: self._redis.exists(key), "look for weights"):
+                await self._store(key, payload)
+
+    async def _store(self, key: str, payload: bytes) -> None:
         what = f"store {len(payload)} bytes of weights"
         await self._call(lambda: self._redis.set(key, payload, ex=WEIGHTS_TTL_SECONDS), what)
+
+    async def _remove(self, stale: Sequence[str]) -> None:
+        await self._call(lambda: self._redis.unlink(*stale), "remove old weights")
 
     async def pop(self, key: str) -> list[bytes]:
         """Takes up to 64 fragments that are there now; an empty list means that none was."""
@@ -141,7 +186,7 @@ class TrajectoryCache:
         return list(reply or [])
 
     async def wait(self, key: str, seconds: float) -> bytes | None:
-        """Takes the next fragment, waiting up to ``seconds`` (< 10) for one.
+        """As Cache.wait.
 
         One try only: a connection that breaks may have lost the fragment, and the caller looks again anyway.
         """

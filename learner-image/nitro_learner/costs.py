@@ -40,12 +40,15 @@ class Meter:
         """Dollars so far."""
         return self._ledger.total.total
 
-    def round(self, number: int, seconds: float, billed: Sequence[float], actors: int) -> RoundCost:
+    def round(
+        self, number: int, seconds: float, billed: Sequence[float], actors: int, estimated: int = 0
+    ) -> RoundCost:
         """Writes down a round and returns the run's cost so far.
 
         Args:
             seconds: the round's wall time.
             billed: seconds of every invocation, failed and evaluation ones included.
+            estimated: how many of them nobody reported, so that their time is a guess.
 
         Raises:
             OSError: the journal cannot be written (disk full).
@@ -56,6 +59,7 @@ class Meter:
             "seconds": seconds,
             "invocations": len(billed),
             "billedSeconds": sum(billed),
+            "estimatedInvocations": estimated,
         }
         if self._pod_seconds is not None:
             # An unknown or restarted meter bills nothing now; its next reading brings it all.

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nitro_learner import fragment as fragments
-from nitro_learner.backends.base import ActorBackend, RetryableError
+from nitro_learner.backends.base import AbandonedError, ActorBackend, RetryableError
 from nitro_learner.batch import Fragment
-from nitro_learner.cache import CacheError, CacheUnreachable, TrajectoryCache
+from nitro_learner.cache import Cache, CacheError, CacheUnreachable
 from nitro_learner.fragment import Expectation, FragmentRefused
 
 MAX_TRIES = 5
@@ -34,8 +34,14 @@ class Counts:
     cold_starts: int = 0
     bytes: int = 0
     billed_seconds: list[float] = field(default_factory=list)
+    estimated: int = 0
     slot_seconds: dict[int, float] = field(default_factory=dict)
     deadline_misses: int = 0
+
+    def bill(self, seconds: float, *, estimated: bool) -> None:
+        """Takes in one invocation."""
+        self.billed_seconds.append(seconds)
+        self.estimated += estimated
 
 
 class Slot:
@@ -60,7 +66,7 @@ class Fanout:
     def __init__(
         self,
         backend: ActorBackend,
-        cache: TrajectoryCache,
+        cache: Cache,
         key: str,
         expect: Expectation,
         build: Callable[[int, int], bytes],
@@ -138,23 +144,30 @@ class Fanout:
             # Stored, but something hung behind that: the answer, or a later attempt nobody needs.
 
     async def _ask(self, slot: Slot) -> None:
-        """Asks for one slot until its fragment is stored, at most MAX_TRIES times."""
-        for tried in range(MAX_TRIES):
-            if tried:
-                ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2**tried)
+        """Asks for one slot until its fragment is stored, at most MAX_TRIES times.
+
+        A request that was turned away because too many run is no try: only the deadline ends that.
+        """
+        tried = pauses = 0
+        while tried < MAX_TRIES:
+            if pauses:
+                ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2**pauses)
                 await asyncio.sleep(random.uniform(0, ceiling))
             if slot.fragment is not None:
                 return
             attempt = slot.attempts
             slot.attempts += 1
+            pauses += 1
             try:
                 await self._invoke(slot, attempt)
             except RetryableError as error:
+                tried += not error.throttled
                 if error.billed_seconds:
-                    self.counts.billed_seconds.append(error.billed_seconds)
+                    self.counts.bill(error.billed_seconds, estimated=error.estimated)
                 self._note(slot, error.reason, str(error))
                 await self._recover(error.reason)
                 continue
+            tried += 1
             if await self._arrived(slot, attempt):
                 return
             if attempt not in slot.refused:  # a refusal was noted when it was met
@@ -162,19 +175,16 @@ class Fanout:
 
     async def _invoke(self, slot: Slot, attempt: int) -> None:
         """One invocation, billed."""
-        began = asyncio.get_running_loop().time()
         try:
             request = self._build(slot.index, attempt)
             ack = await self._backend.invoke(request, self._timeout, priority=self._priority)
-        except asyncio.CancelledError:
-            if slot.fragment is not None:  # it ran, and for how long only the lost answer knew
-                elapsed = asyncio.get_running_loop().time() - began
-                self.counts.billed_seconds.append(min(elapsed, self._timeout))
+        except AbandonedError as abandoned:  # it runs on, and for how long only the lost answer would say
+            self.counts.bill(min(abandoned.seconds, self._timeout), estimated=True)
             raise
         if (ack.slot, ack.attempt) != (slot.index, attempt):
             message = f"answered for slot {ack.slot} attempt {ack.attempt}, not {slot.index} {attempt}"
-            raise RetryableError("bad_answer", message, ack.wall_seconds)
-        self.counts.billed_seconds.append(ack.seconds["total"])
+            raise RetryableError("bad_answer", message, ack.billed_seconds, estimated=ack.estimated)
+        self.counts.bill(ack.billed_seconds, estimated=ack.estimated)
         self.counts.slot_seconds[slot.index] = ack.seconds["total"]
         self.counts.cold_starts += ack.cold_start
 

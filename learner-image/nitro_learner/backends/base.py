@@ -1,8 +1,13 @@
-"""What the learner asks of the place where actors run: local processes, Knative, later Lambda."""
+"""What the learner asks of the place where actors run: local processes, Knative or Lambda."""
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from nitro_learner.cache import Cache
 
 ROLLOUT = 0
 """Priority of requests a round waits for."""
@@ -18,26 +23,59 @@ class RetryableError(BackendError):
     """One invocation failed in a way that another try may not; the same slot and seed may be sent again.
 
     ``reason`` is one of a bounded set (it is a metric's label); ``billed_seconds`` is how long an actor may
-    have worked on the request, 0 where none accepted it.
+    have worked on the request, 0 where none accepted it, and ``estimated`` whether nobody reported that;
+    ``throttled`` says that the request was turned away because too many run, which uses up no try.
     """
 
-    def __init__(self, reason: str, message: str, billed_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        billed_seconds: float = 0.0,
+        *,
+        estimated: bool = True,
+        throttled: bool = False,
+    ) -> None:
         super().__init__(f"{reason}: {message}")
         self.reason = reason
         self.message = message
         self.billed_seconds = billed_seconds
+        self.estimated = estimated
+        self.throttled = throttled
 
 
 class FatalError(BackendError):
     """No try can succeed: wrong token, other protocol, a request actors refuse, actors that cannot start."""
 
 
+class AbandonedError(asyncio.CancelledError):
+    """The wait for an answer was cancelled; the actor may work on, which is billed.
+
+    ``seconds`` is how long it had been waited for.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
+@contextlib.contextmanager
+def answering() -> Iterator[None]:
+    """Around the wait for an answer, so that a cancellation tells what may be billed."""
+    began = time.perf_counter()
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        raise AbandonedError(time.perf_counter() - began) from error
+
+
 @dataclass(frozen=True)
 class Ack:
     """An actor's word that a fragment of ``bytes`` is stored.
 
-    ``seconds`` has the actor's own times: weights, rollout, store and total (what an invocation is billed
-    for); ``wall_seconds`` is the request's time as the learner saw it, without waiting for capacity.
+    ``seconds`` has the actor's own times: weights, rollout, store and total; ``wall_seconds`` is the
+    request's time as the learner saw it, without waiting for capacity. ``reported_seconds`` is what the
+    provider says it bills, None where nobody says so; ``estimated`` means that its word was lost.
     """
 
     slot: int
@@ -48,6 +86,13 @@ class Ack:
     seconds: Mapping[str, float]
     rss_bytes: int
     wall_seconds: float
+    reported_seconds: float | None = None
+    estimated: bool = False
+
+    @property
+    def billed_seconds(self) -> float:
+        """What the invocation is billed for."""
+        return self.seconds["total"] if self.reported_seconds is None else self.reported_seconds
 
 
 class ActorBackend(Protocol):
@@ -57,15 +102,15 @@ class ActorBackend(Protocol):
     try:
         environment = await backend.start()     # EnvironmentSpec: spaces, whether episodes can be resumed
         backend.set_limit(16)                   # at most 16 requests in flight (Knative: what was granted)
+        cache = backend.open_cache(run)         # where weights go and fragments come
         ack = await backend.invoke(wire.encode(meta, state), timeout=60.0)
-        # the fragment now lies in the Redis of backend.redis_url
+        # the fragment now lies in the cache
     finally:
         await backend.close()
     """
 
-    @property
-    def redis_url(self) -> str:
-        """Where the learner reaches the Redis that actors store fragments in; known after ``start``."""
+    def open_cache(self, run: str) -> Cache:
+        """The cache of the run's weights and fragments, after ``start``; the caller closes it."""
 
     @property
     def limit(self) -> int:
@@ -85,6 +130,9 @@ class ActorBackend(Protocol):
 
         ``timeout`` (seconds) counts from when capacity was there. Raises RetryableError or FatalError.
         """
+
+    def take_bills(self) -> list[float]:
+        """Billed seconds of invocations that no slot asked for (at the start), since the last call."""
 
     async def close(self) -> None:
         """Lets go of everything that was started, whatever state it is in. May be called twice."""

@@ -7,6 +7,7 @@ from typing import Any
 from nitro_learner.backends.base import ROLLOUT, Ack, BackendError, RetryableError
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.http import HttpClient
+from nitro_learner.cache import TrajectoryCache
 
 _READY_SECONDS = 900.0  # the first pod pulls its image
 _PROBE_SECONDS = 30.0
@@ -39,6 +40,9 @@ class KnativeBackend:
     def redis_url(self) -> str:
         return self._redis_url
 
+    def open_cache(self, run: str) -> TrajectoryCache:
+        return TrajectoryCache(self.redis_url, run)
+
     @property
     def limit(self) -> int:
         return self._capacity.limit
@@ -67,6 +71,9 @@ class KnativeBackend:
             return await self._client.rollout(self._url, request, timeout)
         finally:
             self._capacity.release()
+
+    def take_bills(self) -> list[float]:
+        return []
 
     async def close(self) -> None:
         await self._client.close()

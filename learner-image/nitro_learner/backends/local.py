@@ -17,6 +17,7 @@ from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.processes import ChildProcess, ProcessGroup
 from nitro_learner.backends.redis_server import MEMORY_BYTES, RedisServer
+from nitro_learner.cache import TrajectoryCache
 
 _START_SECONDS = 120.0  # imports of a user's environment module included
 _STOP_SECONDS = 2.0
@@ -59,6 +60,9 @@ class LocalBackend:
     @property
     def redis_url(self) -> str:
         return self._redis.url
+
+    def open_cache(self, run: str) -> TrajectoryCache:
+        return TrajectoryCache(self.redis_url, run)
 
     @property
     def limit(self) -> int:
@@ -118,6 +122,9 @@ class LocalBackend:
                 self._put_back(actor)
             else:
                 self._keep(self._replace(actor))
+
+    def take_bills(self) -> list[float]:
+        return []
 
     async def close(self) -> None:
         try:

@@ -104,9 +104,7 @@ def test_errors_are_answers(function: Function, wrong: Any, code: str, message: 
 def test_a_fragment_that_no_response_takes_is_refused_with_its_size(
     function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcel, "PAYLOAD_BYTES", 8_000)
+    monkeypatch.setattr(parcel, "CAPACITY_BYTES", 5_000)
     answer = function(event(), None)
     assert (answer["status"], answer["body"]["code"]) == (413, "too_large")
-    assert (
-        "in a Lambda payload of at most 8000; lower spec.environment.rolloutLength" in answer["body"]["error"]
-    )
+    assert answer["body"]["error"].endswith("bytes, a Lambda response takes 5000 (6 MB as base64)")

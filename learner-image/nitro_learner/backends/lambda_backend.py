@@ -1,0 +1,241 @@
+"""Actors as invocations of an AWS Lambda function, one for each slot, answered when its fragment is there."""
+
+import asyncio
+import base64
+import dataclasses
+import logging
+import random
+from typing import Any
+
+from nitro_actor import parcel, wire
+from nitro_api import payload
+from nitro_api.lambda_backend import LambdaBackend as Settings
+from nitro_learner.backends import lambda_errors, lambda_report
+from nitro_learner.backends.answers import excerpt, read_ack, read_failure, read_object, read_spec
+from nitro_learner.backends.base import (
+    ROLLOUT,
+    Ack,
+    BackendError,
+    FatalError,
+    RetryableError,
+    answering,
+)
+from nitro_learner.backends.capacity import Capacity
+from nitro_learner.backends.lambda_client import Invoked, LambdaClient, Payload, Prefix
+from nitro_learner.backends.lambda_report import Report
+from nitro_learner.cache import Cache, TrajectoryCache
+from nitro_learner.memory_cache import MemoryCache
+
+log = logging.getLogger(__name__)
+
+_INIT_SECONDS = 10.0
+"""Lambda's limit of the init phase, which comes on top of the function's time-out."""
+
+_MARGIN_SECONDS = 5.0
+"""The network's share: the learner must not give up before Lambda has said that the time is out."""
+
+_PROBE_SECONDS = 60.0
+_PAUSE_SECONDS = 2.0
+_START_FAILURES = 3
+_NEARLY_FULL = 0.9
+
+_SPEC = Payload(Prefix(b'{"kind":"spec"}'), b"")
+_PLAIN = Prefix(b'{"kind":"rollout",')
+
+
+class LambdaBackend:
+    """Requests to one function; see ActorBackend.
+
+    With `transport: Payload` a request carries weights and end state and its response the fragment, which is
+    put into the cache of this process; the dispatcher takes it from there as it would from Redis.
+
+    Args:
+        settings: resolved spec.backend.lambda.
+        limit: requests at once; the function's reserved concurrency, where it has one, is kept to as well.
+        redis_url: where this learner reaches the Redis of `transport: Redis`; None with `Payload`.
+        ready_seconds: how long to wait for a function that is being made or changed.
+        created_elsewhere: whether the operator makes the function, so that it may not be there yet.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        limit: int,
+        redis_url: str | None = None,
+        ready_seconds: float = 300.0,
+        created_elsewhere: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._name = settings.function_name
+        self._redis_url = redis_url
+        self._ready_seconds = ready_seconds
+        self._created_elsewhere = created_elsewhere
+        self._client = LambdaClient(self._name, settings.region, settings.endpoint_url, settings.qualifier)
+        self._capacity = Capacity(1)
+        self.set_limit(limit)
+        self._cache: MemoryCache | None = None
+        self._prefixes: dict[str, Prefix] = {}
+        self._bills: list[float] = []
+        self._warned = False
+
+    def open_cache(self, run: str) -> Cache:
+        if self._redis_url is not None:
+            return TrajectoryCache(self._redis_url, run)
+        self._cache = MemoryCache(run)
+        return self._cache
+
+    @property
+    def limit(self) -> int:
+        return self._capacity.limit
+
+    def set_limit(self, limit: int) -> None:
+        reserved = self._settings.reserved_concurrency
+        self._capacity.set_limit(limit if reserved is None else min(limit, reserved))
+
+    async def start(self) -> dict[str, Any]:
+        """Asks one sandbox for its environment. Raises BackendError where the function is no good."""
+        await self._client.open()
+        loop = asyncio.get_running_loop()
+        end, failures = loop.time() + self._ready_seconds, 0
+        while True:
+            try:
+                return await self._spec()
+            except RetryableError as error:
+                if error.billed_seconds:
+                    failures += 1
+                    self._bills.append(error.billed_seconds)
+                if loop.time() >= end or failures >= _START_FAILURES:
+                    raise BackendError(
+                        f"Lambda function {self._name} does not answer; the last try: {error.message}"
+                    ) from error
+                log.info("the function is not ready: %s", error.message)
+            await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
+
+    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+        await self._capacity.acquire(priority)
+        try:
+            with answering():
+                # In the payload travels what the request only names.
+                meta = wire.decode(request)[0] if self._cache else {}
+                event = self._event(request, meta)
+                invoked = await self._client.invoke(event, timeout + _INIT_SECONDS + _MARGIN_SECONDS)
+                return self._ack(invoked, meta)
+        finally:
+            self._capacity.release()
+
+    def take_bills(self) -> list[float]:
+        bills, self._bills = self._bills, []
+        return bills
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _spec(self) -> dict[str, Any]:
+        invoked = await self._client.invoke(_SPEC, _PROBE_SECONDS)
+        if invoked.status == 404 and self._created_elsewhere:
+            raise RetryableError("not_ready", f"there is no function {self._name} yet")
+        try:
+            status, body, _, report = self._read(invoked)
+        except RetryableError as error:
+            if error.reason == "function_error":  # its settings are wrong: no try will find them right
+                raise BackendError(f"Lambda function {self._name} cannot start: {error.message}") from error
+            raise
+        self._bills.append(report.billed_seconds if report else invoked.wall_seconds)
+        if status != 200:
+            raise read_failure(status, body, 0.0)
+        if report and report.memory_mib != self._settings.memory_mib:
+            raise FatalError(
+                f"spec.backend.lambda.memoryMiB: {self._settings.memory_mib}; function {self._name} has "
+                f"{report.memory_mib}, so costs would be wrong; set memoryMiB to that or change the function"
+            )
+        return read_spec(body, f"Lambda function {self._name}")
+
+    def _event(self, request: bytes, meta: dict[str, Any]) -> Payload:
+        """The event of a rollout. Raises FatalError where it is larger than Lambda takes."""
+        prefix = self._prefix(self._cache, meta["weights"]["key"]) if self._cache else _PLAIN
+        event = Payload(prefix, b'"request":"' + base64.b64encode(request) + b'"}')
+        if len(event.body) > payload.LIMIT_BYTES:
+            size = len(event.body) // 4 * 3
+            raise FatalError(
+                payload.too_large("a request with weights and end state", size, "lower hiddenSizes")
+            )
+        return event
+
+    def _prefix(self, cache: MemoryCache, weights_key: str) -> Prefix:
+        """How the events of one weights version begin: with the weights."""
+        prefix = self._prefixes.get(weights_key)
+        if prefix is None:
+            try:
+                weights = base64.b64encode(cache.weights(weights_key))
+            except KeyError:
+                raise RetryableError("weights_missing", f"{weights_key} is not kept any more") from None
+            prefix = Prefix(_PLAIN.text + b'"weights":"' + weights + b'",')
+            while len(self._prefixes) > 1:  # this one and the one before
+                del self._prefixes[next(iter(self._prefixes))]
+            self._prefixes[weights_key] = prefix
+        return prefix
+
+    def _ack(self, invoked: Invoked, meta: dict[str, Any]) -> Ack:
+        """The acknowledgement in an answer, after its fragment was put into the cache."""
+        status, body, fragment, report = self._read(invoked)
+        if status == 413:
+            text = (read_object(body) or {}).get("error")
+            raise FatalError(
+                f"spec.environment.rolloutLength: {text}; lower rolloutLength, or set "
+                "spec.backend.lambda.transport: Redis"
+            )
+        try:
+            if status != 200:
+                raise read_failure(status, body, invoked.wall_seconds)
+            ack = read_ack(body, invoked.wall_seconds)
+            if self._cache is not None:
+                self._cache.put(meta["result"]["key"], _fragment(fragment, invoked.wall_seconds))
+        except RetryableError as error:
+            if report is None:
+                raise
+            billed = report.billed_seconds
+            raise RetryableError(error.reason, error.message, billed, estimated=False) from error
+        if report is None:
+            # The init phase is billed too, and of that only the learner's own clock knows.
+            guess = ack.wall_seconds if ack.cold_start else ack.seconds["total"]
+            return dataclasses.replace(ack, reported_seconds=guess, estimated=True)
+        self._watch_memory(report)
+        return dataclasses.replace(ack, reported_seconds=report.billed_seconds)
+
+    def _read(self, invoked: Invoked) -> tuple[int, object, object, Report | None]:
+        """The function's own status, body and fragment, and the invocation's report.
+
+        Raises RetryableError or FatalError where Lambda refused or the invocation failed.
+        """
+        if invoked.status != 200:
+            raise lambda_errors.refusal(invoked.status, invoked.error_type, invoked.body, self._name)
+        report = lambda_report.parse(invoked.log)
+        if invoked.function_error:
+            raise lambda_errors.failure(invoked.body, report, invoked.wall_seconds)
+        answer = read_object(invoked.body)
+        if answer is None or type(answer.get("status")) is not int:
+            billed = invoked.wall_seconds if report is None else report.billed_seconds
+            raise RetryableError(
+                "bad_answer",
+                f"function {self._name} answered {excerpt(invoked.body)}; is it the actor's image?",
+                billed,
+                estimated=report is None,
+            )
+        return answer["status"], answer.get("body"), answer.get("fragment"), report
+
+    def _watch_memory(self, report: Report) -> None:
+        if not self._warned and report.used_mib >= _NEARLY_FULL * report.memory_mib:
+            self._warned = True
+            log.warning(
+                "a sandbox used %d of the function's %d MiB; raise spec.backend.lambda.memoryMiB",
+                report.used_mib,
+                report.memory_mib,
+            )
+
+
+def _fragment(text: object, wall: float) -> bytes:
+    try:
+        return parcel.unpack(text, "fragment")
+    except wire.WireError as error:
+        raise RetryableError("bad_answer", str(error), wall) from error

@@ -1,0 +1,187 @@
+"""The Invoke API of one Lambda function, over keep-alive connections.
+
+aiohttp and a signature of our own, because a fan-out is one burst of up to a thousand requests: see
+tests/benchmarks/bench_lambda.py for the same through boto3's threads. Credentials, region and endpoint are
+botocore's, so that everything a user has set up for AWS works here.
+"""
+
+import asyncio
+import hashlib
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import quote
+
+import aiohttp
+
+from nitro_learner.backends.base import BackendError, FatalError, RetryableError
+from nitro_learner.backends.sigv4 import Credentials, Signer
+
+ANSWER_BYTES = 7 * 2**20
+"""More than Lambda ever sends."""
+
+_CONNECT_SECONDS = 10.0
+_KEEP_SECONDS = 60.0
+_REFRESH_SECONDS = 30.0
+"""How often botocore is asked whether the credentials have changed."""
+
+_HEADERS = {
+    "Content-Type": "application/json",
+    "X-Amz-Invocation-Type": "RequestResponse",
+    "X-Amz-Log-Type": "Tail",
+}
+
+
+@dataclass(frozen=True)
+class Invoked:
+    """An answer of the Invoke API, whatever it says; ``wall_seconds`` is how long it took."""
+
+    status: int
+    error_type: str
+    function_error: str
+    log: str | None
+    body: bytes
+    wall_seconds: float
+
+
+class Prefix:
+    """How many events begin."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.digest = hashlib.sha256(text)
+
+
+class Payload:
+    """The JSON of one event, and its digest.
+
+    The weights, which are equal for a whole round, stand first and are encoded and digested once (`Prefix`).
+    """
+
+    def __init__(self, prefix: Prefix, rest: bytes) -> None:
+        digest = prefix.digest.copy()
+        digest.update(rest)
+        self.digest = digest.hexdigest()
+        self.body = prefix.text + rest
+
+
+class LambdaClient:
+    """Invokes one function.
+
+    Args:
+        name: of the function.
+        region: of the function.
+        endpoint_url: another address of the API than AWS's.
+        qualifier: an alias or version; None for the newest code.
+    """
+
+    def __init__(self, name: str, region: str, endpoint_url: str | None, qualifier: str | None) -> None:
+        self._name, self._region = name, region
+        self._endpoint_url, self._qualifier = endpoint_url, qualifier
+        self._session: aiohttp.ClientSession | None = None
+        self._refreshing = asyncio.Lock()
+        self._looked_at = -_REFRESH_SECONDS
+
+    async def open(self) -> None:
+        """Finds credentials and the API's address. Raises BackendError."""
+        self._source, endpoint, bundle = await asyncio.to_thread(self._resolve)
+        path = f"/2015-03-31/functions/{quote(self._name, safe='')}/invocations"
+        query = f"?Qualifier={quote(self._qualifier, safe='')}" if self._qualifier else ""
+        self.url = f"{endpoint.rstrip('/')}{path}{query}"
+        self._signer = Signer(self.url, self._region, "lambda", _HEADERS)
+        self._session = aiohttp.ClientSession(
+            # How many run at once is the backend's to say; a limit here would only hide a queue.
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=_KEEP_SECONDS, ssl=ssl.create_default_context(cafile=bundle)
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=True,  # a proxy of HTTPS_PROXY, as boto3
+        )
+
+    async def invoke(self, payload: Payload, timeout: float) -> Invoked:
+        """One request, one answer. Raises RetryableError where there was none."""
+        assert self._session is not None, "the client is not open"
+        headers = self._signer.sign(await self._credentials(), payload.digest)
+        began = time.perf_counter()
+        try:
+            async with self._session.post(
+                self.url,
+                data=payload.body,
+                headers=headers,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=min(_CONNECT_SECONDS, timeout)),
+            ) as response:
+                body = await _read(response)
+                return Invoked(
+                    response.status,
+                    response.headers.get("X-Amzn-ErrorType", ""),
+                    response.headers.get("X-Amz-Function-Error", ""),
+                    response.headers.get("X-Amz-Log-Result"),
+                    body,
+                    time.perf_counter() - began,
+                )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise RetryableError("connection", f"{self.url}: {error}") from error
+        except TimeoutError as error:
+            wall = time.perf_counter() - began
+            raise RetryableError("timeout", f"{self.url} did not answer in {timeout:g} s", wall) from error
+        except (aiohttp.ClientError, OSError) as error:
+            wall = time.perf_counter() - began
+            raise RetryableError(
+                "connection", f"{self.url}: {error or type(error).__name__}", wall
+            ) from error
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _credentials(self) -> Credentials:
+        """The newest ones. Asking for them may refresh them over the network, so that happens in a thread."""
+        if time.monotonic() - self._looked_at >= _REFRESH_SECONDS:
+            async with self._refreshing:
+                if time.monotonic() - self._looked_at >= _REFRESH_SECONDS:
+                    self._frozen = await asyncio.to_thread(self._source)
+                    self._looked_at = time.monotonic()
+        return self._frozen
+
+    def _resolve(self) -> tuple[Callable[[], Credentials], str, str]:
+        import botocore.exceptions
+        import botocore.httpsession
+        import botocore.session
+
+        session = botocore.session.Session()
+        try:
+            credentials = session.get_credentials()
+            client = session.create_client("lambda", self._region, endpoint_url=self._endpoint_url)
+        except botocore.exceptions.BotoCoreError as error:
+            raise BackendError(f"AWS cannot be used: {error}") from error
+        if credentials is None:
+            raise BackendError(
+                "no AWS credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+                "AWS_PROFILE, or whatever else the AWS command line would take"
+            )
+
+        def source() -> Credentials:
+            try:
+                return cast("Credentials", credentials.get_frozen_credentials())
+            except botocore.exceptions.BotoCoreError as error:
+                raise FatalError(f"AWS credentials cannot be renewed: {error}") from error
+
+        bundle = os.environ.get("AWS_CA_BUNDLE") or botocore.httpsession.get_cert_path(True)
+        return source, client.meta.endpoint_url, bundle
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > ANSWER_BYTES:
+            response.close()
+            raise RetryableError("bad_answer", f"an answer of more than {ANSWER_BYTES} bytes")
+    return bytes(body)

@@ -1,0 +1,98 @@
+"""What Lambda's own refusals and failures mean: worth another try, and what of it is billed.
+
+Errors: https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
+"""
+
+from typing import Any
+
+from nitro_learner.backends.answers import excerpt, read_object
+from nitro_learner.backends.base import FatalError, RetryableError
+from nitro_learner.backends.lambda_report import Report
+
+_THROTTLES = {
+    "ReservedFunctionConcurrentInvocationLimitExceeded": (
+        "reserved_concurrency",
+        "the function's reserved concurrency is used up; raise spec.backend.lambda.reservedConcurrency",
+    ),
+    "ConcurrentInvocationLimitExceeded": (
+        "account_concurrency",
+        "the account's concurrency is used up; ask AWS for a higher quota or lower spec.scaling.maxActors",
+    ),
+    "CallerRateLimitExceeded": (
+        "invocation_rate",
+        "the account sends more requests per second than AWS takes; lower spec.scaling.maxActors",
+    ),
+    "FunctionInvocationRateLimitExceeded": (
+        "invocation_rate",
+        "the function is asked more often per second than AWS takes; lower spec.scaling.maxActors",
+    ),
+    "ReservedFunctionInvocationRateLimitExceeded": (
+        "invocation_rate",
+        "the function is asked more often per second than its reserved concurrency allows (ten times it); "
+        "raise spec.backend.lambda.reservedConcurrency",
+    ),
+}
+"""TooManyRequestsException by its Reason: a metric's label, and what it means."""
+
+_NOT_READY = frozenset({"ResourceConflictException", "ResourceNotReadyException"})
+"""The function is being made or changed."""
+
+_MEMORY_SHARE = 0.98
+"""A sandbox that was killed with so much of its memory in use ran out of it."""
+
+
+def refusal(status: int, error_type: str, body: bytes, name: str) -> RetryableError | FatalError:
+    """What an Invoke that did not run means.
+
+    Args:
+        status: of HTTP.
+        error_type: the header X-Amzn-ErrorType, empty where there was none.
+        name: of the function, for messages.
+    """
+    value = read_object(body) or {}
+    kind = error_type.partition(":")[0] or str(value.get("Type", ""))
+    text = str(value.get("Message") or value.get("message") or "")[:500] or excerpt(body)
+    if status == 429:
+        label, meaning = _THROTTLES.get(str(value.get("Reason")), ("throttled", "too many requests"))
+        return RetryableError(label, f"{name}: {meaning} ({text})", throttled=True)
+    if kind in _NOT_READY:
+        return RetryableError("not_ready", f"{name} is being made or changed: {text}")
+    if status >= 500:
+        return RetryableError("service_error", f"Lambda answered HTTP {status} {kind}: {text}")
+    if status == 404:
+        return FatalError(
+            f"there is no Lambda function {name} ({text}); spec.backend.lambda.functionName and region must "
+            "name one that exists"
+        )
+    if status == 403:
+        return FatalError(
+            f"AWS refuses to let this learner invoke {name}: {kind}: {text}; it needs lambda:InvokeFunction "
+            "and credentials that are valid"
+        )
+    return FatalError(f"Lambda refuses the request (HTTP {status} {kind}): {text}")
+
+
+def failure(body: bytes, report: Report | None, wall: float) -> RetryableError | FatalError:
+    """What a failed invocation means: one that ran, whatever became of it.
+
+    Args:
+        body: the answer to an Invoke with X-Amz-Function-Error.
+        report: None where it is lost; then `wall` seconds are the estimate of what is billed.
+    """
+    value: dict[str, Any] = read_object(body) or {}
+    kind, text = str(value.get("errorType", "")), str(value.get("errorMessage", ""))[:500]
+    if kind == "Function.ResponseSizeTooLarge":
+        return FatalError(f"spec.environment.rolloutLength: {text}; lower rolloutLength")
+    reason = "function_error"
+    if kind == "Sandbox.Timedout" or "Task timed out" in text:
+        reason = "timeout"
+    elif kind in ("Runtime.ExitError", "Runtime.Unknown"):
+        reason = "sandbox_died"
+        if report and report.used_mib >= _MEMORY_SHARE * report.memory_mib:
+            reason = "out_of_memory"
+            text += (
+                f" ({report.used_mib} of {report.memory_mib} MiB were in use; raise "
+                "spec.backend.lambda.memoryMiB)"
+            )
+    billed = wall if report is None else report.billed_seconds
+    return RetryableError(reason, f"{kind}: {text}" if kind else text, billed, estimated=report is None)

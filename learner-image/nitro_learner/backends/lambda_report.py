@@ -1,0 +1,84 @@
+"""What Lambda says of an invocation in the last line of its log: what it bills, and how much memory was used.
+
+The log comes back with `X-Amz-Log-Type: Tail`, at most its last 4 KB, in one of two forms that the function's
+logging configuration chooses: a line of text, or one JSON object per line.
+
+The init phase is billed. "Billed Duration" holds it on the invocation that met a cold start: always so for
+container images, since August 2025 for all functions (AWS Compute Blog, "AWS Lambda standardizes billing for
+INIT Phase"). So this figure alone is the bill; "Init Duration" only says how much of it was the start.
+"""
+
+import base64
+import binascii
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_FIELD = re.compile(
+    r"(Billed Duration|Init Duration|Duration|Memory Size|Max Memory Used): ([0-9.]+) (?:ms|MB)"
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One invocation's bill.
+
+    Attributes:
+        billed_seconds: what is paid for, the init phase included.
+        seconds: of the handler alone.
+        init_seconds: of the init phase, None on a warm start.
+        memory_mib: of the function.
+        used_mib: most that the sandbox ever used.
+    """
+
+    billed_seconds: float
+    seconds: float
+    init_seconds: float | None
+    memory_mib: int
+    used_mib: int
+
+
+def parse(log: str | None) -> Report | None:
+    """Read the header X-Amz-Log-Result; None where it holds no whole report."""
+    try:
+        text = base64.b64decode(log or "", validate=True).decode(errors="replace")
+    except (binascii.Error, ValueError):
+        return None
+    for line in reversed(text.splitlines()):
+        if line.startswith("REPORT RequestId:"):
+            return _report({name: float(value) for name, value in _FIELD.findall(line)})
+        if '"platform.report"' in line:
+            return _from_json(line)
+    return None
+
+
+def _from_json(line: str) -> Report | None:
+    try:
+        metrics = json.loads(line)["record"]["metrics"]
+        names = {
+            "Duration": "durationMs",
+            "Billed Duration": "billedDurationMs",
+            "Memory Size": "memorySizeMB",
+            "Max Memory Used": "maxMemoryUsedMB",
+            "Init Duration": "initDurationMs",
+        }
+        return _report({name: float(metrics[key]) for name, key in names.items() if key in metrics})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _report(values: dict[str, Any]) -> Report | None:
+    try:
+        init = values.get("Init Duration")
+        report = Report(
+            billed_seconds=values["Billed Duration"] / 1e3,
+            seconds=values["Duration"] / 1e3,
+            init_seconds=None if init is None else init / 1e3,
+            memory_mib=round(values["Memory Size"]),
+            used_mib=round(values["Max Memory Used"]),
+        )
+    except KeyError:
+        return None
+    return report if math.isfinite(report.billed_seconds) else None
