@@ -200,8 +200,8 @@ class Fanout:
                 await self._cache.wait_reachable(_CACHE_WAIT_SECONDS)
             if reason in ("redis_unreachable", "weights_missing"):
                 await self._cache.restore_weights(self._expect.weights_version)
-        except CacheError as error:
-            self.counts.retries[type(error).__name__] += 1
+        except CacheError:
+            self.counts.retries["cache"] += 1
 
     async def _arrived(self, slot: Slot, attempt: int) -> bool:
         """Whether the fragment that an actor says it stored is here once the list was seen empty."""

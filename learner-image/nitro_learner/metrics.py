@@ -1,21 +1,70 @@
-"""The learner's Prometheus metrics. Every series has the labels namespace and job_name, never actor or pod
-names.
+"""The learner's Prometheus metrics; docs/metrics.md lists them with the operator's.
 
-Totals count the whole run: after a resume they start where the checkpoint was.
+Every series has the labels namespace and job_name, never actor or pod names, and every other label one of a
+few known values. Counters count what this process has seen, so that a restart is an ordinary reset, which
+`rate` and `increase` handle. Only the cost goes on from where it was: its journal never goes back, not even
+when rounds are done again.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    start_http_server,
+)
 
-from nitro_learner.report import Listener, RoundReport, Row
+from nitro_learner.report import STAGES, Listener, RoundReport, Row
 
 _LABELS = ("namespace", "job_name")
 _BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 ACTOR_STATES = ("requested", "running", "succeeded", "failed", "lost")
+COMPONENTS = ("learner", "actors")
+DROP_REASONS = (
+    "duplicate",
+    "garbage",
+    "inconsistent",
+    "not_finite",
+    "other_round",
+    "other_run",
+    "stale_weights",
+    "too_large",
+    "truncated",
+    "wrong_seed",
+    "wrong_shape",
+    "wrong_slot",
+)
+"""Of fragments that were refused; from nitro_learner.fragment and fanout."""
+RETRY_REASONS = (
+    "actor_start",
+    "bad_answer",
+    "busy",
+    "cache",
+    "connection",
+    "draining",
+    "environment",
+    "internal",
+    "missing",
+    "not_ready",
+    "redis_full",
+    "redis_unreachable",
+    "refused",
+    "server_error",
+    "service_error",
+    "starting",
+    "throttled",
+    "timeout",
+    "unavailable",
+    "weights_invalid",
+    "weights_missing",
+)
+"""Of tries that were repeated; from nitro_learner.backends and fanout."""
 
 
 class LearnerMetrics(Listener):
@@ -28,49 +77,82 @@ class LearnerMetrics(Listener):
 
     def __init__(self, namespace: str, job_name: str) -> None:
         self.registry = CollectorRegistry()
-        self._values = (namespace, job_name)
+        self._job = (namespace, job_name)
+        self._costs = dict.fromkeys(COMPONENTS, 0.0)
+        self._steps = 0
+        self._make_gauges()
+        self._make_counters()
+        self._make_histograms()
 
+    def _make_gauges(self) -> None:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, (*_LABELS, *labels), registry=self.registry)
 
+        self.round = gauge("nitro_round", "Rounds done")
+        self.actors = gauge(
+            "nitro_round_actors",
+            "Actor slots: requested for the next round, running now, and how those of the newest round ended",
+            "state",
+        )
+        # What may be missing in a round: set once it is known.
+        self._values = {
+            "reward_mean": gauge("nitro_episode_reward_mean", "Mean return of the last 20 training episodes"),
+            "reward_std": gauge(
+                "nitro_episode_reward_std", "Standard deviation of the last 20 training episodes' returns"
+            ),
+            "evaluation_mean": gauge(
+                "nitro_evaluation_reward_mean", "Mean return of the newest evaluation (mean actions)"
+            ),
+            "evaluation_std": gauge(
+                "nitro_evaluation_reward_std", "Standard deviation of the newest evaluation's returns"
+            ),
+            "boosting_score": gauge("nitro_boosting_score", "Boosting score S_k of the newest round"),
+            "convexity_ratio": gauge("nitro_convexity_ratio", "Newest convexity ratio R_k that was measured"),
+            "staleness": gauge(
+                "nitro_fragment_staleness_versions",
+                "Policy versions that the newest round's fragments lag behind",
+            ),
+            "cache_bytes": gauge(
+                "nitro_redis_memory_bytes",
+                "Memory that the trajectory cache uses, taken once a round while the next one samples",
+            ),
+            "cache_limit_bytes": gauge(
+                "nitro_redis_memory_limit_bytes", "Memory that it may use; 0 = no limit"
+            ),
+        }
+
+    def _make_counters(self) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(name, text, (*_LABELS, *labels), registry=self.registry)
 
-        self.reward = gauge("nitro_episode_reward_mean", "Mean return of the last 20 training episodes")
-        self.evaluation = gauge(
-            "nitro_evaluation_reward_mean", "Mean return of the newest evaluation (mean actions)"
-        )
-        self.score = gauge("nitro_boosting_score", "Boosting score S_k of the newest round")
-        self.ratio = gauge("nitro_convexity_ratio", "Convexity ratio R_k of the newest round")
-        self.round = gauge("nitro_round", "Rounds done")
-        self.actors = gauge("nitro_round_actors", "Actor slots of the current round by state", "state")
-        self.memory = gauge("nitro_redis_memory_bytes", "Memory that the trajectory cache uses")
-        self.staleness = gauge(
-            "nitro_fragment_staleness_versions", "Policy versions that the newest fragments lag behind"
-        )
         self.steps = counter("nitro_env_steps", "Environment steps trained on")
+        self.slots = counter("nitro_actor_slots", "Slots of finished rounds: rollouts that were asked for")
         self.cold_starts = counter("nitro_actor_cold_starts", "Invocations that met a freshly started actor")
-        self.cost = counter("nitro_job_cost_dollars", "Dollars spent", "component")
-        self.retries = counter("nitro_actor_retries", "Invocations tried again")
-        self.dropped = counter("nitro_fragments_dropped", "Fragments refused", "reason")
-        self.bytes = counter("nitro_fragment_bytes", "Bytes of accepted fragments as stored")
-        self.misses = counter("nitro_round_deadline_misses", "Rounds that passed their deadline")
+        self.retries = counter("nitro_actor_retries", "Invocations that had to be repeated", "reason")
+        self.misses = counter(
+            "nitro_round_deadline_misses", "Slots that were not there at their round's deadline"
+        )
+        self.dropped = counter("nitro_fragments_dropped", "Fragments that came and were refused", "reason")
+        self.bytes = counter("nitro_fragment_bytes", "Bytes of fragments as stored")
         self.failures = counter(
             "nitro_detector_failures", "Rounds whose convexity ratio could not be measured"
         )
-        self.duration = Histogram(
-            "nitro_round_duration_seconds",
-            "Seconds that rounds waited for each stage",
-            (*_LABELS, "stage"),
-            buckets=_BUCKETS,
-            registry=self.registry,
+        self.cost = counter(
+            "nitro_job_cost_dollars", "Dollars spent on the job so far, over all restarts", "component"
         )
-        self.detector = Histogram(
-            "nitro_detector_seconds",
-            "Compute time of the detector, most of it beside the next round's sampling",
-            _LABELS,
-            buckets=_BUCKETS,
-            registry=self.registry,
+
+    def _make_histograms(self) -> None:
+        def histogram(name: str, text: str, *labels: str) -> Histogram:
+            return Histogram(name, text, (*_LABELS, *labels), buckets=_BUCKETS, registry=self.registry)
+
+        self.duration = histogram(
+            "nitro_round_duration_seconds",
+            "Seconds that rounds waited for each stage; total is the round's wall time",
+            "stage",
+        )
+        self.detector = histogram(
+            "nitro_detector_duration_seconds",
+            "Compute time of a measurement, most of it beside the next round's sampling",
         )
 
     def serve(self, port: int) -> int:
@@ -79,29 +161,35 @@ class LearnerMetrics(Listener):
         Raises:
             OSError: the port is taken.
         """
+        disable_created_metrics()  # one more series for each counter, and nobody asks when it began
         server, thread = start_http_server(port, registry=self.registry)
         assert isinstance(thread, threading.Thread)
         return int(server.server_port)
 
     def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
-        self.round.labels(*self._values).set(round)
+        self.round.labels(*self._job).set(round)
         for state in ACTOR_STATES:
             self._set_actors(state, 0)
+        self._show_zeros()
         if history:
-            last = history[-1]
-            self.steps.labels(*self._values).inc(last["env_steps"] or 0)
-            for component in ("learner", "actors"):
-                self.cost.labels(*self._values, component).inc(last[f"cost_{component}"] or 0)
-            for counter, column in (
-                (self.cold_starts, "cold_starts"),
-                (self.retries, "retries"),
-                (self.bytes, "fragment_bytes"),
-            ):
-                counter.labels(*self._values).inc(sum(row[column] or 0 for row in history))
-        self._costs = {
-            name: (history[-1][f"cost_{name}"] or 0.0) if history else 0.0 for name in ("learner", "actors")
-        }
-        self._steps = int(history[-1]["env_steps"] or 0) if history else 0
+            self._steps = int(history[-1]["env_steps"] or 0)
+        else:
+            # A resumed run's cost is known with its first report; a smaller number here would look like a
+            # reset, and `rate` would count all of it again.
+            for component in COMPONENTS:
+                self.cost.labels(*self._job, component)
+
+    def _show_zeros(self) -> None:
+        """Counters are there from the start: `increase` does not see the step from nothing to a number."""
+        for counter in (self.steps, self.slots, self.cold_starts, self.misses, self.bytes, self.failures):
+            counter.labels(*self._job)
+        for reason in RETRY_REASONS:
+            self.retries.labels(*self._job, reason)
+        for reason in DROP_REASONS:
+            self.dropped.labels(*self._job, reason)
+        for stage in STAGES:
+            self.duration.labels(*self._job, stage)
+        self.detector.labels(*self._job)
 
     def requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
         self._set_actors("requested", actors)
@@ -110,40 +198,42 @@ class LearnerMetrics(Listener):
         self._set_actors("running", actors if stage == "sample" else 0)
 
     def round_done(self, report: RoundReport) -> None:
-        values = self._values
-        for gauge, value in (
-            (self.reward, report.reward_mean),
-            (self.evaluation, report.evaluation_mean),
-            (self.score, report.boosting_score),
-            (self.ratio, report.convexity_ratio),
-            (self.round, report.round),
-            (self.staleness, report.staleness),
-            (self.memory, report.cache_bytes),
-        ):
+        job = self._job
+        self.round.labels(*job).set(report.round)
+        for name, gauge in self._values.items():
+            value = getattr(report, name)
             if value is not None:
-                gauge.labels(*values).set(value)
-        self.steps.labels(*values).inc(report.env_steps - self._steps)
-        self._steps = report.env_steps
-        self.cold_starts.labels(*values).inc(report.cold_starts)
-        self.retries.labels(*values).inc(report.retries)
-        self.bytes.labels(*values).inc(report.fragment_bytes)
-        self.misses.labels(*values).inc(report.deadline_misses)
-        for reason, count in report.dropped.items():
-            self.dropped.labels(*values, reason).inc(count)
-        for component, total in (("learner", report.cost_learner), ("actors", report.cost_actors)):
-            # A meter may correct itself downwards (a lost response was estimated too high); a counter may
-            # not.
-            self.cost.labels(*values, component).inc(max(0.0, total - self._costs[component]))
-            self._costs[component] = max(total, self._costs[component])
+                gauge.labels(*job).set(value)
+        self._count(report)
         for stage, seconds in report.stages().items():
-            self.duration.labels(*values, stage).observe(seconds)
+            self.duration.labels(*job, stage).observe(seconds)
         if report.detector_seconds is not None:
-            self.detector.labels(*values).observe(report.detector_seconds)
+            self.detector.labels(*job).observe(report.detector_seconds)
             if report.convexity_ratio is None:
-                self.failures.labels(*values).inc()
+                self.failures.labels(*job).inc()
         self._set_actors("succeeded", report.actors - report.lost)
         self._set_actors("lost", report.lost)
         self._set_actors("failed", report.retries)
 
+    def _count(self, report: RoundReport) -> None:
+        job = self._job
+        self.steps.labels(*job).inc(report.env_steps - self._steps)
+        self._steps = report.env_steps
+        self.slots.labels(*job).inc(report.actors)
+        self.cold_starts.labels(*job).inc(report.cold_starts)
+        self.bytes.labels(*job).inc(report.fragment_bytes)
+        self.misses.labels(*job).inc(report.deadline_misses)
+        self._count_by_reason(self.retries, report.retried)
+        self._count_by_reason(self.dropped, report.dropped)
+        for component, total in (("learner", report.cost_learner), ("actors", report.cost_actors)):
+            # A meter may correct itself downwards (a lost response was estimated too high); a counter may
+            # not.
+            self.cost.labels(*job, component).inc(max(0.0, total - self._costs[component]))
+            self._costs[component] = max(total, self._costs[component])
+
+    def _count_by_reason(self, counter: Counter, counts: Mapping[str, int]) -> None:
+        for reason, count in counts.items():
+            counter.labels(*self._job, reason).inc(count)
+
     def _set_actors(self, state: str, count: int) -> None:
-        self.actors.labels(*self._values, state).set(count)
+        self.actors.labels(*self._job, state).set(count)

@@ -4,7 +4,7 @@ shows as a failed scrape."""
 from __future__ import annotations
 
 from aiohttp import web
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 
 
@@ -17,6 +17,7 @@ class MetricsServer:
 
     async def start(self) -> None:
         """Raises OSError if the port is taken."""
+        disable_created_metrics()  # one more series for each counter, and nobody asks when it began
         app = web.Application()
         app.router.add_get("/metrics", _metrics)
         self._runner = web.AppRunner(app, handle_signals=False, access_log=None)
