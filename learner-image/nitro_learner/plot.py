@@ -13,31 +13,13 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from nitro_learner.look import COLOURS, INK, MUTED, picture
 from nitro_learner.rundir import RunDir, RunDirError, read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
-
-# Colours that stay apart for colour-blind readers (Okabe and Ito), the strongest first.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_INK, _MUTED, _GRID = "#1f2933", "#66727f", "#e4e8ec"
-_STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "axes.edgecolor": "#b8c0c8",
-    "axes.labelcolor": _INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.8,
-    "xtick.color": _MUTED,
-    "ytick.color": _MUTED,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-}
 
 
 @dataclass(frozen=True)
@@ -53,10 +35,10 @@ class _Panel:
 
 
 _PANELS = (
-    _Panel("reward_mean", "Return", _COLOURS[0], steps=False),
-    _Panel("boosting_score", "Boosting score", _COLOURS[1], steps=True),
-    _Panel("actors", "Actors", _COLOURS[2], steps=True),
-    _Panel("cost_total", "Cost ($)", _COLOURS[3], steps=False),
+    _Panel("reward_mean", "Return", COLOURS[0], steps=False),
+    _Panel("boosting_score", "Boosting score", COLOURS[1], steps=True),
+    _Panel("actors", "Actors", COLOURS[2], steps=True),
+    _Panel("cost_total", "Cost ($)", COLOURS[3], steps=False),
 )
 
 
@@ -96,21 +78,13 @@ def draw(directories: Sequence[Path], out: Path) -> Path:
         RunDirError: a folder is none of a run, or holds no round.
     """
     groups = group([read_run(RunDir(directory)) for directory in directories])
-    # Imported here: matplotlib takes most of a second, which `nitro plot --help` need not wait for.
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    with plt.rc_context(_STYLE):  # type: ignore[arg-type]
-        figure, axes = plt.subplots(
-            len(_PANELS), 2, figsize=(11, 9), sharex="col", sharey="row", height_ratios=(1.7, 1, 1, 1)
-        )
+    layout = {"figsize": (11, 9), "sharex": "col", "sharey": "row", "height_ratios": (1.7, 1, 1, 1)}
+    with picture(out, nrows=len(_PANELS), ncols=2, **layout) as (figure, axes):
         scale, unit = _time_unit(groups)
         for row, panel in enumerate(_PANELS):
             for axis, x in zip(axes[row], (_Axis("round", 1.0), _Axis("wall_seconds", scale)), strict=True):
                 for index, (label, runs) in enumerate(groups.items()):
-                    colour = panel.colour if len(groups) == 1 else _COLOURS[index % len(_COLOURS)]
+                    colour = panel.colour if len(groups) == 1 else COLOURS[index % len(COLOURS)]
                     _curve(axis, runs, x, panel, colour, label)
                     if panel.column == "reward_mean":
                         _evaluations(axis, runs, x, colour, labelled=index == 0)
@@ -127,12 +101,9 @@ def draw(directories: Sequence[Path], out: Path) -> Path:
         axes[-1][1].set_xlabel(f"Time ({unit})")
         figure.align_ylabels(axes[:, 0])
         title, subtitle = _titles(groups)
-        figure.suptitle(title, x=0.065, y=0.988, ha="left", fontsize=15, fontweight="bold", color=_INK)
-        figure.text(0.065, 0.951, subtitle, ha="left", va="top", fontsize=10.5, color=_MUTED)
+        figure.suptitle(title, x=0.065, y=0.988, ha="left", fontsize=15, fontweight="bold", color=INK)
+        figure.text(0.065, 0.951, subtitle, ha="left", va="top", fontsize=10.5, color=MUTED)
         figure.tight_layout(rect=(0, 0, 1, 0.955), h_pad=1.2, w_pad=1.5)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out, dpi=130)
-        plt.close(figure)
     return out
 
 
@@ -223,7 +194,7 @@ def _learner_cost(axes: Sequence[Axes], run: Run, scale: float) -> None:
     for axis, x in zip(axes, (_Axis("round", 1.0), _Axis("wall_seconds", scale)), strict=True):
         axis.lines[0].set_label("learner and actors")
         xs, ys = run.columns[x.column] * x.factor, run.columns["cost_learner"]
-        axis.fill_between(xs, ys, color=_COLOURS[3], alpha=0.15, lw=0, label="learner")
+        axis.fill_between(xs, ys, color=COLOURS[3], alpha=0.15, lw=0, label="learner")
 
 
 def align(runs: Sequence[Run], x: str, y: str, *, steps: bool = False) -> tuple[Floats, Floats]:

@@ -23,6 +23,7 @@ COMMANDS = {
     "validate": "check a job file and show it with all defaults",
     "explain": "documentation of a job's fields",
     "plot": "draw one run, or compare several",
+    "experiment": "compare variants of a job over seeds at a matched budget",
     "evaluate": "play episodes with a trained policy",
     "learn": "train the job of this pod (run by the operator)",
 }

@@ -1,0 +1,181 @@
+"""Compares variants of a job: trains all of them over the same seeds to the same budget, and reports.
+
+`run` trains what is not trained yet, as many runs at a time as there are cores, and then writes the report.
+It can be stopped at any moment (also by kill -9) and goes on when it is called again. `report` writes the
+report of what is finished: report.md with tables and pictures, runs.csv and curves.csv.
+
+The file says what it shows, the base job, the variants, the seeds and the budget: see experiments/ and
+docs/experiments.md.
+
+examples:
+  nitro experiment run experiments/paper-small.yaml
+  nitro experiment run experiments/paper-small.yaml --set seeds='[0, 1, 2]' --dir runs/three
+  nitro experiment report runs/paper-small
+  nitro experiment report runs/paper-small --into docs/results.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nitro_api import JobInvalid
+from nitro_learner.cli.common import ABORTED, DONE, FAILED, INTERRUPTED, CommandError, add_set
+
+if TYPE_CHECKING:
+    from nitro_learner.experiments.folder import ExperimentDir
+    from nitro_learner.experiments.plan import PlannedRun
+    from nitro_learner.experiments.runner import Runner, Watcher
+    from nitro_learner.experiments.spec import Experiment
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    run = actions.add_parser("run", help="train what is missing, then report")
+    run.add_argument("spec", type=Path, metavar="SPEC.yaml", help="the experiment")
+    run.add_argument("--dir", type=Path, metavar="D", help="folder of the results; default: runs/NAME")
+    run.add_argument("--jobs", type=int, metavar="N", help="runs at a time; default: one per core")
+    run.add_argument("--json", action="store_true", help="print one JSON object per change")
+    add_set(run)
+    report = actions.add_parser("report", help="write the report of what is finished")
+    report.add_argument("dir", type=Path, metavar="DIR", help="folder of the results")
+    report.add_argument(
+        "--into", type=Path, metavar="PAGE.md", help="also put it between this experiment's markers in a page"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return _run(arguments) if arguments.action == "run" else _report(arguments.dir, arguments.into)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.jobs is not None and arguments.jobs < 1:
+        raise CommandError(f"--jobs {arguments.jobs}: at least 1")
+    experiment, runs = _read(arguments.spec, arguments.overrides)
+    # Imported only now that the input was found to be good.
+    from nitro_learner.experiments.folder import ExperimentDir
+    from nitro_learner.rundir import RunDir, RunDirError
+
+    folder = ExperimentDir(arguments.dir or Path("runs") / experiment.name)
+    try:
+        with RunDir(folder.path).locked():
+            folder.open(experiment)
+            code = asyncio.run(_train(folder, experiment, runs, arguments)) if runs else DONE
+            return code or _finish(folder, experiment)
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
+
+
+def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun]]:
+    from nitro_learner.experiments.plan import plan
+    from nitro_learner.experiments.spec import load
+
+    try:
+        experiment = load(path, overrides)
+        return experiment, plan(experiment)
+    except JobInvalid as error:
+        raise CommandError(
+            "\n".join([f"{path} is not a valid experiment:", *(f"  {item}" for item in error.errors)])
+        ) from None
+
+
+async def _train(
+    folder: ExperimentDir, experiment: Experiment, runs: list[PlannedRun], arguments: argparse.Namespace
+) -> int:
+    from nitro_learner.experiments.folder import machine
+    from nitro_learner.experiments.runner import Runner, Watcher
+
+    assert experiment.budget is not None
+    runner = Runner(folder, runs, experiment.budget, jobs=arguments.jobs or machine()["cores"])
+    left = sum(state.status == "waiting" for state in runner.states)
+    if not arguments.json:
+        print(
+            f"{experiment.name}: {experiment.figure}\n{len(runs)} runs, {left} to do, "
+            f"about {experiment.core_hours:g} core-hours in all\nfolder: {folder.path}",
+            flush=True,
+        )
+    with contextlib.ExitStack() as stack:
+        runner.watcher = _watcher(runner, stack, json=arguments.json) if left else Watcher()
+        _handle_signals(runner)
+        try:
+            await runner.train()
+        except asyncio.CancelledError:
+            raise CommandError("aborted. The same command goes on.", ABORTED) from None
+    if runner.interrupted:
+        print("stopped. The same command goes on.", file=sys.stderr)
+        return INTERRUPTED
+    failed = [state for state in runner.states if state.status == "failed"]
+    if failed:
+        told = "\n".join(f"{state.run.label}: {state.message}" for state in failed[:3])
+        more = f"\nand {len(failed) - 3} more" if len(failed) > 3 else ""
+        raise CommandError(f"{len(failed)} of {len(runs)} runs failed.\n{told}{more}", FAILED)
+    return DONE
+
+
+def _watcher(runner: Runner, stack: contextlib.ExitStack, *, json: bool) -> Watcher:
+    from nitro_learner.experiments import progress
+
+    if json:
+        return progress.JsonLines(runner.states)
+    if sys.stdout.isatty():
+        return stack.enter_context(progress.LiveTable(runner.states))
+    return progress.PlainLines(runner.states)
+
+
+def _handle_signals(runner: Runner) -> None:
+    """SIGINT and SIGTERM: once = stop after checkpoints, twice = break off."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def handle() -> None:
+        if runner.interrupted:
+            task.cancel()
+        else:
+            print("stopping after checkpoints; once more aborts", file=sys.stderr)
+            runner.interrupt()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, handle)
+
+
+def _finish(folder: ExperimentDir, experiment: Experiment) -> int:
+    """The report, and then what the experiment's commands make."""
+    from nitro_learner.experiments import report
+    from nitro_learner.experiments.runner import follow
+
+    if experiment.variants:
+        report.write(folder, experiment)
+        print(f"report: {folder.report}", file=sys.stderr)
+    failed = asyncio.run(follow(experiment.commands, folder))
+    if failed:
+        raise CommandError(f"this command failed: {failed}", FAILED)
+    return DONE
+
+
+def _report(path: Path, page: Path | None) -> int:
+    from nitro_learner.experiments.folder import ExperimentDir
+    from nitro_learner.rundir import RunDirError
+
+    folder = ExperimentDir(path)
+    if not folder.spec.exists():
+        raise CommandError(f"{path} holds no experiment (it has no {folder.spec.name})")
+    experiment, runs = _read(folder.spec, [])
+    if not runs:
+        raise CommandError(f"{path}: this experiment has no runs to report; its commands say what they made")
+    from nitro_learner.experiments import report
+
+    try:
+        text = report.write(folder, experiment)
+        if page is not None:
+            report.insert(text, folder, experiment.name, page)
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"{error.filename or page}: {error.strerror}", FAILED) from None
+    print(page or folder.report)
+    return DONE

@@ -1,0 +1,102 @@
+"""Runs as curves over what they have spent, and their values at exactly the budget.
+
+A run ends with the round in which it reaches its budget, so it overshoots by up to a round's actors, and
+variants by different amounts. Every curve is therefore read at the budget by linear interpolation between the
+rounds before and after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_learner.rundir import RunDir, read_metrics
+
+Floats = NDArray[np.float64]
+Columns = Mapping[str, Floats]
+
+SPENT: Mapping[str, Callable[[Columns], Floats]] = {
+    "rounds": lambda columns: columns["round"],
+    "actorRounds": lambda columns: columns["actors"].cumsum(),
+    "envSteps": lambda columns: columns["env_steps"],
+    "dollars": lambda columns: columns["cost_total"],
+}
+"""What a run had spent when each of its rounds ended, f64 [rounds], by the budget's unit."""
+
+UNITS = {
+    "rounds": "rounds",
+    "actorRounds": "actor-rounds",
+    "envSteps": "environment steps",
+    "dollars": "dollars",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points (x, y) of one metric of one run, x ascending, without gaps: f64 [n] each."""
+
+    x: Floats
+    y: Floats
+
+    def at(self, x: float) -> float:
+        """y at x by linear interpolation; NaN where the curve does not reach."""
+        if not len(self.x) or x > self.x[-1] or x < self.x[0]:
+            return float("nan")
+        return float(np.interp(x, self.x, self.y))
+
+    def mean(self, end: float) -> float:
+        """Mean of y over x from the first point to `end` (the area under the curve by its width)."""
+        last = self.at(end)
+        inside = self.x < end
+        x, y = np.append(self.x[inside], end), np.append(self.y[inside], last)
+        return float(np.trapezoid(y, x) / (x[-1] - x[0])) if len(x) > 1 and x[-1] > x[0] else last
+
+    def reaches(self, level: float, end: float) -> float:
+        """The first x up to `end` at which y is at least `level`, by linear interpolation; NaN when never."""
+        reached = np.flatnonzero(self.y >= level)
+        if not len(reached):
+            return float("nan")
+        index = int(reached[0])
+        if index == 0:
+            x = float(self.x[0])
+        else:
+            (x0, x1), (y0, y1) = self.x[index - 1 : index + 1], self.y[index - 1 : index + 1]
+            x = float(x0 + (x1 - x0) * (level - y0) / (y1 - y0))
+        return x if x <= end else float("nan")
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run folder's metrics.csv by column, f64 [rounds] with NaN where a cell is empty, and its summary."""
+
+    columns: Columns
+    summary: Mapping[str, Any]
+
+    def curve(self, metric: str, unit: str) -> Curve:
+        """A column over what was spent.
+
+        An evaluation belongs to the policy that its round sampled with, so it lies at what was spent before
+        that round; the last point is the final policy's.
+        """
+        x, y = SPENT[unit](self.columns), self.columns[metric]
+        if metric == "evaluation_mean":
+            final = self.summary.get("evaluation", {}).get("mean", float("nan"))
+            x, y = np.concatenate([[0.0], x]), np.append(y, final)
+        known = np.isfinite(y)
+        return Curve(x[known], y[known])
+
+
+def read(folder: RunDir) -> FinishedRun:
+    """Raises RunDirError when there is no round in it."""
+    rows = read_metrics(folder.metrics)
+    columns = {
+        name: np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
+        for name in rows[0]
+    }
+    summary = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else {}
+    return FinishedRun(columns, summary)

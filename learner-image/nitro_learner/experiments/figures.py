@@ -1,0 +1,85 @@
+"""An experiment's pictures: a metric over what was spent, and an overview with the paired differences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nitro_learner.experiments.curves import UNITS
+from nitro_learner.experiments.results import Results
+from nitro_learner.experiments.spec import Experiment
+from nitro_learner.look import COLOURS, INK, MUTED, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TITLES = {
+    "reward_mean": "Return, last 20 training episodes",
+    "evaluation_mean": "Return, mean actions",
+    "actors": "Actors",
+    "cost_total": "Cost ($)",
+    "boosting_score": "Boosting score",
+    "convexity_ratio": "Convexity ratio R",
+    "seconds_total": "Seconds per round",
+}
+# After as many variants as there are colours, they come again with another line.
+_LINES = ("-", "--", ":")
+
+
+def draw_metric(results: Results, metric: str, path: Path) -> bool:
+    """One metric of all variants; False where it was never measured."""
+    if all(results.band(variant, metric) is None for variant in results.runs):
+        return False
+    with picture(path, figsize=(7.5, 4.2)) as (figure, axis):
+        _curves(axis, results, metric)
+        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
+        _title(axis, f"{results.environment}: {len(results.seeds)} seeds, mean and 95 % interval")
+        figure.tight_layout()
+    return True
+
+
+def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
+    """The score's curves, and beside them every paired difference at the budget with its interval."""
+    comparisons = results.comparisons(experiment.score)
+    height = max(4.0, 1.4 + 0.3 * len(comparisons))
+    layout = {"ncols": 2, "figsize": (11.5, height), "width_ratios": (1.25, 1)}
+    with picture(path, **layout) as (figure, (left, right)):
+        _curves(left, results, experiment.score)
+        left.legend(loc="upper left", fontsize=9)
+        _title(left, f"{results.environment}, {len(results.seeds)} seeds")
+        order = list(results.runs)
+        labels = []
+        for index, one in enumerate(comparisons):
+            place, difference = len(comparisons) - index, one.difference
+            colour = COLOURS[order.index(one.variant) % len(COLOURS)]
+            if np.isfinite(difference.low):
+                right.plot([difference.low, difference.high], [place, place], color=colour, lw=2.5)
+            right.plot([difference.value], [place], "o", color=colour, ms=7)
+            labels.append(f"{one.variant} − {one.other}")
+        right.axvline(0, color=MUTED, lw=1)
+        right.set_yticks(range(len(comparisons), 0, -1), labels, color=INK)
+        right.set_ylim(0.4, len(comparisons) + 0.6)
+        right.grid(axis="y", visible=False)
+        right.set_xlabel("Difference of return at the budget")
+        _title(right, "Paired by seed, 95 % interval")
+        figure.tight_layout(w_pad=2)
+    return path
+
+
+def _curves(axis: Axes, results: Results, metric: str) -> None:
+    for index, variant in enumerate(results.runs):
+        band = results.band(variant, metric)
+        if band is None:
+            continue
+        colour, line = COLOURS[index % len(COLOURS)], _LINES[index // len(COLOURS) % len(_LINES)]
+        axis.plot(band.x, band.mean, line, color=colour, lw=1.8, label=variant)
+        axis.fill_between(band.x, band.low, band.high, color=colour, alpha=0.1, lw=0)
+    axis.set_xlabel(UNITS[results.budget.unit].capitalize())
+    axis.set_ylabel(TITLES.get(metric, metric.replace("_", " ").capitalize()))
+    axis.margins(x=0.01)
+
+
+def _title(axis: Axes, text: str) -> None:
+    axis.set_title(text, loc="left", fontsize=10.5, color=MUTED)

@@ -1,0 +1,99 @@
+"""The folder of an experiment: experiment.yaml, machine.json, and a run folder for each run below runs/."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nitro_learner.experiments.plan import PlannedRun
+from nitro_learner.experiments.spec import Experiment
+from nitro_learner.rundir import RunDir, RunDirError
+from nitro_learner.runs import check_same_job
+
+_PACKAGES = ("nitro-learner", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
+
+
+class ExperimentDir:
+    """Paths of an experiment and what is written to them.
+
+    Args:
+        path: the folder; made by `open`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.spec = path / "experiment.yaml"
+        self.machine = path / "machine.json"
+        self.report = path / "report.md"
+
+    def run(self, run: PlannedRun) -> RunDir:
+        return RunDir(self.path / run.folder)
+
+    def open(self, experiment: Experiment) -> None:
+        """Makes the folder and writes down the experiment and the machine.
+
+        Raises:
+            RunDirError: it holds something else.
+        """
+        others = [entry for entry in self.path.glob("*") if not entry.name.startswith(".")]
+        if others and not self.spec.exists():
+            raise RunDirError(f"{self.path} holds something that is no experiment. Choose another --dir.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        writer = RunDir(self.path)
+        writer.write_text(self.spec, experiment.to_yaml())
+        machines = json.loads(self.machine.read_text(encoding="utf-8")) if self.machine.exists() else []
+        if machine() not in machines:
+            writer.write_text(self.machine, json.dumps([*machines, machine()], indent=2) + "\n")
+
+    def finished(self, run: PlannedRun) -> bool:
+        """Whether the run has reached its budget.
+
+        Raises:
+            RunDirError: its folder holds a run of another job.
+        """
+        folder = self.run(run)
+        if not folder.job.exists():
+            return False
+        saved, now = yaml.safe_load(folder.job.read_text(encoding="utf-8")), run.job.to_dict()
+        check_same_job(saved, now, folder)
+        if not folder.summary.exists() or saved["spec"]["stop"] != now["spec"]["stop"]:
+            return False
+        return bool(json.loads(folder.summary.read_text(encoding="utf-8"))["finished"])
+
+    def prepare(self, run: PlannedRun) -> RunDir:
+        """The run's folder, ready for `nitro train --resume`, which starts or goes on."""
+        folder = self.run(run)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.write_text(folder.job, run.job.to_yaml())
+        return folder
+
+
+def machine() -> dict[str, Any]:
+    """What results depend on besides the job: processor, cores, and versions of what computes."""
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+def _processor() -> str:
+    """The processor's name; on Linux the platform module has none."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown processor"

@@ -1,0 +1,107 @@
+"""From an experiment to its runs: one resolved job each."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve
+from nitro_api.loading import set_field
+from nitro_learner.experiments.spec import Budget, Experiment
+
+# One learner thread and one actor process: an on-policy run has one of them work at a time, so it keeps one
+# core busy. Results do not depend on it.
+_BACKEND = {"type": "Local", "local": {"processes": 1}}
+_MOST_ROUNDS = 1_000_000
+_STOP = {"actorRounds": "actorRounds", "envSteps": "envSteps", "dollars": "budgetDollars"}
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run: the job it trains, resolved, and its folder below the experiment's."""
+
+    environment: str
+    variant: str
+    seed: int
+    job: NitroTrainingJob
+    folder: PurePosixPath
+
+    @property
+    def label(self) -> str:
+        return str(self.folder)
+
+
+def plan(experiment: Experiment) -> list[PlannedRun]:
+    """All runs, seed by seed: whenever it is stopped, as many seeds as possible are complete and compare.
+
+    Raises:
+        JobInvalid: a variant's job is invalid; every mistake with the variant's name.
+    """
+    mistakes: dict[str, FieldError] = {}
+    jobs: dict[tuple[str, str], NitroTrainingJob] = {}
+    for variant, overrides in experiment.variants.items():
+        for environment in experiment.environments or [""]:
+            try:
+                jobs[environment, variant] = resolve(_job(experiment, environment, variant, overrides))
+            except JobInvalid as error:
+                for item in error.errors:
+                    told = FieldError(f"variants.{variant}: {item.path}", item.value, item.message)
+                    mistakes[str(told)] = told
+    if mistakes:
+        raise JobInvalid(list(mistakes.values()))
+    return [_run(job, variant, seed) for seed in experiment.seeds for (_, variant), job in jobs.items()]
+
+
+def _run(job: NitroTrainingJob, variant: str, seed: int) -> PlannedRun:
+    seeded = job.model_copy(deep=True)
+    seeded.spec.seed = seed
+    environment = job.spec.environment.id
+    folder = PurePosixPath("runs", slug(environment), variant, f"seed-{seed}")
+    return PlannedRun(environment, variant, seed, seeded, folder)
+
+
+def slug(environment: str) -> str:
+    """An environment's id as a file name: ALE/Pong-v5 becomes ALE-Pong-v5."""
+    return re.sub(r"[^\w.-]+", "-", environment)
+
+
+def _job(
+    experiment: Experiment, environment: str, variant: str, overrides: Mapping[str, Any]
+) -> NitroTrainingJob:
+    data = copy.deepcopy(experiment.job)
+    assert experiment.budget is not None
+    wanted: dict[str, Any] = {"metadata.name": variant, **experiment.set, **overrides}
+    if environment:
+        wanted["spec.environment.id"] = environment
+    mistakes = [
+        FieldError(path, value, "is given by budget; remove it here")
+        for path, value in wanted.items()
+        if path.startswith("spec.stop")
+    ]
+    wanted |= {"spec.stop": _limits(experiment.budget), "spec.backend": _BACKEND}
+    for path, value in wanted.items():
+        mistakes += set_field(data, path.split("."), copy.deepcopy(value))
+    try:
+        job = load_job(data)
+    except JobInvalid as error:
+        raise JobInvalid([*mistakes, *error.errors]) from None
+    if (
+        experiment.budget.unit != "rounds"
+        and resolve(job).spec.algorithm.hyperparameters.learning_rate_anneal
+    ):
+        message = "needs a budget in rounds, over which the rate falls; set it to false or change the budget"
+        mistakes.append(FieldError("spec.algorithm.hyperparameters.learningRateAnneal", True, message))
+    if mistakes:
+        raise JobInvalid(mistakes)
+    return job
+
+
+def _limits(budget: Budget) -> dict[str, Any]:
+    """spec.stop of every run; the limit of rounds gives way where the budget is another."""
+    if budget.unit == "rounds":
+        return {"rounds": budget.rounds}
+    return {_STOP[budget.unit]: budget.to_dict()[budget.unit], "rounds": _MOST_ROUNDS}

@@ -1,0 +1,225 @@
+"""An experiment's report: report.md with its tables, runs.csv, curves.csv and pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nitro_learner.experiments import statistics
+from nitro_learner.experiments.curves import UNITS, Floats
+from nitro_learner.experiments.figures import TITLES, draw_metric, draw_overview
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import slug
+from nitro_learner.experiments.results import Comparison, Results, collect, rows
+from nitro_learner.experiments.spec import SCORES, Experiment
+from nitro_learner.experiments.statistics import Interval
+from nitro_learner.rundir import RunDir, RunDirError
+
+
+def write(folder: ExperimentDir, experiment: Experiment) -> str:
+    """Writes everything into the folder and returns the text of report.md.
+
+    Raises:
+        RunDirError: no seed is finished by every variant that has finished any.
+    """
+    results = [one for one in collect(folder, experiment) if one.seeds]
+    if not results:
+        raise RunDirError(
+            f"{folder.path}: no seed is finished yet by every variant. Go on with nitro experiment run."
+        )
+    writer = RunDir(folder.path)
+    writer.write_text(folder.path / "runs.csv", _csv(rows(folder, experiment)))
+    writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
+    text = "\n".join(_text(folder, experiment, results)).rstrip() + "\n"
+    writer.write_text(folder.report, text)
+    return text
+
+
+def insert(text: str, folder: ExperimentDir, name: str, page: Path) -> None:
+    """Puts a report between the markers of that experiment in a Markdown page, its pictures beside it.
+
+    Raises:
+        RunDirError: the page lacks the markers.
+    """
+    begin, end = f"<!-- experiment {name}: begin -->", f"<!-- experiment {name}: end -->"
+    old = page.read_text(encoding="utf-8") if page.exists() else ""
+    if begin not in old or end not in old:
+        raise RunDirError(f"{page} has no place for this report. Add these two lines:\n{begin}\n{end}")
+    # One level down below the page's own headings; the pictures go beside the page.
+    text = re.sub(r"^#", "##", text, flags=re.MULTILINE)
+    pictures = page.parent / page.stem
+    for picture in re.findall(r"\]\(([^)]+\.png)\)", text):
+        pictures.mkdir(exist_ok=True)
+        shutil.copyfile(folder.path / picture, pictures / f"{name}-{Path(picture).name}")
+        text = text.replace(f"]({picture})", f"]({pictures.name}/{name}-{Path(picture).name})")
+    head, rest = old.split(begin, 1)
+    tail = rest.split(end, 1)[1]
+    RunDir(page.parent).write_text(page, f"{head}{begin}\n{text}{end}{tail}")
+
+
+def _text(folder: ExperimentDir, experiment: Experiment, results: Sequence[Results]) -> Iterator[str]:
+    budget = results[0].budget
+    yield f"# {experiment.name}\n"
+    yield experiment.figure
+    if experiment.scaled_down:
+        yield f"\nScaled down: {experiment.scaled_down}"
+    yield (
+        f"\nEvery run has the same budget, {budget.amount:,.10g} {UNITS[budget.unit]}, and its curve is read "
+        "there by linear interpolation. Intervals are 95 % percentile bootstrap over seeds "
+        f"({statistics.RESAMPLES:,} resamples); differences are paired by seed; IQM is the interquartile "
+        "mean; P is the probability that a run of the first scores higher than a run of the second."
+    )
+    yield _made_by(folder, experiment)
+    for one in results:
+        yield from _environment(folder, experiment, one)
+
+
+def _made_by(folder: ExperimentDir, experiment: Experiment) -> str:
+    """The machine, and what the finished runs took."""
+    seconds = sum(float(row["seconds"]) for row in rows(folder, experiment))
+    count = sum(1 for _ in rows(folder, experiment))
+    planned = len(experiment.seeds) * len(experiment.variants) * max(1, len(experiment.environments))
+    machines = json.loads(folder.machine.read_text(encoding="utf-8"))
+    told = [
+        f"{one['processor']} ({one['cores']} cores), Python {one['python']}, "
+        + ", ".join(f"{name} {version}" for name, version in one["versions"].items())
+        for one in machines
+    ]
+    return (
+        f"\n{count} of {planned} runs are finished and took {seconds / 3600:.2f} core-hours, on "
+        + "; and on ".join(told)
+        + ".\n"
+    )
+
+
+def _environment(folder: ExperimentDir, experiment: Experiment, results: Results) -> Iterator[str]:
+    yield f"\n## {results.environment}\n"
+    seeds = ", ".join(map(str, results.seeds))
+    yield f"{len(results.seeds)} paired seeds: {seeds}." + (
+        f" Without a finished run, hence left out: {', '.join(results.missing)}." if results.missing else ""
+    )
+    if len(results.seeds) < 5:
+        yield "\nWith so few seeds the intervals are too narrow and prove nothing by themselves."
+    name = slug(results.environment)
+    overview = draw_overview(results, experiment, folder.path / "figures" / f"{name}-overview.png")
+    yield f"\n![Return and paired differences]({overview.relative_to(folder.path)})\n"
+    scores = [experiment.score, *(score for score in SCORES if score != experiment.score)]
+    for score in scores:
+        if all(np.isfinite(results.at_budget(variant, score)).all() for variant in results.runs):
+            yield from _score_tables(experiment, results, score)
+    for metric in experiment.figures:
+        path = folder.path / "figures" / f"{name}-{metric}.png"
+        if draw_metric(results, metric, path):
+            yield f"![{TITLES.get(metric, metric)}]({path.relative_to(folder.path)})"
+    yield ""
+
+
+def _score_tables(experiment: Experiment, results: Results, score: str) -> Iterator[str]:
+    title = TITLES[score]
+    yield f"### {title}\n"
+    target = experiment.target if score == experiment.score else None
+    heads = ["variant", "at the budget", "IQM", "over training", "rounds", "steps", "cost"]
+    if target is not None:
+        heads.append(f"cost to reach {target:g}")
+    yield _line(heads)
+    yield _line(["---", *["---:"] * (len(heads) - 1)])
+    for variant in results.runs:
+        final = results.at_budget(variant, score)
+        cells = [
+            variant,
+            _interval(statistics.mean(final)),
+            _number(statistics.interquartile_mean(final)),
+            _interval(statistics.mean(results.over_training(variant, score))),
+            _number(float(results.spent(variant, "rounds").mean())),
+            f"{results.spent(variant, 'envSteps').mean():,.0f}",
+            f"${results.spent(variant, 'dollars').mean():.3f}",
+        ]
+        if target is not None:
+            cells.append(_price(results.price_of_target(variant)))
+        yield _line(cells)
+    yield ""
+    comparisons = results.comparisons(score)
+    if comparisons:
+        yield _line(["compared", "difference at the budget", "difference over training", "P", "verdict"])
+        yield _line(["---", "---:", "---:", "---:", "---"])
+        yield from (_comparison(one) for one in comparisons)
+        yield ""
+
+
+def _comparison(one: Comparison) -> str:
+    verdict = "no difference shown"
+    if one.difference.excludes_zero:
+        verdict = "better" if one.difference.value > 0 else "worse"
+    return _line(
+        [
+            f"{one.variant} - {one.other}",
+            _interval(one.difference, sign=True),
+            _interval(one.over_training, sign=True),
+            _interval(one.improvement, digits=2),
+            verdict,
+        ]
+    )
+
+
+def _price(prices: Floats) -> str:
+    reached = prices[np.isfinite(prices)]
+    if not len(reached):
+        return f"0 of {len(prices)}"
+    return f"${reached.mean():.3f} ({len(reached)} of {len(prices)})"
+
+
+def _interval(interval: Interval, *, sign: bool = False, digits: int | None = None) -> str:
+    def shown(value: float) -> str:
+        return _number(value, sign=sign) if digits is None else f"{value:.{digits}f}"
+
+    if math.isnan(interval.low):
+        return shown(interval.value)
+    return f"{shown(interval.value)} [{shown(interval.low)}, {shown(interval.high)}]"
+
+
+def _number(value: float, *, sign: bool = False) -> str:
+    plus = "+" if sign else ""
+    return f"{value:{plus},.0f}" if abs(value) >= 1000 else f"{value:{plus}.1f}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _curves(results: Sequence[Results], experiment: Experiment) -> Iterator[dict[str, str | float]]:
+    """What the pictures show, for curves.csv."""
+    for one in results:
+        for metric in experiment.figures:
+            for variant in one.runs:
+                band = one.band(variant, metric)
+                if band is None:
+                    continue
+                for x, mean, low, high in zip(band.x, band.mean, band.low, band.high, strict=True):
+                    yield {
+                        "environment": one.environment,
+                        "metric": metric,
+                        "variant": variant,
+                        one.budget.unit: float(x),
+                        "mean": float(mean),
+                        "low": float(low),
+                        "high": float(high),
+                    }
+
+
+def _csv(lines: Iterable[dict[str, str | float]]) -> str:
+    buffer = io.StringIO()
+    writer: csv.DictWriter[str] | None = None
+    for line in lines:
+        if writer is None:
+            writer = csv.DictWriter(buffer, list(line), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow(line)
+    return buffer.getvalue()

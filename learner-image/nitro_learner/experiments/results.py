@@ -1,0 +1,169 @@
+"""The numbers of a report: what every finished run had reached at the budget, and how variants compare."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nitro_learner.experiments import statistics
+from nitro_learner.experiments.curves import SPENT, Curve, FinishedRun, Floats, read
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import PlannedRun, plan
+from nitro_learner.experiments.spec import Budget, Experiment
+from nitro_learner.experiments.statistics import Interval
+
+_GRID = 100
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A variant against another, over paired seeds: differences of the score at the budget and of its mean
+    over training, and the probability that a run of it scores higher."""
+
+    variant: str
+    other: str
+    difference: Interval
+    over_training: Interval
+    improvement: Interval
+
+
+@dataclass(frozen=True)
+class Band:
+    """A metric of one variant over what was spent: mean and its 95 % interval, f64 [n] each."""
+
+    x: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+class Results:
+    """Finished runs of one environment.
+
+    Only seeds that every variant has finished count: otherwise variants would be judged by different seeds.
+
+    Attributes:
+        environment: its id.
+        seeds: that count.
+        runs: by variant, in the order of `seeds`; without variants that have no finished run.
+        missing: variants without one.
+    """
+
+    def __init__(
+        self, environment: str, found: Mapping[str, Mapping[int, FinishedRun]], experiment: Experiment
+    ) -> None:
+        present = {variant: runs for variant, runs in found.items() if runs}
+        common = set.intersection(*(set(runs) for runs in present.values())) if present else set()
+        self.environment = environment
+        self.seeds = sorted(common)
+        self.runs = {
+            variant: [runs[seed] for seed in self.seeds] for variant, runs in present.items() if common
+        }
+        self.missing = [variant for variant in found if variant not in self.runs]
+        self.budget: Budget = experiment.budget or Budget()
+        self._experiment = experiment
+
+    def curves(self, variant: str, metric: str) -> list[Curve]:
+        return [run.curve(metric, self.budget.unit) for run in self.runs[variant]]
+
+    def at_budget(self, variant: str, metric: str) -> Floats:
+        """f64 [seeds]."""
+        return np.array([curve.at(self.budget.amount) for curve in self.curves(variant, metric)])
+
+    def over_training(self, variant: str, metric: str) -> Floats:
+        """Mean up to the budget, f64 [seeds]."""
+        return np.array([curve.mean(self.budget.amount) for curve in self.curves(variant, metric)])
+
+    def spent(self, variant: str, unit: str) -> Floats:
+        """What a run had spent in another unit when it was at the budget, f64 [seeds]."""
+        return np.array(
+            [
+                Curve(SPENT[self.budget.unit](run.columns), SPENT[unit](run.columns)).at(self.budget.amount)
+                for run in self.runs[variant]
+            ]
+        )
+
+    def price_of_target(self, variant: str) -> Floats:
+        """Dollars when the score first reached the target, NaN where it never did within the budget, f64
+        [seeds]."""
+        assert self._experiment.target is not None
+        prices = []
+        for run, curve in zip(self.runs[variant], self.curves(variant, self._experiment.score), strict=True):
+            reached = curve.reaches(self._experiment.target, self.budget.amount)
+            spent, cost = SPENT[self.budget.unit](run.columns), SPENT["dollars"](run.columns)
+            prices.append(float(np.interp(reached, [0.0, *spent], [0.0, *cost])))
+        return np.array(prices)
+
+    def comparisons(self, metric: str) -> list[Comparison]:
+        """Every variant against each of the experiment's `against`."""
+        found = []
+        for other in self._experiment.against or [next(iter(self._experiment.variants))]:
+            for variant in self.runs:
+                if variant == other or other not in self.runs:
+                    continue
+                ours, theirs = self.at_budget(variant, metric), self.at_budget(other, metric)
+                training = self.over_training(variant, metric), self.over_training(other, metric)
+                found.append(
+                    Comparison(
+                        variant,
+                        other,
+                        statistics.paired_difference(ours, theirs),
+                        statistics.paired_difference(*training),
+                        statistics.probability_of_improvement(ours, theirs),
+                    )
+                )
+        return found
+
+    def band(self, variant: str, metric: str) -> Band | None:
+        """None where the metric was never measured."""
+        curves = self.curves(variant, metric)
+        if not curves or not all(len(curve.x) > 1 for curve in curves):
+            return None
+        start = max(curve.x[0] for curve in curves)
+        end = min(self.budget.amount, *(curve.x[-1] for curve in curves))
+        x = np.linspace(start, end, _GRID)
+        values = np.array([np.interp(x, curve.x, curve.y) for curve in curves])
+        return Band(x, *statistics.mean_band(values))
+
+
+def collect(folder: ExperimentDir, experiment: Experiment) -> list[Results]:
+    """The results by environment.
+
+    Raises:
+        RunDirError: a folder holds a run of another job.
+    """
+    found: dict[str, dict[str, dict[int, FinishedRun]]] = defaultdict(lambda: defaultdict(dict))
+    for run in plan(experiment):
+        seeds = found[run.environment][run.variant]
+        if folder.finished(run):
+            seeds[run.seed] = read(folder.run(run))
+    return [Results(environment, variants, experiment) for environment, variants in found.items()]
+
+
+def rows(folder: ExperimentDir, experiment: Experiment) -> Iterator[dict[str, str | float]]:
+    """One row per finished run, for runs.csv."""
+    budget = experiment.budget or Budget()
+    for run in plan(experiment):
+        if folder.finished(run):
+            yield _row(run, read(folder.run(run)), budget)
+
+
+def _row(run: PlannedRun, finished: FinishedRun, budget: Budget) -> dict[str, str | float]:
+    curves: Sequence[tuple[str, Curve]] = [
+        (metric, finished.curve(metric, budget.unit)) for metric in ("reward_mean", "evaluation_mean")
+    ]
+    return {
+        "environment": run.environment,
+        "variant": run.variant,
+        "seed": run.seed,
+        **{f"{metric}_at_budget": curve.at(budget.amount) for metric, curve in curves},
+        **{f"{metric}_over_training": curve.mean(budget.amount) for metric, curve in curves},
+        "rounds": float(finished.columns["round"][-1]),
+        "actor_rounds": float(SPENT["actorRounds"](finished.columns)[-1]),
+        "env_steps": float(finished.columns["env_steps"][-1]),
+        "cost": float(finished.columns["cost_total"][-1]),
+        "seconds": float(finished.columns["wall_seconds"][-1]),
+    }

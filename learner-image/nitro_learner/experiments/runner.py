@@ -1,0 +1,187 @@
+"""Trains an experiment's runs, some at a time, each by `nitro train` in a process of its own.
+
+Everything that matters is in the run folders: after a kill -9 of this process (which takes its children with
+it) the same command goes on where it was, and finished runs are left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nitro_learner.backends.processes import ChildProcess, ProcessGroup
+from nitro_learner.experiments.curves import SPENT, read
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import PlannedRun
+from nitro_learner.experiments.spec import Budget
+from nitro_learner.rundir import RunDirError
+from nitro_learner.waiting import Interrupted, unless
+
+# A run that is told to stop ends its update and writes a checkpoint.
+_GRACE_SECONDS = 120.0
+_INTERRUPTED = 75
+
+
+@dataclass
+class RunState:
+    """Where one run stands.
+
+    Attributes:
+        status: `waiting`, `running`, `done`, `failed` or `stopped` (it can go on).
+        fraction: of its budget that it has spent, at most 1.
+        score: newest mean return of the last 20 training episodes.
+        message: why it failed.
+    """
+
+    run: PlannedRun
+    status: str = "waiting"
+    round: int = 0
+    fraction: float = 0.0
+    score: float | None = None
+    cost: float = 0.0
+    message: str = ""
+
+
+class Watcher:
+    """Hears of the runs' progress; does nothing by default."""
+
+    def changed(self, state: RunState) -> None:
+        """A run started, ended or finished a round."""
+
+
+class Runner:
+    """Trains runs.
+
+        runner = Runner(folder, runs, budget, jobs=2)
+        runner.watcher = PlainLines(runner.states)
+        loop.add_signal_handler(signal.SIGINT, runner.interrupt)
+        await runner.train()
+
+    Args:
+        jobs: runs at a time.
+
+    Attributes:
+        states: of all runs, in their order; those that were done before included.
+
+    Raises:
+        RunDirError: a folder holds a run of another job.
+    """
+
+    def __init__(
+        self,
+        folder: ExperimentDir,
+        runs: Sequence[PlannedRun],
+        budget: Budget,
+        *,
+        jobs: int,
+    ) -> None:
+        self._folder = folder
+        self._budget = budget
+        self._jobs = jobs
+        self.watcher = Watcher()
+        self._stop = asyncio.Event()
+        self.states = [RunState(run) for run in runs]
+        for state in self.states:
+            if folder.finished(state.run):
+                state.status = "done"
+            self._look(state)
+
+    def interrupt(self) -> None:
+        """Stops all runs after a checkpoint."""
+        self._stop.set()
+
+    @property
+    def interrupted(self) -> bool:
+        return self._stop.is_set()
+
+    async def train(self) -> None:
+        """Trains until every run is done, or has failed, or `interrupt` is called.
+
+        Raises:
+            BackendError: a process cannot be started.
+        """
+        waiting = iter([state for state in self.states if state.status == "waiting"])
+        group = ProcessGroup()
+        await group.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(self._jobs):
+                    tasks.create_task(self._work(group, waiting))
+        finally:
+            await group.close()
+
+    async def _work(self, group: ProcessGroup, waiting: Any) -> None:
+        for state in waiting:
+            if self._stop.is_set():
+                return
+            await self._train(group, state)
+
+    async def _train(self, group: ProcessGroup, state: RunState) -> None:
+        folder = self._folder.prepare(state.run)
+        self._change(state, "running")
+        child = await group.spawn(
+            state.run.label,
+            [sys.executable, "-m", "nitro_learner", "train", "--resume", str(folder.path), "--json"],
+            {"OMP_NUM_THREADS": "1"},
+            lambda line: self._heard(state, line),
+        )
+        code = await self._end(child)
+        self._look(state)
+        if code == 0:
+            self._change(state, "done")
+        elif code == _INTERRUPTED and self._stop.is_set():
+            self._change(state, "stopped")
+        else:
+            again = f"nitro train --resume {shlex.quote(str(folder.path))}"
+            state.message = f"exit code {code}{child.last_words()}\n  alone: {again}"
+            self._change(state, "failed")
+
+    async def _end(self, child: ChildProcess) -> int:
+        try:
+            return await unless(self._stop, child.wait())
+        except Interrupted:
+            await child.stop(_GRACE_SECONDS)
+            return await child.wait()
+
+    def _heard(self, state: RunState, line: str) -> None:
+        """A line of a child: a round's row, or something for people, of which the last words are kept."""
+        event: Any = None
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+        if isinstance(event, dict) and event.get("event") == "round":
+            self._look(state)
+            self.watcher.changed(state)
+
+    def _look(self, state: RunState) -> None:
+        """Reads from the run's folder how far it is."""
+        try:
+            columns = read(self._folder.run(state.run)).columns
+        except RunDirError:
+            return
+        state.round = int(columns["round"][-1])
+        state.fraction = min(1.0, float(SPENT[self._budget.unit](columns)[-1]) / self._budget.amount)
+        state.cost = float(columns["cost_total"][-1])
+        reward = float(columns["reward_mean"][-1])
+        state.score = None if reward != reward else reward
+
+    def _change(self, state: RunState, status: str) -> None:
+        state.status = status
+        self.watcher.changed(state)
+
+
+async def follow(commands: Sequence[str], folder: ExperimentDir) -> str | None:
+    """Runs an experiment's commands one after the other, their output shown; the first that failed or
+    None."""
+    for command in commands:
+        program, *rest = shlex.split(command.replace("{dir}", shlex.quote(str(folder.path))))
+        module = ["-m", "nitro_learner"] if program == "nitro" else []
+        process = await asyncio.create_subprocess_exec(sys.executable, *module, *rest)
+        if await process.wait():
+            return command
+    return None

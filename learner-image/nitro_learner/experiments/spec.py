@@ -1,0 +1,179 @@
+"""The file that describes an experiment: a base job, what varies, the seeds and the budget that all runs get.
+
+    experiment = load(Path("experiments/paper-small.yaml"), ["seeds=[0, 1]"])
+    for run in plan(experiment): ...
+
+Nothing here loads torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, ValidationError
+
+from nitro_api import FieldError, JobInvalid, yamlfile
+from nitro_api.base import Model
+from nitro_api.errors import ABSENT
+from nitro_api.loading import apply_override
+from nitro_api.schema import schema_of
+from nitro_api.wording import located_errors, nearest
+from nitro_learner.report import COLUMNS
+
+Score = Literal["reward_mean", "evaluation_mean"]
+SCORES: tuple[Score, ...] = get_args(Score)
+FIGURES = ("reward_mean", "evaluation_mean", "actors", "cost_total")
+"""Drawn unless the file says otherwise."""
+
+_Text = Annotated[str, Field(min_length=1, max_length=2000)]
+_Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=63)]
+
+
+class Budget(Model):
+    """What every run may spend; exactly one of these. A run ends with the round in which it reaches it, and
+    the report reads every curve at exactly the budget."""
+
+    rounds: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Rounds."""
+
+    actor_rounds: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Actors of all rounds together: the paper's unit of cost."""
+
+    env_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """Environment steps trained on."""
+
+    dollars: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Cost of learner and actors."""
+
+    @property
+    def unit(self) -> str:
+        """The one that is set, as it is written in the file."""
+        return next(iter(self.to_dict()))
+
+    @property
+    def amount(self) -> float:
+        return float(self.to_dict()[self.unit])
+
+
+class Experiment(Model):
+    """An experiment. Runs are environments x variants x seeds; or, for a figure that is not made of training
+    curves, only `commands`."""
+
+    name: _Name
+    """Name of the folder with its results."""
+
+    figure: _Text
+    """What it shows, and the paper's figure that it repeats."""
+
+    scaled_down: _Text | None = None
+    """What is smaller than in the paper."""
+
+    core_hours: Annotated[float, Field(gt=0, le=1e6)]
+    """What all its runs take, by measured rates. Unit: hours of one core."""
+
+    job: Any = None
+    """The base job: the path of a job file, relative to this file, or the job itself."""
+
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Fields of the base job that all runs override, by path as in --set."""
+
+    environments: Annotated[list[_Text], Field(max_length=50)] = Field(default_factory=list)
+    """Environment ids, each compared by itself. Default: the base job's."""
+
+    variants: Annotated[dict[_Name, dict[str, Any]], Field(max_length=50)] = Field(default_factory=dict)
+    """What is compared: a name, and the fields that it overrides, by path as in --set."""
+
+    seeds: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(max_length=1000)] = Field(
+        default_factory=list
+    )
+    """Seeds; the same for every variant, so that differences are paired."""
+
+    budget: Budget | None = None
+    """What every run may spend."""
+
+    against: Annotated[list[_Name], Field(max_length=10)] = Field(default_factory=list)
+    """Variants that the others are compared with. Default: the first."""
+
+    score: Score = "reward_mean"
+    """What is compared: the mean return of the last 20 training episodes, or of evaluations with mean
+    actions."""
+
+    target: float | None = None
+    """Return whose price is reported: what each variant had spent when its score first reached it."""
+
+    figures: Annotated[list[str], Field(max_length=len(COLUMNS))] = Field(default_factory=lambda: [*FIGURES])
+    """Columns of metrics.csv, one picture each."""
+
+    commands: Annotated[list[_Text], Field(max_length=20)] = Field(default_factory=list)
+    """Commands that make the rest, run after the runs: `nitro` or `python` and its arguments; {dir} is the
+    folder with the results."""
+
+
+_SCHEMA = schema_of(Experiment)
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment in a file, its base job included as a mapping.
+
+    Raises:
+        JobInvalid: with every mistake of the file itself; `plan` tells those of the jobs.
+    """
+    data, mistakes = yamlfile.read(path)
+    if not isinstance(data, dict):
+        message = "must be a mapping with name, figure, job, variants, seeds and budget; see experiments/"
+        raise JobInvalid([*mistakes, FieldError("", data, message)])
+    for override in overrides:
+        mistakes += apply_override(data, override)
+    job = data.get("job")
+    if isinstance(job, str):
+        try:
+            data["job"], found = yamlfile.read(path.parent / job)
+        except JobInvalid as error:
+            raise JobInvalid([FieldError("job", job, f"cannot be used: {error}")]) from None
+        mistakes += [FieldError(f"job.{item.path}", item.value, item.message) for item in found]
+    try:
+        experiment = Experiment.model_validate(data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise JobInvalid([*mistakes, *(item for _, item in located_errors(error, data, _SCHEMA))]) from None
+    mistakes += _rules(experiment)
+    if mistakes:
+        raise JobInvalid(mistakes)
+    return experiment
+
+
+def _rules(experiment: Experiment) -> list[FieldError]:
+    """Mistakes across fields."""
+    found: list[FieldError] = []
+    if not experiment.variants and not experiment.commands:
+        found.append(FieldError("variants", ABSENT, "is required where there are no commands; add it"))
+    if experiment.variants:
+        found += [
+            FieldError(name, ABSENT, "is required where there are variants; add it")
+            for name in ("job", "seeds", "budget")
+            if not getattr(experiment, name)
+        ]
+        if experiment.job is not None and not isinstance(experiment.job, dict):
+            found.append(FieldError("job", experiment.job, "must be the path of a job file, or a job"))
+    if experiment.budget and len(experiment.budget.to_dict()) != 1:
+        message = "must have exactly one of rounds, actorRounds, envSteps and dollars"
+        found.append(FieldError("budget", experiment.budget.to_dict(), message))
+    if len(set(experiment.seeds)) < len(experiment.seeds):
+        found.append(FieldError("seeds", experiment.seeds, "holds a seed twice; remove one"))
+    for index, name in enumerate(experiment.against):
+        found += _among(f"against[{index}]", name, experiment.variants, "a variant")
+    for index, name in enumerate(experiment.figures):
+        found += _among(f"figures[{index}]", name, COLUMNS, "a column of metrics.csv")
+    for index, command in enumerate(experiment.commands):
+        if command.split()[0] not in ("nitro", "python"):
+            found.append(FieldError(f"commands[{index}]", command, "must begin with nitro or python"))
+    return found
+
+
+def _among(path: str, name: str, known: Any, what: str) -> list[FieldError]:
+    if name in known:
+        return []
+    close = nearest(name, list(known))
+    remedy = f"did you mean {close}?" if close else f"there are {', '.join(known)}"
+    return [FieldError(path, name, f"is not {what}; {remedy}")]
