@@ -145,8 +145,10 @@ class StatusReporter(Listener):
         }
         with self._changed:
             self._history.append(_present(entry))
+            # Never back: rounds that a crash made the run do again were paid all the same.
             self._cost = {
-                name: round(float(row[f"cost_{name}"]), 6) for name in ("learner", "actors", "total")
+                name: max(self._cost.get(name, 0.0), round(float(row[f"cost_{name}"]), 6))
+                for name in ("learner", "actors", "total")
             }
         evaluation = _present({"evaluationMean": _readable(row["evaluation_mean"], 3)})
         self._update(
