@@ -5,8 +5,9 @@ job.spec.scaling.max_actors job.to_yaml()
 """
 
 from nitro_api import algorithm_rules as _algorithm_rules  # noqa: F401  (declare the rules that the models obey)
+from nitro_api import lambda_rules as _lambda_rules  # noqa: F401
 from nitro_api import network_rules as _network_rules  # noqa: F401
-from nitro_api import rules as _rules  # noqa: F401  (declares the rules that the models obey)
+from nitro_api import rules as _rules  # noqa: F401
 from nitro_api import scaling_rules as _scaling_rules  # noqa: F401
 from nitro_api.errors import FieldError, JobInvalid
 from nitro_api.job import GROUP, KIND, PLURAL, PROTOCOL_VERSION, VERSION, JobSpec, NitroTrainingJob

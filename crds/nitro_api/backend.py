@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nitro_api.base import Model
+from nitro_api.lambda_backend import LambdaBackend
 
 
 class KnativeBackend(Model):
@@ -24,12 +25,16 @@ class LocalBackend(Model):
 class Backend(Model):
     """Where the actors run. At most one block besides `type`, the one that it names."""
 
-    type: Literal["Knative", "Local"] = "Knative"
-    """Knative: pods that a Knative Revision scales. Local: processes beside the learner (on a cluster, in its
-    pod). `nitro train` uses Local unless --backend says otherwise. Default: Knative."""
+    type: Literal["Knative", "Lambda", "Local"] = "Knative"
+    """Knative: pods that a Knative Revision scales. Lambda: invocations of an AWS Lambda function. Local:
+    processes beside the learner (on a cluster, in its pod). `nitro train` uses Local unless --backend says
+    otherwise. Default: Knative."""
 
     knative: KnativeBackend | None = None
     """Settings of `type: Knative`. Default: its defaults."""
 
     local: LocalBackend | None = None
     """Settings of `type: Local`. Default: its defaults."""
+
+    lambda_: LambdaBackend | None = Field(default=None, alias="lambda")
+    """Settings of `type: Lambda`, required with it. Default: none."""

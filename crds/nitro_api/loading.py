@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nitro_api import yamlfile
+from nitro_api import network_rules, payload, yamlfile
 from nitro_api.errors import FieldError, JobInvalid
 from nitro_api.job import NitroTrainingJob
 from nitro_api.wording import Location, located_errors, value_at
@@ -20,7 +20,8 @@ def load_job(source: Path | str | dict[str, Any], overrides: Sequence[str] = ())
     server returns.
 
     `overrides` are applied first: `spec.seed=3` sets a field to a YAML value, `spec.seed=null` removes it.
-    Raises JobInvalid with every mistake: unknown fields, wrong types, limits, rules across fields.
+    Raises JobInvalid with every mistake: unknown fields, wrong types, limits, rules across fields, and then
+    messages that cannot fit where they have to.
     """
     mistakes: list[FieldError] = []
     if isinstance(source, dict):
@@ -35,6 +36,8 @@ def load_job(source: Path | str | dict[str, Any], overrides: Sequence[str] = ())
     for override in overrides:
         mistakes += apply_override(data, override)
     job, found = _check(_without_nulls(data))
+    if job is not None and not mistakes:
+        found = [*network_rules.mistakes(job), *payload.mistakes(job)]
     if found or mistakes or job is None:
         raise JobInvalid([*mistakes, *found])
     return job

@@ -1,0 +1,152 @@
+"""The rules of spec.backend.lambda; see rules.py."""
+
+from __future__ import annotations
+
+import re
+
+from nitro_api.backend import Backend
+from nitro_api.base import Rule, declare
+from nitro_api.job import JobSpec
+from nitro_api.lambda_backend import ECR_IMAGE, LambdaBackend, image_region
+
+MAX_TIMEOUT_SECONDS = 900
+"""Lambda's own limit."""
+
+_FUNCTION = "^[A-Za-z0-9_-]+$"
+_REGION = "^[a-z]{2}(-[a-z]+)+-[0-9]$"
+_URL = "^https?://[A-Za-z0-9.:_-]+(/[A-Za-z0-9./_-]*)?$"
+_ROLE = "^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$"
+_MANAGED_ONLY = {
+    "image": "image",
+    "roleArn": "role_arn",
+    "vpc": "vpc",
+    "reservedConcurrency": "reserved_concurrency",
+    "provisionedConcurrency": "provisioned_concurrency",
+    "tags": "tags",
+}
+
+
+def _matches(pattern: str, text: str | None) -> bool:
+    return text is None or re.fullmatch(pattern, text) is not None
+
+
+declare(
+    LambdaBackend,
+    Rule(
+        path="functionName",
+        cel=f"!has(self.functionName) || self.functionName.matches(r'{_FUNCTION}')",
+        sentence="must be letters, digits, hyphens and underscores, without account or version; correct it",
+        holds=lambda function: _matches(_FUNCTION, function.function_name),
+    ),
+    Rule(
+        path="image",
+        cel="!self.manage || has(self.image)",
+        sentence="is required with manage: true; push the actor image to Amazon ECR and give its address",
+        holds=lambda function: not function.manage or function.image is not None,
+    ),
+    Rule(
+        path="image",
+        cel=f"!has(self.image) || has(self.endpointUrl) || self.image.matches(r'{ECR_IMAGE}')",
+        sentence="must be in Amazon ECR, because Lambda takes images from nowhere else; write it as "
+        "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0",
+        holds=lambda function: function.endpoint_url is not None or _matches(ECR_IMAGE, function.image),
+    ),
+    Rule(
+        path="roleArn",
+        cel="!self.manage || has(self.roleArn)",
+        sentence="is required with manage: true; give the role that the function runs as (docs/lambda.md)",
+        holds=lambda function: not function.manage or function.role_arn is not None,
+    ),
+    *(
+        Rule(
+            path=path,
+            cel=f"!has(self.{path}) || self.{path}.matches(r'{_ROLE}')",
+            sentence="must be the ARN of an IAM role; write it as arn:aws:iam::123456789012:role/name",
+            holds=lambda function, name=name: _matches(_ROLE, getattr(function, name)),  # type: ignore[misc]
+        )
+        for path, name in (("roleArn", "role_arn"), ("learnerRoleArn", "learner_role_arn"))
+    ),
+    *(
+        Rule(
+            path=path,
+            cel=f"self.manage || !has(self.{path})",
+            sentence="is only allowed with manage: true; remove it or set manage: true",
+            holds=lambda function, name=name: (  # type: ignore[misc]
+                function.manage or getattr(function, name) is None
+            ),
+        )
+        for path, name in _MANAGED_ONLY.items()
+    ),
+    Rule(
+        path="region",
+        cel=f"has(self.region) || (has(self.image) && self.image.matches(r'{ECR_IMAGE}'))",
+        sentence="is required where no address in Amazon ECR tells it; write it as us-east-2",
+        holds=lambda function: function.region is not None or image_region(function.image) is not None,
+    ),
+    Rule(
+        path="region",
+        cel=f"!has(self.region) || self.region.matches(r'{_REGION}')",
+        sentence="must be an AWS region; write it as us-east-2",
+        holds=lambda function: _matches(_REGION, function.region),
+    ),
+    Rule(
+        path="region",
+        cel=f"!has(self.region) || !has(self.image) || !self.image.matches(r'{ECR_IMAGE}') "
+        "|| self.image.contains('.ecr.' + self.region + '.')",
+        sentence="must be the image's, because Lambda takes images from its own region only; remove region "
+        "or push the image there",
+        holds=lambda function: (
+            function.region is None or image_region(function.image) in (None, function.region)
+        ),
+    ),
+    Rule(
+        path="endpointUrl",
+        cel=f"!has(self.endpointUrl) || self.endpointUrl.matches(r'{_URL}')",
+        sentence="must be an http or https URL without user, query or fragment; write it as https://host:port",
+        holds=lambda function: _matches(_URL, function.endpoint_url),
+    ),
+    Rule(
+        path="learnerRoleArn",
+        cel="!has(self.learnerRoleArn) || !has(self.credentialsSecret)",
+        sentence="excludes credentialsSecret, whose user the learner would be instead; remove either",
+        holds=lambda function: function.learner_role_arn is None or function.credentials_secret is None,
+    ),
+    Rule(
+        path="tags",
+        cel="!has(self.tags) || self.tags.all(k, !k.startsWith('aws:') && !k.startsWith('nitro.dev/'))",
+        sentence="must have no keys that begin with aws: or nitro.dev/, which are taken; rename the tag",
+        holds=lambda function: not any(key.startswith(("aws:", "nitro.dev/")) for key in function.tags or ()),
+    ),
+    Rule(
+        path="redis",
+        cel="self.transport != 'Redis' || has(self.redis)",
+        sentence="is required with transport: Redis; name the Secret that holds the address",
+        holds=lambda function: function.transport != "Redis" or function.redis is not None,
+    ),
+    Rule(
+        path="redis",
+        cel="self.transport == 'Redis' || !has(self.redis)",
+        sentence="is only allowed with transport: Redis; remove it or set transport: Redis",
+        holds=lambda function: function.transport == "Redis" or function.redis is None,
+    ),
+)
+declare(
+    Backend,
+    Rule(
+        path="lambda",
+        cel="self.type != 'Lambda' || has(self.lambda)",
+        sentence="is required with type: Lambda; give image and roleArn, or manage: false, functionName and "
+        "region",
+        holds=lambda backend: backend.type != "Lambda" or backend.lambda_ is not None,
+    ),
+)
+declare(
+    JobSpec,
+    Rule(
+        path="actor.timeoutSeconds",
+        cel=f"self.backend.type != 'Lambda' || self.actor.timeoutSeconds <= {MAX_TIMEOUT_SECONDS}",
+        sentence=f"must be at most {MAX_TIMEOUT_SECONDS} with backend.type: Lambda, which ends an invocation "
+        "then; lower it, or sample less per rollout",
+        holds=lambda spec: spec.backend.type != "Lambda" or spec.actor.timeout_seconds <= MAX_TIMEOUT_SECONDS,
+    ),
+)
