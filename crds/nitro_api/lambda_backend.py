@@ -95,13 +95,7 @@ class LambdaBackend(Model):
     provisioned_concurrency: ProvisionedConcurrency | None = None
     """Keeps execution environments ready ahead of the rounds. Default: off."""
 
-    tags: (
-        Annotated[
-            dict[Annotated[str, Field(min_length=1, max_length=128)], Annotated[str, Field(max_length=256)]],
-            Field(max_length=40),
-        ]
-        | None
-    ) = None
+    tags: Annotated[dict[str, Annotated[str, Field(max_length=256)]], Field(max_length=40)] | None = None
     """Tags of the function, such as {team: rl}. Default: the operator's own."""
 
     credentials_secret: Name | None = None

@@ -113,9 +113,13 @@ declare(
     ),
     Rule(
         path="tags",
-        cel="!has(self.tags) || self.tags.all(k, !k.startsWith('aws:') && !k.startsWith('nitro.dev/'))",
-        sentence="must have no keys that begin with aws: or nitro.dev/, which are taken; rename the tag",
-        holds=lambda function: not any(key.startswith(("aws:", "nitro.dev/")) for key in function.tags or ()),
+        cel="!has(self.tags) || self.tags.all(k, k.size() > 0 && k.size() <= 128 && !k.startsWith('aws:') "
+        "&& !k.startsWith('nitro.dev/'))",
+        sentence="must have keys of 1 to 128 characters, not begun with aws: or nitro.dev/, which are taken; "
+        "rename the tag",
+        holds=lambda function: all(
+            0 < len(key) <= 128 and not key.startswith(("aws:", "nitro.dev/")) for key in function.tags or ()
+        ),
     ),
     Rule(
         path="redis",
