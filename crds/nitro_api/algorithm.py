@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from nitro_api.base import Model, resolved
 
 
-class PpoHyperparameters(Model):
-    """PPO's settings. What is not set comes from the preset."""
+class Hyperparameters(Model):
+    """Settings of PPO and IMPACT. What is not set comes from the preset."""
 
     learning_rate: float = resolved(gt=0, le=1)
     """Adam's step size. Default: the preset's."""
@@ -25,10 +25,12 @@ class PpoHyperparameters(Model):
     """Discount per step. Default: the preset's."""
 
     gae_lambda: float = resolved(ge=0, le=1)
-    """Lambda of the generalised advantage estimate. Default: the preset's."""
+    """Lambda of the advantage estimate: PPO's generalised one, or IMPACT's V-trace, whose traces it shortens.
+    Default: the preset's."""
 
     clip: float = resolved(gt=0, le=10)
-    """Bound of the policy ratio: it is held from 1 - clip to 1 + clip. Default: the preset's."""
+    """Bound of the policy ratio: it is held from 1 - clip to 1 + clip. IMPACT's is the ratio to its target
+    network. Default: the preset's."""
 
     kl_coefficient: float = resolved(ge=0, le=1000)
     """First weight of the KL penalty; it adapts (x1.5 above 2 klTarget, x0.5 below 0.5 klTarget). 0 turns it
@@ -44,11 +46,11 @@ class PpoHyperparameters(Model):
     """Weight of the value loss. Default: the preset's."""
 
     value_clip: float = resolved(ge=0, le=1e9)
-    """Upper bound of the squared value error of a sample. Unit: squared return. 0 turns it off. Default: the
-    preset's."""
+    """Upper bound of the squared value error of a sample. Unit: squared return. 0 turns it off. PPO only.
+    Default: the preset's."""
 
     epochs: int = resolved(ge=1, le=1000)
-    """Passes over a round's batch. Default: the preset's."""
+    """Passes over a round's batch. PPO only. Default: the preset's."""
 
     minibatch_size: int = resolved(ge=0, le=10_000_000)
     """Samples per gradient step. 0 is the whole batch. Default: the preset's."""
@@ -56,7 +58,7 @@ class PpoHyperparameters(Model):
     max_grad_norm: float = resolved(ge=0, le=1e9)
     """Gradients are scaled down to this global norm. 0 turns it off. Default: the preset's."""
 
-    standardise_advantages: Literal["batch", "minibatch"] = resolved()
+    standardise_advantages: Literal["off", "batch", "minibatch"] = resolved()
     """Over which samples advantages get mean 0 and deviation 1. Default: the preset's."""
 
     normalise_observations: bool = resolved()
@@ -71,19 +73,48 @@ class PpoHyperparameters(Model):
     """Whether layers start orthogonal (gain sqrt 2, policy head 0.01, value head 1) or as PyTorch starts
     them. Default: the preset's."""
 
+    batch_size: int = resolved(ge=0, le=10_000_000)
+    """Transitions of one batch of the replay buffer; it takes in whole fragments until it has as many. 0 is
+    one fragment. IMPACT only. Unit: transitions. Default: the preset's."""
+
+    buffer_batches: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """N, batches that the replay buffer holds; a new one takes the oldest one's place. IMPACT only. Unit:
+    batches. Default: the preset's; where it has none 4 with discrete actions, 16 with continuous ones."""
+
+    buffer_uses: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """K, how often a batch of the replay buffer is learned from at most. 1 turns replay off. IMPACT only.
+    Default: the preset's; where it has none 2 with discrete actions, 20 with continuous ones."""
+
+    target_update_frequency: float = resolved(gt=0, le=1e6)
+    """The target network follows after so many times N * K uses of a batch. IMPACT only. Default: the
+    preset's."""
+
+    max_staleness: int = resolved(ge=0, le=1000)
+    """L, versions of the policy that a fragment may be behind when it arrives; an older one is dropped and
+    counted. Each round publishes a version. IMPACT only. Unit: versions. Default: the preset's."""
+
+
+ONLY = {
+    "ppo": ("valueClip", "epochs"),
+    "impact": ("batchSize", "bufferBatches", "bufferUses", "targetUpdateFrequency", "maxStaleness"),
+}
+"""Hyperparameters that one algorithm alone has."""
+
 
 class Algorithm(Model):
     """The learning algorithm."""
 
-    name: Literal["ppo", "rllib/ppo", "rllib/appo", "rllib/impala"] = "ppo"
-    """The algorithm. One that begins with `rllib/` is Ray RLlib's: its learner does the update, and the
+    name: Literal["ppo", "impact", "rllib/ppo", "rllib/appo", "rllib/impala"] = "ppo"
+    """The algorithm: `ppo` waits for all fragments of a round, `impact` learns off-policy from fragments as
+    they arrive. One that begins with `rllib/` is Ray RLlib's: its learner does the update, and the
     learner's image must have it. Default: ppo."""
 
-    preset: Literal["paper", "tuned"] = "tuned"
+    preset: Literal["paper", "tuned", "artifact"] = "tuned"
     """Where values that the job leaves out come from: `paper` has the settings of the Nitro paper's
-    experiments, `tuned` settings that reach a higher reward sooner. Default: tuned."""
+    experiments, `tuned` settings that reach a higher reward sooner, `artifact` those of the authors' released
+    code, where it differs from the paper (impact only). Default: tuned."""
 
-    hyperparameters: PpoHyperparameters = Field(default_factory=PpoHyperparameters)
+    hyperparameters: Hyperparameters = Field(default_factory=Hyperparameters)
     """Settings that differ from the preset."""
 
     rllib: dict[str, Any] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from nitro_api.rules import IMMUTABLE_SENTENCE, MUTABLE
-from nitro_api.schema import INT_OR_STRING, Schema, fields, job_schema, preset_text, text_of
+from nitro_api.schema import INT_OR_STRING, Schema, fields, job_schema, text_of, usual_preset_text
 from nitro_api.wording import allowed, nearest
 
 WIDTH = 110
@@ -96,7 +96,7 @@ def _tree(parent: str, schema: Schema, indent: int = 0) -> str:
 
 
 def _default(path: str, schema: Schema) -> str:
-    if values := preset_text(path):
+    if values := usual_preset_text(path):
         return f"; {values}"
     if "default" in schema and not isinstance(schema["default"], dict):
         return f"; {text_of(schema['default'])}"

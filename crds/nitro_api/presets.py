@@ -1,16 +1,20 @@
-"""The two presets: where values that a job leaves out come from.
+"""The presets: where values that a job leaves out come from.
 
 `paper` has the settings of the Nitro paper (PVLDB 18(1), 2024, section 8 and table 1; PPO's are RLlib's
 defaults, which it used). `tuned` has settings in the manner of CleanRL and SB3's zoo, with several
 environments per actor and fewer actors; for RLlib's algorithms those of RLlib's own MuJoCo benchmark (rllib/
-tuned_examples/ppo/benchmark_ppo_mujoco.py, Ray 2.40), where it has any.
+tuned_examples/ppo/benchmark_ppo_mujoco.py, Ray 2.40), where it has any. `artifact`, for IMPACT alone, has the
+paper's but where the authors' released code differs: no replay, a batch is one fragment, and the target
+network follows after each.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-_PPO = "algorithm.hyperparameters."
+from nitro_api.algorithm import ONLY
+
+_HYPER = "algorithm.hyperparameters."
 
 
 def _conv(channels: int, kernel: int, stride: int, padding: str) -> dict[str, Any]:
@@ -28,24 +32,24 @@ TABLE: tuple[tuple[str, Any, Any], ...] = (
     ("network.hiddenSizes",               [256, 256],   [64, 64]),
     ("network.activation",                "tanh",       "tanh"),
     ("network.logStd",                    "state",      "parameter"),
-    (_PPO + "learningRate",               5e-5,         5e-4),
-    (_PPO + "learningRateAnneal",         False,        False),
-    (_PPO + "adamEpsilon",                1e-8,         1e-5),
-    (_PPO + "gamma",                      0.99,         0.995),
-    (_PPO + "gaeLambda",                  1.0,          0.95),
-    (_PPO + "clip",                       0.3,          0.2),
-    (_PPO + "klCoefficient",              0.2,          0.0),
-    (_PPO + "klTarget",                   0.01,         0.01),
-    (_PPO + "entropyCoefficient",         0.0,          0.0),
-    (_PPO + "valueCoefficient",           1.0,          0.5),
-    (_PPO + "valueClip",                  10.0,         0.0),
-    (_PPO + "epochs",                     30,           10),
-    (_PPO + "minibatchSize",              0,            64),
-    (_PPO + "maxGradNorm",                0.0,          0.5),
-    (_PPO + "standardiseAdvantages",      "batch",      "minibatch"),
-    (_PPO + "normaliseObservations",      False,        True),
-    (_PPO + "normaliseRewards",           False,        True),
-    (_PPO + "orthogonalInit",             False,        True),
+    (_HYPER + "learningRate",               5e-5,         5e-4),
+    (_HYPER + "learningRateAnneal",         False,        False),
+    (_HYPER + "adamEpsilon",                1e-8,         1e-5),
+    (_HYPER + "gamma",                      0.99,         0.995),
+    (_HYPER + "gaeLambda",                  1.0,          0.95),
+    (_HYPER + "clip",                       0.3,          0.2),
+    (_HYPER + "klCoefficient",              0.2,          0.0),
+    (_HYPER + "klTarget",                   0.01,         0.01),
+    (_HYPER + "entropyCoefficient",         0.0,          0.0),
+    (_HYPER + "valueCoefficient",           1.0,          0.5),
+    (_HYPER + "valueClip",                  10.0,         0.0),
+    (_HYPER + "epochs",                     30,           10),
+    (_HYPER + "minibatchSize",              0,            64),
+    (_HYPER + "maxGradNorm",                0.0,          0.5),
+    (_HYPER + "standardiseAdvantages",      "batch",      "minibatch"),
+    (_HYPER + "normaliseObservations",      False,        True),
+    (_HYPER + "normaliseRewards",           False,        True),
+    (_HYPER + "orthogonalInit",             False,        True),
     ("evaluation.everyRounds",            1,            10),
     ("stop.rounds",                       50,           150),
     ("scaling.minActors",                 8,            4),
@@ -57,14 +61,14 @@ TABLE: tuple[tuple[str, Any, Any], ...] = (
 ATARI: tuple[tuple[str, Any, Any], ...] = (
     # for ids that begin with ALE/        paper         tuned
     ("environment.rolloutLength",         16,           256),
-    (_PPO + "learningRate",               5e-5,         2.5e-4),
-    (_PPO + "learningRateAnneal",         False,        True),
-    (_PPO + "gamma",                      0.99,         0.99),
-    (_PPO + "clip",                       0.3,          0.1),
-    (_PPO + "entropyCoefficient",         0.0,          0.01),
-    (_PPO + "epochs",                     30,           4),
-    (_PPO + "minibatchSize",              0,            256),
-    (_PPO + "normaliseRewards",           False,        False),
+    (_HYPER + "learningRate",               5e-5,         2.5e-4),
+    (_HYPER + "learningRateAnneal",         False,        True),
+    (_HYPER + "gamma",                      0.99,         0.99),
+    (_HYPER + "clip",                       0.3,          0.1),
+    (_HYPER + "entropyCoefficient",         0.0,          0.01),
+    (_HYPER + "epochs",                     30,           4),
+    (_HYPER + "minibatchSize",              0,            256),
+    (_HYPER + "normaliseRewards",           False,        False),
     ("evaluation.everyRounds",            1,            50),
     ("stop.rounds",                       50,           1000),
     ("scaling.decay",                     0.96,         0.9997),
@@ -75,7 +79,46 @@ CONV: tuple[tuple[str, Any, Any], ...] = (
     ("network.convLayers",                _PAPER_CONV,  _NATURE_CONV),
     ("network.hiddenSizes",               [],           [512]),
     ("network.activation",                "relu",       "relu"),
-    (_PPO + "normaliseObservations",      False,        False),
+    (_HYPER + "normaliseObservations",      False,        False),
+)
+
+IMPACT: tuple[tuple[str, Any, Any], ...] = (
+    # with name: impact                   paper         tuned
+    (_HYPER + "learningRate",               5e-4,         5e-4),
+    (_HYPER + "learningRateAnneal",         False,        False),
+    (_HYPER + "adamEpsilon",                1e-8,         1e-5),
+    (_HYPER + "gamma",                      0.99,         0.995),
+    (_HYPER + "gaeLambda",                  1.0,          0.95),
+    (_HYPER + "clip",                       0.4,          0.2),
+    (_HYPER + "klCoefficient",              1.0,          0.0),
+    (_HYPER + "klTarget",                   0.01,         0.01),
+    (_HYPER + "entropyCoefficient",         0.01,         0.0),
+    (_HYPER + "valueCoefficient",           1.0,          0.5),
+    (_HYPER + "minibatchSize",              0,            64),
+    (_HYPER + "maxGradNorm",                40.0,         0.5),
+    (_HYPER + "standardiseAdvantages",      "off",        "minibatch"),
+    (_HYPER + "normaliseObservations",      False,        True),
+    (_HYPER + "normaliseRewards",           False,        True),
+    (_HYPER + "orthogonalInit",             False,        True),
+    (_HYPER + "batchSize",                  4096,         2048),
+    (_HYPER + "bufferBatches",              None,         2),
+    (_HYPER + "bufferUses",                 None,         10),
+    (_HYPER + "targetUpdateFrequency",      1.0,          0.5),
+    (_HYPER + "maxStaleness",               4,            4),
+)
+
+IMPACT_ATARI: tuple[tuple[str, Any, Any], ...] = (
+    # with name: impact, for Atari        paper         tuned
+    (_HYPER + "batchSize",                  256,          1024),
+    (_HYPER + "normaliseRewards",           False,        False),
+)
+
+IMPACT_ARTIFACT: tuple[tuple[str, Any], ...] = (
+    # with name: impact                   artifact, otherwise as paper
+    (_HYPER + "batchSize",                  0),
+    (_HYPER + "bufferBatches",              1),
+    (_HYPER + "bufferUses",                 1),
+    (_HYPER + "targetUpdateFrequency",      1.0),
 )
 
 RLLIB: tuple[tuple[str, Any, Any], ...] = (
@@ -129,14 +172,27 @@ def preset_values(
 ) -> dict[str, Any]:
     """All values of a preset by their path below spec, for that algorithm and kind of environment and
     network."""
-    column = PRESETS.index(preset)
-    rllib = algorithm in _RLLIB_SETTINGS
-    tables = TABLE + (RLLIB if rllib else ()) + (ATARI if atari else ()) + (CONV if conv else ())
-    rows = {path: columns[column] for path, *columns in tables}
-    return {path: value for path, value in rows.items() if not (rllib and path.startswith(_PPO))}
+    column = PRESETS.index("paper" if preset == "artifact" else preset)
+    tables = TABLE + (ATARI if atari else ())
+    if algorithm == "impact":
+        tables += IMPACT + (IMPACT_ATARI if atari else ())
+    elif algorithm in _RLLIB_SETTINGS:
+        tables += RLLIB
+    rows = {path: columns[column] for path, *columns in tables + (CONV if conv else ())}
+    if preset == "artifact":
+        rows |= dict(IMPACT_ARTIFACT)
+    return {path: value for path, value in rows.items() if _has(algorithm, path)}
+
+
+def _has(algorithm: str, path: str) -> bool:
+    """Whether the algorithm has the field."""
+    if not path.startswith(_HYPER):
+        return True
+    others = [field for owner, fields in ONLY.items() if owner != algorithm for field in fields]
+    return algorithm not in _RLLIB_SETTINGS and path.removeprefix(_HYPER) not in others
 
 
 def rllib_settings(preset: str, algorithm: str) -> dict[str, Any]:
     """The preset's spec.algorithm.rllib; empty for algorithms that are not RLlib's."""
-    column = PRESETS.index(preset)
+    column = PRESETS.index(preset) if algorithm in _RLLIB_SETTINGS else 0
     return {name: columns[column] for name, *columns in _RLLIB_SETTINGS.get(algorithm, ())}

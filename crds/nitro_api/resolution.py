@@ -113,6 +113,8 @@ def _resolve_actors(scaling: Scaling, preset: dict[str, Any]) -> None:
         fixed = [n for n in (high, given.initial_actors) if n is not None]
         low = given.min_actors if given.min_actors is not None else min([preset["scaling.minActors"], *fixed])
         initial = min(max(preset["scaling.initialActors"], low), high)
+        if scaling.scaler == "hydrozoa":  # it starts with the fewest
+            low = initial = given.initial_actors or low
     _fill(scaling, "minActors", low)
     _fill(scaling, "maxActors", high)
     _fill(scaling, "initialActors", initial)
@@ -171,12 +173,13 @@ def _minibatch_warning(spec: JobSpec) -> str | None:
     field, minibatch = "hyperparameters.minibatchSize", spec.algorithm.hyperparameters.minibatch_size
     if spec.algorithm.rllib is not None:
         field, minibatch = "rllib.minibatch_size", spec.algorithm.rllib.get("minibatch_size")
+    holder = "round with minActors, which is then one step per epoch; lower it or raise rolloutLength"
+    if spec.algorithm.name == "impact":
+        smallest = spec.algorithm.hyperparameters.batch_size or spec.environment.rollout_length
+        holder = "batch, which is then one step; lower it or raise batchSize"
     if not isinstance(minibatch, int) or minibatch <= smallest:
         return None
-    return (
-        f"spec.algorithm.{field}: {minibatch} exceeds the {smallest} samples of a "
-        "round with minActors, which is then one step per epoch; lower it or raise rolloutLength"
-    )
+    return f"spec.algorithm.{field}: {minibatch} exceeds the {smallest} samples of a {holder}"
 
 
 def _stop_warnings(spec: JobSpec) -> list[str]:

@@ -104,17 +104,26 @@ def job_schema() -> Schema:
 
 
 def preset_text(path: str) -> str:
-    """The presets' values of a field, such as `paper 0.96, tuned 0.995`; empty when they have none."""
+    """The presets' values of a field with all cases that differ; empty when they have none."""
     usual = _preset_text(path)
+    impact = _preset_text(path, algorithm="impact")
+    if not usual:
+        return impact
     special = {
+        "with name: impact": impact or usual,
         "for Atari games": _preset_text(path, atari=True),
         "with type: conv": _preset_text(path, conv=True),
     }
     different = [f"{case} {text}" for case, text in special.items() if text != usual]
-    return f"{usual} ({'; '.join(different)})" if usual and different else usual
+    return f"{usual} ({'; '.join(different)})" if different else usual
 
 
-def _preset_text(path: str, **kind: bool) -> str:
+def usual_preset_text(path: str) -> str:
+    """The presets' values of a field, such as `paper 0.96, tuned 0.995`; empty when they have none."""
+    return _preset_text(path) or _preset_text(path, algorithm="impact")
+
+
+def _preset_text(path: str, **kind: Any) -> str:
     values = {name: preset_values(name, **kind).get(path.removeprefix("spec.")) for name in PRESETS}
     shown = {name: text_of(value) for name, value in values.items() if value is not None}
     if len(set(shown.values())) == 1:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nitro_api import NitroTrainingJob, load_job, resolve, warnings
+from nitro_api.algorithm import ONLY, Hyperparameters
 from nitro_api.presets import PRESETS, TABLE, preset_values
 from nitro_api.schema import fields
 
@@ -68,6 +69,25 @@ def test_nothing_that_training_needs_is_left_out(preset: str) -> None:
     assert resolved["pricing"]["actorMemoryGB"] == 1
     assert resolved["learner"]["checkpoint"]["pvc"]["size"] == "1Gi"
     assert resolved["backend"] == {"type": "Local", "local": {}}
+
+
+@pytest.mark.parametrize("preset", ["paper", "tuned", "artifact"])
+@pytest.mark.parametrize("id", ["Hopper-v5", "ALE/SpaceInvaders-v5"])
+def test_impact_has_its_own_settings_and_none_of_ppos(preset: str, id: str) -> None:
+    settings = resolve(
+        job("spec.algorithm.name=impact", f"spec.environment.id={id}", preset=preset)
+    ).spec.algorithm.hyperparameters
+    by_action_space = {"bufferBatches", "bufferUses"}
+    known = {field.alias for field in Hyperparameters.model_fields.values()}
+    assert known - set(settings.to_dict()) - by_action_space == set(ONLY["ppo"])
+    assert settings.batch_size == {
+        ("paper", "Hopper-v5"): 4096,
+        ("paper", "ALE/SpaceInvaders-v5"): 256,
+        ("artifact", "Hopper-v5"): 0,
+        ("artifact", "ALE/SpaceInvaders-v5"): 0,
+    }.get((preset, id), settings.batch_size)
+    assert preset == "tuned" or (settings.learning_rate, settings.clip) == (5e-4, 0.4)
+    assert preset != "artifact" or (settings.buffer_batches, settings.buffer_uses) == (1, 1)
 
 
 def test_the_table_names_fields_that_there_are_and_their_texts_show_it() -> None:
