@@ -21,6 +21,9 @@ def report(number: int, **values: Any) -> RoundReport:
         "convexity_ratio": 1.25,
         "lambda_min": -0.02,
         "lambda_max": 0.025,
+        "gradient_signal": 0.02,
+        "gradient_noise": 800.0,
+        "gradient_snr": 0.1,
         "lost": 0,
         "retries": 1,
         "cold_starts": 2,
@@ -35,10 +38,12 @@ def report(number: int, **values: Any) -> RoundReport:
         "seconds_evaluate": 0.02,
         "seconds_checkpoint": 0.0,
         "seconds_total": 1.25,
+        "actor_seconds": 0.4,
         "kl": 0.01,
         "entropy": 1.2,
         "value_loss": 0.4,
         "policy_loss": -0.01,
         "explained_variance": 0.9,
+        "advantage_std": 12.0,
     }
     return RoundReport(**{**base, **values})

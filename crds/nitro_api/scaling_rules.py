@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nitro_api.base import Rule, declare
+from nitro_api.job import JobSpec
 from nitro_api.scaling import Scaling
 
 declare(
@@ -55,6 +56,49 @@ declare(
             or scaling.initial_actors is None
             or scaling.initial_actors == scaling.schedule[0]
         ),
+    ),
+    Rule(
+        path="initialActors",
+        cel="self.scaler != 'hydrozoa' || !has(self.initialActors) || !has(self.minActors) "
+        "|| self.initialActors == self.minActors",
+        sentence="must be minActors with scaler: hydrozoa, which starts there; remove initialActors",
+        holds=lambda scaling: (
+            scaling.scaler != "hydrozoa"
+            or scaling.initial_actors is None
+            or scaling.min_actors in (None, scaling.initial_actors)
+        ),
+    ),
+    Rule(
+        path="normalise",
+        cel="self.normalise != 'log' || self.mode in ['paper', 'artifact']",
+        sentence="must be linear unless mode is paper or artifact, because what the others score can be "
+        "negative; remove it",
+        holds=lambda scaling: scaling.normalise != "log" or scaling.mode in ("paper", "artifact"),
+    ),
+)
+declare(
+    JobSpec,
+    Rule(
+        path="scaling.scaler",
+        cel="self.scaling.scaler != 'kungfu' || self.algorithm.name == 'ppo'",
+        sentence="needs algorithm.name: ppo for kungfu, which reads the gradients of single trajectories; "
+        "choose another scaler or algorithm",
+        holds=lambda spec: spec.scaling.scaler != "kungfu" or spec.algorithm.name == "ppo",
+    ),
+    Rule(
+        path="scaling.mode",
+        cel="self.scaling.mode != 'noise' || self.algorithm.name == 'ppo'",
+        sentence="needs algorithm.name: ppo for noise, which reads the gradients of single trajectories; "
+        "choose another mode or algorithm",
+        holds=lambda spec: spec.scaling.mode != "noise" or spec.algorithm.name == "ppo",
+    ),
+    Rule(
+        path="stop.targetReward",
+        cel="self.scaling.scaler != 'minionsrl-adapt' "
+        "|| (has(self.stop.targetReward) && self.stop.targetReward > 0.0)",
+        sentence="must be above zero with scaler: minionsrl-adapt, which scales by the share of it that is "
+        "reached; give it, or choose another scaler",
+        holds=lambda spec: spec.scaling.scaler != "minionsrl-adapt" or (spec.stop.target_reward or 0) > 0,
     ),
 )
 

@@ -209,7 +209,7 @@ class LearnerMetrics(Listener):
             self.duration.labels(*job, stage).observe(seconds)
         if report.detector_seconds is not None:
             self.detector.labels(*job).observe(report.detector_seconds)
-            if report.convexity_ratio is None:
+            if report.detector_failed:
                 self.failures.labels(*job).inc()
         self._set_actors("succeeded", report.actors - report.lost)
         self._set_actors("lost", report.lost)

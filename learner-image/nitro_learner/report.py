@@ -5,6 +5,7 @@ Listeners are the run folder, the live table, Prometheus and, in a cluster, the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from statistics import fmean, pstdev
@@ -19,6 +20,22 @@ if TYPE_CHECKING:
 Row = Mapping[str, float | None]
 """A row of metrics.csv as numbers; None is an empty cell."""
 
+STATISTICS = (
+    "convexity_ratio",
+    "lambda_min",
+    "lambda_max",
+    "gradient_signal",
+    "gradient_noise",
+    "gradient_snr",
+    "kl",
+    "entropy",
+    "value_loss",
+    "policy_loss",
+    "explained_variance",
+    "advantage_std",
+)
+"""Columns that a scaler may decide by."""
+
 STAGES = ("dispatch", "sample", "update", "detect", "evaluate", "checkpoint", "total")
 
 
@@ -29,7 +46,7 @@ class RoundReport:
     Rewards are undiscounted episode returns. `evaluation_*` belong to the policy that this round sampled
     with, played by mean actions, so they compare with `reward_round`. `seconds_*` are what the round waited
     for a stage; stages that run beside others (detector, evaluation, checkpoint) count only where the round
-    stood still.
+    stood still. `actor_seconds` is the mean duration of an invocation that sampled.
     """
 
     round: int
@@ -45,6 +62,9 @@ class RoundReport:
     convexity_ratio: float | None
     lambda_min: float | None
     lambda_max: float | None
+    gradient_signal: float | None
+    gradient_noise: float | None
+    gradient_snr: float | None
     lost: int
     retries: int
     cold_starts: int
@@ -59,11 +79,13 @@ class RoundReport:
     seconds_evaluate: float
     seconds_checkpoint: float
     seconds_total: float
+    actor_seconds: float
     kl: float | None
     entropy: float | None
     value_loss: float | None
     policy_loss: float | None
     explained_variance: float | None
+    advantage_std: float | None
     # Not in the CSV: only the listeners' counters need them.
     reward_std: float | None = None
     retried: Mapping[str, int] = field(default_factory=dict)
@@ -71,12 +93,18 @@ class RoundReport:
     staleness: int = 0
     deadline_misses: int = 0
     detector_seconds: float | None = None
+    detector_failed: bool = False
     cache_bytes: int | None = None
     cache_limit_bytes: int | None = None
 
     def row(self) -> dict[str, Any]:
         """The columns of metrics.csv, in order."""
         return {name: getattr(self, name) for name in COLUMNS}
+
+    def statistics(self) -> dict[str, float]:
+        """What was found out about the round's data and update, finite, by column."""
+        values = {name: getattr(self, name) for name in STATISTICS}
+        return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
 
     def stages(self) -> dict[str, float]:
         """Seconds per stage."""
@@ -90,6 +118,7 @@ _NOT_COLUMNS = {
     "staleness",
     "deadline_misses",
     "detector_seconds",
+    "detector_failed",
     "cache_bytes",
     "cache_limit_bytes",
 }
@@ -131,6 +160,9 @@ def draft(
         convexity_ratio=None,
         lambda_min=None,
         lambda_max=None,
+        gradient_signal=None,
+        gradient_noise=None,
+        gradient_snr=None,
         lost=len(result.lost),
         retries=sum(sampled.retries.values()),
         cold_starts=sampled.cold_starts,
@@ -145,11 +177,13 @@ def draft(
         seconds_evaluate=stages.of("evaluate"),
         seconds_checkpoint=stages.of("checkpoint"),
         seconds_total=seconds,
+        actor_seconds=fmean(sampled.billed_seconds) if sampled.billed_seconds else 0.0,
         kl=stats.get("kl"),
         entropy=stats.get("entropy"),
         value_loss=stats.get("value_loss"),
         policy_loss=stats.get("policy_loss"),
         explained_variance=stats.get("explained_variance"),
+        advantage_std=stats.get("advantage_std"),
         reward_std=state.reward_std,
         retried=sampled.retries,
         dropped=sampled.dropped,

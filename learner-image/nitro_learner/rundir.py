@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nitro_learner.report import COLUMNS, Listener, RoundReport, Row
+from nitro_learner.report import COLUMNS, STATISTICS, Listener, RoundReport, Row
 
 
 class RunDirError(Exception):
@@ -162,8 +162,8 @@ def tag(column: str) -> str:
     for group in ("seconds", "cost", "reward", "evaluation"):
         if column.startswith(f"{group}_"):
             return f"{group}/{column.removeprefix(f'{group}_')}"
-    losses = ("kl", "entropy", "value_loss", "policy_loss", "explained_variance")
-    scaling = ("actors", "next_actors", "boosting_score", "convexity_ratio", "lambda_min", "lambda_max")
+    losses = ("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std")
+    scaling = ("actors", "next_actors", "boosting_score", *STATISTICS)
     return (
         f"update/{column}"
         if column in losses

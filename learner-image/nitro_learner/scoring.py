@@ -13,6 +13,7 @@ from typing import Any
 from nitro_api import JobSpec
 from nitro_learner import scalers
 from nitro_learner.boosting.detector import Detector, Measurement
+from nitro_learner.boosting.gradient_noise import NoiseMeasurement, NoiseMeter
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.cache import Cache, CacheError
 from nitro_learner.compute import Compute
@@ -25,12 +26,20 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.005
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """What the scaler asked for, None for what it did not."""
+
+    curvature: Measurement | None
+    noise: NoiseMeasurement | None
+
+
 @dataclass
 class _Pending:
-    """A round that is trained on but not yet scored: its report lacks what the detector says."""
+    """A round that is trained on but not yet scored: its report lacks what is being measured."""
 
     report: RoundReport
-    measuring: asyncio.Task[Measurement] | None
+    measuring: asyncio.Task[_Measured] | None
 
 
 class Scoring:
@@ -47,12 +56,11 @@ class Scoring:
         listeners: hear of every round that is scored.
     """
 
-    def __init__(
-        self, spec: JobSpec, compute: Compute, cache: Cache, listeners: Sequence[Listener]
-    ) -> None:
-        self._scaler = scalers.make(spec.scaling, seed=spec.seed)
+    def __init__(self, spec: JobSpec, compute: Compute, cache: Cache, listeners: Sequence[Listener]) -> None:
+        self._scaler = scalers.make(spec)
         transitions = spec.scaling.min_actors * spec.environment.rollout_length
         self._detector = Detector(spec.scaling, spec.seed, transitions)
+        self._noise = NoiseMeter(spec.scaling, transitions)
         self._compute = compute
         self._cache = cache
         self._listeners = listeners
@@ -69,12 +77,19 @@ class Scoring:
         return self._pending is not None
 
     def measure(self, report: RoundReport, surrogate: Surrogate) -> None:
-        """Begins to score the round of `report`, with the detector if the scaler wants one."""
+        """Begins to score the round of `report`, with the measurements that the scaler needs."""
         measuring = None
-        if self._scaler.needs_ratio:
-            measure = self._compute.measure(self._detector.measure, surrogate, report.round)
+        if self._scaler.needs:
+            measure = self._compute.measure(self._measure, surrogate, report.round)
             measuring = asyncio.create_task(measure)
         self._pending = _Pending(report, measuring)
+
+    def _measure(self, surrogate: Surrogate, round: int) -> _Measured:
+        needs = self._scaler.needs
+        return _Measured(
+            curvature=self._detector.measure(surrogate, round) if "curvature" in needs else None,
+            noise=self._noise.measure(surrogate) if "gradient-noise" in needs else None,
+        )
 
     async def wait(self, idle: Callable[[], bool]) -> float:
         """Waits for the detector; returns how many seconds of that `idle()` held."""
@@ -93,17 +108,11 @@ class Scoring:
         pending, self._pending = self._pending, None
         if pending is None:
             return None
-        report, measured = pending.report, await pending.measuring if pending.measuring else None
-        ratio = measured.ratio if measured else None
-        decision = self._scaler.decide(RoundOutcome(report.round, ratio, report.reward_mean, report.actors))
-        report.next_actors = decision.actors
-        report.boosting_score, report.convexity_ratio = decision.score, ratio
-        if measured:
-            report.lambda_min, report.lambda_max = measured.lambda_min, measured.lambda_max
-            report.detector_seconds = measured.seconds
-            if not measured.converged:
-                fields = {"round": report.round, "residuals": measured.residuals}
-                logger.info("detector not converged", extra={"fields": fields})
+        report = pending.report
+        if pending.measuring:
+            _enter(await pending.measuring, report)
+        decision = self._scaler.decide(_outcome(report))
+        report.next_actors, report.boosting_score = decision.actors, decision.score
         for listener in self._listeners:
             listener.requested(round=report.round + 1, actors=decision.actors)
         with contextlib.suppress(CacheError):  # a user who may not ask, or trouble that the round will meet
@@ -122,3 +131,39 @@ class Scoring:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict()`."""
         self._scaler.load_state_dict(state)
+
+
+def _enter(measured: _Measured, report: RoundReport) -> None:
+    """Writes what was measured into the report."""
+    seconds = 0.0
+    if (curvature := measured.curvature) is not None:
+        report.convexity_ratio = curvature.ratio
+        report.lambda_min, report.lambda_max = curvature.lambda_min, curvature.lambda_max
+        seconds += curvature.seconds
+        if not curvature.converged:
+            fields = {"round": report.round, "residuals": curvature.residuals}
+            logger.info("detector not converged", extra={"fields": fields})
+    if (found := measured.noise) is not None:
+        seconds += found.seconds
+        if found.noise is not None:
+            report.gradient_signal, report.gradient_noise = found.noise.signal, found.noise.noise
+            report.gradient_snr = found.snr
+    report.detector_seconds = seconds
+    report.detector_failed = (curvature is not None and curvature.ratio is None) or (
+        found is not None and found.noise is None
+    )
+
+
+def _outcome(report: RoundReport) -> RoundOutcome:
+    """What the scaler is told of the round."""
+    return RoundOutcome(
+        round=report.round,
+        actors=report.actors,
+        statistics=report.statistics(),
+        reward_mean=report.reward_mean,
+        reward_round=report.reward_round,
+        seconds=report.seconds_total,
+        learner_seconds=report.seconds_update,
+        actor_seconds=report.actor_seconds,
+        cost=report.cost_total,
+    )

@@ -9,7 +9,6 @@ from pathlib import Path
 import yaml
 
 from nitro_learner.report import COLUMNS
-from nitro_learner.scalers.nitro import NitroScaler
 from train_support import nitro, start, wait_for_rows, write_job
 
 
@@ -63,7 +62,6 @@ def test_actors_follow_the_recorded_ratios_as_by_hand(tmp_path: Path) -> None:
         score = norm * 0.998**number
         assert abs(float(row["boosting_score"]) - score) < 1e-12
         assert int(row["next_actors"]) == min(6, max(2, int(6 * score)))
-    assert NitroScaler.needs_ratio
 
 
 def test_json_lines_for_programs(tmp_path: Path) -> None:

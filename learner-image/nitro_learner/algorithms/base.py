@@ -21,8 +21,8 @@ class UpdateResult:
     """One round's update.
 
     Attributes:
-        stats: policy_loss, value_loss, entropy, kl, clip_fraction, explained_variance, learning_rate,
-            kl_coefficient.
+        stats: policy_loss, value_loss, entropy, kl, clip_fraction, explained_variance, advantage_std (before
+            standardising), learning_rate, kl_coefficient.
         surrogate: the round's objective at the updated parameters.
     """
 

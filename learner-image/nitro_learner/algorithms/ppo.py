@@ -1,6 +1,7 @@
 """Proximal policy optimisation (Schulman et al. 2017), as RLlib's with the `paper` preset, as CleanRL's with
 `tuned`."""
 
+import copy
 import math
 from typing import Any
 
@@ -73,6 +74,7 @@ class Ppo:
         rate = self._learning_rate(round)
         self._optimiser.rate = rate
         c = self.coefficients()
+        sampled = copy.deepcopy(self.network)
         generator = torch.Generator().manual_seed(_stream(self._seed, round))
         for _ in range(self.settings.epochs):
             for minibatch in self.minibatches(samples, generator):
@@ -84,7 +86,11 @@ class Ppo:
             )
         stats = self._stats(samples, batch, c) | {"learning_rate": rate, "kl_coefficient": c.kl}
         self.adapt_kl_coefficient(stats["kl"])
-        return UpdateResult(stats, PpoSurrogate(self.network, self.distribution, samples, c))
+        envs = fragments[0].tensors["rewards"].shape[1]
+        surrogate = PpoSurrogate(
+            self.network, self.distribution, samples, c, sampled, slots=len(fragments), envs=envs
+        )
+        return UpdateResult(stats, surrogate)
 
     def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         tensors = {
@@ -195,7 +201,10 @@ class Ppo:
         unexplained = (batch.returns - batch.values).var(correction=0) / batch.returns.var(
             correction=0
         ).clamp(min=1e-12)
-        return stats | {"explained_variance": 1 - unexplained.item()}
+        return stats | {
+            "explained_variance": 1 - unexplained.item(),
+            "advantage_std": batch.advantages.std(correction=0).item(),
+        }
 
     def _learning_rate(self, round: int) -> float:
         remaining = max(0.0, 1 - (round - 1) / self._rounds) if self.settings.learning_rate_anneal else 1.0

@@ -61,6 +61,10 @@ class Samples:
             for columns in zip(*(torch.split(c, size) for c in self._columns()), strict=True)
         ]
 
+    def every(self, step: int, start: int) -> "Samples":
+        """Views of rows start, start + step, start + 2 step, ..."""
+        return Samples(*(column[start::step] for column in self._columns()))
+
     def with_advantages(self, advantages: Tensor) -> "Samples":
         return replace(self, advantages=advantages)
 

@@ -1,5 +1,6 @@
-"""A PPO round's objective, for the detector."""
+"""A PPO round's objective, for the detector and the noise meter."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,12 +18,22 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, slots=True)
 class PpoSurrogate:
-    """Round k's data, advantages standardised over the whole batch, at the network's present parameters."""
+    """Round k's data, advantages standardised over the whole batch, at the network's present parameters.
+
+    Attributes:
+        network: at theta_{k+1}.
+        sampled: a copy at theta_k, which sampled the round; None where `network` has not been updated since.
+        slots: fragments in the samples, all of one length.
+        envs: environments of each fragment.
+    """
 
     network: ActorCritic
     distribution: Distribution
     samples: Samples
     coefficients: Coefficients
+    sampled: ActorCritic | None = None
+    slots: int = 1
+    envs: int = 1
 
     @property
     def size(self) -> int:
@@ -30,22 +41,33 @@ class PpoSurrogate:
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
         chunks = self.samples.rows(rows.to(self.samples.observations.device)).slices(_CHUNK)
-        module = self.network if objective == "total" else self.network.policy
+        return self._function(self.network, objective, chunks, len(rows))
+
+    def trajectories(self, objective: Objective) -> Function:
+        # Rows are ordered by slot, then step, then environment.
+        by_slot = self.samples.slices(self.size // self.slots)
+        parts = [slot.every(self.envs, start) for slot in by_slot for start in range(self.envs)]
+        return self._function(self.sampled or self.network, objective, parts, self.size)
+
+    def _function(
+        self, network: ActorCritic, objective: Objective, parts: Sequence[Samples], size: int
+    ) -> Function:
+        module = network if objective == "total" else network.policy
         return Function(
-            terms=[partial(self._mean, objective, chunk, len(rows)) for chunk in chunks],
+            terms=[partial(self._mean, network, objective, part, size) for part in parts],
             parameters=list(module.parameters()),
         )
 
-    def _mean(self, objective: Objective, chunk: Samples, size: int) -> Tensor:
+    def _mean(self, network: ActorCritic, objective: Objective, chunk: Samples, size: int) -> Tensor:
         """The chunk's part of the mean over `size` transitions."""
-        params = self.network.policy(chunk.observations)
+        params = network.policy(chunk.observations)
         log_prob = self.distribution.log_prob(params, chunk.actions)
         if objective == "ratio1":
             each = torch.exp(log_prob - log_prob.detach()) * chunk.advantages
         elif objective == "clip":
             each = surrogate(torch.exp(log_prob - chunk.log_probs), chunk.advantages, self.coefficients.clip)
         else:
-            values = self.network.critic(chunk.observations)[:, 0]
+            values = network.critic(chunk.observations)[:, 0]
             c = self.coefficients
             each = terms(chunk, params, values, self.distribution, c).loss(c)
         return each.sum() / size

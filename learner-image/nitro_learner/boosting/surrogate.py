@@ -27,7 +27,7 @@ class Function:
 
 
 class Surrogate(Protocol):
-    """Round k's data at theta_{k+1}. Valid until the algorithm's next update."""
+    """Round k's data. Valid until the algorithm's next update."""
 
     @property
     def size(self) -> int:
@@ -35,5 +35,11 @@ class Surrogate(Protocol):
         ...
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
-        """The objective's mean over the transitions `rows` (int64 [M], indices below `size`)."""
+        """The objective's mean over the transitions `rows` (int64 [M], indices below `size`), at
+        theta_{k+1}."""
+        ...
+
+    def trajectories(self, objective: Objective) -> Function:
+        """The objective's mean over all transitions at theta_k, which sampled them: one term for each
+        environment of each fragment, of equally many transitions."""
         ...

@@ -1,8 +1,11 @@
 """Actor scalers: `make` builds the one a job names."""
 
-from nitro_api.scaling import Scaling
+from nitro_api import JobSpec
 from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
 from nitro_learner.scalers.fixed import FixedScaler
+from nitro_learner.scalers.hydrozoa import HydrozoaScaler
+from nitro_learner.scalers.kungfu import KungFuScaler
+from nitro_learner.scalers.minionsrl_adapt import MinionsRLAdaptScaler
 from nitro_learner.scalers.nitro import NitroScaler
 from nitro_learner.scalers.random_score import RandomScoreScaler
 from nitro_learner.scalers.schedule import ScheduleScaler
@@ -12,13 +15,16 @@ SCALERS: dict[str, type[Scaler]] = {
     "fixed": FixedScaler,
     "schedule": ScheduleScaler,
     "random-score": RandomScoreScaler,
+    "kungfu": KungFuScaler,
+    "hydrozoa": HydrozoaScaler,
+    "minionsrl-adapt": MinionsRLAdaptScaler,
 }
 """By spec.scaling.scaler."""
 
 
-def make(scaling: Scaling, seed: int) -> Scaler:
-    """The scaler of a resolved job: `spec.scaling` and `spec.seed`."""
-    return SCALERS[scaling.scaler](scaling, seed)
+def make(spec: JobSpec) -> Scaler:
+    """The scaler of a resolved job."""
+    return SCALERS[spec.scaling.scaler](spec)
 
 
 __all__ = ["SCALERS", "Decision", "RoundOutcome", "Scaler", "make"]

@@ -1,39 +1,55 @@
 """How a round's outcome sets the number of actors of the next round.
 
-    scaler = scalers.make(job.spec.scaling, seed=job.spec.seed)
+    scaler = scalers.make(job.spec)
     actors = scaler.initial
     for k in range(1, rounds + 1):
-        ...                                         # sample with `actors` actors, update
-        ratio = detector.measure(surrogate, k).ratio if scaler.needs_ratio else None
-        decision = scaler.decide(RoundOutcome(k, ratio, reward_mean, actors))
-        actors = decision.actors                    # of round k + 1
+        ...                                     # sample with `actors` actors, update, measure `scaler.needs`
+        decision = scaler.decide(RoundOutcome(round=k, actors=actors, statistics=statistics))
+        actors = decision.actors                # of round k + 1
 
 A new scaler is one file with a class that subclasses `Scaler`, and its line in `scalers/__init__.py`; its
 name also goes into `spec.scaling.scaler` of the job's model, so that a job can ask for it.
 """
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from nitro_api.scaling import Scaling
+from nitro_api import JobSpec
+
+Need = Literal["curvature", "gradient-noise"]
+"""What is measured only for a scaler that asks. `curvature`: convexity_ratio, lambda_min and lambda_max;
+`gradient-noise`: gradient_signal, gradient_noise and gradient_snr."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOutcome:
-    """What is known when round `round` (from 1) has been trained on.
+    """What is known when a round has been trained on.
 
     Attributes:
-        round: k.
-        ratio: convexity ratio R_k; None when it was not measured or the detector failed.
+        round: k, from 1.
+        actors: I_k, the actors that sampled the round.
+        statistics: what the update and the detector found, finite, by the names of metrics.csv's columns;
+            what was not measured, or failed, is missing.
         reward_mean: mean return of recent training episodes; None before the first has ended.
-        actors: I_k, the actors that sampled this round.
+        reward_round: mean return of the training episodes that ended in this round; None without any.
+        seconds: the round's wall time.
+        learner_seconds: of it, the update.
+        actor_seconds: mean duration of an actor's invocation.
+        cost: of the run so far. Unit: US dollars.
     """
 
     round: int
-    ratio: float | None
-    reward_mean: float | None
     actors: int
+    statistics: Mapping[str, float] = field(default_factory=dict)
+    reward_mean: float | None = None
+    reward_round: float | None = None
+    seconds: float = 0.0
+    learner_seconds: float = 0.0
+    actor_seconds: float = 0.0
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +63,13 @@ class Decision:
 class Scaler(ABC):
     """Decides I_{k+1} after round k. One instance per run, called once a round, in order."""
 
-    needs_ratio: ClassVar[bool] = False
-    """Whether `decide` reads the convexity ratio. Without need nobody pays for the detector."""
+    needs: frozenset[Need] = frozenset()
+    """What `decide` reads of that which costs time to measure. Without need nobody pays for it."""
 
-    def __init__(self, scaling: Scaling, seed: int) -> None:
-        """Start from `spec.scaling` (resolved) and the run's seed."""
-        self.scaling = scaling
-        self.seed = seed
+    def __init__(self, spec: JobSpec) -> None:
+        """Start from the resolved job."""
+        self.scaling = spec.scaling
+        self.seed = spec.seed
 
     @property
     def initial(self) -> int:
@@ -62,10 +78,15 @@ class Scaler(ABC):
 
     @abstractmethod
     def decide(self, outcome: RoundOutcome) -> Decision:
-        """Return the actors of round `outcome.round + 1`."""
+        """Return the actors of round `outcome.round + 1`, from I_min to I_max."""
+
+    def clip(self, actors: float) -> int:
+        """The number of actors, rounded down, within I_min to I_max."""
+        return min(max(math.floor(actors), self.scaling.min_actors), self.scaling.max_actors)
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on exactly here: numbers, strings, lists and dicts of them."""
+        """What `load_state_dict` needs to go on exactly here: numbers, strings, tensors, and lists and dicts
+        of them."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 (without state: nothing to do)

@@ -1,61 +1,100 @@
-"""Nitro's scaler: more actors where the objective is least convex, fewer as training goes on (Nitro, section
-5.3).
+"""Nitro's scaler: more actors where a round's data says that they pay most, fewer as training goes on (Nitro,
+section 5.3).
 
-    W_n = the last n ratios, R_k among them
-    S_k = (max W - R_k) / (max W - min W) * d^k
+    W_n = the last n values of the statistic x, x_k among them
+    S_k = (max W - x_k) / (max W - min W) * d^k
     I_{k+1} = clip(floor(I_max * S_k), I_min, I_max)
 
-Where the paper has no rule: without R_k the score is 0 and W stays as it is; with fewer than two values in W
+The paper's x is the convexity ratio R. The other modes put another statistic in its place, each one with the
+sign that a low value calls for more actors:
+
+    lambda-min          the Hessian's smallest eigenvalue. R = -lambda_max / lambda_min rises with it: this is
+                        the half of R that samples tell apart best from round to round.
+    noise               the signal-to-noise ratio of a round's gradient with I_min actors. What one more actor
+                        adds to an update's gain grows as it falls: the gain with B samples is the greatest
+                        gain times 1 / (1 + B_noise / B) (McCandlish et al. 2018, equation 2.6).
+    explained-variance  the critic's. What it leaves unexplained of the returns is the variance of the
+                        advantages, and so the noise of the policy's gradient, which more samples average out.
+
+Where the paper has no rule: without x_k the score is 0 and W stays as it is; with fewer than two values in W
 the quotient is 1; with equal values it is 0.5.
 """
 
 import math
 from collections import deque
-from typing import Any, ClassVar
+from typing import Any
 
-from nitro_api.scaling import Scaling
-from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
+from nitro_api import JobSpec
+from nitro_learner.scalers.base import Decision, Need, RoundOutcome, Scaler
+
+STATISTICS = {
+    "paper": "convexity_ratio",
+    "artifact": "convexity_ratio",
+    "lambda-min": "lambda_min",
+    "noise": "gradient_snr",
+    "explained-variance": "explained_variance",
+}
+"""The statistic that each mode scores, by its name in metrics.csv."""
+
+_LOWEST = {"explained_variance": -1.0}
+"""Where one value may lie arbitrarily far from the others, and would leave no room between those."""
+
+_NEEDS: dict[str, frozenset[Need]] = {
+    "paper": frozenset({"curvature"}),
+    "artifact": frozenset({"curvature"}),
+    "lambda-min": frozenset({"curvature"}),
+    "noise": frozenset({"gradient-noise"}),
+    "explained-variance": frozenset(),
+}
 
 
 class NitroScaler(Scaler):
     """The boosting score. `mode: artifact` is the formula of the authors' released code instead of the
     paper's."""
 
-    needs_ratio: ClassVar[bool] = True
-
-    def __init__(self, scaling: Scaling, seed: int) -> None:
-        super().__init__(scaling, seed)
-        self._window: deque[float] = deque(maxlen=scaling.window)
+    def __init__(self, spec: JobSpec) -> None:
+        super().__init__(spec)
+        self.needs = _NEEDS[self.scaling.mode]
+        self._window: deque[float] = deque(maxlen=self.scaling.window)
 
     def decide(self, outcome: RoundOutcome) -> Decision:
-        return self._artifact(outcome) if self.scaling.mode == "artifact" else self._paper(outcome)
+        value = self.statistic(outcome)
+        return (
+            self._artifact(outcome, value) if self.scaling.mode == "artifact" else self._paper(outcome, value)
+        )
 
-    def _paper(self, outcome: RoundOutcome) -> Decision:
-        if outcome.ratio is None:
+    def statistic(self, outcome: RoundOutcome) -> float | None:
+        """x_k; None when it was not measured."""
+        name = STATISTICS[self.scaling.mode]
+        value = outcome.statistics.get(name)
+        return max(value, _LOWEST[name]) if value is not None and name in _LOWEST else value
+
+    def _paper(self, outcome: RoundOutcome, value: float | None) -> Decision:
+        if value is None:
             return Decision(self.scaling.min_actors, 0.0)
-        self._window.append(outcome.ratio)
-        position = self._position(outcome.ratio)
+        self._window.append(value)
+        position = self._position(value)
         quotient = 1.0 if position is None else 1 - position
         score = quotient * self.scaling.decay**outcome.round
-        return Decision(self._clip(self.scaling.max_actors * score), score)
+        return Decision(self.clip(self.scaling.max_actors * score), score)
 
-    def _artifact(self, outcome: RoundOutcome) -> Decision:
+    def _artifact(self, outcome: RoundOutcome, ratio: float | None) -> Decision:
         """R d^k is compared, large values boost, and no round gets fewer than I_max d^(k^2).
 
         The released code appends both R d^k and R, so that W holds n / 2 rounds of both; so does this.
         """
-        floor = self._clip(self.scaling.max_actors * self.scaling.decay ** (outcome.round**2))
-        if outcome.ratio is None:
+        floor = self.clip(self.scaling.max_actors * self.scaling.decay ** (outcome.round**2))
+        if ratio is None:
             return Decision(floor, 0.0)
-        decayed = outcome.ratio * self.scaling.decay**outcome.round
+        decayed = ratio * self.scaling.decay**outcome.round
         self._window.append(decayed)
         position = self._position(decayed)
         score = 1.0 if position is None else position
-        self._window.append(outcome.ratio)
-        return Decision(max(floor, self._clip(self.scaling.max_actors * score)), score)
+        self._window.append(ratio)
+        return Decision(max(floor, self.clip(self.scaling.max_actors * score)), score)
 
-    def _position(self, ratio: float) -> float | None:
-        """Where a ratio lies between the window's least (0) and largest (1); None with nothing to compare
+    def _position(self, value: float) -> float | None:
+        """Where a value lies between the window's least (0) and largest (1); None with nothing to compare
         with."""
         if len(self._window) < 2:
             return None
@@ -63,10 +102,7 @@ class NitroScaler(Scaler):
         low, high = scale(min(self._window)), scale(max(self._window))
         if high - low <= 1e-9 * max(1.0, abs(high)):
             return 0.5
-        return (scale(ratio) - low) / (high - low)
-
-    def _clip(self, actors: float) -> int:
-        return min(max(math.floor(actors), self.scaling.min_actors), self.scaling.max_actors)
+        return (scale(value) - low) / (high - low)
 
     def state_dict(self) -> dict[str, Any]:
         return {"window": list(self._window)}

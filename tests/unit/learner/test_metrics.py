@@ -94,7 +94,7 @@ def test_a_failed_detector_is_counted_and_leaves_the_last_ratio() -> None:
     metrics = LearnerMetrics("ml", "hopper")
     metrics.started(round=0, rounds=5, history=[])
     metrics.round_done(report(1, detector_seconds=0.1))
-    metrics.round_done(report(2, detector_seconds=0.1, convexity_ratio=None))
+    metrics.round_done(report(2, detector_seconds=0.1, detector_failed=True, convexity_ratio=None))
     assert _value(metrics, "nitro_detector_failures_total") == 1
     assert _value(metrics, "nitro_convexity_ratio") == 1.25
 

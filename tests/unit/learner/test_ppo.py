@@ -249,6 +249,7 @@ def test_reports_what_happened() -> None:
         "kl",
         "clip_fraction",
         "explained_variance",
+        "advantage_std",
         "learning_rate",
         "kl_coefficient",
     }

@@ -1,4 +1,4 @@
-"""Scalers: section by section by hand, state, and how one is added."""
+"""Nitro's scaler and its controls by hand, state, and how a scaler is added."""
 
 import math
 from typing import Any
@@ -8,17 +8,15 @@ import pytest
 from nitro_api.scaling import Scaling
 from nitro_learner import scalers
 from nitro_learner.scalers import Decision, RoundOutcome, Scaler
-
-RANGE = {"min_actors": 8, "max_actors": 64, "initial_actors": 16, "decay": 0.96, "window": 6}
-
-
-def make(seed: int = 0, **settings: Any) -> Scaler:
-    return scalers.make(Scaling.model_validate(RANGE | settings), seed)
+from scaler_support import make
 
 
-def actors(scaler: Scaler, ratios: list[float | None]) -> list[int]:
-    decisions = [scaler.decide(RoundOutcome(k, ratio, None, 8)) for k, ratio in enumerate(ratios, start=1)]
-    return [decision.actors for decision in decisions]
+def outcome(number: int, value: float | None, statistic: str = "convexity_ratio") -> RoundOutcome:
+    return RoundOutcome(round=number, actors=8, statistics={} if value is None else {statistic: value})
+
+
+def actors(scaler: Scaler, values: list[float | None], statistic: str = "convexity_ratio") -> list[int]:
+    return [scaler.decide(outcome(k, value, statistic)).actors for k, value in enumerate(values, start=1)]
 
 
 def test_the_papers_test_vector() -> None:
@@ -45,8 +43,8 @@ def test_the_window_forgets() -> None:
 def test_without_a_ratio_the_score_is_zero_and_the_window_stays() -> None:
     scaler = make(decay=1.0)
     assert actors(scaler, [2, 1, None, 1.5]) == [64, 64, 8, 32]
-    assert scaler.decide(RoundOutcome(5, None, None, 8)) == Decision(8, 0.0)
-    assert make().decide(RoundOutcome(1, None, None, 16)) == Decision(8, 0.0)
+    assert scaler.decide(outcome(5, None)) == Decision(8, 0.0)
+    assert make().decide(outcome(1, None)) == Decision(8, 0.0)
 
 
 def test_equal_ratios_score_one_half() -> None:
@@ -61,10 +59,58 @@ def test_logarithmic_normalisation() -> None:
 
 def test_scores_are_reported_and_fade() -> None:
     scaler = make()
-    first = scaler.decide(RoundOutcome(1, 2.0, None, 16))
+    first = scaler.decide(outcome(1, 2.0))
     assert first.score == pytest.approx(0.96)
-    late = make().decide(RoundOutcome(51, 2.0, None, 16))
+    late = make().decide(outcome(51, 2.0))
     assert late.actors == 8  # 64 * 0.96^51 = 7.98
+
+
+@pytest.mark.parametrize(
+    ("mode", "statistic", "needs"),
+    [
+        ("lambda-min", "lambda_min", {"curvature"}),
+        ("noise", "gradient_snr", {"gradient-noise"}),
+        ("explained-variance", "explained_variance", set()),
+    ],
+)
+def test_the_other_modes_score_their_statistic_by_the_same_formula(
+    mode: str, statistic: str, needs: set[str]
+) -> None:
+    values: list[float | None] = [0.1, -0.3, 0.25, None, -0.3, 0.0, 0.9, -0.7, 0.2]
+    scaler = make(mode=mode)
+    assert scaler.needs == needs
+    shifted = [None if value is None else value + 2 for value in values]  # min-max does not see a shift
+    assert actors(scaler, values, statistic) == actors(make(), shifted)
+    assert set(actors(make(mode=mode), [0.1, 0.2, 0.3], "convexity_ratio")) == {8}, "another statistic"
+
+
+@pytest.mark.parametrize(
+    ("mode", "low", "high"),
+    [
+        ("lambda-min", {"lambda_min": -5.0}, {"lambda_min": -1.0}),  # sharper against mild curvature
+        ("noise", {"gradient_snr": -0.1}, {"gradient_snr": 3.0}),  # hidden by noise against clear
+        ("explained-variance", {"explained_variance": 0.1}, {"explained_variance": 0.9}),
+    ],
+)
+def test_low_values_boost(mode: str, low: dict[str, float], high: dict[str, float]) -> None:
+    def after(statistics: dict[str, float], other: dict[str, float]) -> Decision:
+        scaler = make(mode=mode, decay=1.0)
+        scaler.decide(RoundOutcome(round=1, actors=16, statistics=other))
+        return scaler.decide(RoundOutcome(round=2, actors=16, statistics=statistics))
+
+    assert after(low, high) == Decision(64, 1.0)
+    assert after(high, low) == Decision(8, 0.0)
+
+
+def test_a_critic_worse_than_a_constant_is_as_bad_as_it_gets() -> None:
+    """Where returns hardly vary, the share explained can be any negative number: it must not flatten the
+    window."""
+    values: list[float | None] = [-1e9, 0.0, 0.5, -3.0]
+    scaler = make(mode="explained-variance", decay=1.0)
+    assert actors(scaler, values, "explained_variance") == [64, 8, 8, 64]
+    assert (
+        actors(make(mode="explained-variance", decay=1.0), [-1e9, 1.0, 0.0], "explained_variance")[-1] == 32
+    )
 
 
 def test_artifact_mode_by_hand() -> None:
@@ -90,13 +136,13 @@ def test_artifact_mode_without_a_ratio_keeps_the_floor() -> None:
 
 def test_fixed() -> None:
     scaler = make(scaler="fixed")
-    assert not scaler.needs_ratio
+    assert not scaler.needs
     assert [scaler.initial, *actors(scaler, [None] * 3)] == [16] * 4
 
 
 def test_schedule() -> None:
     scaler = make(scaler="schedule", schedule=[10, 20, 30], initial_actors=10)
-    assert not scaler.needs_ratio
+    assert not scaler.needs
     assert [scaler.initial, *actors(scaler, [None] * 4)] == [10, 20, 30, 30, 30]
 
 
@@ -105,7 +151,7 @@ def test_random_score_draws_from_its_own_history() -> None:
     histories = []
     for seed in range(30):
         scaler = make(seed, scaler="random-score")
-        assert scaler.needs_ratio
+        assert scaler.needs == {"curvature"}
         actors(scaler, list(ratios))
         state = scaler.state_dict()
         assert state["history"] == ratios
@@ -118,6 +164,16 @@ def test_random_score_draws_from_its_own_history() -> None:
     assert decided[0] == 61
     assert actors(make(window=8), scaler.state_dict()["window"]) == decided
     assert actors(make(4, scaler="random-score", decay=1.0), [1.0, None, 1.0])[1] == 8
+
+
+def test_random_score_draws_from_the_history_of_the_modes_statistic() -> None:
+    values: list[float | None] = [0.2, -0.4, 0.3, None, 0.7]
+    scaler = make(5, scaler="random-score", mode="noise")
+    assert scaler.needs == {"gradient-noise"}
+    actors(scaler, values, "gradient_snr")
+    state = scaler.state_dict()
+    assert state["history"] == [0.2, -0.4, 0.3, 0.7]
+    assert set(state["window"]) <= set(state["history"])
 
 
 @pytest.mark.parametrize(
@@ -140,7 +196,7 @@ def test_state_goes_on_where_it_was(settings: dict[str, Any]) -> None:
     actors(first, ratios[:5])
     second = make(**settings)
     second.load_state_dict(first.state_dict())
-    decisions = [second.decide(RoundOutcome(k, ratios[k - 1], None, 8)).actors for k in range(6, 11)]
+    decisions = [second.decide(outcome(k, ratios[k - 1])).actors for k in range(6, 11)]
     assert decisions == expected[5:]
 
 
@@ -153,8 +209,7 @@ def test_adding_a_scaler_is_a_class_and_its_registration(monkeypatch: pytest.Mon
             return Decision(self.scaling.min_actors if odd else self.scaling.max_actors)
 
     monkeypatch.setitem(scalers.SCALERS, "alternate", Alternate)
-    scaling = Scaling.model_validate(RANGE).model_copy(update={"scaler": "alternate"})
-    scaler = scalers.make(scaling, seed=0)
+    scaler = make(scaler="alternate")
     assert [scaler.initial, *actors(scaler, [None] * 4)] == [16, 8, 64, 8, 64]
     scaler.load_state_dict(scaler.state_dict())
 

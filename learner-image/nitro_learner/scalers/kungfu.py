@@ -1,0 +1,61 @@
+"""KungFu's scaler: more actors as the gradient noise scale grows, never fewer (Mai et al., OSDI 2020; Nitro,
+section 8.3).
+
+    GNS_k = EMA(S_k) / EMA(G_k)
+    I_{k+1} = clip(max(I_k, floor(I_ref GNS_k / GNS_ref)), I_min, I_max)
+
+with S_k and G_k of `boosting.gradient_noise`, taken of the whole loss, as KungFu's workers see it. The
+reference is the first round with a valid GNS: both averages above zero. A round without one changes nothing.
+"""
+
+import math
+from typing import Any
+
+from nitro_api import JobSpec
+from nitro_learner.scalers.base import Decision, Need, RoundOutcome, Scaler
+
+_KEEP = 0.9
+"""Share of an average that a new value leaves."""
+
+
+class KungFuScaler(Scaler):
+    """Scales up with the gradient noise scale."""
+
+    needs: frozenset[Need] = frozenset({"gradient-noise"})
+
+    def __init__(self, spec: JobSpec) -> None:
+        super().__init__(spec)
+        self._signal: float | None = None
+        self._noise: float | None = None
+        self._reference: tuple[float, int] | None = None
+
+    def decide(self, outcome: RoundOutcome) -> Decision:
+        scale = self._noise_scale(outcome)
+        if scale is None:
+            return Decision(outcome.actors)
+        if self._reference is None:
+            self._reference = (scale, outcome.actors)
+        reference, actors = self._reference
+        wanted = math.floor(min(actors * (scale / reference), self.scaling.max_actors))
+        return Decision(self.clip(max(outcome.actors, wanted)))
+
+    def _noise_scale(self, outcome: RoundOutcome) -> float | None:
+        """EMA(S) / EMA(G), in transitions; None where it has no meaning, or nothing new was measured."""
+        signal = outcome.statistics.get("gradient_signal")
+        noise = outcome.statistics.get("gradient_noise")
+        if signal is None or noise is None:
+            return None
+        self._signal, self._noise = _average(self._signal, signal), _average(self._noise, noise)
+        return self._noise / self._signal if self._signal > 0 and self._noise > 0 else None
+
+    def state_dict(self) -> dict[str, Any]:
+        reference = list(self._reference) if self._reference else None
+        return {"signal": self._signal, "noise": self._noise, "reference": reference}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._signal, self._noise = state["signal"], state["noise"]
+        self._reference = (state["reference"][0], state["reference"][1]) if state["reference"] else None
+
+
+def _average(before: float | None, value: float) -> float:
+    return value if before is None else _KEEP * before + (1 - _KEEP) * value
