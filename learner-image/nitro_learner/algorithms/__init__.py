@@ -3,11 +3,12 @@
 from typing import Any
 
 from nitro_api import JobSpec
+from nitro_learner import extras
 from nitro_learner.algorithms.base import Algorithm, UpdateResult
 from nitro_learner.algorithms.ppo import Ppo
 
 ALGORITHMS = {"ppo": Ppo}
-"""By spec.algorithm.name."""
+"""Ours, by spec.algorithm.name."""
 
 
 def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Algorithm:
@@ -17,7 +18,15 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
         spec: resolved: every hyperparameter is set.
         environment: the actors' EnvironmentSpec, as GET /v1/spec returns it.
         device: a torch device.
+
+    Raises:
+        JobInvalid: the algorithm is RLlib's, which is not installed or refuses the job's settings.
     """
+    if spec.algorithm.name.startswith(extras.RLLIB):
+        extras.check(spec)
+        from nitro_learner.algorithms.rllib import registry
+
+        return registry.ALGORITHMS[spec.algorithm.name](spec, environment, device)
     return ALGORITHMS[spec.algorithm.name](spec, environment, device)
 
 

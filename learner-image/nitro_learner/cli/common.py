@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve
+from nitro_learner import extras
 
 DONE = 0
 FAILED = 1
@@ -53,10 +54,12 @@ def read_job(path: Path, overrides: Sequence[str]) -> NitroTrainingJob:
     """The job with every default filled in.
 
     Raises:
-        CommandError: it is invalid; one line per mistake.
+        CommandError: it is invalid, or needs what is not installed; one line per mistake.
     """
     try:
-        return resolve(load_job(path, overrides))
+        job = resolve(load_job(path, overrides))
+        extras.check(job.spec)
+        return job
     except JobInvalid as error:
         raise CommandError(
             "\n".join([f"{path} is not a valid job:", *(f"  {item}" for item in error.errors)])

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     from nitro_api import JobInvalid, load_job, resolve
-    from nitro_learner import logs
+    from nitro_learner import extras, logs
     from nitro_learner.cluster.job import JobClient
     from nitro_learner.cluster.report import StatusReporter
 
@@ -62,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
             metadata = {name: stored["metadata"][name] for name in ("name", "namespace", "uid")}
             plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
             job = resolve(load_job({**plain, "metadata": metadata}))
+            extras.check(job.spec)
         except JobInvalid as error:
             return _give_up(reporter, "InvalidJob", str(error), BAD_INPUT)
         return _learn(job, reporter)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nitro_api import JobInvalid, load_job, resolve, warnings
+from nitro_learner import extras
 from nitro_learner.cli.common import BAD_INPUT, DONE, add_set
 
 
@@ -37,7 +38,12 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
     try:
         job = load_job(path, arguments.overrides)
         notes = warnings(job)
-        resolved = resolve(job)
+        complete = resolve(job)
+        if extras.lacking(complete.spec):
+            notes.append(extras.UNCHECKED)
+        else:
+            extras.check(complete.spec)
+        resolved = complete
     except JobInvalid as error:
         errors = [
             {"path": item.path, "value": _plain(item.value), "message": item.message} for item in error.errors

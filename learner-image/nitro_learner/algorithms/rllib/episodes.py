@@ -1,0 +1,64 @@
+"""From our fragments to the episodes that RLlib learns from."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from ray.rllib.core.columns import Columns
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
+
+from nitro_learner.batch import Fragment
+
+
+def episodes(fragments: Sequence[Fragment]) -> list[SingleAgentEpisode]:
+    """The episode chunks in `fragments`: by slot, then environment, then time.
+
+    RLlib's learner changes the episodes it is given, so each list serves one update.
+    """
+    return [chunk for fragment in fragments for chunk in _chunks(fragment)]
+
+
+def _chunks(fragment: Fragment) -> Iterator[SingleAgentEpisode]:
+    """Each environment's steps, cut where its episodes ended. The tail that the fragment cut is neither
+    terminated nor truncated: RLlib bootstraps there, as after a truncation.
+    """
+    tensors = fragment.tensors
+    terminated, truncated = tensors["terminated"], tensors["truncated"]
+    # Which row of final_observations belongs to a step that was truncated.
+    cut = truncated & ~terminated
+    final = cut.cumsum().reshape(cut.shape) - 1
+    length, envs = terminated.shape
+    for e in range(envs):
+        stops = np.flatnonzero(terminated[:, e] | truncated[:, e]) + 1
+        start = 0
+        for stop in dict.fromkeys([*stops.tolist(), length]):
+            at = stop - 1, e
+            if cut[at]:
+                last = tensors["final_observations"][final[at]]
+            elif terminated[at]:
+                # A terminal state is worth nothing, so nobody looks at its observation; the wire leaves it
+                # out.
+                last = tensors["observations"][at]
+            else:
+                last = tensors["last_observations"][e]
+            steps = slice(start, stop), e
+            yield SingleAgentEpisode(
+                id_=f"{fragment.slot}-{e}-{start}",
+                observations=_buffer(np.concatenate([tensors["observations"][steps], last[None]])),
+                actions=_buffer(tensors["actions"][steps]),
+                rewards=_buffer(tensors["rewards"][steps]),
+                infos=InfiniteLookbackBuffer(data=[{}] * (stop - start + 1), lookback=0),
+                extra_model_outputs={
+                    Columns.ACTION_LOGP: _buffer(tensors["log_probs"][steps]),
+                    Columns.ACTION_DIST_INPUTS: _buffer(tensors["distribution"][steps]),
+                },
+                terminated=bool(terminated[at]),
+                truncated=bool(cut[at]),
+                len_lookback_buffer=0,
+            )
+            start = stop
+
+
+def _buffer(array: np.ndarray) -> InfiniteLookbackBuffer:
+    """RLlib's column of an episode; one that is an array needs no work per step."""
+    return InfiniteLookbackBuffer(data=np.ascontiguousarray(array), lookback=0)

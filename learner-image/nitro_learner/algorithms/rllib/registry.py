@@ -1,0 +1,5 @@
+"""RLlib's algorithms by spec.algorithm.name."""
+
+from nitro_learner.algorithms.rllib.ppo import RllibPpo
+
+ALGORITHMS = {"rllib/ppo": RllibPpo}

@@ -1,0 +1,151 @@
+"""RLlib's settings of a job: from spec.algorithm.rllib to RLlib's own config object, or to every mistake in
+them.
+
+A setting is a keyword of the config's `training()`, with RLlib's name, type and default.
+"""
+
+import inspect
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.appo import APPOConfig
+from ray.rllib.algorithms.impala import IMPALAConfig
+from ray.rllib.algorithms.ppo import PPOConfig
+
+from nitro_api.errors import FieldError
+from nitro_api.wording import nearest
+
+CONFIGS = {"rllib/ppo": PPOConfig, "rllib/appo": APPOConfig, "rllib/impala": IMPALAConfig}
+"""By spec.algorithm.name."""
+
+_ELSEWHERE = {
+    "env": "spec.environment.id",
+    "env_config": "spec.environment.kwargs",
+    "model": "spec.network",
+    "num_env_runners": "spec.scaling",
+    "num_envs_per_env_runner": "spec.environment.envsPerActor",
+    "num_gpus_per_learner": "spec.learner.resources",
+    "num_learners": "spec.learner",
+    "rollout_fragment_length": "spec.environment.rolloutLength",
+    "seed": "spec.seed",
+    "train_batch_size": "spec.environment.rolloutLength and spec.scaling",
+    "train_batch_size_per_learner": "spec.environment.rolloutLength and spec.scaling",
+}
+"""RLlib's settings that a job has under another name."""
+
+_INEFFECTIVE = frozenset(
+    [
+        # Of RLlib's own sampling, threads and queues, which the learner alone does not have.
+        "broadcast_interval",
+        "learner_queue_size",
+        "learner_queue_timeout",
+        "minibatch_buffer_size",
+        "num_gpu_loader_threads",
+        "num_multi_gpu_tower_stacks",
+        "replay_buffer_num_slots",
+        "replay_proportion",
+        "simple_queue_size",
+        "timeout_s_aggregator_manager",
+        "timeout_s_sampler_manager",
+        # Of RLlib's old API stack.
+        "decay",
+        "entropy_coeff_schedule",
+        "epsilon",
+        "lr_schedule",
+        "momentum",
+        "opt_type",
+        "optimizer",
+        # Python objects.
+        "add_default_connectors_to_learner_pipeline",
+        "learner_class",
+        "learner_config_dict",
+        "learner_connector",
+    ]
+)
+_AT_LEAST_ONE = frozenset(
+    ["circular_buffer_iterations_per_batch", "circular_buffer_num_batches", "num_epochs"],
+)
+
+
+def configure(name: str, settings: Mapping[str, Any], **fixed: Any) -> AlgorithmConfig:
+    """RLlib's config of the algorithm `name` with these settings, for a learner in this process.
+
+    `fixed` are further keywords of `training()`, which are not the job's to set.
+    """
+    config = CONFIGS[name]()
+    return config.learners(num_learners=0).env_runners(num_env_runners=0).training(**settings, **fixed)
+
+
+def mistakes(name: str, settings: Mapping[str, Any]) -> list[FieldError]:
+    """Every mistake in the settings: unknown names, wrong types, and what RLlib itself refuses."""
+    known = _keywords(CONFIGS[name])
+    found = []
+    for key, value in settings.items():
+        message = _message(name, key, value, known)
+        if message:
+            found.append(FieldError(f"spec.algorithm.rllib.{key}", value, message))
+    if found:
+        return found
+    try:
+        # The batch's size is a round's: RLlib's check against its own default of it says nothing.
+        configure(name, settings, train_batch_size_per_learner=2**31).validate()
+    except ValueError as error:
+        # The second line tells how to switch the checks off.
+        reason = str(error).splitlines()[0]
+        return [FieldError("spec.algorithm.rllib", dict(settings), f"RLlib refuses it: {reason}")]
+    return []
+
+
+def _message(name: str, key: str, value: Any, known: Mapping[str, Any]) -> str | None:
+    config = CONFIGS[name]
+    if key in _ELSEWHERE:
+        return f"is not set here; remove it and set {_ELSEWHERE[key]}"
+    if key not in known:
+        close = nearest(key, list(known))
+        remedy = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
+        if key in _INEFFECTIVE or hasattr(config(), key):
+            return "has no effect on RLlib's learner alone; remove it"
+        return f"is not a setting of RLlib's {config.__name__}.training(); {remedy}"
+    try:
+        TypeAdapter(known[key]).validate_python(value, strict=True)
+    except ValidationError:
+        return f"must be {_readable(known[key])}; correct it"
+    lowest = 1 if key in _AT_LEAST_ONE else 0
+    if isinstance(value, int | float) and not value >= lowest:
+        return f"must be at least {lowest}; raise it"
+    return None
+
+
+def _keywords(config: type[AlgorithmConfig]) -> dict[str, Any]:
+    """What `training()` takes, with the types: those of every class on the way, since each passes on the
+    rest."""
+    found: dict[str, Any] = {}
+    for owner in config.__mro__:
+        training = vars(owner).get("training")
+        if training is None:
+            continue
+        for keyword in inspect.signature(training).parameters.values():
+            # Deprecated keywords have no annotation.
+            if keyword.kind is keyword.KEYWORD_ONLY and keyword.annotation is not keyword.empty:
+                found.setdefault(keyword.name, keyword.annotation)
+    # PPO's says a number, but every algorithm takes a schedule.
+    found["entropy_coeff"] = found["lr"]
+    return {
+        name: annotation
+        for name, annotation in found.items()
+        if name not in _INEFFECTIVE and name not in _ELSEWHERE and not name.startswith("_")
+    }
+
+
+def _readable(annotation: Any) -> str:
+    words = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    options = typing.get_args(annotation) if union else (annotation,)
+    schedule = "a schedule [[step, value], ...]"
+    return " or ".join(
+        dict.fromkeys(words.get(option, schedule) for option in options if option is not type(None))
+    )

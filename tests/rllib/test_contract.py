@@ -1,0 +1,70 @@
+"""Names of Ray that are not public, or not documented, and what is relied on about them: one test each. A new
+minor of Ray has to pass these first.
+"""
+
+import os
+from pathlib import Path
+
+import psutil
+import ray
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.learner import Learner
+
+from learner_support import fragment
+from nitro_learner.algorithms.rllib.base import values
+from nitro_learner.algorithms.rllib.episodes import episodes
+from rllib_support import algorithm
+
+QUICK = {"num_epochs": 2, "minibatch_size": 64, "lr": 1e-3}
+
+
+def test_the_learner_alone_needs_no_ray_runtime() -> None:
+    """Neither a process nor a port nor a file in Ray's folders: so there is nothing in the pod to allow."""
+    process = psutil.Process()
+    before = {connection.laddr for connection in process.net_connections()}
+    folders = [Path("/tmp/ray"), Path.home() / "ray_results"]
+    existed = [folder.exists() for folder in folders]
+    learner = algorithm(settings=QUICK)
+    learner.update([fragment(slot) for slot in range(2)], 1)
+    assert not ray.is_initialized()
+    assert process.children() == []
+    assert {connection.laddr for connection in process.net_connections()} == before
+    assert [folder.exists() for folder in folders] == existed
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+def test_the_kl_coefficient_is_a_tensor_by_module() -> None:
+    learner = algorithm(settings=QUICK | {"kl_coeff": 0.5}).learner
+    learner.curr_kl_coeffs_per_module[DEFAULT_MODULE_ID].fill_(0.25)
+    assert float(learner.curr_kl_coeffs_per_module[DEFAULT_MODULE_ID]) == 0.25
+
+
+def test_the_entropy_schedule_goes_by_the_steps_that_it_is_told() -> None:
+    learner = algorithm(settings=QUICK | {"entropy_coeff": [[0, 0.2], [100, 0.0]]}).learner
+    schedule = learner.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID]
+    schedule.update(timestep=50)
+    assert float(schedule.get_current_value()) == 0.1
+
+
+def test_an_update_answers_with_these_metrics() -> None:
+    learner = algorithm(settings=QUICK)
+    learner._steps = 64
+    result = learner.learner.update(
+        episodes=episodes([fragment(length=64)]),
+        timesteps=learner.timesteps(),
+        num_epochs=1,
+        minibatch_size=0,
+    )
+    expected = {"policy_loss", "vf_loss", "entropy", "mean_kl_loss", "vf_explained_var"}
+    assert expected | {"default_optimizer_learning_rate"} <= set(values(result))
+
+
+def test_the_state_without_components_of_its_own_is_plain() -> None:
+    """So it fits our checkpoint, and no pickle is ever written or read."""
+    state = algorithm(settings=QUICK).learner.get_state(components=["rl_module", "optimizer"])
+    assert set(state) == {"should_module_be_updated", "weights_seq_no", "rl_module", "optimizer"}
+    assert state["should_module_be_updated"] is None
+
+
+def test_the_update_is_the_base_class_s() -> None:
+    assert algorithm(settings=QUICK).learner.update.__func__ is Learner.update
