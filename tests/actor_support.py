@@ -8,7 +8,9 @@ import numpy as np
 from gymnasium import spaces
 
 from nitro_actor import PROTOCOL_VERSION, keys
-from nitro_actor.environment import Environment, EnvironmentConfig, EnvironmentSpec, make
+from nitro_actor.building import make
+from nitro_actor.config import EnvironmentConfig
+from nitro_actor.environment import Environment, EnvironmentSpec
 
 RUN = "test-run"
 

@@ -100,7 +100,7 @@ class Actor:
             raise wire.WireError(
                 f"steps: {request.steps} is not a multiple of the actor's {count} environments"
             )
-        row = int(np.prod(spec.observation_shape)) * np.dtype(spec.observation_dtype).itemsize
+        row = int(np.prod(spec.frame_shape)) * np.dtype(spec.observation_dtype).itemsize
         # Each step is at most an observation, a final one, the action and its distribution, and some numbers.
         size = request.steps * (2 * row + 12 * spec.action_size + 64)
         if size > wire.MAX_BYTES:

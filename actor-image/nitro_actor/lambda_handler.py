@@ -10,7 +10,8 @@ import time
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor.actor import Actor
-from nitro_actor.environment import EnvironmentConfig, make
+from nitro_actor.building import make
+from nitro_actor.config import EnvironmentConfig
 from nitro_actor.function import Function
 from nitro_actor.logs import log
 from nitro_actor.store import Store

@@ -29,10 +29,12 @@ def rollout(
 
     Returns:
         The tensors of a fragment, with L = T / E:
-        observations [L, E, *shape] in the environment's dtype, actions f32 [L, E, A] or i64 [L, E], log_probs
+        observations [L, E, *frame] in the environment's dtype, actions f32 [L, E, A] or i64 [L, E], log_probs
         f32 [L, E], distribution f32 [L, E, P], rewards f32 [L, E], terminated and truncated bool [L, E],
-        last_observations [E, *shape], final_observations [n, *shape] (one per truncated step that did not
+        last_observations [E, *frame], final_observations [n, *frame] (one per truncated step that did not
         terminate, by step then environment), episode_returns f64 [m], episode_lengths i64 [m], state/*.
+        Where the policy sees stacks of k frames, each is here once: those are the newest, and
+        earlier_observations [E, k - 1, *frame] came before the first step.
 
     Raises:
         EnvironmentCallError: the environment raised or returned NaN.
@@ -48,7 +50,9 @@ def rollout(
         environment.reset(seeds)
     noise = policy.noise(generator, length, count)
 
-    current = environment.observations
+    current = environment.frames
+    earlier = environment.earlier_frames
+    before = {} if earlier is None else {"earlier_observations": earlier.copy()}
     observations = np.empty((length, *current.shape), current.dtype)
     distribution = np.empty((length, count, policy.parameters_per_action), np.float32)
     actions = np.empty(
@@ -60,7 +64,7 @@ def rollout(
     finals, returns, lengths = [], [], []
     for t in range(length):
         observations[t] = current
-        policy.distribution(current, distribution[t])
+        policy.distribution(environment.observations, distribution[t])
         policy.sample(distribution[t], noise[t], actions[t])
         rewards[t], terminated[t], truncated[t] = environment.step(actions[t])
         done = terminated[t] | truncated[t]
@@ -85,7 +89,9 @@ def rollout(
         "episode_lengths": np.array(lengths, np.int64),
     }
     _require_finite(tensors)
-    return tensors | {f"state/{name}": array for name, array in environment.snapshot().items()}
+    if environment.clip_rewards:
+        np.sign(rewards, out=rewards)
+    return tensors | before | {f"state/{name}": array for name, array in environment.snapshot().items()}
 
 
 def evaluate(

@@ -23,7 +23,8 @@ from collections.abc import Callable
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor.actor import Actor
-from nitro_actor.environment import EnvironmentConfig, EnvironmentConfigError, make
+from nitro_actor.building import make
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.logs import log
 from nitro_actor.service import Service
 from nitro_actor.store import Store

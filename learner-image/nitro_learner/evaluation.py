@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor import environment as environments
+from nitro_actor.building import make
+from nitro_actor.config import EnvironmentConfig
+from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.policy import Policy
 from nitro_actor.rollout import evaluate
 from nitro_api import JobSpec
@@ -27,7 +30,7 @@ frames.
 """
 
 # Fixed, because an evaluation's seeds follow from its slots: the same on a laptop and on a cluster.
-_SLOTS = 2
+SLOTS = 2
 # Slots of evaluations after training, whose episodes shall not be those that were seen in it.
 _LATER_SLOT = 1_000_000
 _FRAMES = 1_000
@@ -54,7 +57,7 @@ def plan(spec: JobSpec, run: str, version: int) -> EvaluationPlan:
         weights_version=version,
         episodes=episodes,
         max_steps=MAX_STEPS,
-        slots=min(episodes, _SLOTS),
+        slots=min(episodes, SLOTS),
     )
 
 
@@ -64,7 +67,7 @@ def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
     Raises:
         EnvironmentConfigError: the environment cannot be made here.
     """
-    environment = environments.make(_config(spec, min(episodes, spec.environment.envs_per_actor)))
+    environment = make(_config(spec, min(episodes, spec.environment.envs_per_actor)))
     try:
         policy = _policy(spec, checkpoint, environment.spec)
         seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
@@ -86,7 +89,7 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> float:
         raise VideoError(f"{path}: a video ends in .gif or .webp")
     environment = _renderable(spec)
     try:
-        probe = environments.make(_config(spec, 1))
+        probe = make(_config(spec, 1))
         policy = _policy(spec, checkpoint, probe.spec)
         probe.close()
         pictures, total = [], 0.0
@@ -103,12 +106,11 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> float:
     return total
 
 
-def _config(spec: JobSpec, count: int) -> environments.EnvironmentConfig:
-    wanted = spec.environment
-    return environments.EnvironmentConfig(wanted.id, count, dict(wanted.kwargs), wanted.entry_point)
+def _config(spec: JobSpec, count: int) -> EnvironmentConfig:
+    return EnvironmentConfig.from_json(json.dumps(spec.environment.to_actor() | {"envs": count}))
 
 
-def _policy(spec: JobSpec, checkpoint: Checkpoint, environment: environments.EnvironmentSpec) -> Policy:
+def _policy(spec: JobSpec, checkpoint: Checkpoint, environment: EnvironmentSpec) -> Policy:
     algorithm = algorithms.make(spec, environment.to_json())
     algorithm.load_state_dict(checkpoint.state["algorithm"])
     network, tensors = algorithm.weights()

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{folder.path} is no run folder (it has no job.yaml)")
     job = read_job(folder.job, [])
     # Imported only now: they load torch, which takes seconds.
-    from nitro_actor.environment import EnvironmentConfigError
+    from nitro_actor.config import EnvironmentConfigError
     from nitro_learner.checkpoint import CheckpointError, CheckpointStore, load
     from nitro_learner.evaluation import VideoError, film, play
 

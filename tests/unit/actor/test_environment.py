@@ -8,13 +8,13 @@ import pytest
 from actor_support import environment
 from nitro_actor import PROTOCOL_VERSION
 from nitro_actor.engines.base import EnvironmentCallError
-from nitro_actor.environment import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 
 
 def test_spec_of_continuous_actions() -> None:
     spec = environment("Hopper-v5", 1).spec.to_json()
     assert spec["protocol"] == PROTOCOL_VERSION
-    assert spec["observation"] == {"shape": [11], "dtype": "float32"}
+    assert spec["observation"] == {"shape": [11], "dtype": "float32", "frame": [11], "stack": 1}
     assert spec["action"] == {"kind": "continuous", "size": 3, "low": [-1.0] * 3, "high": [1.0] * 3}
     assert spec["resumable"] is True
     assert set(spec["versions"]) == {"gymnasium", "mujoco", "numpy"}
@@ -23,7 +23,7 @@ def test_spec_of_continuous_actions() -> None:
 def test_spec_of_pixels_and_unbounded_actions() -> None:
     env = environment("pixels", 2, "actor_support:Pixels")
     spec = json.loads(json.dumps(env.spec.to_json(), allow_nan=False))
-    assert spec["observation"] == {"shape": [4, 4, 1], "dtype": "uint8"}
+    assert spec["observation"] == {"shape": [4, 4, 1], "dtype": "uint8", "frame": [4, 4, 1], "stack": 1}
     assert spec["action"] == {"kind": "continuous", "size": 2, "low": [-1.0, None], "high": [1.0, None]}
     env.reset([0, 1])
     env.step(np.full((2, 2), 3.0, np.float32))  # clipped, reshaped and cast, or the environment asserts

@@ -1,0 +1,175 @@
+"""Building the environment that a job names: a gymnasium id, an Atari game, or an entry point of its own.
+
+Observations must be a Box of floats or uint8, actions a Box of floats or Discrete. What is wrong with an
+environment is said here, before the first round, wherever it can be known.
+"""
+
+import importlib
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.engines import tasks
+from nitro_actor.environment import Environment, EnvironmentSpec
+
+_ATARI = "ALE/"
+
+
+def make(config: EnvironmentConfig) -> Environment:
+    """Build an environment: by a fast engine where there is one, else by the generic one.
+
+    Raises:
+        EnvironmentConfigError: it does not exist, cannot be built, or its spaces are not supported.
+    """
+    if config.entry_point is None and config.id.startswith(_ATARI):
+        return _make_atari(config)
+    if config.entry_point is None and tasks.supports(config.id, config.kwargs):
+        return _make_mujoco(config)
+    return _make_generic(config)
+
+
+def _make_atari(config: EnvironmentConfig) -> Environment:
+    from nitro_actor.engines.atari import MAX_SCREENS, AtariEngine
+
+    settings = config.atari or AtariConfig()
+    engine = AtariEngine(config.id.removeprefix(_ATARI), config.count, settings, config.kwargs)
+    spec = EnvironmentSpec(
+        id=config.id,
+        frame_shape=engine.observations.shape[1:],
+        observation_dtype="uint8",
+        action_size=engine.actions,
+        action_low=None,
+        action_high=None,
+        time_limit=math.ceil(MAX_SCREENS / settings.frame_skip),
+        resumable=True,
+        frame_stack=config.frame_stack,
+    )
+    return Environment(engine, spec, clip_rewards=config.clip_rewards)
+
+
+def _make_mujoco(config: EnvironmentConfig) -> Environment:
+    from nitro_actor.engines.mujoco import MujocoEngine  # loads MuJoCo, which not every environment needs
+
+    try:
+        engine = MujocoEngine(tasks.TASKS[config.id], config.count, config.kwargs)
+    except Exception as error:
+        raise _unbuildable(config, error) from error
+    low, high = engine.action_bounds
+    spec = EnvironmentSpec(
+        id=config.id,
+        frame_shape=engine.observations.shape[1:],
+        observation_dtype="float32",
+        action_size=len(low),
+        action_low=low,
+        action_high=high,
+        time_limit=tasks.MAX_EPISODE_STEPS,
+        resumable=True,
+        frame_stack=config.frame_stack,
+    )
+    return Environment(engine, spec, clip_rewards=config.clip_rewards)
+
+
+def _make_generic(config: EnvironmentConfig) -> Environment:
+    import gymnasium  # here: it takes long to load, and the fast engines do without
+
+    from nitro_actor.engines.generic import GenericEngine
+
+    try:
+        factory, time_limit = _factory(config, gymnasium)
+        probe = factory()
+    except EnvironmentConfigError:
+        raise
+    except Exception as error:
+        raise _unbuildable(config, error) from error
+    dtype = _observation_dtype(probe.observation_space, gymnasium)
+    size, low, high = _actions(probe.action_space, gymnasium)
+    shape = tuple(probe.observation_space.shape or ())
+    if config.frame_stack > 1 and not shape:
+        raise EnvironmentConfigError(
+            "frameStack needs observations that are vectors or images, not single numbers; set frameStack: 1"
+        )
+    probe.close()
+    engine = GenericEngine(factory, config.count, dtype)
+    spec = EnvironmentSpec(
+        config.id, shape, dtype, size, low, high, time_limit, engine.resumable, config.frame_stack
+    )
+    return Environment(engine, spec, clip_rewards=config.clip_rewards)
+
+
+def _unbuildable(config: EnvironmentConfig, error: Exception) -> EnvironmentConfigError:
+    what = config.entry_point or config.id
+    return EnvironmentConfigError(f"environment {what} cannot be built: {type(error).__name__}: {error}")
+
+
+def _factory(config: EnvironmentConfig, gymnasium: Any) -> tuple[Any, int | None]:
+    """How to make one copy without its time limit, and that limit: `Environment` counts, to resume."""
+    if config.entry_point is not None:
+        attribute = _load(config.entry_point)
+        probe = attribute(**config.kwargs)
+        if not isinstance(probe, gymnasium.Env):
+            raise EnvironmentConfigError(
+                f"{config.entry_point} made a {type(probe).__name__}; it must make a gymnasium.Env"
+            )
+        limit = probe._max_episode_steps if isinstance(probe, gymnasium.wrappers.TimeLimit) else None
+        probe.close()
+
+        def make_own() -> Any:
+            environment = attribute(**config.kwargs)
+            return environment.env if limit is not None else environment
+
+        return make_own, limit
+    spec = gymnasium.spec(config.id)
+    kwargs = dict(config.kwargs)
+    limit = kwargs.pop("max_episode_steps", spec.max_episode_steps)
+
+    def make_registered() -> Any:
+        return gymnasium.make(config.id, max_episode_steps=-1, disable_env_checker=True, **kwargs)
+
+    return make_registered, limit
+
+
+def _load(entry_point: str) -> Any:
+    module, separator, attribute = entry_point.partition(":")
+    if not separator:
+        raise EnvironmentConfigError(f"entryPoint is {entry_point!r}; write it as module:attribute")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise EnvironmentConfigError(
+            f"entryPoint {entry_point} cannot be loaded ({error}); install its package in the actor's image"
+        ) from error
+    except Exception as error:  # whatever a user's module raises while it is imported
+        raise EnvironmentConfigError(
+            f"entryPoint {entry_point} cannot be loaded: importing {module} raised {type(error).__name__}: "
+            f"{error}; `python -c 'import {module}'` in the actor's image must pass"
+        ) from error
+
+
+def _observation_dtype(space: Any, gymnasium: Any) -> str:
+    if isinstance(space, gymnasium.spaces.Box):
+        if space.dtype == np.uint8:
+            return "uint8"
+        if np.issubdtype(space.dtype, np.floating):
+            return "float32"
+    raise EnvironmentConfigError(
+        f"observation space {space} is not supported; it must be a Box of floats or uint8. "
+        "Wrap the environment, for example in gymnasium.wrappers.FlattenObservation or DtypeObservation"
+    )
+
+
+def _actions(
+    space: Any, gymnasium: Any
+) -> tuple[int, NDArray[np.float32] | None, NDArray[np.float32] | None]:
+    """Number of actions, and their bounds where they are continuous."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return int(space.n), None, None
+    if isinstance(space, gymnasium.spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        low, high = (np.asarray(bound, np.float32).reshape(-1) for bound in (space.low, space.high))
+        return math.prod(space.shape), low, high
+    raise EnvironmentConfigError(
+        f"action space {space} is not supported; it must be a Box of floats or Discrete. "
+        "Wrap the environment, for example in gymnasium.wrappers.TransformAction"
+    )

@@ -1,0 +1,95 @@
+"""What an actor is told of its environment: the setting NITRO_ENVIRONMENT."""
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+class EnvironmentConfigError(ValueError):
+    """The environment cannot be used. The text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class AtariConfig:
+    """How a game's screens become frames; see `nitro explain spec.environment.atari`.
+
+    Attributes:
+        frame_size: height and width of a frame.
+        frame_skip: screens that an action lasts.
+        sticky_actions: probability, at each screen, that the game still sees the action before.
+        noop_max: most idle screens at an episode's begin.
+    """
+
+    frame_size: int = 84
+    frame_skip: int = 4
+    sticky_actions: float = 0.25
+    noop_max: int = 30
+
+
+@dataclass(frozen=True)
+class EnvironmentConfig:
+    """What to build: a gymnasium id, or an entry point `module:attribute` (a class or a factory).
+
+    Attributes:
+        count: E, copies that are stepped together.
+        frame_stack: observations that the policy sees at once.
+        clip_rewards: whether fragments carry only the rewards' signs.
+        atari: of a game of the Arcade Learning Environment.
+    """
+
+    id: str
+    count: int
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    entry_point: str | None = None
+    frame_stack: int = 1
+    clip_rewards: bool = False
+    atari: AtariConfig | None = None
+
+    @classmethod
+    def from_json(cls, text: str) -> "EnvironmentConfig":
+        """Read {"id", "kwargs", "entryPoint", "envs", "frameStack", "clipRewards", "atari"}.
+
+        Raises:
+            EnvironmentConfigError: the text is no such object.
+        """
+        try:
+            value = dict(json.loads(text))
+            config = cls(
+                id=str(value.pop("id")),
+                count=_whole("envs", value.pop("envs", 1)),
+                kwargs=dict(value.pop("kwargs", None) or {}),
+                entry_point=value.pop("entryPoint", None),
+                frame_stack=_whole("frameStack", value.pop("frameStack", 1)),
+                clip_rewards=bool(value.pop("clipRewards", False)),
+                atari=_atari(value.pop("atari", None)),
+            )
+            _require_empty(value)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise EnvironmentConfigError(f"NITRO_ENVIRONMENT is wrong: {error!r}") from error
+        return config
+
+
+def _atari(value: dict[str, Any] | None) -> AtariConfig | None:
+    if value is None:
+        return None
+    left = dict(value)
+    names = {one.name: _camel(one.name) for one in fields(AtariConfig)}
+    config = AtariConfig(**{name: left.pop(alias) for name, alias in names.items() if alias in left})
+    _require_empty(left)
+    return config
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _whole(name: str, value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} is {value!r}, it must be a whole number of at least 1")
+    return value
+
+
+def _require_empty(left: dict[str, Any]) -> None:
+    if left:
+        raise ValueError(f"unknown fields {sorted(left)}")

@@ -1,0 +1,199 @@
+"""The engine for Atari 2600 games: one emulator per copy, its screens made smaller and grey.
+
+Chance enters as Machado et al. (2018) have it: at each screen the game may still see the action before. Drawn
+here, not by the emulator, whose saved state lacks its last action: so that resumed episodes go on to the bit.
+An episode begins by restoring the game's start, because the emulator's own reset takes as long as ten steps
+and, in some games, depends on what was played before.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor import wire
+from nitro_actor.config import AtariConfig, EnvironmentConfigError
+from nitro_actor.engines import ale
+from nitro_actor.engines.base import Engine, Snapshot, pack_generators, unpack_generators
+from nitro_actor.engines.screens import Resize
+
+MAX_SCREENS = 108_000
+"""Screens of the longest episode: half an hour of play."""
+
+_OPTIONS = ("mode", "difficulty", "full_action_space")
+_DIGEST_BYTES = 16
+_IDLE = 0
+_ACTIONS = 18  # of the joystick; a game knows some of them
+
+
+class AtariEngine(Engine):
+    """E games of one kind. `observations` are the newest frames, u8 [E, size, size].
+
+    Args:
+        name: the id without ALE/, such as SpaceInvaders-v5.
+        count: E.
+        config: how screens become frames.
+        options: `mode`, `difficulty` (whole numbers that the game knows) and `full_action_space` (all 18
+            actions instead of those that do something).
+
+    Attributes:
+        actions: number of actions.
+
+    Raises:
+        EnvironmentConfigError: there is no such game, mode or difficulty.
+    """
+
+    resumable = True
+
+    def __init__(self, name: str, count: int, config: AtariConfig, options: Mapping[str, Any]) -> None:
+        self.count = count
+        self._config = config
+        _check_options(options)
+        path = ale.rom(name)
+        self._games = [_load(str(path), name, options) for _ in range(count)]
+        first = self._games[0]
+        full = options.get("full_action_space", False)
+        legal = first.getLegalActionSet() if full else first.getMinimalActionSet()
+        self._legal = [int(action.value) for action in legal]
+        self.actions = len(self._legal)
+        self._start, self._start_screen = first.cloneState(), first.getScreenGrayscale()
+        height, width = first.getScreenDims()
+        self._screens = np.empty((count, height, width), np.uint8)
+        self._before = np.empty((height, width), np.uint8)
+        self._resize = Resize(count, height, width, config.frame_size)
+        self._resize_one = Resize(1, height, width, config.frame_size)
+        self._sticking = np.full(count, _IDLE)
+        self._generators = unpack_generators(np.zeros((count, 6), np.uint64))
+        self._rewards = np.zeros(count)
+        self._terminated = np.zeros(count, bool)
+        self._never_truncated = np.zeros(count, bool)
+        self.observations = np.zeros((count, config.frame_size, config.frame_size), np.uint8)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        self._generators = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(s))) for s in seeds]
+        for index in range(self.count):
+            self.reset_one(index)
+
+    def reset_one(self, index: int) -> None:
+        game, screen = self._games[index], self._screens[index]
+        game.restoreState(self._start)
+        screen[:] = self._start_screen
+        self._sticking[index] = _IDLE
+        if self._config.noop_max:
+            for _ in range(self._generators[index].integers(1, self._config.noop_max + 1)):
+                game.act(_IDLE)
+            game.getScreenGrayscale(screen)
+            if game.game_over(with_truncation=False):  # idled to death: as it was before
+                game.restoreState(self._start)
+        self._resize_one(screen[None], self.observations[index : index + 1])
+
+    def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        skip, sticky, before = self._config.frame_skip, self._config.sticky_actions, self._before
+        for index, game in enumerate(self._games):
+            wanted, seen = self._legal[actions[index]], int(self._sticking[index])
+            sticks = (self._generators[index].random(skip) < sticky).tolist()
+            reward, screen = 0, self._screens[index]
+            for number, stick in enumerate(sticks, 1):
+                if not stick:
+                    seen = wanted
+                reward += game.act(seen)
+                if number == skip - 1:
+                    game.getScreenGrayscale(before)
+            game.getScreenGrayscale(screen)
+            if skip > 1:
+                np.maximum(screen, before, out=screen)
+            self._sticking[index] = seen
+            self._rewards[index] = reward
+            self._terminated[index] = game.game_over(with_truncation=False)
+        self._resize(self._screens, self.observations)
+        return self._rewards, self._terminated, self._never_truncated
+
+    def snapshot(self) -> Snapshot:
+        """The emulators' states, as their library writes them, each behind its digest and length."""
+        states = [game.cloneState().serialize() for game in self._games]
+        sizes = [len(state) for state in states]
+        system = np.zeros((self.count, max(sizes)), np.uint8)
+        for row, state in zip(system, states, strict=True):
+            row[: len(state)] = np.frombuffer(state, np.uint8)
+        return {
+            "system": system,
+            "system_bytes": np.array(sizes, np.int64),
+            "system_digest": np.stack([_digest(state) for state in states]),
+            "sticking": self._sticking.astype(np.int64),
+            "observations": self.observations.copy(),
+            "generators": pack_generators(self._generators),
+        }
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        count = self.count
+        wire.check(
+            snapshot,
+            {
+                "system": wire.TensorSpec("uint8", (count, None)),
+                "system_bytes": wire.TensorSpec("int64", (count,)),
+                "system_digest": wire.TensorSpec("uint8", (count, _DIGEST_BYTES)),
+                "sticking": wire.TensorSpec("int64", (count,)),
+                "observations": wire.TensorSpec("uint8", self.observations.shape),
+                "generators": wire.TensorSpec("uint64", (count, 6)),
+            },
+        )
+        sticking = snapshot["sticking"]
+        if not all(0 <= action < _ACTIONS for action in sticking):
+            raise wire.WireError("tensor sticking: holds what is no action of an Atari game")
+        states = []
+        for row, size, digest in zip(
+            snapshot["system"], snapshot["system_bytes"], snapshot["system_digest"], strict=True
+        ):
+            state = row[: max(size, 0)].tobytes()
+            # The emulator crashes over a damaged state.
+            if not np.array_equal(_digest(state), digest):
+                raise wire.WireError("tensor system: is damaged, it does not have its digest")
+            states.append(state)
+        for game, state in zip(self._games, states, strict=True):
+            try:
+                game.restoreState(ale.library().ALEState(state))
+            except Exception as error:  # the emulator has no class of its own for this
+                raise wire.WireError(f"tensor system: is no state of this game ({error})") from error
+        self._sticking[:] = sticking
+        self.observations[:] = snapshot["observations"]
+        self._generators = unpack_generators(snapshot["generators"])
+
+    def picture(self, index: int) -> NDArray[np.uint8]:
+        """The present screen of one copy in its colours, u8 [height, width, 3]."""
+        screen: NDArray[np.uint8] = self._games[index].getScreenRGB()
+        return screen
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    unknown = set(options) - set(_OPTIONS)
+    if unknown:
+        raise EnvironmentConfigError(
+            f"kwargs {sorted(unknown)} are not taken by Atari games, only {', '.join(_OPTIONS)}; how screens "
+            "become observations is set in spec.environment.atari, frameStack and clipRewards"
+        )
+
+
+def _load(path: str, name: str, options: Mapping[str, Any]) -> Any:
+    """An emulator at the start of a game."""
+    game = ale.library().ALEInterface()
+    game.setFloat("repeat_action_probability", 0.0)
+    game.loadROM(path)
+    for option, known, apply in (
+        ("mode", game.getAvailableModes, game.setMode),
+        ("difficulty", game.getAvailableDifficulties, game.setDifficulty),
+    ):
+        if option in options:
+            if options[option] not in known():
+                choices = ", ".join(map(str, known()))
+                raise EnvironmentConfigError(
+                    f"kwargs.{option}: ALE/{name} has no {option} {options[option]!r}, only {choices}"
+                )
+            apply(options[option])
+    game.reset_game()
+    return game
+
+
+def _digest(state: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(hashlib.blake2b(state, digest_size=_DIGEST_BYTES).digest(), np.uint8)
