@@ -115,9 +115,10 @@ class Dispatcher:
         expect = Expectation(
             "evaluate", plan.run, plan.weights_version, plan.weights_version, self._environment
         )
+        version = plan.weights_version if plan.episodes_of is None else plan.episodes_of
         for slot in range(plan.slots):
             episodes = plan.episodes // plan.slots + (slot < plan.episodes % plan.slots)
-            seed = evaluation_seed(plan.seed, plan.weights_version, slot)
+            seed = evaluation_seed(plan.seed, version, slot)
             expect.slots[slot] = SlotRequest(seed, episodes=episodes)
         key = self._cache.evaluation_key(plan.weights_version)
         extra = {"maxSteps": plan.max_steps}

@@ -36,7 +36,10 @@ class RoundPlan:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Evaluation of one weights version: ``episodes`` spread over ``slots`` requests, mean actions."""
+    """Evaluation of one weights version: ``episodes`` spread over ``slots`` requests, mean actions.
+
+    Each version plays episodes of its own, unless ``episodes_of`` names the version whose it shall play.
+    """
 
     run: str
     seed: int
@@ -44,6 +47,7 @@ class EvaluationPlan:
     episodes: int
     max_steps: int
     slots: int
+    episodes_of: int | None = None
 
 
 @dataclass(frozen=True)

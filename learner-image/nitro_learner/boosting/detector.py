@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nitro_api.scaling import Scaling
 from nitro_learner.boosting.hvp import hessian
-from nitro_learner.boosting.lanczos import extremes
-from nitro_learner.boosting.surrogate import Objective, Surrogate
+from nitro_learner.boosting.lanczos import Extremes, extremes
+from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
 
 RATIO_MIN, RATIO_MAX = 1e-6, 1e6
 
@@ -51,7 +52,7 @@ class Detector:
     """
 
     def __init__(self, scaling: Scaling, seed: int, transitions: int) -> None:
-        self._objective: Objective = "total" if scaling.mode == "artifact" else scaling.surrogate
+        self.objective: Objective = "total" if scaling.mode == "artifact" else scaling.surrogate
         self._seed = seed
         self._transitions = transitions
 
@@ -62,16 +63,7 @@ class Detector:
             ValueError: the surrogate has fewer than M transitions.
         """
         begin = time.perf_counter()
-        if surrogate.size < self._transitions:
-            raise ValueError(
-                f"round {round} has {surrogate.size} transitions, the detector needs {self._transitions} "
-                "(minActors * rolloutLength)"
-            )
-        generator = np.random.default_rng([self._seed, round, 0x4E6974726F])
-        rows = np.sort(generator.choice(surrogate.size, self._transitions, replace=False, shuffle=False))
-        with hessian(surrogate.function(self._objective, torch.from_numpy(rows))) as operator:
-            start = torch.from_numpy(generator.standard_normal(operator.size))
-            found = extremes(operator, start.to(operator.device, operator.dtype))
+        _, found = self.look(surrogate, round)
         return Measurement(
             ratio=convexity_ratio(found.smallest, found.largest),
             lambda_min=found.smallest,
@@ -81,6 +73,29 @@ class Detector:
             converged=found.converged,
             seconds=time.perf_counter() - begin,
         )
+
+    def look(self, surrogate: Surrogate, round: int, *, vectors: bool = False) -> tuple[Tensor, Extremes]:
+        """What `measure` sees: the transitions drawn, int64 [M], and the extremes of the Hessian there.
+
+        Raises:
+            ValueError: the surrogate has fewer than M transitions.
+        """
+        if surrogate.size < self._transitions:
+            raise ValueError(
+                f"round {round} has {surrogate.size} transitions, the detector needs {self._transitions} "
+                "(minActors * rolloutLength)"
+            )
+        generator = np.random.default_rng([self._seed, round, 0x4E6974726F])
+        drawn = np.sort(generator.choice(surrogate.size, self._transitions, replace=False, shuffle=False))
+        rows = torch.from_numpy(drawn)
+        return rows, curvature(surrogate.function(self.objective, rows), generator, vectors=vectors)
+
+
+def curvature(function: Function, generator: np.random.Generator, *, vectors: bool = False) -> Extremes:
+    """The extremes of a function's Hessian, from a random start vector."""
+    with hessian(function) as operator:
+        start = torch.from_numpy(generator.standard_normal(operator.size))
+        return extremes(operator, start.to(operator.device, operator.dtype), vectors=vectors)
 
 
 def convexity_ratio(smallest: float, largest: float) -> float | None:

@@ -3,7 +3,7 @@ section 10.1)."""
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ class Extremes:
         residuals: ||H x - theta x|| of the two: an eigenvalue lies so close to each.
         iterations: products used.
         converged: whether both residuals met the tolerance.
+        vectors: unit eigenvectors of the two, [2, n]; None unless they were asked for.
     """
 
     smallest: float
@@ -34,10 +35,15 @@ class Extremes:
     residuals: tuple[float, float]
     iterations: int
     converged: bool
+    vectors: Tensor | None = None
 
 
 def extremes(
-    product: Callable[[Tensor], Tensor], start: Tensor, max_iterations: int = MAX_ITERATIONS
+    product: Callable[[Tensor], Tensor],
+    start: Tensor,
+    max_iterations: int = MAX_ITERATIONS,
+    *,
+    vectors: bool = False,
 ) -> Extremes:
     """Both extreme eigenvalues of a symmetric operator.
 
@@ -45,6 +51,7 @@ def extremes(
         product: v [n] to H v [n], in start's dtype.
         start: a random vector [n]; an eigenvector orthogonal to it is not found.
         max_iterations: m.
+        vectors: whether the eigenvectors are wanted as well.
     """
     breakdown = 1e-10 if start.dtype == torch.float64 else 1e-6
     max_iterations = min(max_iterations, len(start))
@@ -69,8 +76,15 @@ def extremes(
         if exhausted or m >= FIRST_TEST:
             result = _ritz(alphas, betas, breakdown)
             if result.converged or exhausted:
-                return result
+                return replace(result, vectors=_vectors(alphas, betas, q)) if vectors else result
         basis[m] = w / betas[-1]
+
+
+def _vectors(alphas: list[float], betas: list[float], basis: Tensor) -> Tensor:
+    """Ritz vectors [2, n] of the smallest and the largest eigenvalue, from the basis [m, n]."""
+    _, coordinates = np.linalg.eigh(_tridiagonal(alphas, betas))
+    chosen = torch.from_numpy(np.ascontiguousarray(coordinates[:, [0, -1]].T)).to(basis.device, basis.dtype)
+    return chosen @ basis
 
 
 def _scale(alphas: list[float], betas: list[float]) -> float:
