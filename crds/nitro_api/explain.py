@@ -86,9 +86,12 @@ def _tree(parent: str, schema: Schema, indent: int = 0) -> str:
         default = _default(path, child)
         first = child.get("description", "").split(". ")[0].rstrip(".")
         head = f"{'  ' * indent}{name}"
-        room = WIDTH - 42 - len(_type(child)) - len(default)
+        kind = _type(child)
+        if "enum" in child and len(kind) > WIDTH // 2:
+            kind = f"one of {len(child['enum'])}"
+        room = WIDTH - 42 - len(kind) - len(default)
         short = textwrap.shorten(first, max(room, 24), placeholder="...") if room < len(first) else first
-        lines.append(f"{head:<38} {short} ({_type(child)}{default})")
+        lines.append(f"{head:<38} {short} ({kind}{default})")
         below = child.get("items", child)
         if "properties" in below:
             lines.append(_tree(path, below, indent + 1))

@@ -115,8 +115,6 @@ def _resolve_actors(scaling: Scaling, preset: dict[str, Any]) -> None:
         initial = min(max(preset["scaling.initialActors"], low), high)
         if scaling.scaler == "hydrozoa":  # it starts with the fewest
             low = initial = given.initial_actors or low
-        if scaling.scaler == "hydrozoa":  # it starts with the fewest
-            low = initial = given.initial_actors or low
     _fill(scaling, "minActors", low)
     _fill(scaling, "maxActors", high)
     _fill(scaling, "initialActors", initial)

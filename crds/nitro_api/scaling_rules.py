@@ -81,15 +81,15 @@ declare(
     Rule(
         path="scaling.scaler",
         cel="self.scaling.scaler != 'kungfu' || self.algorithm.name == 'ppo'",
-        sentence="needs algorithm.name: ppo for kungfu, which reads the gradients of single trajectories; "
-        "choose another scaler or algorithm",
+        sentence="must not be kungfu, which reads the gradients of single trajectories, unless "
+        "algorithm.name is ppo; choose another scaler or algorithm",
         holds=lambda spec: spec.scaling.scaler != "kungfu" or spec.algorithm.name == "ppo",
     ),
     Rule(
         path="scaling.mode",
         cel="self.scaling.mode != 'noise' || self.algorithm.name == 'ppo'",
-        sentence="needs algorithm.name: ppo for noise, which reads the gradients of single trajectories; "
-        "choose another mode or algorithm",
+        sentence="must not be noise, which reads the gradients of single trajectories, unless "
+        "algorithm.name is ppo; choose another mode or algorithm",
         holds=lambda spec: spec.scaling.mode != "noise" or spec.algorithm.name == "ppo",
     ),
     Rule(
