@@ -13,7 +13,7 @@ UV       := $(BIN)/uv
 # The one tool that is not in constraints.txt, because it installs what is.
 UV_VERSION := 0.13.8
 PACKAGES := -e crds -e actor-image[lambda] -e learner-image[local] -e operator
-SOURCES  := crds actor-image learner-image operator tests
+SOURCES  := crds actor-image learner-image operator monitoring tests
 STAMP    := build/environment
 
 .PHONY: help
@@ -87,9 +87,10 @@ bench: $(STAMP) $(PEERS)/installed ## the benchmark tables, beside what one woul
 	@$(BIN)/python tests/benchmarks/bench_training.py --seeds 1 --peer $(PEERS)/bin/python
 
 .PHONY: generate
-generate: $(STAMP) ## write the generated files again: the CRD and the job reference
+generate: $(STAMP) ## write the generated files again: the CRD, the dashboards, the alerts, docs/metrics.md
 	$(BIN)/python -m nitro_api.crd > build/crd.yaml && mv build/crd.yaml crds/nitrotrainingjobs.yaml
 	cp crds/nitrotrainingjobs.yaml charts/nitro/files/
+	PYTHONPATH=monitoring $(BIN)/python -m nitro_monitoring
 
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew

@@ -117,7 +117,7 @@ class LearnerMetrics(Listener):
                 "Memory that the trajectory cache uses, taken once a round while the next one samples",
             ),
             "cache_limit_bytes": gauge(
-                "nitro_redis_memory_limit_bytes", "Memory that it may use; 0 = no limit"
+                "nitro_redis_memory_limit_bytes", "Memory that the trajectory cache may use; 0 = no limit"
             ),
         }
 

@@ -14,7 +14,7 @@ from chart_support import CHART, VALUES, Document, Helm, find_helm
 Render = Callable[..., list[Document]]
 
 ROOT = CHART.parents[1]
-MONITORS = ["monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor"]
+MONITORS = [f"monitoring.coreos.com/v1/{kind}" for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule")]
 
 
 @pytest.fixture(scope="session")
@@ -155,16 +155,16 @@ def test_one_operator_at_a_time(render: Render) -> None:
 
 
 def monitors(documents: list[Document]) -> set[str]:
-    return {d["kind"] for d in documents if d["kind"].endswith("Monitor")}
+    return {d["kind"] for d in documents if d["apiVersion"].startswith("monitoring.coreos.com/")}
 
 
 def test_monitors_are_made_where_their_kinds_exist_or_on_request(render: Render) -> None:
-    both = {"ServiceMonitor", "PodMonitor"}
+    all_three = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
     assert monitors(render()) == set()
-    assert monitors(render(api=MONITORS)) == both
+    assert monitors(render(api=MONITORS)) == all_three
     assert monitors(render(api=MONITORS[:1])) == {"ServiceMonitor"}
-    assert monitors(render(CHART / "ci" / "everything-values.yaml")) == both
-    off = ["metrics.serviceMonitor.mode=disabled", "metrics.podMonitor.mode=disabled"]
+    assert monitors(render(CHART / "ci" / "everything-values.yaml")) == all_three
+    off = [f"metrics.{name}.mode=disabled" for name in ("serviceMonitor", "podMonitor", "prometheusRule")]
     assert monitors(render(set=off, api=MONITORS)) == set()
 
 
@@ -201,6 +201,8 @@ def test_long_names_fit(render: Render) -> None:
         ("watchNamespaces=[1]", "watchNamespaces"),
         ('watchNamespaces=["Team"]', "watchNamespaces"),
         ("metrics.podMonitor.mode=yes", "mode"),
+        ("metrics.dashboards.enabled=1", "enabled"),
+        ("metrics.scrapeConfig.interval=5s", "interval"),
         ("operator.replicas=2", "replicas"),
         ("serviceAccount.create=false", "name"),
     ],
@@ -226,6 +228,6 @@ def test_schema_and_values_name_the_same_things() -> None:
 
     schema = named(json.loads((CHART / "values.schema.json").read_text()))
     values = leaves(yaml.safe_load((CHART / "values.yaml").read_text()))
-    free = {"operator.resources.limits", "operator.resources.requests"}
+    free = {"operator.resources.limits", "operator.resources.requests", "metrics.dashboards.labels"}
     values = {next((name for name in free if value.startswith(name)), value) for value in values}
     assert values | {"global"} == schema

@@ -1,0 +1,76 @@
+"""Every metric of the learner and the operator, exposed with the numbers of an example job.
+
+The reference is made from it, and tests hold it against Prometheus' own checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from prometheus_client import REGISTRY, CollectorRegistry, Metric
+from prometheus_client.registry import Collector
+
+from nitro_learner.metrics import LearnerMetrics
+from nitro_learner.report import COLUMNS, RoundReport
+from nitro_operator import metrics as operator_metrics
+from nitro_operator.kinds import JobKey, Object
+from nitro_operator.summary import JobSummary
+
+PREFIX = "nitro_"
+_JOB: Object = {
+    "spec": {
+        "environment": {"id": "Hopper-v5"},
+        "algorithm": {"name": "PPO"},
+        "scaling": {"scaler": "nitro"},
+        "backend": {"type": "Knative"},
+        "stop": {"rounds": 10, "targetReward": 1000.0, "budgetDollars": 5.0},
+    },
+    "status": {
+        "phase": "Running",
+        "training": {
+            "round": 3,
+            "envSteps": 4096,
+            "rewardMean": 12.5,
+            "evaluationMean": 14.0,
+            "boostingScore": 0.25,
+            "convexityRatio": 1.5,
+            "updatedAt": "2026-01-01T00:00:10.5Z",
+        },
+        "actors": {"requested": 8, "granted": 6, "ready": 5, "podSeconds": 100.5},
+        "cost": {"learner": 0.5, "actors": 0.25, "total": 0.75},
+    },
+}
+
+
+class _Nitro(Collector):
+    """Nitro's families of a registry, without what prometheus_client adds of its own."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        return (family for family in self._registry.collect() if family.name.startswith(PREFIX))
+
+
+def learner() -> Collector:
+    """The learner's metrics after a round in which everything was measured."""
+    metrics = LearnerMetrics("team", "hopper")
+    metrics.started(round=0, rounds=10, history=[])
+    measured: dict[str, Any] = dict.fromkeys(COLUMNS, 1) | {"reward_std": 1.0, "detector_seconds": 0.1}
+    metrics.round_done(RoundReport(**measured, cache_bytes=2**20, cache_limit_bytes=2**30))
+    return _Nitro(metrics.registry)
+
+
+@contextmanager
+def operator() -> Iterator[Collector]:
+    """The operator's metrics with one job; while the block runs, for they live in the process' registry."""
+    summary = JobSummary(lambda: [(JobKey("team", "hopper"), _JOB)])
+    health = operator_metrics.Health(lambda: 1767225610.0, lambda: 0, lambda: 0.0)
+    operator_metrics.API_REQUESTS.labels("GET", "200")
+    try:
+        yield _Nitro(REGISTRY)
+    finally:
+        health.close()
+        summary.close()

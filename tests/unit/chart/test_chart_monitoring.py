@@ -1,0 +1,104 @@
+"""What the chart ships for Prometheus and Grafana: rules, plain configuration, dashboards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chart_support import CHART, Document, find_helm
+from prometheus_support import promtool
+from scrape_support import with_files
+
+RULES = CHART / "files" / "nitro.rules.yaml"
+EVERYTHING = CHART / "ci" / "everything-values.yaml"
+
+
+def render(*values: Path, **options: Any) -> list[Document]:
+    return find_helm().render(*values, **options)
+
+
+def named(documents: list[Document], kind: str, ending: str) -> Document:
+    (found,) = [d for d in documents if d["kind"] == kind and d["metadata"]["name"].endswith(ending)]
+    return found
+
+
+def scraping(documents: list[Document]) -> dict[str, str]:
+    data: dict[str, str] = named(documents, "ConfigMap", "-prometheus")["data"]
+    return data
+
+
+def test_the_rule_and_the_plain_file_are_one() -> None:
+    documents = render(EVERYTHING)
+    rule = named(documents, "PrometheusRule", "training")
+    plain = yaml.safe_load(scraping(documents)["nitro.rules.yaml"])
+    assert rule["spec"] == plain
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    source = RULES.read_text().replace("docs/operations.md#", "https://docs.example.com/nitro/operations#")
+    assert plain == yaml.safe_load(source)
+
+
+def test_prometheus_accepts_the_plain_configuration(tmp_path: Path) -> None:
+    data = scraping(render(EVERYTHING))
+    for name, text in data.items():
+        (tmp_path / name).write_text(text)
+    promtool("check", "rules", tmp_path / "nitro.rules.yaml")
+    config = with_files(yaml.safe_load(data["nitro.scrape.yaml"]), tmp_path)
+    config["rule_files"] = ["nitro.rules.yaml"]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    promtool("check", "config", tmp_path / "prometheus.yml")
+
+
+def test_the_plain_configuration_says_what_the_monitors_say() -> None:
+    documents = render(EVERYTHING)
+    operator, learners = yaml.safe_load(scraping(documents)["nitro.scrape.yaml"])["scrape_configs"]
+    service = named(documents, "ServiceMonitor", "-operator")["spec"]
+    pods = named(documents, "PodMonitor", "-learners")["spec"]
+    for config, endpoint, selected in (
+        (operator, service["endpoints"][0], service["selector"]),
+        (learners, pods["podMetricsEndpoints"][0], pods["selector"]),
+    ):
+        assert config["scrape_interval"] == endpoint["interval"]
+        assert config["honor_labels"] is endpoint["honorLabels"] is True
+        (discovery,) = config["kubernetes_sd_configs"]
+        (selector,) = discovery["selectors"]
+        labels = dict(pair.split("=") for pair in selector["label"].split(","))
+        assert labels == selected["matchLabels"]
+        kept = [rule["regex"] for rule in config["relabel_configs"] if rule.get("action") == "keep"]
+        assert kept == [endpoint["port"]]
+
+
+def test_named_namespaces_are_all_that_is_looked_at() -> None:
+    on = ["metrics.scrapeConfig.enabled=true"]
+    data = scraping(render(CHART / "ci" / "namespaced-values.yaml", set=on))
+    operator, learners = yaml.safe_load(data["nitro.scrape.yaml"])["scrape_configs"]
+    assert operator["kubernetes_sd_configs"][0]["namespaces"]["names"] == ["nitro-system"]
+    assert learners["kubernetes_sd_configs"][0]["namespaces"]["names"] == ["team-a", "team-b"]
+    wide = scraping(render(set=on))
+    assert "namespaces" not in yaml.safe_load(wide["nitro.scrape.yaml"])["scrape_configs"][1]
+
+
+def test_dashboards_are_config_maps_for_grafanas_sidecar() -> None:
+    documents = render(EVERYTHING)
+    for name in ("platform", "job"):
+        found = named(documents, "ConfigMap", f"-dashboard-{name}")
+        assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert found["metadata"]["annotations"] == {"grafana_folder": "Nitro"}
+        source = CHART / "files" / "dashboards" / f"nitro-{name}.json"
+        assert json.loads(found["data"][source.name]) == json.loads(source.read_text())
+
+
+@pytest.mark.parametrize(
+    ("setting", "left"),
+    [
+        ("metrics.dashboards.enabled=false", 0),
+        ("metrics.scrapeConfig.enabled=true", 3),
+        ("crds.install=true", 2),
+    ],
+)
+def test_config_maps_can_be_turned_off_and_on(setting: str, left: int) -> None:
+    documents = render(set=[setting])
+    assert len([d for d in documents if d["kind"] == "ConfigMap"]) == left

@@ -1,0 +1,124 @@
+"""The dashboards: every panel explained and in a unit, every query about what is really exposed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nitro_monitoring import exposition, files, job_dashboard
+from nitro_monitoring.queries import filled, panels, queries
+from prometheus_support import promtool
+
+ROOT = Path(__file__).parents[3]
+VARIABLES = {"namespace": "team", "job": "hopper", "window": "5m", "datasource": "prometheus"}
+BOARDS = {
+    path.stem: json.loads(path.read_text()) for path in sorted((ROOT / files.DASHBOARDS).glob("*.json"))
+}
+EACH = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+Board = dict[str, Any]
+
+
+def exposed() -> dict[str, set[str]]:
+    """Series name -> its labels."""
+    found: dict[str, set[str]] = {}
+    with exposition.operator() as operator:
+        for collector in (operator, exposition.learner()):
+            for family in collector.collect():
+                for sample in family.samples:
+                    found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def test_there_are_two() -> None:
+    assert set(BOARDS) == {"nitro-platform", "nitro-job"}
+    assert {board["uid"] for board in BOARDS.values()} == set(BOARDS)
+
+
+@EACH
+def test_every_panel_explains_itself(board: Board) -> None:
+    titles = [panel["title"] for panel in panels(board)]
+    assert len(titles) == len(set(titles))
+    for panel in panels(board):
+        assert len(panel["description"]) > 20, panel["title"]
+        defaults = panel["fieldConfig"]["defaults"]
+        assert defaults["unit"], panel["title"]
+        assert defaults["thresholds"]["steps"], panel["title"]
+        assert panel["targets"], panel["title"]
+        assert panel["datasource"]["uid"] == "${datasource}"
+
+
+@EACH
+def test_every_row_is_a_question_with_panels(board: Board) -> None:
+    kinds = [panel["type"] for panel in board["panels"]]
+    assert kinds[0] == "row"
+    assert kinds[-1] != "row"
+    assert ("row", "row") not in itertools.pairwise(kinds)
+    for panel in board["panels"]:
+        if panel["type"] == "row":
+            assert panel["title"].endswith("?")
+
+
+@EACH
+def test_panels_do_not_overlap(board: Board) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        cells = set(
+            itertools.product(
+                range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"])
+            )
+        )
+        assert place["x"] + place["w"] <= 24
+        assert not taken & cells, panel["title"]
+        taken |= cells
+
+
+@EACH
+def test_queries_use_defined_variables_and_are_promql(board: Board, tmp_path: Path) -> None:
+    names = {variable["name"] for variable in board["templating"]["list"]}
+    assert {"datasource", "namespace"} <= names
+    texts = [query.expr for query in queries(board)]
+    texts += [annotation["expr"] for annotation in board["annotations"]["list"]]
+    for text in texts:
+        assert set(re.findall(r"\$(\w+)", text)) <= names, text
+    rules = [
+        {"record": "x", "expr": filled(text, VARIABLES), "labels": {"n": str(n)}}
+        for n, text in enumerate(texts)
+    ]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    promtool("check", "rules", file)
+
+
+@EACH
+def test_queries_are_about_series_and_labels_that_exist(board: Board) -> None:
+    known = exposed()
+    for query in queries(board):
+        text = filled(query.expr, VARIABLES)
+        used = set(re.findall(r"\bnitro_\w+", text))
+        assert used <= set(known), f"{query.panel}: {used - set(known)}"
+        labels = set().union(*(known[name] for name in used))
+        grouped = re.findall(r"\b(?:by|on|group_left) \(([^)]*)\)", text)
+        named = {label.strip() for group in grouped for label in group.split(",") if label.strip()}
+        named |= set(re.findall(r'(\w+)(?:=|=~|!=)"', text))
+        named |= set(re.findall(r"{{(\w+)}}", query.legend))
+        assert named <= labels, f"{query.panel}: {named - labels}"
+
+
+def test_the_job_dashboard_never_mixes_two_jobs_of_one_name() -> None:
+    for query in queries(BOARDS[job_dashboard.UID]):
+        for selector in re.findall(r"\bnitro_\w+(\{[^}]*\})?", query.expr):
+            assert 'namespace="$namespace"' in selector, query
+            assert 'job_name="$job"' in selector, query
+
+
+def test_the_platform_dashboard_names_jobs_by_both_labels() -> None:
+    for query in queries(BOARDS["nitro-platform"]):
+        for labels in re.findall(r"by \(([^)]*)\)", query.expr):
+            assert ("job_name" in labels) == ("namespace" in labels), query
