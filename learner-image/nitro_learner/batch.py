@@ -67,6 +67,94 @@ class Batch:
         return len(self.observations)
 
 
+class Rollouts:
+    """Fragments as one: rows [N, ...] for the networks, lanes [L, lanes] for what runs along time.
+
+    A row is a transition, ordered by fragment, then step, then environment; a lane is one environment of one
+    fragment.
+
+    Attributes:
+        observations: f32 [N, D], normalised and flattened.
+        actions: f32 [N, A] or i64 [N].
+        log_probs: f32 [N], under the policy that acted.
+        distribution: f32 [N, P], of the policy that acted.
+        rewards: float [L, lanes].
+        terminated: bool [L, lanes].
+        truncated: bool [L, lanes].
+    """
+
+    def __init__(
+        self,
+        fragments: list[Fragment],
+        rewards: list[np.ndarray],
+        *,
+        normalise: Callable[[np.ndarray], np.ndarray],
+        device: str = "cpu",
+    ) -> None:
+        """See `assemble` for the arguments; slots may come in any order and more than once.
+
+        Raises:
+            ValueError: no fragments, or steps and environments that differ between fragments.
+        """
+        _check_shapes(fragments)
+        self._fragments = fragments
+        self._normalise = normalise
+        self._device = device
+        self.observations, self._split = self._observations("observations", 2)
+        self.actions = self._rows("actions")
+        self.log_probs = self._rows("log_probs")
+        self.distribution = self._rows("distribution")
+        self.rewards = np.concatenate(rewards, axis=1)
+        self.terminated = self._lanes("terminated")
+        self.truncated = self._lanes("truncated")
+
+    def values(self, critic: Callable[[Tensor], Tensor]) -> tuple[Tensor, np.ndarray]:
+        """V of each row [N], and V of what followed each step [L, lanes] as `gae.next_values` gives it.
+
+        Args:
+            critic: observations f32 [n, D] to V [n].
+        """
+        rows = critic(self.observations)
+        last_inputs, last_split = self._observations("last_observations", 1)
+        final_inputs, final_split = self._observations("final_observations", 1)
+        last, final = last_split(critic(last_inputs)), final_split(critic(final_inputs))
+        terminated = [fragment.tensors["terminated"] for fragment in self._fragments]
+        truncated = [fragment.tensors["truncated"] for fragment in self._fragments]
+        following = list(map(gae.next_values, self._split(rows), last, final, terminated, truncated))
+        return rows, np.concatenate(following, axis=1)
+
+    def by_lane(self, rows: Tensor) -> np.ndarray:
+        """Rows [N] as lanes [L, lanes]."""
+        return np.concatenate(self._split(rows), axis=1)
+
+    def by_row(self, lanes: np.ndarray) -> Tensor:
+        """Lanes [L, lanes] as rows [N]."""
+        return self._tensor(np.stack(np.split(lanes, len(self._fragments), axis=1)).reshape(-1))
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+
+    def _observations(self, name: str, axes: int) -> tuple[Tensor, Callable[[Tensor], list[np.ndarray]]]:
+        """All fragments' rows of an array with `axes` leading axes, and how to give results back to each."""
+        arrays = [fragment.tensors[name] for fragment in self._fragments]
+        rows = np.concatenate([a.reshape(-1, *a.shape[axes:]) for a in arrays])
+        ends = np.cumsum([int(np.prod(a.shape[:axes])) for a in arrays])[:-1]
+        width = math.prod(rows.shape[1:])  # numpy cannot infer it where no episode was truncated: zero rows
+        flat = self._tensor(self._normalise(rows).astype(np.float32, copy=False).reshape(len(rows), width))
+        return flat, lambda results: [
+            part.reshape(a.shape[:axes])
+            for part, a in zip(np.split(results.cpu().numpy(), ends), arrays, strict=True)
+        ]
+
+    def _rows(self, name: str) -> Tensor:
+        """[slots, L, E, ...] to [N, ...]."""
+        stacked = np.stack([fragment.tensors[name] for fragment in self._fragments])
+        return self._tensor(stacked.reshape(-1, *stacked.shape[3:]))
+
+    def _lanes(self, name: str) -> np.ndarray:
+        return np.concatenate([fragment.tensors[name] for fragment in self._fragments], axis=1)
+
+
 def assemble(
     fragments: list[Fragment],
     rewards: list[np.ndarray],
@@ -92,63 +180,37 @@ def assemble(
         ValueError: no fragments, slots that do not ascend, or steps and environments that differ between
         fragments.
     """
-    _check(fragments)
-
-    def tensor(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-    def observations(name: str, axes: int) -> tuple[Tensor, Callable[[Tensor], list[np.ndarray]]]:
-        """All fragments' rows of an array with `axes` leading axes, and how to give results back to each."""
-        arrays = [fragment.tensors[name] for fragment in fragments]
-        rows = np.concatenate([a.reshape(-1, *a.shape[axes:]) for a in arrays])
-        ends = np.cumsum([int(np.prod(a.shape[:axes])) for a in arrays])[:-1]
-        width = math.prod(rows.shape[1:])  # numpy cannot infer it where no episode was truncated: zero rows
-        flat = tensor(normalise(rows).astype(np.float32, copy=False).reshape(len(rows), width))
-        return flat, lambda results: [
-            part.reshape(a.shape[:axes])
-            for part, a in zip(np.split(results.cpu().numpy(), ends), arrays, strict=True)
-        ]
-
-    def per_slot(name: str) -> np.ndarray:
-        """[slots, L, E, ...] to [N, ...]."""
-        stacked = np.stack([fragment.tensors[name] for fragment in fragments])
-        return stacked.reshape(-1, *stacked.shape[3:])
-
-    inputs, split = observations("observations", 2)
-    batch_values = values(inputs)
-    lanes = split(batch_values)
-    last_inputs, last_split = observations("last_observations", 1)
-    final_inputs, final_split = observations("final_observations", 1)
-    last, final = last_split(values(last_inputs)), final_split(values(final_inputs))
-
-    terminated = [fragment.tensors["terminated"] for fragment in fragments]
-    truncated = [fragment.tensors["truncated"] for fragment in fragments]
-    following = list(map(gae.next_values, lanes, last, final, terminated, truncated))
+    slots = [fragment.slot for fragment in fragments]
+    if any(later <= earlier for earlier, later in pairwise(slots)):
+        raise ValueError(f"fragments must be one per slot and sorted by slot, got slots {slots}")
+    rollouts = Rollouts(fragments, rewards, normalise=normalise, device=device)
+    batch_values, following = rollouts.values(values)
     by_lane = gae.advantages(
-        *(np.concatenate(arrays, axis=1) for arrays in (rewards, lanes, following, terminated, truncated)),
+        rollouts.rewards,
+        rollouts.by_lane(batch_values),
+        following,
+        rollouts.terminated,
+        rollouts.truncated,
         gamma=gamma,
         lam=gae_lambda,
     )
-    advantages = tensor(np.stack(np.split(by_lane, len(fragments), axis=1)).reshape(-1))
+    advantages = rollouts.by_row(by_lane)
     return Batch(
-        observations=inputs,
-        actions=tensor(per_slot("actions")),
-        log_probs=tensor(per_slot("log_probs")),
-        distribution=tensor(per_slot("distribution")),
+        observations=rollouts.observations,
+        actions=rollouts.actions,
+        log_probs=rollouts.log_probs,
+        distribution=rollouts.distribution,
         advantages=advantages,
         returns=advantages + batch_values,
         values=batch_values,
     )
 
 
-def _check(fragments: list[Fragment]) -> None:
+def _check_shapes(fragments: list[Fragment]) -> None:
     if not fragments:
-        raise ValueError("a round without fragments has nothing to learn from")
-    slots = [fragment.slot for fragment in fragments]
-    if any(later <= earlier for earlier, later in pairwise(slots)):
-        raise ValueError(f"fragments must be one per slot and sorted by slot, got slots {slots}")
+        raise ValueError("without fragments there is nothing to learn from")
     shapes = {fragment.tensors["rewards"].shape for fragment in fragments}
     if len(shapes) > 1:
         raise ValueError(
-            f"fragments of one round must have the same steps and environments, got {sorted(shapes)}"
+            f"fragments of one batch must have the same steps and environments, got {sorted(shapes)}"
         )

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from learner_support import HOPPER, fragment, job
 from nitro_api.scaling import Scaling
-from nitro_learner.algorithms.ppo import Ppo, standardise
+from nitro_learner.algorithms.actor_critic import standardise
+from nitro_learner.algorithms.ppo import Ppo
 from nitro_learner.algorithms.ppo_loss import Samples
 from nitro_learner.boosting.detector import Detector
 

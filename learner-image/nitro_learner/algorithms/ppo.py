@@ -2,64 +2,22 @@
 `tuned`."""
 
 import copy
-import math
-from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from nitro_api import JobSpec
-from nitro_learner.algorithms.adam import Adam
+from nitro_learner.algorithms.actor_critic import (
+    ActorCriticAlgorithm,
+    explained_variance,
+    stream,
+)
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.ppo_loss import Coefficients, Samples, gradients, terms
+from nitro_learner.algorithms.ppo_loss import Samples
 from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
 from nitro_learner.batch import Batch, Fragment, assemble
-from nitro_learner.distributions import Categorical, Distribution, Gaussian
-from nitro_learner.networks import ActorCritic
-from nitro_learner.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
-
-_CHUNK = 1024
-"""Rows of one forward and backward pass on a CPU; a larger minibatch is summed over chunks that stay in the
-cache."""
 
 
-class Ppo:
-    """PPO on whole rounds. See `Algorithm` for the interface."""
-
-    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
-        """Start from `spec` (resolved) and the actors' EnvironmentSpec."""
-        self.settings = spec.algorithm.hyperparameters
-        self._rounds = spec.stop.rounds
-        self._seed = spec.seed
-        self._device = device
-        self.chunk = _CHUNK if device == "cpu" else 2**16
-        shape = tuple(environment["observation"]["shape"])
-        action = environment["action"]
-        continuous = action["kind"] == "continuous"
-        self._network_meta = {
-            "kind": "mlp",
-            "hidden": list(spec.network.hidden_sizes),
-            "activation": spec.network.activation,
-            "head": "gaussian" if continuous else "categorical",
-            "logStd": spec.network.log_std,
-        }
-        self.distribution: Distribution = Gaussian() if continuous else Categorical()
-        self.network = ActorCritic(
-            math.prod(shape),
-            list(spec.network.hidden_sizes),
-            action["size"] if continuous else action["n"],
-            activation=spec.network.activation,
-            head="gaussian" if continuous else "categorical",
-            log_std=spec.network.log_std,
-            orthogonal=self.settings.orthogonal_init,
-            seed=spec.seed,
-            device=device,
-        )
-        self._optimiser = Adam(self.network.flat, self.settings.learning_rate, self.settings.adam_epsilon)
-        self.kl_coefficient = self.settings.kl_coefficient
-        self.observations = ObservationNormaliser(shape) if self.settings.normalise_observations else None
-        self.rewards = RewardNormaliser(self.settings.gamma) if self.settings.normalise_rewards else None
+class Ppo(ActorCriticAlgorithm):
+    """PPO on whole rounds. See `OnPolicyAlgorithm` for the interface."""
 
     def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
         batch = self.assemble(fragments)
@@ -68,23 +26,24 @@ class Ppo:
             batch.actions,
             batch.log_probs,
             batch.distribution,
-            standardise(batch.advantages),
+            self.scaled(batch.advantages),
             batch.returns,
         )
-        rate = self._learning_rate(round)
+        rate = self.learning_rate(round)
         self._optimiser.rate = rate
         c = self.coefficients()
         sampled = copy.deepcopy(self.network)
-        generator = torch.Generator().manual_seed(_stream(self._seed, round))
+        generator = torch.Generator().manual_seed(stream(self._seed, round))
         for _ in range(self.settings.epochs):
             for minibatch in self.minibatches(samples, generator):
                 self.step(minibatch, c)
-        if not torch.isfinite(self.network.flat).all():
-            raise FloatingPointError(
-                f"round {round}: the weights became infinite or NaN; "
-                "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
-            )
-        stats = self._stats(samples, batch, c) | {"learning_rate": rate, "kl_coefficient": c.kl}
+        self.check_finite(round)
+        stats = self.stats(samples, c) | {
+            "explained_variance": explained_variance(batch.values, batch.returns),
+            "advantage_std": batch.advantages.std(correction=0).item(),
+            "learning_rate": rate,
+            "kl_coefficient": c.kl,
+        }
         self.adapt_kl_coefficient(stats["kl"])
         envs = fragments[0].tensors["rewards"].shape[1]
         surrogate = PpoSurrogate(
@@ -92,53 +51,12 @@ class Ppo:
         )
         return UpdateResult(stats, surrogate)
 
-    def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        tensors = {
-            name: parameter.detach().cpu().numpy().copy()
-            for name, parameter in self.network.named_parameters()
-            if name.startswith("policy.")
-        }
-        meta: dict[str, Any] = {"network": dict(self._network_meta), "observationClip": None}
-        if self.observations is not None:
-            tensors |= self.observations.tensors()
-            meta["observationClip"] = OBSERVATION_CLIP
-        return meta, tensors
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "network": self._network_meta,
-            "parameters": {name: p.detach().cpu().clone() for name, p in self.network.named_parameters()},
-            "adam": self._optimiser.state_dict(),
-            "kl_coefficient": self.kl_coefficient,
-            "observations": self.observations.state_dict() if self.observations else None,
-            "rewards": self.rewards.state_dict() if self.rewards else None,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["network"] != self._network_meta:
-            raise ValueError(
-                f"the state is of the network {state['network']}, this job's is {self._network_meta}"
-            )
-        with torch.no_grad():
-            for name, parameter in self.network.named_parameters():
-                value = torch.as_tensor(state["parameters"][name])
-                if value.shape != parameter.shape:
-                    raise ValueError(
-                        f"{name} has shape {tuple(value.shape)}, expected {tuple(parameter.shape)}"
-                    )
-                parameter.copy_(value)
-        self._optimiser.load_state_dict(state["adam"])
-        self.kl_coefficient = float(state["kl_coefficient"])
-        for normaliser, name in ((self.observations, "observations"), (self.rewards, "rewards")):
-            if normaliser is not None:
-                normaliser.load_state_dict(state[name])
-
     def assemble(self, fragments: list[Fragment]) -> Batch:
         batch = assemble(
             fragments,
             self.rewards(fragments) if self.rewards else [f.tensors["rewards"] for f in fragments],
             normalise=self.observations or (lambda observations: observations),
-            values=self._values,
+            values=self.values,
             gamma=self.settings.gamma,
             gae_lambda=self.settings.gae_lambda,
             device=self._device,
@@ -146,92 +64,3 @@ class Ppo:
         if self.observations is not None:
             self.observations.merge(fragments)
         return batch
-
-    def _values(self, observations: Tensor) -> Tensor:
-        return torch.cat([self.network.values(rows) for rows in torch.split(observations, self.chunk)])
-
-    def minibatches(self, samples: Samples, generator: torch.Generator) -> list[Samples]:
-        """One epoch: the whole batch, or a permutation of it in parts of nearly minibatch_size."""
-        size = self.settings.minibatch_size or len(samples)
-        if size >= len(samples):
-            return [samples]
-        parts = math.ceil(len(samples) / size)
-        shuffled = samples.rows(torch.randperm(len(samples), generator=generator).to(self._device))
-        return shuffled.slices(math.ceil(len(samples) / parts))
-
-    @torch.no_grad()
-    def step(self, minibatch: Samples, c: Coefficients) -> None:
-        """One gradient step on the minibatch's mean loss."""
-        network, settings = self.network, self.settings
-        if settings.standardise_advantages == "minibatch":
-            minibatch = minibatch.with_advantages(standardise(minibatch.advantages))
-        grad = network.flat.grad
-        assert grad is not None
-        grad.zero_()
-        for chunk in minibatch.slices(self.chunk):
-            policy, critic = (
-                network.policy.trace(chunk.observations),
-                network.critic.trace(chunk.observations),
-            )
-            by_params, by_values = gradients(
-                chunk,
-                network.policy.distribution(policy),
-                critic[-1][:, 0],
-                self.distribution,
-                c,
-                scale=1 / len(minibatch),
-            )
-            network.policy.backpropagate(policy, by_params)
-            network.critic.backpropagate(critic, by_values[:, None])
-        if settings.max_grad_norm:
-            grad.mul_((settings.max_grad_norm / (grad.norm() + 1e-6)).clamp(max=1.0))
-        self._optimiser.step()
-
-    @torch.no_grad()
-    def _stats(self, samples: Samples, batch: Batch, c: Coefficients) -> dict[str, float]:
-        """The loss's terms over the whole batch at the updated parameters."""
-        sums = torch.zeros(5, dtype=torch.float64)
-        for chunk in samples.slices(self.chunk):
-            params = self.network.policy.distribution(self.network.policy.trace(chunk.observations))
-            t = terms(chunk, params, self.network.values(chunk.observations), self.distribution, c)
-            columns = (-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped)
-            sums += torch.stack([column.sum(dtype=torch.float64) for column in columns]).cpu()
-        names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
-        stats = dict(zip(names, (sums / len(samples)).tolist(), strict=True))
-        unexplained = (batch.returns - batch.values).var(correction=0) / batch.returns.var(
-            correction=0
-        ).clamp(min=1e-12)
-        return stats | {
-            "explained_variance": 1 - unexplained.item(),
-            "advantage_std": batch.advantages.std(correction=0).item(),
-        }
-
-    def _learning_rate(self, round: int) -> float:
-        remaining = max(0.0, 1 - (round - 1) / self._rounds) if self.settings.learning_rate_anneal else 1.0
-        return self.settings.learning_rate * remaining
-
-    def coefficients(self) -> Coefficients:
-        s = self.settings
-        return Coefficients(
-            clip=s.clip,
-            kl=self.kl_coefficient,
-            entropy=s.entropy_coefficient,
-            value=s.value_coefficient,
-            value_clip=s.value_clip or math.inf,
-        )
-
-    def adapt_kl_coefficient(self, kl: float) -> None:
-        if kl > 2 * self.settings.kl_target:
-            self.kl_coefficient *= 1.5
-        elif kl < 0.5 * self.settings.kl_target:
-            self.kl_coefficient *= 0.5
-
-
-def standardise(advantages: Tensor) -> Tensor:
-    """Mean 0 and deviation 1, dividing by max(1e-4, std)."""
-    return (advantages - advantages.mean()) / advantages.std(correction=0).clamp(min=1e-4)
-
-
-def _stream(seed: int, round: int) -> int:
-    """Seed of a round's minibatches."""
-    return int(np.random.SeedSequence([seed, round]).generate_state(1, np.uint64)[0] >> np.uint64(1))

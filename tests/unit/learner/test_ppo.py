@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from learner_support import HOPPER, fragment, job
-from nitro_learner.algorithms.ppo import Ppo, standardise
+from nitro_learner.algorithms.actor_critic import standardise
+from nitro_learner.algorithms.ppo import Ppo
 from nitro_learner.algorithms.ppo_loss import Coefficients, Samples, gradients, terms
 from nitro_learner.batch import Fragment
 from nitro_learner.distributions import Categorical, Distribution, Gaussian
@@ -157,7 +158,7 @@ class Reference:
 )
 def test_an_update_equals_plain_pytorchs(preset: str, overrides: dict[str, Any], monkeypatch: Any) -> None:
     algorithm = ppo(preset, **overrides)
-    monkeypatch.setattr("nitro_learner.algorithms.ppo._stream", lambda *_: 42)
+    monkeypatch.setattr("nitro_learner.algorithms.ppo.stream", lambda *_: 42)
     algorithm.chunk = 100  # several chunks per batch
     reference = Reference(algorithm)
     fragments = rounds(1, slots=4)[0]

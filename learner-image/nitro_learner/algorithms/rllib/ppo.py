@@ -1,5 +1,6 @@
 """RLlib's PPO: one update of its learner is one round."""
 
+import copy
 import math
 from typing import Any
 
@@ -7,8 +8,8 @@ import torch
 from torch import Tensor
 
 from nitro_api import JobSpec
+from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.ppo import standardise
 from nitro_learner.algorithms.ppo_loss import Coefficients, Samples
 from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
 from nitro_learner.algorithms.rllib.base import RllibAlgorithm, keyed, values
@@ -28,6 +29,7 @@ class RllibPpo(RllibAlgorithm):
     def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
         batch = self._assemble(fragments)
         coefficients = self._coefficients()
+        sampled = copy.deepcopy(self.network)
         self._steps += len(batch)
         minibatch = self.config.minibatch_size or 0
         with keyed(self._seed, round):
@@ -48,6 +50,7 @@ class RllibPpo(RllibAlgorithm):
             "entropy": result["entropy"],
             "kl": result["mean_kl_loss"],
             "explained_variance": result["vf_explained_var"],
+            "advantage_std": batch.advantages.std(correction=0).item(),
             "learning_rate": result["default_optimizer_learning_rate"],
             "kl_coefficient": coefficients.kl,
         }
@@ -59,7 +62,16 @@ class RllibPpo(RllibAlgorithm):
             standardise(batch.advantages),
             batch.returns,
         )
-        return UpdateResult(stats, PpoSurrogate(self.network, self.distribution, samples, coefficients))
+        surrogate = PpoSurrogate(
+            self.network,
+            self.distribution,
+            samples,
+            coefficients,
+            sampled,
+            slots=len(fragments),
+            envs=fragments[0].tensors["rewards"].shape[1],
+        )
+        return UpdateResult(stats, surrogate)
 
     def _assemble(self, fragments: list[Fragment]) -> Batch:
         """The round as the detector sees it.
