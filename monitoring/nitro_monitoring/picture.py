@@ -1,0 +1,183 @@
+"""A dashboard as a picture, for the documentation: its panels' own queries, plotted at their places.
+
+It is no Grafana: of the panels' options it knows what this project's dashboards use.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from nitro_monitoring.queries import filled
+
+Ask = Callable[[str], Sequence[Mapping[str, Any]]]
+"""A PromQL range query -> its matrix, as Prometheus' API has it."""
+Series = tuple[str, np.ndarray, np.ndarray]
+"""Legend, Unix times in seconds f64 [n], values f64 [n]."""
+
+_CELL_INCHES = (0.75, 0.42)
+_PALETTE = ("#3274d9", "#e0752d", "#56a64b", "#a352cc", "#c4162a", "#1f9e9e", "#8f6b00", "#7a7a7a")
+_INK, _FAINT = "#24292e", "#d8dce0"
+
+
+def draw(
+    dashboard: Mapping[str, Any], ask: Ask, variables: Mapping[str, str], path: Path, caption: str
+) -> None:
+    """Draws all panels into a PNG; `caption` says what data it shows."""
+    panels = dashboard["panels"]
+    height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
+    width_inches, height_inches = 24 * _CELL_INCHES[0], (height + 2) * _CELL_INCHES[1]
+    figure = Figure(figsize=(width_inches, height_inches), facecolor="white")
+    figure.text(0.01, 1 - 0.6 * _CELL_INCHES[1] / height_inches, dashboard["title"], size=15, weight="bold")
+    figure.text(0.01, 1 - 1.4 * _CELL_INCHES[1] / height_inches, caption, size=9, color="#666666")
+    for panel in panels:
+        place = panel["gridPos"]
+        top = 1 - (place["y"] + 2) / (height + 2)
+        if panel["type"] == "row":
+            figure.text(0.01, top - 0.75 / (height + 2), panel["title"], size=12, weight="bold", color=_INK)
+            continue
+        left, wide = place["x"] / 24 + 0.03, place["w"] / 24 - 0.045
+        tall = place["h"] / (height + 2)
+        axes = figure.add_axes((left, top - tall + 1.6 / (height + 2), wide, tall - 2.6 / (height + 2)))
+        axes.set_title(panel["title"], loc="left", size=9, color=_INK)
+        if panel["type"] == "table":
+            _table(axes, panel, ask, variables)
+        else:
+            _DRAW[panel["type"]](axes, panel, _series(panel, ask, variables))
+    figure.savefig(path, dpi=70)
+
+
+def _series(panel: Mapping[str, Any], ask: Ask, variables: Mapping[str, str]) -> list[Series]:
+    found = []
+    for target in panel["targets"]:
+        for one in ask(filled(target["expr"], variables)):
+            times, values = np.array(one["values"], dtype=float).T
+            legend = re.sub(r"{{(\w+)}}", r"{\1}", target.get("legendFormat", ""))
+            found.append((legend.format(**one["metric"]), times, values))
+    return found
+
+
+def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
+    options = panel["fieldConfig"]["defaults"]
+    styles = {
+        override["matcher"]["options"]: {each["id"]: each["value"] for each in override["properties"]}
+        for override in panel["fieldConfig"].get("overrides", [])
+    }
+    if options["custom"].get("stacking", {}).get("mode") == "normal":
+        _stack(axes, series)
+    else:
+        _lines(axes, series, styles)
+    for step in options["thresholds"]["steps"][1:]:
+        axes.axhline(step["value"], color=step["color"], linestyle=":", linewidth=1)
+    if options.get("min") is not None:
+        axes.set_ylim(bottom=options["min"])
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _worded(value, options["unit"])))
+    locator = AutoDateLocator(maxticks=5)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    formatter = ConciseDateFormatter(locator, show_offset=False)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(formatter)
+    axes.tick_params(labelsize=7, colors="#555555", length=2)
+    axes.grid(color=_FAINT, linewidth=0.5)
+    for side in axes.spines.values():
+        side.set_color(_FAINT)
+    shown = [legend for legend, _, _ in series if "custom.fillBelowTo" not in styles.get(legend, {})]
+    if len(set(shown)) <= 12 and series:
+        axes.legend(fontsize=6.5, frameon=False, ncols=3, loc="upper left", handlelength=1)
+
+
+def _lines(axes: Axes, series: list[Series], styles: Mapping[str, Mapping[str, Any]]) -> None:
+    by_name = {legend: (times, values) for legend, times, values in series}
+    colour = iter(_PALETTE * 4)
+    for legend, times, values in series:
+        style = styles.get(legend, {})
+        if style.get("custom.lineWidth") == 0:
+            below = by_name.get(style.get("custom.fillBelowTo", ""))
+            if below is not None:
+                axes.fill_between(_dates(times), values, below[1], color=_PALETTE[0], alpha=0.18, linewidth=0)
+            continue
+        dashed = "--" if "custom.lineStyle" in style else "-"
+        axes.plot(_dates(times), values, dashed, color=next(colour), linewidth=1.3, label=legend)
+
+
+def _stack(axes: Axes, series: list[Series]) -> None:
+    """Areas on a common grid of times; where a series is not there it adds nothing."""
+    shown = [one for one in series if np.nansum(np.abs(one[2])) > 0]
+    if not shown:
+        axes.plot([], [])
+        return
+    grid = np.unique(np.concatenate([times for _, times, _ in shown]))
+    heights = []
+    for _, times, values in shown:
+        row = np.zeros(len(grid))
+        row[np.searchsorted(grid, times)] = np.nan_to_num(values)
+        heights.append(row)
+    colours = [_PALETTE[position % len(_PALETTE)] for position in range(len(shown))]
+    axes.stackplot(_dates(grid), heights, labels=[one[0] for one in shown], colors=colours, alpha=0.65)
+
+
+def _number(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
+    axes.set_axis_off()
+    unit = panel["fieldConfig"]["defaults"]["unit"]
+    if panel["options"].get("textMode") == "name":
+        newest = max(series, key=lambda one: one[1][-1], default=("-", None, None))
+        text = newest[0]
+    else:
+        text = " / ".join(_worded(values[-1], unit) for _, _, values in series) or "-"
+    axes.text(0.5, 0.4, text, size=17, ha="center", va="center", color="#2f7d32")
+
+
+def _table(axes: Axes, panel: Mapping[str, Any], ask: Ask, variables: Mapping[str, str]) -> None:
+    """One row for each job, its newest values joined as Grafana's merge does."""
+    axes.set_axis_off()
+    options = panel["transformations"][-1]["options"]
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for target in panel["targets"]:
+        column = options["renameByName"].get(f"Value #{target['refId']}")
+        for one in ask(filled(target["expr"], variables)):
+            labels = one["metric"]
+            row = rows.setdefault((labels["namespace"], labels["job_name"]), {})
+            if column is None:
+                row |= {"namespace": labels["namespace"], "job": labels["job_name"], "phase": labels["phase"]}
+            else:
+                unit = "currencyUSD" if column == "cost" else "none"
+                row[column] = _worded(float(one["values"][-1][1]), unit)
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    if rows:
+        cells = [[row.get(name, "") for name in columns] for row in rows.values()]
+        table = axes.table(cells, colLabels=columns, loc="upper left", cellLoc="left", edges="horizontal")
+        table.auto_set_font_size(False)
+        table.set_fontsize(8)
+
+
+_DRAW = {"timeseries": _graph, "stat": _number}
+
+
+def _dates(times: np.ndarray) -> Any:
+    return date2num(times.astype("datetime64[s]"))  # type: ignore[no-untyped-call]
+
+
+def _worded(value: float, unit: str) -> str:
+    """A number as Grafana would word it in that unit."""
+    if not math.isfinite(value):
+        return "-"
+    if unit == "bytes":
+        power = min(3, int(math.log(max(abs(value), 1), 1024)))
+        return f"{value / 1024**power:.3g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
+    if unit == "percentunit":
+        return f"{100 * value:.3g}%"
+    if unit == "currencyUSD":
+        return f"${value:.3g}"
+    if unit == "s" and 0 < abs(value) < 1:
+        return f"{1000 * value:.3g} ms"
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return text + {"s": " s", "ops": "/s", "reqps": "/s"}.get(unit, "")

@@ -1,0 +1,85 @@
+"""A real Prometheus reads a real `nitro train`: every panel of the job's dashboard that needs no operator has
+data, and so has what every alert on a learner watches.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dashboard_support import assert_all_filled, board, empty_queries
+from nitro_monitoring.alerts import JOB_ALERTS, Alert
+from prometheus_support import Prometheus, find, running
+from train_support import start, write_job
+
+VARIABLES = {"namespace": "local", "job": "small", "window": "5m"}
+OPERATOR = "the operator tells it, and there is none"
+RIGHTLY_EMPTY = {
+    "Phase: {{phase}}": OPERATOR,
+    "Rounds: of": OPERATOR,
+    "Since the last report: age": OPERATOR,
+    "Budget spent: spent": OPERATOR,
+    "Return of training episodes: target": OPERATOR,
+    "Actors requested, granted, ready: requested": OPERATOR,
+    "Actors requested, granted, ready: granted": OPERATOR,
+    "Actors requested, granted, ready: ready": OPERATOR,
+}
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, float]]:
+    """A Prometheus that has seen a few rounds of a run, and the time at which it began."""
+    find("prometheus")
+    folder = tmp_path_factory.mktemp("prometheus")
+    job = write_job(folder, stop={"rounds": 5000})
+    began = time.time()
+    process = start("train", job, "--run-dir", folder / "run", "--metrics-port", "0")
+    try:
+        assert process.stderr is not None
+        found = re.search(r"localhost:(\d+)", process.stderr.readline())
+        assert found
+        config = {
+            "global": {"scrape_interval": "250ms"},
+            "scrape_configs": [
+                {
+                    "job_name": "learner",
+                    "honor_labels": True,
+                    "static_configs": [{"targets": [f"localhost:{found[1]}"]}],
+                }
+            ],
+        }
+        with running(folder / "prometheus", config) as prometheus:
+            end = time.monotonic() + 90
+            while not prometheus.instant("changes(nitro_round[1m]) >= 4"):
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < end, "no progress"
+                time.sleep(0.1)
+            yield prometheus, began
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
+def test_every_panel_of_the_job_has_data(scraped: tuple[Prometheus, float]) -> None:
+    prometheus, began = scraped
+    found = empty_queries(prometheus, board("nitro-job"), VARIABLES, began, time.time())
+    assert_all_filled(found, RIGHTLY_EMPTY)
+
+
+@pytest.mark.parametrize("alert", JOB_ALERTS, ids=lambda alert: alert.name)
+def test_what_alerts_watch_is_there(scraped: tuple[Prometheus, float], alert: Alert) -> None:
+    prometheus, _ = scraped
+    for_operator = "nitro_job_" in alert.value
+    assert bool(prometheus.instant(alert.value)) is not for_operator
+    assert prometheus.instant(alert.expr) == [], "a healthy run"
+
+
+def test_prometheus_found_nothing_wrong(scraped: tuple[Prometheus, float]) -> None:
+    prometheus, _ = scraped
+    (target,) = prometheus.targets()
+    assert (target["health"], target["lastError"]) == ("up", "")
+    assert prometheus.instant("count({__name__=~'.+_created'})") == []
