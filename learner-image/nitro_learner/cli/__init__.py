@@ -24,6 +24,8 @@ COMMANDS = {
     "explain": "documentation of a job's fields",
     "plot": "draw one run, or compare several",
     "experiment": "compare variants of a job over seeds at a matched budget",
+    "detector": "how good the boosting detector was in a run",
+    "landscape": "draw return and surrogate around a run's policy",
     "evaluate": "play episodes with a trained policy",
     "learn": "train the job of this pod (run by the operator)",
 }

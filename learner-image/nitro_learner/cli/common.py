@@ -5,11 +5,16 @@ fields.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve
 from nitro_learner import extras
+
+if TYPE_CHECKING:
+    from nitro_learner.rundir import RunDir
 
 DONE = 0
 FAILED = 1
@@ -64,3 +69,41 @@ def read_job(path: Path, overrides: Sequence[str]) -> NitroTrainingJob:
         raise CommandError(
             "\n".join([f"{path} is not a valid job:", *(f"  {item}" for item in error.errors)])
         ) from None
+
+
+def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:
+    """A run folder and its job, with actors on this machine whatever backend it was trained with.
+
+    Raises:
+        CommandError: it is no run folder.
+    """
+    from nitro_learner.rundir import RunDir
+
+    folder = RunDir(path)
+    if not folder.job.exists():
+        raise CommandError(f"{path} is no run folder (it has no job.yaml)")
+    others = [f"spec.backend.{block}=null" for block in ("knative", "lambda")]
+    return folder, read_job(folder.job, ["spec.backend.type=Local", *others])
+
+
+def lambda_backend(spec: Any, *, created_elsewhere: bool = False) -> Any:
+    """The Lambda backend of a resolved job; the Redis of `transport: Redis` is the one of NITRO_REDIS_URL.
+
+    Raises:
+        CommandError: there is no such variable.
+    """
+    from nitro_learner.backends.lambda_backend import LambdaBackend
+    from nitro_learner.evaluation import SLOTS
+
+    redis_url = None
+    if spec.backend.lambda_.transport == "Redis":
+        redis_url = os.environ.get("NITRO_REDIS_URL")
+        if not redis_url:
+            raise CommandError(
+                "spec.backend.lambda.transport: Redis needs the variable NITRO_REDIS_URL, by which this "
+                "machine reaches the function's Redis; set it, or set transport: Payload"
+            )
+    limit = spec.scaling.max_actors + SLOTS
+    return LambdaBackend(
+        spec.backend.lambda_, limit=limit, redis_url=redis_url, created_elsewhere=created_elsewhere
+    )

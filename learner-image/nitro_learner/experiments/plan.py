@@ -17,6 +17,11 @@ from nitro_learner.experiments.spec import Budget, Experiment
 # core busy. Results do not depend on it.
 _BACKEND = {"type": "Local", "local": {"processes": 1}}
 _MOST_ROUNDS = 1_000_000
+_GIVEN = {
+    "spec.stop": "budget",
+    "spec.seed": "seeds",
+    "spec.backend": "the experiment, which runs on this machine",
+}
 _STOP = {"actorRounds": "actorRounds", "envSteps": "envSteps", "dollars": "budgetDollars"}
 
 
@@ -75,13 +80,14 @@ def _job(
     data = copy.deepcopy(experiment.job)
     assert experiment.budget is not None
     wanted: dict[str, Any] = {"metadata.name": variant, **experiment.set, **overrides}
+    mistakes = [
+        FieldError(path, value, f"is given by {giver}; remove it here")
+        for path, value in wanted.items()
+        for field, giver in _GIVEN.items()
+        if f"{path}.".startswith(f"{field}.")
+    ]
     if environment:
         wanted["spec.environment.id"] = environment
-    mistakes = [
-        FieldError(path, value, "is given by budget; remove it here")
-        for path, value in wanted.items()
-        if path.startswith("spec.stop")
-    ]
     wanted |= {"spec.stop": _limits(experiment.budget), "spec.backend": _BACKEND}
     for path, value in wanted.items():
         mistakes += set_field(data, path.split("."), copy.deepcopy(value))

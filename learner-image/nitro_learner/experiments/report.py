@@ -109,12 +109,18 @@ def _environment(folder: ExperimentDir, experiment: Experiment, results: Results
     if len(results.seeds) < 5:
         yield "\nWith so few seeds the intervals are too narrow and prove nothing by themselves."
     name = slug(results.environment)
-    overview = draw_overview(results, experiment, folder.path / "figures" / f"{name}-overview.png")
-    yield f"\n![Return and paired differences]({overview.relative_to(folder.path)})\n"
-    scores = [experiment.score, *(score for score in SCORES if score != experiment.score)]
-    for score in scores:
-        if all(np.isfinite(results.at_budget(variant, score)).all() for variant in results.runs):
-            yield from _score_tables(experiment, results, score)
+    known = [
+        score
+        for score in (experiment.score, *(one for one in SCORES if one != experiment.score))
+        if all(np.isfinite(results.at_budget(variant, score)).all() for variant in results.runs)
+    ]
+    if experiment.score in known:
+        overview = draw_overview(results, experiment, folder.path / "figures" / f"{name}-overview.png")
+        yield f"\n![Return and paired differences]({overview.relative_to(folder.path)})\n"
+    else:
+        yield f"\nNot every run has a {experiment.score} at the budget, so nothing is compared by it.\n"
+    for score in known:
+        yield from _score_tables(experiment, results, score)
     for metric in experiment.figures:
         path = folder.path / "figures" / f"{name}-{metric}.png"
         if draw_metric(results, metric, path):
@@ -140,7 +146,7 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
             _interval(statistics.mean(results.over_training(variant, score))),
             _number(float(results.spent(variant, "rounds").mean())),
             f"{results.spent(variant, 'envSteps').mean():,.0f}",
-            f"${results.spent(variant, 'dollars').mean():.3f}",
+            f"${results.spent(variant, 'dollars').mean():.4f}",
         ]
         if target is not None:
             cells.append(_price(results.price_of_target(variant)))
@@ -173,7 +179,7 @@ def _price(prices: Floats) -> str:
     reached = prices[np.isfinite(prices)]
     if not len(reached):
         return f"0 of {len(prices)}"
-    return f"${reached.mean():.3f} ({len(reached)} of {len(prices)})"
+    return f"${reached.mean():.4f} ({len(reached)} of {len(prices)})"
 
 
 def _interval(interval: Interval, *, sign: bool = False, digits: int | None = None) -> str:

@@ -1,0 +1,191 @@
+"""How good the boosting detector is on a run, and how good the other statistics are that a scaler could use.
+
+Reliability: rounds are sampled again from their checkpoints, several times, and measured as the scaler
+measured them. Reported are the split-half rank correlation, the intraclass correlation (between rounds, and
+between the changes from one measured round to the next), and the share of a measurement's variance that is
+sampling noise.
+
+Foresight: the rank correlation with what the next round improved, from the run's own metrics.
+
+Gain (--gain): after each of these rounds the run is continued with minActors and with twice as many in the
+next round; the difference of return some rounds later is what a statistic would have to foretell. Branches
+are kept below RUN/detector and not trained again.
+
+All checkpoints are needed: train with --set spec.learner.checkpoint.keepLast=1000. With several runs only
+foresight is reported, averaged over them.
+
+examples:
+  nitro detector runs/hopper-20260101-120000
+  nitro detector runs/hopper-20260101-120000 --rounds 20 --repeats 4 --gain 5 --ahead 3
+  nitro detector runs/paper-small/runs/Hopper-v5/nitro/seed-*
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nitro_learner.cli.common import DONE, FAILED, CommandError, read_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nitro_api import NitroTrainingJob
+    from nitro_learner.quality.agreement import Floats
+    from nitro_learner.rundir import RunDir
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, nargs="+", help="run folder")
+    parser.add_argument(
+        "--rounds", type=int, default=10, metavar="N", help="rounds to sample again; default: 10"
+    )
+    parser.add_argument("--repeats", type=int, default=4, metavar="N", help="times each; default: 4")
+    parser.add_argument("--gain", type=int, metavar="SEEDS", help="measure the gain, over so many seeds")
+    parser.add_argument("--ahead", type=int, default=3, metavar="N", help="rounds of a branch; default: 3")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="branches at a time; default: 1")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    for name, least in (("rounds", 3), ("repeats", 2), ("gain", 2), ("ahead", 1), ("jobs", 1)):
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            raise CommandError(f"--{name} {value}: at least {least}")
+    if arguments.gain and len(arguments.run) > 1:
+        raise CommandError("--gain takes one run folder")
+    runs = [read_run(path) for path in arguments.run]
+    # Imported only now: they load torch, which takes seconds.
+    from nitro_learner import logs
+    from nitro_learner.backends.base import BackendError
+    from nitro_learner.cache import CacheError
+    from nitro_learner.checkpoint import CheckpointError
+    from nitro_learner.experiments.curves import read
+    from nitro_learner.logs import finite
+    from nitro_learner.plans import RoundFailed
+    from nitro_learner.quality.foresight import foretold, over_runs
+    from nitro_learner.rundir import RunDirError
+
+    logs.configure(structured=False)
+    try:
+        table: dict[str, dict[str, float]] = {
+            name: {"foresight": found.value, "low": found.low, "high": found.high}
+            for name, found in over_runs([foretold(read(folder)) for folder, _ in runs]).items()
+        }
+        result: dict[str, Any] = {"runs": len(runs), "statistics": table}
+        if len(runs) == 1:
+            result |= _look_again(*runs[0], table, arguments)
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
+    except (BackendError, CacheError, CheckpointError, RoundFailed) as error:
+        raise CommandError(str(error), FAILED) from None
+    result["statistics"] = {name: finite(row) for name, row in table.items()}
+    print(json.dumps(result) if arguments.json else "\n".join(_lines(result)))
+    return DONE
+
+
+def _look_again(
+    folder: RunDir, job: NitroTrainingJob, table: dict[str, dict[str, float]], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Adds reliability, and what the gain says, to the statistics' table."""
+    from nitro_learner.logs import finite
+    from nitro_learner.quality.agreement import intraclass_correlation, spearman, split_half
+    from nitro_learner.quality.repeats import repeat
+
+    rounds = _rounds(folder, arguments.rounds)
+
+    def progress(round: int) -> None:
+        print(f"round {round} measured {arguments.repeats} times", file=sys.stderr, flush=True)
+
+    measured = asyncio.run(repeat(folder, job, rounds, arguments.repeats, progress))
+    gains = _gains(folder, job, rounds, arguments) if arguments.gain else None
+    for name, values in measured.items():
+        correlation = intraclass_correlation(values)
+        table.setdefault(name, {}).update(
+            splitHalf=split_half(values),
+            icc=correlation,
+            iccOfChanges=intraclass_correlation(values[1:] - values[:-1]),
+            noiseShare=1 - correlation,
+        )
+        if gains is not None:
+            table[name]["foretellsGain"] = spearman(values.mean(axis=1), gains.mean(axis=1))
+    told: dict[str, Any] = {"rounds": rounds, "repeats": arguments.repeats}
+    if gains is not None:
+        told["gain"] = finite(
+            {
+                "mean": float(gains.mean()),
+                "byRound": gains.mean(axis=1).tolist(),
+                "splitHalf": split_half(gains),
+            }
+        )
+    return told
+
+
+def _rounds(folder: RunDir, count: int) -> list[int]:
+    """Up to `count` rounds, evenly over those that can be repeated."""
+    from nitro_learner.probe import repeatable
+    from nitro_learner.rundir import RunDirError
+
+    possible = repeatable(folder)
+    if len(possible) < 3:
+        raise RunDirError(
+            f"{folder.path}: only {len(possible)} rounds can be repeated, 3 are needed. "
+            "Train with --set spec.learner.checkpoint.keepLast=1000."
+        )
+    step = (len(possible) - 1) / (min(count, len(possible)) - 1)
+    return [possible[round(index * step)] for index in range(min(count, len(possible)))]
+
+
+def _gains(
+    folder: RunDir, job: NitroTrainingJob, rounds: Sequence[int], arguments: argparse.Namespace
+) -> Floats:
+    """Trains the branches that are not there yet."""
+    from nitro_learner.experiments.progress import PlainLines
+    from nitro_learner.experiments.runner import Runner
+    from nitro_learner.experiments.spec import Budget
+    from nitro_learner.quality.branches import BranchDir, branches, gains
+
+    runs = branches(job, rounds, arguments.gain, arguments.ahead)
+    planted = BranchDir(folder.path / "detector", folder)
+    runner = Runner(planted, runs, Budget(rounds=max(rounds) + arguments.ahead), jobs=arguments.jobs)
+    runner.watcher = PlainLines(runner.states, sys.stderr)
+    asyncio.run(runner.train())
+    failed = [state for state in runner.states if state.status == "failed"]
+    if failed:
+        raise CommandError(f"{len(failed)} branches failed.\n{failed[0].message}", FAILED)
+    return gains(planted, runs, rounds)
+
+
+_COLUMNS = (
+    ("splitHalf", "split-half"),
+    ("icc", "ICC"),
+    ("iccOfChanges", "of changes"),
+    ("noiseShare", "noise"),
+    ("foresight", "next round"),
+    ("foretellsGain", "gain"),
+)
+
+
+def _lines(result: dict[str, Any]) -> list[str]:
+    shown = [
+        (key, title) for key, title in _COLUMNS if any(key in row for row in result["statistics"].values())
+    ]
+    lines = [f"{'statistic':<20}" + "".join(f"{title:>12}" for _, title in shown)]
+    for name, row in result["statistics"].items():
+        lines.append(f"{name:<20}" + "".join(f"{_shown(row.get(key)):>12}" for key, _ in shown))
+    if "gain" in result:
+        gain = result["gain"]
+        lines.append(
+            f"\ngain of twice the actors in one round: {gain['mean']:+.1f} on average, "
+            f"split-half correlation over rounds {_shown(gain['splitHalf'])}"
+        )
+    return lines
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.2f}"

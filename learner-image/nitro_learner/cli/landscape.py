@@ -1,0 +1,99 @@
+"""Draws the landscape around a run's policy: return and surrogate on the plane of the two Hessian
+eigenvectors whose eigenvalues make R (figures 3 and 8 of the paper).
+
+The round is repeated from the checkpoint before it, so R is the one that the run's detector saw. Returns come
+from real episodes by mean actions; every point plays the same ones. Nothing in the run folder is changed but
+for landscape/, which gets a picture and a CSV.
+
+examples:
+  nitro landscape runs/hopper-20260101-120000                      # the newest round that can be repeated
+  nitro landscape runs/hopper-20260101-120000 --round 4 --points 31 --episodes 4
+  nitro landscape runs/hopper-20260101-120000 --span 0.3
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nitro_learner.cli.common import DONE, FAILED, CommandError, read_run
+
+if TYPE_CHECKING:
+    from nitro_api import NitroTrainingJob
+    from nitro_learner.landscape import Landscape
+    from nitro_learner.rundir import RunDir
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, help="run folder")
+    parser.add_argument(
+        "--round", type=int, metavar="K", help="the policy after this round; default: the newest"
+    )
+    parser.add_argument("--points", type=int, default=15, metavar="N", help="points per axis; default: 15")
+    parser.add_argument(
+        "--span", type=float, default=1.0, metavar="S", help="the axes reach from -S to S; default: 1"
+    )
+    parser.add_argument("--episodes", type=int, default=2, metavar="N", help="episodes per point; default: 2")
+    parser.add_argument(
+        "--out", type=Path, metavar="D", help="folder for the results; default: RUN/landscape"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    for name, least in (("points", 3), ("episodes", 1), ("round", 1)):
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            raise CommandError(f"--{name} {value}: at least {least}")
+    if not 0 < arguments.span < float("inf"):
+        raise CommandError(f"--span {arguments.span}: must be above 0")
+    folder, job = read_run(arguments.run)
+    # Imported only now: they load torch, which takes seconds.
+    from nitro_learner import logs
+    from nitro_learner.backends.base import BackendError
+    from nitro_learner.cache import CacheError
+    from nitro_learner.checkpoint import CheckpointError
+    from nitro_learner.landscape_picture import draw
+    from nitro_learner.plans import RoundFailed
+    from nitro_learner.rundir import RunDirError
+
+    logs.configure(structured=False)
+    try:
+        landscape = asyncio.run(_survey(folder, job, arguments))
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
+    except (BackendError, CacheError, CheckpointError, RoundFailed, ValueError) as error:
+        raise CommandError(str(error), FAILED) from None
+    out = arguments.out or folder.path / "landscape"
+    picture, table = (out / f"round-{landscape.round:06d}{suffix}" for suffix in (".png", ".csv"))
+    out.mkdir(parents=True, exist_ok=True)
+    folder.write_text(table, landscape.csv())
+    draw(landscape, f"{job.metadata.name}: {job.spec.environment.id}", picture)
+    ratio = "none" if landscape.ratio is None else f"{landscape.ratio:.4g}"
+    print(
+        f"round {landscape.round}: R {ratio}, eigenvalues {landscape.lambda_min:.4g} to "
+        f"{landscape.lambda_max:.4g}, returns {landscape.returns.min():.1f} to "
+        f"{landscape.returns.max():.1f}\npicture: {picture}\ntable: {table}"
+    )
+    return DONE
+
+
+async def _survey(folder: RunDir, job: NitroTrainingJob, arguments: argparse.Namespace) -> Landscape:
+    from nitro_learner.landscape import survey
+    from nitro_learner.probe import opened, repeatable
+
+    def progress(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{done}/{total} points", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    newest = max(repeatable(folder), default=1)
+    async with opened(folder, job, arguments.round or newest) as probe:
+        return await survey(
+            probe,
+            points=arguments.points,
+            span=arguments.span,
+            episodes=arguments.episodes,
+            progress=progress,
+        )

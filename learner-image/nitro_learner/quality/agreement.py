@@ -1,0 +1,59 @@
+"""Agreement of repeated measurements, and rank correlation. Measurements are f64 [rounds, repeats]."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def intraclass_correlation(values: Floats) -> float:
+    """ICC(1), the share of a single measurement's variance that is between rounds and not between repeats
+    (Shrout and Fleiss 1979, one-way random effects); 1 - ICC is the share that is sampling noise. NaN with
+    fewer than two rounds or repeats, or without any variance.
+    """
+    rounds, repeats = values.shape
+    if min(rounds, repeats) < 2:
+        return float("nan")
+    means = values.mean(axis=1)
+    between = repeats * float(means.var(ddof=1))
+    within = float(((values - means[:, None]) ** 2).sum()) / (rounds * (repeats - 1))
+    total = between + (repeats - 1) * within
+    return (between - within) / total if total > 0 else float("nan")
+
+
+def split_half(values: Floats) -> float:
+    """Spearman's correlation over rounds between the means of two halves of the repeats, averaged over all
+    ways to halve them; with an odd number one repeat sits out. NaN with fewer than three rounds or two
+    repeats."""
+    rounds, repeats = values.shape
+    if rounds < 3 or repeats < 2:
+        return float("nan")
+    found = []
+    half = repeats // 2
+    for first in combinations(range(repeats), half):
+        rest = [index for index in range(repeats) if index not in first]
+        for second in combinations(rest, half):
+            if first < second:
+                means = values[:, list(first)].mean(axis=1), values[:, list(second)].mean(axis=1)
+                found.append(spearman(*means))
+    return float(np.mean(found))
+
+
+def spearman(x: Floats, y: Floats) -> float:
+    """Spearman's rank correlation, ties sharing their mean rank; NaN with fewer than three points or where
+    one side does not vary."""
+    if len(x) < 3:
+        return float("nan")
+    a, b = (_ranks(side) for side in (x, y))
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / scale if scale > 0 else float("nan")
+
+
+def _ranks(values: Floats) -> Floats:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]

@@ -1,0 +1,90 @@
+"""Statistics of a round measured several times, each on new samples, as the run's scaler would have."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from nitro_api import NitroTrainingJob
+from nitro_learner.algorithms import UpdateResult
+from nitro_learner.boosting.detector import Detector
+from nitro_learner.boosting.gradient_noise import NoiseMeter
+from nitro_learner.probe import opened
+from nitro_learner.quality.agreement import Floats
+from nitro_learner.report import STATISTICS, Row
+from nitro_learner.rundir import RunDir
+
+# Positive or negative throughout, and over orders of magnitude: their logarithm is what is compared.
+_LOGARITHMIC = frozenset({"convexity_ratio", "lambda_min", "lambda_max"})
+
+
+async def repeat(
+    folder: RunDir,
+    job: NitroTrainingJob,
+    rounds: Sequence[int],
+    repeats: int,
+    progress: Callable[[int], None],
+) -> dict[str, Floats]:
+    """Every statistic at some rounds, f64 [rounds, repeats]; those that some measurement lacks are left out.
+
+    Each repeat samples minActors slots of its own with the round's policy, updates from the checkpoint before
+    the round and measures: all that would differ had the round been sampled again.
+
+    Args:
+        progress: told each round that is done.
+
+    Raises:
+        RunDirError, CheckpointError, BackendError, CacheError, RoundFailed
+    """
+    spec = job.spec
+    actors = spec.scaling.min_actors
+    transitions = actors * spec.environment.rollout_length
+    detector = Detector(spec.scaling, spec.seed, transitions)
+    meter = NoiseMeter(spec.scaling, transitions)
+
+    def measure(update: UpdateResult, round: int) -> dict[str, float | None]:
+        curvature, noise = detector.measure(update.surrogate, round), meter.measure(update.surrogate)
+        return update.stats | {
+            "convexity_ratio": curvature.ratio,
+            "lambda_min": curvature.lambda_min,
+            "lambda_max": curvature.lambda_max,
+            "gradient_signal": noise.noise.signal if noise.noise else None,
+            "gradient_noise": noise.noise.noise if noise.noise else None,
+            "gradient_snr": noise.snr,
+        }
+
+    measured: list[list[Mapping[str, float | None]]] = []
+    for round in rounds:
+        async with opened(folder, job, round) as probe:
+            fragments = await probe.sample(actors * repeats)
+            before = copy.deepcopy(probe.algorithm.state_dict())
+            found = []
+            for index in range(repeats):
+                probe.algorithm.load_state_dict(before)
+                update = await probe.update(fragments[index * actors : (index + 1) * actors])
+                found.append(await probe.compute.measure(measure, update, round))
+            measured.append(found)
+        progress(round)
+    return _tables(measured)
+
+
+def _tables(measured: Sequence[Sequence[Mapping[str, float | None]]]) -> dict[str, Floats]:
+    tables = {}
+    for name in STATISTICS:
+        table = np.array([[value(name, one) for one in repeats] for repeats in measured])
+        if np.isfinite(table).all():
+            tables[name] = table
+    return tables
+
+
+def value(name: str, row: Row) -> float:
+    """A statistic as it is compared: of some the logarithm of the magnitude; NaN where it is not known."""
+    number = row.get(name)
+    if number is None:
+        return math.nan
+    if name in _LOGARITHMIC:
+        return math.log(abs(number)) if number else math.nan
+    return number

@@ -1,0 +1,132 @@
+"""Curves at the budget, and a report of runs whose numbers are known."""
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiment_support import pretend, write_spec
+from nitro_learner.experiments import report
+from nitro_learner.experiments.curves import Curve, read
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import plan
+from nitro_learner.experiments.spec import Experiment, load
+from nitro_learner.rundir import RunDirError
+
+
+def test_a_curve_is_read_between_its_points() -> None:
+    curve = Curve(np.array([2.0, 4.0, 10.0]), np.array([0.0, 10.0, 40.0]))
+    assert curve.at(3) == 5
+    assert curve.at(10) == 40
+    assert math.isnan(curve.at(10.1))
+    assert math.isnan(curve.at(1))
+    # Trapezes: 2 * 5 + 3 * 17.5 over a width of 5.
+    assert curve.mean(7) == pytest.approx((10 + 52.5) / 5)
+    assert curve.reaches(5, 10) == 3
+    assert curve.reaches(-1, 10) == 2
+    assert math.isnan(curve.reaches(20, 5))
+    assert math.isnan(curve.reaches(50, 10))
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> tuple[ExperimentDir, Experiment]:
+    """fixed reaches 8 actor-rounds exactly, nitro overshoots to 10; seed 2 is only half done."""
+    spec = load(write_spec(tmp_path, seeds=[0, 1, 2], target=15.0, against=["fixed"]))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        if run.variant == "fixed":
+            pretend(
+                folder, run, actors=[2, 2, 2, 2], returns=[0, 10, 10, 10 + run.seed], finished=run.seed < 2
+            )
+        elif run.seed < 2:
+            # At 8 actor-rounds: between 10 (at 6) and 30 (at 10), so 20, and one more for seed 1.
+            pretend(folder, run, actors=[2, 4, 4], returns=[0, 10, 30 + 2 * run.seed])
+    return folder, spec
+
+
+def test_the_report_compares_at_exactly_the_budget(experiment: tuple[ExperimentDir, Experiment]) -> None:
+    folder, spec = experiment
+    text = report.write(folder, spec)
+    assert "Every run has the same budget, 8 actor-rounds" in text
+    assert "2 paired seeds: 0, 1." in text
+    assert "4 of 6 runs are finished" in text
+    # fixed: 10 and 11; nitro: 20 and 21. It spends 8 actor-rounds of 100 steps and one cent each.
+    assert "| fixed | 10.5 [10.0, 11.0] | 10.5 | " in text
+    assert "| nitro | 20.5 [20.0, 21.0] | 20.5 | " in text
+    nitro = next(line for line in text.splitlines() if line.startswith("| nitro |")).split(" | ")
+    assert nitro[4:7] == ["2.5", "800", "$0.0800"]
+    # 15 is crossed at 7 actor-rounds by seed 0 (7 cents), a little earlier by seed 1.
+    assert nitro[7] == "$0.0695 (2 of 2) |"
+    assert "0 of 2 |" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("| nitro - fixed |")]
+    assert "+10.0 [+10.0, +10.0]" in line
+    assert line.endswith("| 1.00 [1.00, 1.00] | better |")
+    assert "proves nothing" not in text
+    assert "prove nothing by themselves" in text
+
+
+def test_the_report_leaves_tables_and_pictures(experiment: tuple[ExperimentDir, Experiment]) -> None:
+    folder, spec = experiment
+    text = report.write(folder, spec)
+    assert folder.report.read_text() == text
+    for name in ("overview", "reward_mean", "actors", "cost_total"):
+        picture = folder.path / "figures" / f"two-state-{name}.png"
+        assert picture.read_bytes()[:4] == b"\x89PNG"
+        assert f"(figures/two-state-{name}.png)" in text
+    assert "evaluation_mean" not in text, "nothing was evaluated"
+    with (folder.path / "runs.csv").open() as file:
+        rows = {(row["variant"], row["seed"]): row for row in csv.DictReader(file)}
+    assert set(rows) == {("fixed", "0"), ("fixed", "1"), ("nitro", "0"), ("nitro", "1")}
+    assert float(rows["nitro", "1"]["reward_mean_at_budget"]) == 21
+    assert float(rows["nitro", "1"]["actor_rounds"]) == 10
+    with (folder.path / "curves.csv").open() as file:
+        curves = list(csv.DictReader(file))
+    last = [row for row in curves if (row["variant"], row["metric"]) == ("nitro", "reward_mean")][-1]
+    assert (float(last["actorRounds"]), float(last["mean"])) == (8.0, 20.5)
+
+
+def test_an_evaluation_lies_where_its_policy_began(experiment: tuple[ExperimentDir, Experiment]) -> None:
+    folder, spec = experiment
+    run = plan(spec)[0]
+    pretend(folder, run, actors=[2, 4, 4], returns=[0, 0, 0], evaluations=[1.0, 2.0, 3.0], final=4.0)
+    curve = read(folder.run(run)).curve("evaluation_mean", "actorRounds")
+    assert curve.x.tolist() == [0, 2, 6, 10]
+    assert curve.y.tolist() == [1, 2, 3, 4]
+
+
+def test_a_report_goes_into_a_page_between_its_markers(
+    experiment: tuple[ExperimentDir, Experiment], tmp_path: Path
+) -> None:
+    folder, spec = experiment
+    text = report.write(folder, spec)
+    page = tmp_path / "results.md"
+    with pytest.raises(RunDirError, match="Add these two lines:\n<!-- experiment two: begin -->"):
+        report.insert(text, folder, spec.name, page)
+    page.write_text(
+        "# Results\n<!-- experiment two: begin -->\nold\n<!-- experiment two: end -->\nThe end.\n"
+    )
+    for _ in range(2):  # again changes nothing
+        report.insert(text, folder, spec.name, page)
+        shown = page.read_text()
+        assert shown.startswith("# Results\n<!-- experiment two: begin -->\n## two\n")
+        assert shown.endswith("<!-- experiment two: end -->\nThe end.\n")
+        assert "old" not in shown
+        assert "(results/two-two-state-overview.png)" in shown
+    assert (tmp_path / "results" / "two-two-state-overview.png").exists()
+
+
+def test_without_a_complete_seed_there_is_no_report(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    with pytest.raises(RunDirError, match="no seed is finished yet"):
+        report.write(folder, spec)
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "taxes.ods").touch()
+    with pytest.raises(RunDirError, match="holds something that is no experiment"):
+        ExperimentDir(tmp_path).open(load(write_spec(tmp_path)))

@@ -1,0 +1,100 @@
+"""Statistics of seeds and of repeated measurements, against SciPy's and against definitions written out."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nitro_learner.experiments import statistics
+from nitro_learner.quality.agreement import intraclass_correlation, spearman, split_half
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 10, 11])
+def test_interquartile_mean_is_the_trimmed_mean_of_rliable(count: int) -> None:
+    scores = RNG.normal(size=count)
+    assert statistics.interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores, 0.25))
+
+
+def test_probability_of_improvement_is_the_mann_whitney_statistic() -> None:
+    scores, others = RNG.integers(0, 6, 9).astype(float), RNG.integers(1, 7, 9).astype(float)
+    u = stats.mannwhitneyu(scores, others, alternative="greater").statistic
+    found = statistics.probability_of_improvement(scores, others)
+    assert found.value == pytest.approx(u / 81)
+    by_hand = np.mean([1.0 if x > y else 0.5 if x == y else 0.0 for x, y in product(scores, others)])
+    assert found.value == pytest.approx(by_hand)
+    assert found.low <= found.value <= found.high
+
+
+def test_paired_interval_is_the_percentile_bootstrap_of_differences() -> None:
+    scores, others = RNG.normal(10, 3, 10), RNG.normal(9, 3, 10)
+    found = statistics.paired_difference(scores, others)
+    reference = stats.bootstrap(
+        (scores - others,),
+        np.mean,
+        method="percentile",
+        n_resamples=20_000,
+        random_state=np.random.default_rng(0),
+    ).confidence_interval
+    spread = np.std(scores - others) / math.sqrt(10)
+    assert found.value == pytest.approx(np.mean(scores - others))
+    assert found.low == pytest.approx(reference.low, abs=0.06 * spread)
+    assert found.high == pytest.approx(reference.high, abs=0.06 * spread)
+    assert found == statistics.paired_difference(scores, others), "a report must repeat itself"
+
+
+def test_seeds_stay_paired() -> None:
+    """A constant difference has no uncertainty, however much the seeds differ among themselves."""
+    others = RNG.normal(0, 100, 6)
+    found = statistics.paired_difference(others + 1, others)
+    assert (found.low, found.high) == pytest.approx((1, 1))
+    assert found.excludes_zero
+    assert not statistics.paired_difference(others, others).excludes_zero
+
+
+def test_one_seed_has_no_interval() -> None:
+    found = statistics.mean(np.array([3.0]))
+    assert found.value == 3.0
+    assert math.isnan(found.low)
+    assert not found.excludes_zero
+
+
+def test_bands_are_the_means_of_the_columns() -> None:
+    curves = RNG.normal(size=(10, 4)) + np.arange(4)
+    middle, low, high = statistics.mean_band(curves)
+    assert middle == pytest.approx(curves.mean(axis=0))
+    for column in range(4):
+        interval = statistics.mean(curves[:, column])
+        assert low[column] == pytest.approx(interval.low, abs=0.05)
+        assert high[column] == pytest.approx(interval.high, abs=0.05)
+
+
+def test_intraclass_correlation_is_that_of_the_analysis_of_variance() -> None:
+    values = RNG.normal(size=(12, 1)) * 2 + RNG.normal(size=(12, 4))
+    f = stats.f_oneway(*values).statistic
+    assert intraclass_correlation(values) == pytest.approx((f - 1) / (f + 3))
+    # Without noise, and without anything but noise.
+    assert intraclass_correlation(np.repeat(np.arange(5.0)[:, None], 3, axis=1)) == pytest.approx(1)
+    assert intraclass_correlation(RNG.normal(size=(4000, 4))) == pytest.approx(0, abs=0.03)
+    assert math.isnan(intraclass_correlation(np.ones((1, 4))))
+
+
+def test_rank_correlation_is_scipys() -> None:
+    x, y = RNG.integers(0, 5, 30).astype(float), RNG.normal(size=30)
+    assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic)
+    assert math.isnan(spearman(np.ones(5), np.arange(5.0)))
+    assert math.isnan(spearman(x[:2], y[:2]))
+
+
+def test_split_half_goes_over_all_halves() -> None:
+    values = RNG.normal(size=(9, 4))
+    halves = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
+    expected = np.mean(
+        [stats.spearmanr(values[:, a].mean(axis=1), values[:, b].mean(axis=1)).statistic for a, b in halves]
+    )
+    assert split_half(values) == pytest.approx(expected)
+    assert split_half(values[:, :2]) == pytest.approx(stats.spearmanr(values[:, 0], values[:, 1]).statistic)
+    assert split_half(np.repeat(np.arange(5.0)[:, None], 3, axis=1)) == pytest.approx(1)
