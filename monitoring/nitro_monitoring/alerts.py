@@ -1,7 +1,7 @@
 """The alerts: one table, from which the plain rule file is made; the chart wraps that as a PrometheusRule.
 
-Each has a section of its name in docs/operations.md that says what to do. A query aggregates by namespace and
-job_name, so that two jobs of one name in two namespaces are two alerts.
+Each has a section of its name in docs/operations.md that says what to do. Queries aggregate by namespace and
+job_name: two jobs of one name in two namespaces are two alerts, and one alert goes on when a pod is replaced.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ JOB_ALERTS = (
     Alert(
         "NitroLearnerSilent",
         # Changes, not ages: the learner's clock may be wrong.
-        f"changes(nitro_job_status_heartbeat_timestamp_seconds[2m])\n{_RUNNING}",
+        f"max by {_JOB} (changes(nitro_job_status_heartbeat_timestamp_seconds[2m]))\n{_RUNNING}",
         "== 0",
         "1m",
         "critical",
@@ -72,9 +72,8 @@ JOB_ALERTS = (
     ),
     Alert(
         "NitroActorsBelowGranted",
-        "max_over_time(nitro_job_status_actors_ready[5m])\n/ "
-        "min_over_time(nitro_job_status_actors_granted[5m])"
-        f"\n{_RUNNING}",
+        f"max by {_JOB} (max_over_time(nitro_job_status_actors_ready[5m])\n"
+        f"/ min_over_time(nitro_job_status_actors_granted[5m]))\n{_RUNNING}",
         "< 1",
         "5m",
         "warning",
@@ -115,7 +114,7 @@ JOB_ALERTS = (
     ),
     Alert(
         "NitroRedisMemoryHigh",
-        "max_over_time(nitro_redis_memory_bytes[10m]) / (nitro_redis_memory_limit_bytes > 0)",
+        f"max by {_JOB} (max_over_time(nitro_redis_memory_bytes[10m])\n/ (nitro_redis_memory_limit_bytes > 0))",
         "> 0.8",
         "1m",
         "warning",
@@ -125,8 +124,9 @@ JOB_ALERTS = (
     ),
     Alert(
         "NitroScoreConstant",
-        "changes(nitro_convexity_ratio[30m]) or changes(nitro_boosting_score[30m])",
-        f"== 0\nand on {_JOB} changes(nitro_round[30m]) >= 5",
+        f"max by {_JOB} (changes(nitro_convexity_ratio[30m]))\n"
+        f"or max by {_JOB} (changes(nitro_boosting_score[30m]))",
+        f"== 0\nand on {_JOB} max by {_JOB} (changes(nitro_round[30m])) >= 5",
         "0m",
         "warning",
         f"The detector of {_WHO} says nothing new",

@@ -30,13 +30,20 @@ class Case:
 
 
 def job(namespace: str, phase: str = "Running", **series: str) -> dict[str, str]:
-    """Series of the job `hopper` of a namespace; "__" in a name begins a label: retries__reason__timeout."""
+    """Series of the job `hopper` of a namespace, with the labels that a scrape adds; "__" in a name begins a
+    label: retries__reason__timeout.
+    """
     of_job = f'namespace="{namespace}",job_name="hopper"'
-    found = {f'nitro_job_status_phase{{{of_job},phase="{phase}"}}': "1x200"}
+    operator, learner = (
+        'pod="operator-1",instance="10.0.0.1:8080"',
+        'pod="learner-1",instance="10.0.0.2:9090"',
+    )
+    found = {f'nitro_job_status_phase{{{of_job},{operator},phase="{phase}"}}': "1x200"}
     for name, values in series.items():
         metric, *label = name.split("__")
+        target = operator if metric.startswith("job_") else learner
         more = f',{label[0]}="{label[1]}"' if label else ""
-        found[f"nitro_{metric}{{{of_job}{more}}}"] = values
+        found[f"nitro_{metric}{{{of_job},{target}{more}}}"] = values
     return found
 
 
