@@ -114,7 +114,8 @@ JOB_ALERTS = (
     ),
     Alert(
         "NitroRedisMemoryHigh",
-        f"max by {_JOB} (max_over_time(nitro_redis_memory_bytes[10m])\n/ (nitro_redis_memory_limit_bytes > 0))",
+        f"max by {_JOB} (max_over_time(nitro_redis_memory_bytes[10m])\n"
+        "/ (nitro_redis_memory_limit_bytes > 0))",
         "> 0.8",
         "1m",
         "warning",
