@@ -18,7 +18,7 @@ from nitro_learner.plans import RoundPlan
 ENVIRONMENT: dict[str, Any] = {
     "protocol": 1,
     "id": "StandIn-v0",
-    "observation": {"shape": [3], "dtype": "float32"},
+    "observation": {"shape": [3], "dtype": "float32", "frame": [3], "stack": 1},
     "action": {"kind": "continuous", "size": 2, "low": [-1.0, -1.0], "high": [1.0, 1.0]},
     "resumable": True,
     "versions": {},

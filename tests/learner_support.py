@@ -11,6 +11,7 @@ from nitro_actor.policy import Policy
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_learner import algorithms
 from nitro_learner.batch import Fragment
+from nitro_learner.stacks import restack
 
 HOPPER = {
     "observation": {"shape": [11], "dtype": "float32"},
@@ -89,7 +90,7 @@ def train(
                 steps=spec.spec.environment.rollout_length,
                 state=states[slot],
             )
-            fragments.append(Fragment({"slot": slot, "resumed": bool(states[slot])}, tensors))
+            fragments.append(Fragment({"slot": slot, "resumed": bool(states[slot])}, restack(tensors)))
             prefix = "state/"
             states[slot] = {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
         algorithm.update(fragments, k)

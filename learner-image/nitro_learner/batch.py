@@ -41,12 +41,19 @@ class Fragment:
         return bool(self.meta["resumed"])
 
 
+def vectors(observations: np.ndarray) -> np.ndarray:
+    """Observations [n, *obs] as f32 [n, D]."""
+    # numpy cannot infer the width of no rows, as where no episode was truncated.
+    width = math.prod(observations.shape[1:])
+    return observations.astype(np.float32, copy=False).reshape(len(observations), width)
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A round's N transitions, one row each: by slot, then step, then environment.
 
     Attributes:
-        observations: f32 [N, D], normalised and flattened.
+        observations: f32 [N, D], or images [N, *obs]; normalised if they are to be.
         actions: f32 [N, A] or i64 [N].
         log_probs: f32 [N], under the policy that acted.
         distribution: f32 [N, P], of the policy that acted.
@@ -74,7 +81,7 @@ class Rollouts:
     fragment.
 
     Attributes:
-        observations: f32 [N, D], normalised and flattened.
+        observations: f32 [N, D], or images [N, *obs]; normalised if they are to be.
         actions: f32 [N, A] or i64 [N].
         log_probs: f32 [N], under the policy that acted.
         distribution: f32 [N, P], of the policy that acted.
@@ -88,7 +95,7 @@ class Rollouts:
         fragments: list[Fragment],
         rewards: list[np.ndarray],
         *,
-        normalise: Callable[[np.ndarray], np.ndarray],
+        prepare: Callable[[np.ndarray], np.ndarray],
         device: str = "cpu",
     ) -> None:
         """See `assemble` for the arguments; slots may come in any order and more than once.
@@ -98,7 +105,7 @@ class Rollouts:
         """
         _check_shapes(fragments)
         self._fragments = fragments
-        self._normalise = normalise
+        self._prepare = prepare
         self._device = device
         self.observations, self._split = self._observations("observations", 2)
         self.actions = self._rows("actions")
@@ -112,7 +119,7 @@ class Rollouts:
         """V of each row [N], and V of what followed each step [L, lanes] as `gae.next_values` gives it.
 
         Args:
-            critic: observations f32 [n, D] to V [n].
+            critic: observations to V [n].
         """
         rows = critic(self.observations)
         last_inputs, last_split = self._observations("last_observations", 1)
@@ -139,9 +146,7 @@ class Rollouts:
         arrays = [fragment.tensors[name] for fragment in self._fragments]
         rows = np.concatenate([a.reshape(-1, *a.shape[axes:]) for a in arrays])
         ends = np.cumsum([int(np.prod(a.shape[:axes])) for a in arrays])[:-1]
-        width = math.prod(rows.shape[1:])  # numpy cannot infer it where no episode was truncated: zero rows
-        flat = self._tensor(self._normalise(rows).astype(np.float32, copy=False).reshape(len(rows), width))
-        return flat, lambda results: [
+        return self._tensor(self._prepare(rows)), lambda results: [
             part.reshape(a.shape[:axes])
             for part, a in zip(np.split(results.cpu().numpy(), ends), arrays, strict=True)
         ]
@@ -159,7 +164,7 @@ def assemble(
     fragments: list[Fragment],
     rewards: list[np.ndarray],
     *,
-    normalise: Callable[[np.ndarray], np.ndarray],
+    prepare: Callable[[np.ndarray], np.ndarray],
     values: Callable[[Tensor], Tensor],
     gamma: float,
     gae_lambda: float,
@@ -170,8 +175,8 @@ def assemble(
     Args:
         fragments: sorted by slot.
         rewards: f32 [L, E] of each fragment, as the critic shall see them.
-        normalise: raw observations [n, *obs] to f32 [n, *obs].
-        values: observations f32 [n, D] to V [n].
+        prepare: raw observations [n, *obs] to the networks' inputs, f32 [n, D] or images as they are.
+        values: those to V [n].
         gamma: discount per step.
         gae_lambda: lambda of the advantage estimate.
         device: where the tensors shall live.
@@ -183,7 +188,7 @@ def assemble(
     slots = [fragment.slot for fragment in fragments]
     if any(later <= earlier for earlier, later in pairwise(slots)):
         raise ValueError(f"fragments must be one per slot and sorted by slot, got slots {slots}")
-    rollouts = Rollouts(fragments, rewards, normalise=normalise, device=device)
+    rollouts = Rollouts(fragments, rewards, prepare=prepare, device=device)
     batch_values, following = rollouts.values(values)
     by_lane = gae.advantages(
         rollouts.rewards,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nitro_actor import wire
 from nitro_actor.wire import TensorSpec, WireError
 from nitro_learner.batch import Fragment
+from nitro_learner.stacks import EARLIER, restack
 
 SCHEMA = 1
 
@@ -115,7 +116,7 @@ def read(data: bytes, expect: Expectation) -> Fragment:
     except FragmentRefused as refusal:
         refusal.slot, refusal.attempt = slot, attempt
         raise
-    return Fragment(meta, tensors)
+    return Fragment(meta, restack(tensors))
 
 
 def end_state(fragment: Fragment) -> dict[str, NDArray[Any]]:
@@ -125,7 +126,8 @@ def end_state(fragment: Fragment) -> dict[str, NDArray[Any]]:
 
 def tensor_specs(environment: Mapping[str, Any], steps: int, envs: int) -> dict[str, TensorSpec]:
     """Dtypes and shapes of a rollout fragment's tensors, end state apart (None: any length)."""
-    observation = tuple(environment["observation"]["shape"])
+    observation = tuple(environment["observation"]["frame"])
+    stack = environment["observation"]["stack"]
     kind = environment["observation"]["dtype"]
     action = environment["action"]
     length = steps // envs if envs else 0
@@ -147,7 +149,7 @@ def tensor_specs(environment: Mapping[str, Any], steps: int, envs: int) -> dict[
         "final_observations": TensorSpec(kind, (None, *observation)),
         "episode_returns": TensorSpec("float64", (None,)),
         "episode_lengths": TensorSpec("int64", (None,)),
-    }
+    } | ({EARLIER: TensorSpec(kind, (envs, stack - 1, *observation))} if stack > 1 else {})
 
 
 def _decode(data: bytes, limit: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -1,7 +1,7 @@
-"""Policy and critic: two perceptrons of the same shape, and what a policy's outputs mean.
+"""Policy and critic: two networks of the same shape, and what a policy's outputs mean.
 
-Parameter names are the wire's: policy.layers.0.weight, ..., policy.head.weight, policy.head.bias,
-policy.log_std.
+Parameter names are the wire's: policy.convolutions.layers.0.weight, ..., policy.layers.0.weight, ...,
+policy.head.weight, policy.head.bias, policy.log_std.
 
 `forward` builds an autograd graph that can be differentiated twice (the detector needs that). Training uses
 `trace` and `backpropagate` instead, the same functions with the gradient by hand: half of autograd's time
@@ -9,15 +9,17 @@ policy.log_std.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from nitro_api.network import ConvLayer
 from nitro_learner import kernels
+from nitro_learner.images import Activation, Convolutions, Image
 
-Activation = Literal["tanh", "relu"]
 HeadKind = Literal["gaussian", "categorical"]
 LogStd = Literal["state", "parameter"]
 
@@ -25,18 +27,31 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 
 
 class Perceptron(nn.Module):
-    """Hidden layers with an activation, then a linear head: float [n, inputs] -> [n, outputs]."""
+    """Hidden layers with an activation, then a linear head: float [n, inputs] -> [n, outputs].
 
-    def __init__(self, inputs: int, hidden: list[int], outputs: int, activation: Activation) -> None:
+    With convolutions before them the input is their images, and `inputs` says nothing.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: list[int],
+        outputs: int,
+        activation: Activation,
+        convolutions: Convolutions | None = None,
+    ) -> None:
         super().__init__()
-        sizes = [inputs, *hidden]
+        sizes = [convolutions.features if convolutions else inputs, *hidden]
         self.activation = activation
+        self.convolutions = convolutions
         self.layers = nn.ModuleList(_Linear(i, o) for i, o in pairwise(sizes))
         self.head = _Linear(sizes[-1], outputs)
 
     def reset(self, generator: torch.Generator, orthogonal: bool, head_gain: float) -> None:
         """Initialise: orthogonal with gain sqrt 2 (the head: `head_gain`) and zero biases, or as nn.Linear
         does."""
+        if self.convolutions:
+            self.convolutions.reset(generator, orthogonal)
         for layer in self._linears():
             if orthogonal:
                 nn.init.orthogonal_(
@@ -49,6 +64,8 @@ class Perceptron(nn.Module):
                 nn.init.uniform_(layer.bias, -bound, bound, generator)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.convolutions:
+            x = self.convolutions(x)
         *hidden, head = self._linears()
         for layer in hidden:
             x = kernels.linear(x, layer.weight, layer.bias)
@@ -57,9 +74,11 @@ class Perceptron(nn.Module):
 
     @torch.no_grad()
     def trace(self, x: Tensor) -> list[Tensor]:
-        """The input, every hidden layer's activation, and the output, without a graph."""
+        """What the convolutions left, the first layer's input, every hidden layer's activation, and the
+        output, without a graph."""
         *hidden, head = self._linears()
-        trace = [x]
+        trace = self.convolutions.trace(x) if self.convolutions else []
+        trace.append(trace[-1].flatten(1) if trace else x)
         for layer in hidden:
             z = kernels.product(trace[-1], layer.weight, layer.bias)
             trace.append(kernels.tanh_(z) if self.activation == "tanh" else z.relu_())
@@ -74,16 +93,20 @@ class Perceptron(nn.Module):
         down.
         """
         linears = self._linears()
+        below, trace = trace[: -len(linears) - 1], trace[-len(linears) - 1 :]
         for index in reversed(range(len(linears))):
             layer, h = linears[index], trace[index]
             _grad(layer.weight).add_(kernels.product(grad.t(), h.t()))
             _grad(layer.bias).add_(grad.sum(0))
-            if index > 0:
+            if index > 0 or self.convolutions:
                 grad = kernels.product(grad, layer.weight.t())
+            if index > 0:
                 if self.activation == "tanh":
                     torch.ops.aten.tanh_backward.grad_input(grad, h, grad_input=grad)
                 else:
                     torch.ops.aten.threshold_backward.grad_input(grad, h, 0, grad_input=grad)
+        if self.convolutions:
+            self.convolutions.backpropagate(below, grad)
 
     def _linears(self) -> list[nn.Linear]:
         return [*self.layers, self.head]
@@ -105,10 +128,11 @@ class Policy(Perceptron):
         activation: Activation,
         head: HeadKind,
         log_std: LogStd,
+        convolutions: Convolutions | None = None,
     ) -> None:
         self.actions, self.head_kind, self.log_std_kind = actions, head, log_std
         doubled = head == "gaussian" and log_std == "state"
-        super().__init__(inputs, hidden, 2 * actions if doubled else actions, activation)
+        super().__init__(inputs, hidden, 2 * actions if doubled else actions, activation, convolutions)
         self.log_std: nn.Parameter | None = None
         if head == "gaussian" and log_std == "parameter":
             self.log_std = nn.Parameter(torch.zeros(actions))
@@ -144,14 +168,18 @@ class ActorCritic(nn.Module):
     """Policy and critic whose parameters and gradients are views of two flat vectors.
 
     One flat vector makes the optimiser, the gradient's norm and zeroing one operation each.
+
+    Attributes:
+        images: whether observations are images [n, height, width(, channels)], not vectors [n, D].
     """
 
     def __init__(
         self,
-        inputs: int,
+        inputs: int | Image,
         hidden: list[int],
         actions: int,
         *,
+        convolutions: Sequence[ConvLayer] = (),
         activation: Activation = "tanh",
         head: HeadKind = "gaussian",
         log_std: LogStd = "state",
@@ -160,8 +188,14 @@ class ActorCritic(nn.Module):
         device: str = "cpu",
     ) -> None:
         super().__init__()
-        self.policy = Policy(inputs, hidden, actions, activation, head, log_std)
-        self.critic = Perceptron(inputs, hidden, 1, activation)
+        self.images = isinstance(inputs, Image)
+
+        def below() -> Convolutions | None:
+            return Convolutions(inputs, convolutions, activation) if isinstance(inputs, Image) else None
+
+        size = 0 if isinstance(inputs, Image) else inputs
+        self.policy = Policy(size, hidden, actions, activation, head, log_std, below())
+        self.critic = Perceptron(size, hidden, 1, activation, below())
         generator = torch.Generator().manual_seed(seed)
         self.policy.reset(generator, orthogonal, head_gain=0.01)
         self.critic.reset(generator, orthogonal, head_gain=1.0)
@@ -169,8 +203,19 @@ class ActorCritic(nn.Module):
         self.flat = _flatten(self)
 
     def values(self, observations: Tensor) -> Tensor:
-        """V [n] of observations [n, D], without a graph."""
+        """V [n] of observations [n, D] or [n, *shape], without a graph."""
         return self.critic.trace(observations)[-1][:, 0]
+
+
+def chunk_size(network: ActorCritic, device: str) -> int:
+    """Rows of one forward and backward pass; a larger minibatch is summed over chunks.
+
+    On a CPU so many that what a pass leaves stays in the cache (of images it never does: in memory). On a GPU
+    so many that a chunk fits its memory.
+    """
+    if device == "cpu":
+        return 128 if network.images else 1024
+    return 2**12 if network.images else 2**16
 
 
 class _Linear(nn.Linear):

@@ -12,13 +12,11 @@ from torch import Tensor
 from nitro_api import JobSpec
 from nitro_learner.algorithms.adam import Adam
 from nitro_learner.algorithms.ppo_loss import Coefficients, Samples, gradients, terms
+from nitro_learner.architecture import arguments, description
+from nitro_learner.batch import vectors
 from nitro_learner.distributions import Categorical, Distribution, Gaussian
-from nitro_learner.networks import ActorCritic
+from nitro_learner.networks import ActorCritic, chunk_size
 from nitro_learner.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
-
-_CHUNK = 1024
-"""Rows of one forward and backward pass on a CPU; a larger minibatch is summed over chunks that stay in the
-cache."""
 
 
 class ActorCriticAlgorithm:
@@ -30,29 +28,17 @@ class ActorCriticAlgorithm:
         self._rounds = spec.stop.rounds
         self._seed = spec.seed
         self._device = device
-        self.chunk = _CHUNK if device == "cpu" else 2**16
         shape = tuple(environment["observation"]["shape"])
-        action = environment["action"]
-        continuous = action["kind"] == "continuous"
-        self._network_meta = {
-            "kind": "mlp",
-            "hidden": list(spec.network.hidden_sizes),
-            "activation": spec.network.activation,
-            "head": "gaussian" if continuous else "categorical",
-            "logStd": spec.network.log_std,
-        }
+        continuous = environment["action"]["kind"] == "continuous"
+        self._network_meta = description(spec, environment)
         self.distribution: Distribution = Gaussian() if continuous else Categorical()
         self.network = ActorCritic(
-            math.prod(shape),
-            list(spec.network.hidden_sizes),
-            action["size"] if continuous else action["n"],
-            activation=spec.network.activation,
-            head="gaussian" if continuous else "categorical",
-            log_std=spec.network.log_std,
+            **arguments(spec, environment),
             orthogonal=self.settings.orthogonal_init,
             seed=spec.seed,
             device=device,
         )
+        self.chunk = chunk_size(self.network, device)
         self._optimiser = Adam(self.network.flat, self.settings.learning_rate, self.settings.adam_epsilon)
         self.kl_coefficient = self.settings.kl_coefficient
         self.observations = ObservationNormaliser(shape) if self.settings.normalise_observations else None
@@ -98,6 +84,12 @@ class ActorCriticAlgorithm:
         for normaliser, name in ((self.observations, "observations"), (self.rewards, "rewards")):
             if normaliser is not None:
                 normaliser.load_state_dict(state[name])
+
+    def inputs(self, observations: np.ndarray) -> np.ndarray:
+        """Raw observations [n, *obs] as the networks take them: normalised if they are to be, flat unless
+        they are images."""
+        rows = observations if self.observations is None else self.observations(observations)
+        return rows if self.network.images else vectors(rows)
 
     def values(self, observations: Tensor) -> Tensor:
         return torch.cat([self.network.values(rows) for rows in torch.split(observations, self.chunk)])

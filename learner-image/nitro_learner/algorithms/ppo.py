@@ -55,7 +55,7 @@ class Ppo(ActorCriticAlgorithm):
         batch = assemble(
             fragments,
             self.rewards(fragments) if self.rewards else [f.tensors["rewards"] for f in fragments],
-            normalise=self.observations or (lambda observations: observations),
+            prepare=self.inputs,
             values=self.values,
             gamma=self.settings.gamma,
             gae_lambda=self.settings.gae_lambda,

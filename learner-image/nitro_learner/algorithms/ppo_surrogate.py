@@ -10,10 +10,7 @@ from torch import Tensor
 from nitro_learner.algorithms.ppo_loss import Coefficients, Samples, surrogate, terms
 from nitro_learner.boosting.surrogate import Function, Objective
 from nitro_learner.distributions import Distribution
-from nitro_learner.networks import ActorCritic
-
-_CHUNK = 1024
-"""Transitions per term, so that a Hessian-vector product stays in the cache."""
+from nitro_learner.networks import ActorCritic, chunk_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,8 @@ class PpoSurrogate:
         return len(self.samples)
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
-        chunks = self.samples.rows(rows.to(self.samples.observations.device)).slices(_CHUNK)
+        device = self.samples.observations.device
+        chunks = self.samples.rows(rows.to(device)).slices(chunk_size(self.network, device.type))
         return self._function(self.network, objective, chunks, len(rows))
 
     def trajectories(self, objective: Objective) -> Function:

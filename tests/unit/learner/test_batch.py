@@ -14,7 +14,7 @@ def batch(fragments: list[Fragment]) -> Batch:
     return assemble(
         fragments,
         [f.tensors["rewards"] for f in fragments],
-        normalise=lambda observations: 2 * observations,
+        prepare=lambda observations: 2 * observations,
         values=lambda x: x @ WEIGHT,
         gamma=0.9,
         gae_lambda=0.8,

@@ -14,7 +14,7 @@ from nitro_learner.algorithms.ppo_loss import Coefficients, Samples
 from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
 from nitro_learner.algorithms.rllib.base import RllibAlgorithm, keyed, values
 from nitro_learner.algorithms.rllib.episodes import episodes
-from nitro_learner.batch import Batch, Fragment, assemble
+from nitro_learner.batch import Batch, Fragment, assemble, vectors
 
 _CHUNK = 1024
 """Rows of one forward pass, which then stays in the cache."""
@@ -82,7 +82,7 @@ class RllibPpo(RllibAlgorithm):
         return assemble(
             fragments,
             [fragment.tensors["rewards"] for fragment in fragments],
-            normalise=lambda observations: observations,
+            prepare=vectors,
             values=self._values,
             gamma=self.config.gamma,
             gae_lambda=self.config.lambda_,

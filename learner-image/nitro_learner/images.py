@@ -1,0 +1,152 @@
+"""Convolutions: images to features, with gradients by hand for training and by autograd for the detector."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from nitro_api.network import ConvLayer, image_sizes
+
+Activation = Literal["tanh", "relu"]
+
+_NHWC = torch.channels_last
+"""The layout that oneDNN's convolutions are fastest with: 1.3 to 4.5 times on a CPU (bench_learner.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Shape of an image: [height, width, channels], or [height, width] with one channel."""
+
+    height: int
+    width: int
+    channels: int
+
+
+class Convolutions(nn.Module):
+    """Layers of convolution and activation: images [n, height, width(, channels)] to features [n, F].
+
+    u8 pixels are divided by 255, floats taken as they are. Features are in the order channel, row, column.
+
+    Attributes:
+        features: F.
+    """
+
+    def __init__(self, image: Image, layers: Sequence[ConvLayer], activation: Activation) -> None:
+        """Raises ImageTooSmall where a filter does not fit into what reaches it."""
+        super().__init__()
+        self.activation = activation
+        sizes = [(image.height, image.width), *image_sizes(image.height, image.width, layers)]
+        channels = [image.channels, *(layer.channels for layer in layers)]
+        self._channels = image.channels
+        self.layers = nn.ModuleList(
+            _Convolution(before, layer, size)
+            for before, layer, size in zip(channels[:-1], layers, sizes[:-1], strict=True)
+        )
+        self.features = channels[-1] * math.prod(sizes[-1])
+
+    def reset(self, generator: torch.Generator, orthogonal: bool) -> None:
+        """Initialise as Perceptron's hidden layers."""
+        for layer in self._convolutions():
+            if orthogonal:
+                nn.init.orthogonal_(layer.weight, math.sqrt(2), generator)
+                nn.init.zeros_(layer.bias)
+            else:
+                bound = 1 / math.sqrt(layer.weight[0].numel())
+                nn.init.uniform_(layer.weight, -bound, bound, generator)
+                nn.init.uniform_(layer.bias, -bound, bound, generator)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        x = self._pixels(observations)
+        for layer in self._convolutions():
+            x = layer(x)
+            x = torch.tanh(x) if self.activation == "tanh" else torch.relu(x)
+        return x.flatten(1)
+
+    @torch.no_grad()
+    def trace(self, observations: Tensor) -> list[Tensor]:
+        """Each layer's padded input, and the last one's activation, without a graph."""
+        x = self._pixels(observations)
+        trace = []
+        for layer in self._convolutions():
+            trace.append(layer.pad(x))
+            z = torch.conv2d(trace[-1], layer.weight, layer.bias, layer.stride)
+            x = z.tanh_() if self.activation == "tanh" else z.relu_()
+        return [*trace, x]
+
+    @torch.no_grad()
+    def backpropagate(self, trace: list[Tensor], grad: Tensor) -> None:
+        """Add the parameters' gradients to `.grad`, given a trace and the loss's gradient by its features [n,
+        F]."""
+        layers = self._convolutions()
+        grad = grad.reshape(trace[-1].shape).contiguous(memory_format=_NHWC)
+        for index in reversed(range(len(layers))):
+            layer = layers[index]
+            # What the layer put out: the next one's input without its padding.
+            output = trace[-1] if layer is layers[-1] else layers[index + 1].crop(trace[index + 1])
+            if self.activation == "tanh":
+                grad = torch.ops.aten.tanh_backward(grad, output)
+            else:
+                grad = torch.ops.aten.threshold_backward(grad, output, 0)
+            by_input, by_weight, by_bias = torch.ops.aten.convolution_backward(
+                grad,
+                trace[index],
+                layer.weight,
+                [len(layer.bias)],
+                [layer.stride] * 2,
+                [0, 0],
+                [1, 1],
+                False,
+                [0, 0],
+                1,
+                [index > 0, True, True],
+            )
+            assert layer.weight.grad is not None, "the parameters of a trained network have been flattened"
+            assert layer.bias.grad is not None
+            layer.weight.grad.add_(by_weight)
+            layer.bias.grad.add_(by_bias)
+            if index > 0:
+                grad = layer.crop(by_input)
+
+    def _pixels(self, observations: Tensor) -> Tensor:
+        """[n, height, width(, channels)] to float [n, channels, height, width] in NHWC's layout."""
+        x = observations.reshape(*observations.shape[:3], self._channels).permute(0, 3, 1, 2)
+        dtype = next(self.parameters()).dtype
+        scaled = x.to(dtype) / 255 if x.dtype == torch.uint8 else x.to(dtype)
+        return scaled.contiguous(memory_format=_NHWC)
+
+    def _convolutions(self) -> list["_Convolution"]:
+        return list(self.layers)  # type: ignore[arg-type]
+
+
+class _Convolution(nn.Module):
+    """One layer's parameters, filled by `Convolutions.reset`, and its padding."""
+
+    def __init__(self, channels: int, layer: ConvLayer, size: tuple[int, int]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(layer.channels, channels, layer.kernel, layer.kernel))
+        self.bias = nn.Parameter(torch.empty(layer.channels))
+        self.stride = layer.stride
+        (top, bottom), (left, right) = (_padding(n, layer) for n in size)
+        self._sides = (left, right, top, bottom)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.conv2d(self.pad(x), self.weight, self.bias, self.stride)
+
+    def pad(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(x, self._sides) if any(self._sides) else x
+
+    def crop(self, x: Tensor) -> Tensor:
+        """Without what `pad` added."""
+        left, right, top, bottom = self._sides
+        return x[:, :, top : x.shape[2] - bottom, left : x.shape[3] - right]
+
+
+def _padding(size: int, layer: ConvLayer) -> tuple[int, int]:
+    """Zeros before and after a side of that length: with `same` as few as cover it, an odd one behind."""
+    if layer.padding == "valid":
+        return 0, 0
+    total = max((math.ceil(size / layer.stride) - 1) * layer.stride + layer.kernel - size, 0)
+    return total // 2, total - total // 2
