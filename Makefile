@@ -12,7 +12,7 @@ BIN      := $(abspath $(VENV))/bin
 UV       := $(BIN)/uv
 # The one tool that is not in constraints.txt, because it installs what is.
 UV_VERSION := 0.13.8
-PACKAGES := -e crds -e actor-image[lambda] -e learner-image[local] -e operator
+PACKAGES := -e crds -e actor-image[lambda] -e learner-image[train,local] -e operator
 SOURCES  := crds actor-image learner-image operator monitoring tests
 STAMP    := build/environment
 
@@ -55,7 +55,7 @@ RLLIB ?= build/rllib
 $(RLLIB)/installed: constraints.txt learner-image/pyproject.toml $(STAMP)
 	$(UV) venv --quiet --clear --python $(BIN)/python $(RLLIB)
 	$(UV) pip install --quiet --python $(RLLIB)/bin/python --constraints constraints.txt --group dev \
-		-e crds -e actor-image -e learner-image[local,rllib]
+		-e crds -e actor-image -e learner-image[train,local,rllib]
 	@touch $@
 
 .PHONY: test-rllib
@@ -94,7 +94,7 @@ generate: $(STAMP) ## write the generated files again: the CRD, the dashboards, 
 
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew
-	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda]' '-e ./learner-image[local,rllib]' '-e ./operator' > build/packages.in
+	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda]' '-e ./learner-image[train,local,rllib]' '-e ./operator' > build/packages.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --group dev \
 		--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner \
 		--no-emit-package nitro-operator build/packages.in -o build/constraints.txt

@@ -3,7 +3,7 @@
     python scripts/requirements.py crds operator > requirements.txt
 
 The Dockerfiles install these before they copy any code, so that a change of code does not install torch anew.
-Extras are written FOLDER[EXTRA], as for pip.
+Extras are written FOLDER[EXTRA,...], as for pip.
 """
 
 import sys
@@ -20,11 +20,11 @@ def requirements(packages: list[str]) -> list[str]:
     found: set[str] = set()
     own: set[str] = set()
     for package in packages:
-        folder, _, extra = package.removesuffix("]").partition("[")
+        folder, _, extras = package.removesuffix("]").partition("[")
         project = tomllib.loads((Path(folder) / "pyproject.toml").read_text())["project"]
         own.add(project["name"])
         found.update(project["dependencies"])
-        if extra:
+        for extra in filter(None, extras.split(",")):
             found.update(project["optional-dependencies"][extra])
     return sorted(found - own)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -13,6 +17,7 @@ from nitro_api import NitroTrainingJob
 from nitro_learner.checkpoint import Checkpoint, CheckpointStore
 from nitro_learner.report import Outcome
 from nitro_learner.rundir import RunDir, RunDirError, read_metrics
+from nitro_learner.scalers.agent import AgentError, ScalingAgent
 
 if TYPE_CHECKING:
     from nitro_learner.bucket import RunBucket
@@ -107,6 +112,7 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         "reason": outcome.reason,
         "message": outcome.message,
         "rounds": outcome.rounds,
+        "versions": _versions(),
     }
     if last:
         result |= {
@@ -115,6 +121,9 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             "rewardMean": last["reward_mean"],
             "cost": {name: last[f"cost_{name}"] for name in ("learner", "actors", "total")},
         }
+    if run.job.spec.scaling.agent:
+        with contextlib.suppress(AgentError):  # the file was needed only when the run began
+            result["pretraining"] = asdict(ScalingAgent.load(Path(run.job.spec.scaling.agent)).spent)
     if evaluation:
         mean = sum(evaluation) / len(evaluation)
         result["evaluation"] = {
@@ -125,6 +134,13 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             "max": max(evaluation),
         }
     return result
+
+
+def _versions() -> dict[str, str]:
+    """What the results depend on, of the learner's own machine."""
+    packages = ("nitro-learner", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
+    found = {name: metadata.version(name) for name in packages}
+    return {"python": platform.python_version(), "machine": platform.platform(), **found}
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

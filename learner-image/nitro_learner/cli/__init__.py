@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from types import ModuleType
 from typing import Any
@@ -22,20 +22,36 @@ COMMANDS = {
     "train": "train a job on this machine",
     "validate": "check a job file and show it with all defaults",
     "explain": "documentation of a job's fields",
+    "top": "all jobs of a cluster, live",
+    "report": "a run's job, plots and costs as one HTML file",
     "plot": "draw one run, or compare several",
     "experiment": "compare variants of a job over seeds at a matched budget",
     "detector": "how good the boosting detector was in a run",
     "landscape": "draw return and surrogate around a run's policy",
     "evaluate": "play episodes with a trained policy",
+    "pretrain-scaler": "train the scaling agent of a job with scaler minionsrl",
     "learn": "train the job of this pod (run by the operator)",
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+# What asks a cluster, or nobody: it works where nothing that trains is installed.
+_TRAINING = ("nitro_actor", "redis", "safetensors", "tensorboard", "torch")
+"""What only the extra `train` installs."""
+KUBECTL = ("top", "report", "validate", "explain")
+
+
+def kubectl() -> int:
+    """`kubectl nitro`: kubectl finds the program kubectl-nitro on the PATH."""
+    return main(prog="kubectl nitro", commands={name: COMMANDS[name] for name in KUBECTL})
+
+
+def main(
+    argv: Sequence[str] | None = None, *, prog: str = "nitro", commands: Mapping[str, str] = COMMANDS
+) -> int:
     """Runs a command line and returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
-        prog="nitro",
+        prog=prog,
         description="Serverless reinforcement learning.",
         epilog=EPILOG,
         formatter_class=_Formatter,
@@ -44,11 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     chosen = next((word for word in words if not word.startswith("-")), None)
     run: Callable[[Any], int] | None = None
-    for name, summary in COMMANDS.items():
+    for name, summary in commands.items():
         if name != chosen:
             subparsers.add_parser(name, help=summary)
             continue
-        module: ModuleType = import_module(f"nitro_learner.cli.{name}")
+        module: ModuleType = import_module(f"nitro_learner.cli.{name.replace('-', '_')}")
         subparser = subparsers.add_parser(
             name, help=summary, description=module.__doc__, epilog=EPILOG, formatter_class=_Formatter
         )
@@ -59,6 +75,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no such command: {arguments.command}")
     try:
         return run(arguments)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in _TRAINING:
+            raise
+        print(
+            f"nitro: {chosen} trains, which takes more: pip install 'nitro-learner[train]'", file=sys.stderr
+        )
+        return 1
     except CommandError as error:
         print(f"nitro: {error}", file=sys.stderr)
         return error.code

@@ -55,6 +55,18 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_namespace(parser: argparse.ArgumentParser, default: str = "kubectl's current one") -> None:
+    """Adds --namespace."""
+    parser.add_argument("-n", "--namespace", help=f"namespace; default: {default}")
+
+
+def backend_overrides(backend: str) -> list[str]:
+    """Overrides that let a job's actors run there, whatever it says."""
+    # The other backends' settings are left out: a job may have the block of its own type only.
+    others = [block for block in ("knative", "lambda", "local") if block != backend.lower()]
+    return [f"spec.backend.type={backend}", *(f"spec.backend.{block}=null" for block in others)]
+
+
 def read_job(path: Path, overrides: Sequence[str]) -> NitroTrainingJob:
     """The job with every default filled in.
 

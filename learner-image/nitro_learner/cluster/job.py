@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import urllib3
-from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from nitro_api import GROUP, KIND, PLURAL, VERSION
+from nitro_learner.cluster.api import TIMEOUT_SECONDS, connect
 
 FIELD_MANAGER = "nitro-learner"
-_TIMEOUT_SECONDS = (3.0, 10.0)  # connect, read
 
 
 class ApiUnavailable(Exception):  # noqa: N818
@@ -38,17 +35,7 @@ class JobClient:
         self.namespace = namespace
         self.name = name
         self.uid = uid
-        # Without a service account's token this is a developer's machine: KUBECONFIG, or ~/.kube/config.
-        if os.environ.get("KUBERNETES_SERVICE_HOST") and not os.environ.get("KUBECONFIG"):
-            config.load_incluster_config()  # type: ignore[no-untyped-call]
-        else:
-            config.load_kube_config()  # type: ignore[no-untyped-call]
-        # Retries are the caller's, who knows what is newest by then.
-        settings = client.Configuration.get_default_copy()
-        settings.retries = urllib3.Retry(0)
-        self._api = client.CustomObjectsApi(client.ApiClient(settings))
-        # It logs every retry of ours as a warning of its own.
-        logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+        self._api = connect()
 
     def get(self) -> dict[str, Any]:
         """The job as stored.
@@ -92,7 +79,7 @@ class JobClient:
                 self.namespace,
                 PLURAL,
                 self.name,
-                _request_timeout=_TIMEOUT_SECONDS,
+                _request_timeout=TIMEOUT_SECONDS,
                 **arguments,
             )
         except ApiException as error:

@@ -1,0 +1,51 @@
+"""Writes the report of a run as one HTML file: the job, the plots, the cost and the versions.
+
+Of a run folder it shows every round; of a job on a cluster what its status holds, the last 60 rounds.
+
+examples:
+  nitro report runs/hopper-20260101-120000                  # writes report.html into it
+  nitro report hopper --namespace team-a --output hopper.html
+  kubectl nitro report hopper
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from nitro_learner.cli.common import DONE, CommandError, add_namespace
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="run folder, or name of a job on the cluster")
+    parser.add_argument(
+        "-o", "--output", type=Path, help="file; default: report.html, in the run folder if any"
+    )
+    add_namespace(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from nitro_learner.rundir import RunDirError
+    from nitro_learner.views import report
+
+    folder = Path(arguments.run)
+    try:
+        if folder.is_dir():
+            found, output = report.of_run(folder), arguments.output or folder / "report.html"
+        elif os.sep in arguments.run:
+            raise CommandError(f"{folder}: no such run folder")
+        else:
+            from nitro_learner.cluster.jobs import get_job
+
+            job = get_job(arguments.run, arguments.namespace)
+            found, output = report.of_job(job), arguments.output or Path("report.html")
+        temporary = output.with_name(f".{output.name}.partial")
+        temporary.write_text(found.html(), encoding="utf-8")
+        temporary.replace(output)
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+    print(output)
+    return DONE

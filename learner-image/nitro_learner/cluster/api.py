@@ -1,0 +1,54 @@
+"""The connection to a Kubernetes API server: in a pod by its service account, else by the kubeconfig."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.config.config_exception import ConfigException
+
+TIMEOUT_SECONDS = (3.0, 10.0)
+"""To connect, and to read an answer."""
+
+
+class NoCluster(Exception):  # noqa: N818
+    """Nothing says which cluster is meant."""
+
+
+def connect() -> client.CustomObjectsApi:
+    """Custom objects of the current cluster.
+
+    Retries are the caller's, who knows what is newest by then.
+
+    Raises:
+        NoCluster: there is no usable kubeconfig.
+    """
+    try:
+        if _in_pod():
+            config.load_incluster_config()  # type: ignore[no-untyped-call]
+        else:
+            config.load_kube_config()  # type: ignore[no-untyped-call]
+    except ConfigException as error:
+        raise NoCluster(
+            f"no cluster to talk to: {error}. Set KUBECONFIG, or log in to the cluster"
+        ) from error
+    settings = client.Configuration.get_default_copy()
+    settings.retries = urllib3.Retry(0)
+    # It logs every retry of ours as a warning of its own.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+    return client.CustomObjectsApi(client.ApiClient(settings))
+
+
+def current_namespace() -> str:
+    """The namespace of the kubeconfig's current context, as kubectl takes it."""
+    try:
+        _, current = config.list_kube_config_contexts()  # type: ignore[no-untyped-call]
+    except ConfigException:
+        return "default"
+    return str(current["context"].get("namespace") or "default")
+
+
+def _in_pod() -> bool:
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and not os.environ.get("KUBECONFIG")

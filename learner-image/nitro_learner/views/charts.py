@@ -1,0 +1,156 @@
+"""The report's charts: SVG that takes its colours from the page, so that it reads in light and in dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+Columns = Mapping[str, Floats]
+"""Columns of metrics.csv: f64 [rounds], NaN where a cell is empty."""
+
+POINTS = 500
+"""Points of a curve at most: a longer run is drawn by the means of equal parts."""
+
+# Colours that nothing else uses; in the SVG each becomes a variable of the page's style.
+_INK, _GRID, _PAPER = "#010101", "#010102", "#010103"
+_SERIES = tuple(f"#0102{number:02x}" for number in range(6))
+_VARIABLES = {_INK: "--ink", _GRID: "--grid", _PAPER: "--paper"} | {
+    colour: f"--series-{number}" for number, colour in enumerate(_SERIES)
+}
+_STAGES = ("sample", "update", "detect", "dispatch", "evaluate", "checkpoint")
+
+
+def charts(columns: Columns) -> list[tuple[str, str]]:
+    """Title and SVG of every chart that there is data for.
+
+    Args:
+        columns: at least `round`; the other columns of metrics.csv where they are known.
+    """
+    drawn = []
+    for title, draw, needed in (
+        ("Return per episode", _returns, ("reward_mean",)),
+        ("Boosting score S", _score, ("boosting_score",)),
+        ("Convexity ratio R", _ratio, ("convexity_ratio",)),
+        ("Actors", _actors, ("actors",)),
+        ("Cumulative cost, dollars", _cost, ("cost_total",)),
+        ("Seconds of a round, by stage", _stages, tuple(f"seconds_{stage}" for stage in _STAGES)),
+    ):
+        if all(np.isfinite(columns.get(name, np.empty(0))).any() for name in needed):
+            drawn.append((title, _svg(draw, columns)))
+    return drawn
+
+
+def thin(values: Floats) -> Floats:
+    """At most POINTS values: means of equal parts, empty cells left out."""
+    if len(values) <= POINTS:
+        return values
+    parts = np.array_split(values, POINTS)
+    return np.array([part[np.isfinite(part)].mean() if np.isfinite(part).any() else np.nan for part in parts])
+
+
+def _returns(axes: Axes, columns: Columns) -> None:
+    rounds = thin(columns["round"])
+    axes.plot(
+        rounds, thin(columns["reward_mean"]), color=_SERIES[0], lw=1.6, label="training, last 20 episodes"
+    )
+    if np.isfinite(columns.get("evaluation_mean", np.empty(0))).any():
+        mean, std = columns["evaluation_mean"], columns["evaluation_std"]
+        known = np.isfinite(mean)
+        at, mean, std = (thin(column[known]) for column in (columns["round"], mean, std))
+        axes.fill_between(at, mean - std, mean + std, color=_SERIES[1], alpha=0.2, lw=0)
+        axes.plot(at, mean, color=_SERIES[1], lw=1, marker="o", ms=3, label="evaluation, mean actions ± std")
+    axes.legend()
+
+
+def _score(axes: Axes, columns: Columns) -> None:
+    axes.plot(thin(columns["round"]), thin(columns["boosting_score"]), color=_SERIES[2], lw=1.4)
+    axes.set_ylim(-0.03, 1.03)
+
+
+def _ratio(axes: Axes, columns: Columns) -> None:
+    axes.semilogy(thin(columns["round"]), thin(columns["convexity_ratio"]), color=_SERIES[3], lw=1.4)
+
+
+def _actors(axes: Axes, columns: Columns) -> None:
+    axes.step(thin(columns["round"]), thin(columns["actors"]), color=_SERIES[4], lw=1.4, where="mid")
+    axes.set_ylim(bottom=0)
+
+
+def _cost(axes: Axes, columns: Columns) -> None:
+    rounds = thin(columns["round"])
+    if "cost_learner" in columns:
+        parts = [thin(columns["cost_learner"]), thin(columns["cost_actors"])]
+        axes.stackplot(rounds, parts, colors=_SERIES[:2], labels=["learner", "actors"], alpha=0.75, lw=0)
+        axes.legend(loc="upper left")
+    else:
+        axes.plot(rounds, thin(columns["cost_total"]), color=_SERIES[0], lw=1.6)
+    axes.set_ylim(bottom=0)
+
+
+def _stages(axes: Axes, columns: Columns) -> None:
+    parts = [np.nan_to_num(thin(columns[f"seconds_{stage}"])) for stage in _STAGES]
+    axes.stackplot(thin(columns["round"]), parts, colors=_SERIES, labels=_STAGES, alpha=0.8, lw=0)
+    axes.legend(ncols=3, loc="upper right")
+    axes.set_ylim(bottom=0)
+
+
+def _svg(draw, columns: Columns) -> str:  # type: ignore[no-untyped-def]
+    """One chart. Text stays text, so the page's font and colours hold and a reader can search it."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    style = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "nitro",
+        "font.size": 8,
+        "text.color": _INK,
+        "axes.edgecolor": _GRID,
+        "axes.labelcolor": _INK,
+        "xtick.color": _INK,
+        "ytick.color": _INK,
+        "grid.color": _GRID,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.fontsize": 7,
+        "legend.frameon": False,
+        "axes.xmargin": 0.01,
+    }
+    with mpl.rc_context(style):
+        figure = Figure(figsize=(5, 2.5), layout="constrained")
+        figure.patch.set_alpha(0)
+        axes = figure.add_subplot()
+        axes.patch.set_alpha(0)
+        draw(axes, columns)
+        axes.set_xlabel("round")
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return _themed(text.getvalue())
+
+
+def _themed(svg: str) -> str:
+    """The bare <svg> element: as wide as the page lets it, in the page's colours."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg))
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable})")
+    return re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", svg)
+
+
+def columns_of(rows: Sequence[Mapping[str, float | None]]) -> dict[str, Floats]:
+    """Rows as columns; the rows' own order."""
+    return {
+        name: np.array([np.nan if row.get(name) is None else row[name] for row in rows], dtype=np.float64)
+        for name in (rows[0] if rows else {})
+    }

@@ -1,0 +1,160 @@
+"""The table of a cluster's jobs, for a terminal of any width."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, JustifyMethod
+from rich.table import Table
+from rich.text import Text
+
+_BARS = "▁▂▃▄▅▆▇█"
+_TREND = 16
+_STYLES = {
+    "Running": "green",
+    "Starting": "yellow",
+    "Pending": "yellow",
+    "Suspended": "dim",
+    "Failed": "red",
+    "Succeeded": "cyan",
+}
+_COLUMNS = (
+    # Title, and the terminal's width from which it is shown: what says least goes first.
+    ("NAMESPACE", 100),
+    ("JOB", 0),
+    ("PHASE", 0),
+    ("ROUND", 0),
+    ("STEPS", 120),
+    ("RETURN", 0),
+    ("TREND", 90),
+    ("SCORE", 75),
+    ("ACTORS", 0),
+    ("COST", 0),
+    ("AGE", 75),
+)
+_GAP, _SHORTEST_NAME = 2, 8
+_NUMBERS = {"ROUND", "STEPS", "RETURN", "SCORE", "ACTORS", "COST", "AGE"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job as the table shows it. `actors` is ready of granted pods; None is not known yet."""
+
+    namespace: str
+    job: str
+    phase: str
+    round: int | None
+    env_steps: int | None
+    reward_mean: float | None
+    history: tuple[float, ...]
+    score: float | None
+    ready: int | None
+    granted: int | None
+    cost: float | None
+    age_seconds: float
+
+    @classmethod
+    def of(cls, job: Mapping[str, Any], now: datetime) -> Row:
+        """Of a NitroTrainingJob as the API server has it."""
+        status = job.get("status") or {}
+        training, actors = status.get("training") or {}, status.get("actors") or {}
+        means = [entry.get("rewardMean") for entry in training.get("history") or []]
+        return cls(
+            namespace=job["metadata"]["namespace"],
+            job=job["metadata"]["name"],
+            phase=status.get("phase") or "Pending",
+            round=training.get("round"),
+            env_steps=training.get("envSteps"),
+            reward_mean=training.get("rewardMean"),
+            history=tuple(mean for mean in means if mean is not None),
+            score=training.get("boostingScore"),
+            ready=actors.get("ready"),
+            granted=actors.get("granted"),
+            cost=(status.get("cost") or {}).get("total"),
+            age_seconds=(now - datetime.fromisoformat(job["metadata"]["creationTimestamp"])).total_seconds(),
+        )
+
+    def cells(self) -> dict[str, str]:
+        """The text of each column."""
+        return {
+            "NAMESPACE": self.namespace,
+            "JOB": self.job,
+            "PHASE": self.phase,
+            "ROUND": _known(self.round, "{}"),
+            "STEPS": _known(self.env_steps, "{:,}"),
+            "RETURN": _known(self.reward_mean, "{:,.1f}"),
+            "TREND": sparkline(self.history),
+            "SCORE": _known(self.score, "{:.2f}"),
+            "ACTORS": f"{self.ready or 0}/{self.granted}" if self.granted is not None else "-",
+            "COST": _known(self.cost, "${:,.4f}"),
+            "AGE": age(self.age_seconds),
+        }
+
+
+def table(rows: Sequence[Row], width: int, note: str = "") -> Group:
+    """The jobs, those that run first, and a line of totals."""
+    shown = [title for title, least in _COLUMNS if width >= least]
+    ordered = sorted(rows, key=lambda row: (row.phase != "Running", row.namespace, row.job))
+    cells = [row.cells() for row in ordered]
+    widths = _widths(shown, cells, width)
+    grid = Table(box=None, padding=(0, _GAP, 0, 0), header_style="bold", pad_edge=False)
+    for title in shown:
+        side: JustifyMethod = "right" if title in _NUMBERS else "left"
+        grid.add_column(title, justify=side, no_wrap=True, overflow="ellipsis", width=widths[title])
+    for row in cells:
+        styles = {"PHASE": _STYLES.get(row["PHASE"], "")}
+        grid.add_row(*(Text(row[title], styles.get(title, "")) for title in shown))
+    lines: list[Any] = [grid, Text(totals(rows), "dim")]
+    if note:
+        lines.append(Text(note, "yellow"))
+    return Group(*lines)
+
+
+def _widths(shown: Sequence[str], cells: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
+    """The columns' widths. Names give way: a number that was cut would be another number."""
+    widths = {title: max(len(title), *(len(row[title]) for row in cells), 0) for title in shown}
+    excess = sum(widths.values()) + _GAP * (len(shown) - 1) - width
+    for title in ("JOB", "NAMESPACE"):
+        if title in widths and excess > 0:
+            cut = min(excess, widths[title] - _SHORTEST_NAME)
+            widths[title] -= cut
+            excess -= cut
+    return widths
+
+
+def totals(rows: Sequence[Row]) -> str:
+    """Jobs by phase, actors and cost, in one line."""
+    if not rows:
+        return "no jobs"
+    phases = Counter(row.phase for row in rows)
+    jobs = ", ".join(f"{number} {phase}" for phase, number in phases.most_common())
+    actors = sum(row.granted or 0 for row in rows)
+    cost = sum(row.cost or 0.0 for row in rows)
+    return f"{len(rows)} jobs: {jobs}; {actors} actors granted; ${cost:,.4f} in all"
+
+
+def sparkline(values: Sequence[float], width: int = _TREND) -> str:
+    """The last `width` values as bars, the lowest of them lowest; one value, or equal ones, in the middle."""
+    last = values[-width:]
+    if not last:
+        return ""
+    low, high = min(last), max(last)
+    if high == low:
+        return _BARS[3] * len(last)
+    return "".join(_BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] for value in last)
+
+
+def age(seconds: float) -> str:
+    """As kubectl writes ages: 45s, 12m, 3h, 2d."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def _known(value: float | None, pattern: str) -> str:
+    return "-" if value is None else pattern.format(value)

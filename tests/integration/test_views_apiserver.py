@@ -1,0 +1,148 @@
+"""`nitro top`, `nitro report` and `kubectl nitro` against a real API server and the real kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver import ApiServer
+
+BIN = Path(sys.executable).parent
+WITHOUT_TRAINING = """
+import sys
+for name in ("nitro_actor", "redis", "safetensors", "tensorboard", "torch"):
+    sys.modules[name] = None  # as if it were not installed
+from nitro_learner.cli import kubectl, main
+sys.exit(kubectl() if sys.argv[0] == "kubectl" else main())
+"""
+
+
+@pytest.fixture
+def jobs(apiserver: ApiServer, namespace: str) -> str:
+    """A namespace with a job that runs and one that nobody has looked at."""
+    for name in ("one", "two"):
+        job = {
+            "apiVersion": "nitro.dev/v1alpha1",
+            "kind": "NitroTrainingJob",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"environment": {"id": "Hopper-v5"}},
+        }
+        apiserver.kubectl("apply", "-f", "-", input=json.dumps(job))
+    history = [{"round": 3, "rewardMean": 12.5, "actors": 8, "score": 0.5, "cost": 0.25}]
+    status = {
+        "phase": "Running",
+        "training": {"round": 3, "envSteps": 4096, "rewardMean": 12.5, "history": history},
+        "actors": {"granted": 8, "ready": 8},
+        "cost": {"total": 0.25},
+    }
+    patch = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    apiserver.kubectl("patch", "ntj", "one", "-n", namespace, *patch)
+    return namespace
+
+
+def environment(apiserver: ApiServer, **more: str) -> dict[str, str]:
+    path = f"{BIN}:{apiserver.assets}:{os.environ['PATH']}"
+    return {**os.environ, "KUBECONFIG": str(apiserver.kubeconfig), "PATH": path, **more}
+
+
+def run(apiserver: ApiServer, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=environment(apiserver), cwd=cwd
+    )
+
+
+def test_kubectl_finds_the_plugin_and_it_shows_the_jobs(apiserver: ApiServer, jobs: str) -> None:
+    done = run(apiserver, "kubectl", "nitro", "top", "--namespace", jobs)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[1][:4] == [jobs, "one", "Running", "3"]
+    assert lines[2][:3] == [jobs, "two", "Pending"]
+
+
+def test_json_is_what_a_program_reads(apiserver: ApiServer, jobs: str) -> None:
+    done = run(apiserver, "nitro", "top", "-n", jobs, "--json")
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    assert [(row["job"], row["round"], row["cost"]) for row in rows] == [
+        ("one", 3, 0.25),
+        ("two", None, None),
+    ]
+
+
+def test_a_terminal_of_sixty_columns_is_kept_up_to_date_until_ctrl_c(apiserver: ApiServer, jobs: str) -> None:
+    terminal, child = pty.openpty()
+    env = environment(apiserver, COLUMNS="60", LINES="20", TERM="xterm-256color")
+    command = ["nitro", "top", "-n", jobs, "--interval", "0.5"]
+    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=env)
+    os.close(child)
+    try:
+        assert "Running" in _read(terminal, "Running")
+        patch = ("--subresource=status", "--type=merge", "-p", '{"status":{"training":{"round":77}}}')
+        apiserver.kubectl("patch", "ntj", "one", "-n", jobs, *patch)
+        assert "77" in _read(terminal, "77")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        os.close(terminal)
+
+
+def test_the_report_of_a_job_needs_nothing_that_trains(
+    apiserver: ApiServer, jobs: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_TRAINING, "report", "one", "-n", jobs]
+    done = run(apiserver, *command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    html = (tmp_path / "report.html").read_text()
+    assert "Hopper-v5" in html
+    assert "$0.2500" in html
+
+
+def test_training_without_what_trains_says_what_to_install(apiserver: ApiServer, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "apiVersion: nitro.dev/v1alpha1\nkind: NitroTrainingJob\nmetadata: {name: a}\n"
+        "spec: {environment: {id: Hopper-v5}}\n"
+    )
+    done = run(apiserver, sys.executable, "-c", WITHOUT_TRAINING, "train", str(tmp_path / "job.yaml"))
+    assert done.returncode == 1
+    assert "pip install 'nitro-learner[train]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("report", "no-such-job"), 2, "kubectl get ntj -A"),
+        (("report", "runs/no-such-folder"), 2, "no such run folder"),
+        (("top", "--interval", "0"), 2, "0.5 to 3600"),
+    ],
+)
+def test_mistakes_are_told_with_the_remedy(
+    apiserver: ApiServer, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = run(apiserver, "nitro", *arguments)
+    assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
+def test_no_cluster_is_no_traceback(apiserver: ApiServer, tmp_path: Path) -> None:
+    env = environment(apiserver, KUBECONFIG=str(tmp_path / "none"), HOME=str(tmp_path))
+    done = subprocess.run(["nitro", "top"], capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == 1
+    assert "Set KUBECONFIG" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _read(terminal: int, word: str, seconds: float = 60) -> str:
+    """What the terminal shows until a word turns up."""
+    text, end = "", time.monotonic() + seconds
+    while word not in text and time.monotonic() < end:
+        if select.select([terminal], [], [], 0.5)[0]:
+            text += os.read(terminal, 65_536).decode(errors="replace")
+    return text
