@@ -105,12 +105,12 @@ def test_all_reasons_of_the_code_are_known() -> None:
     for path in Path(nitro_learner.__path__[0]).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Call(func=ast.Name("FragmentRefused")):
-                    drops |= _texts(node.args[0])
-                case ast.Call(func=ast.Name("RetryableError")):
-                    retries |= _texts(node.args[0])
-                case ast.Call(func=ast.Attribute(attr="_note")):
-                    retries |= _texts(node.args[1])
+                case ast.Call(func=ast.Name("FragmentRefused"), args=[reason, *_]):
+                    drops |= _texts(reason)
+                case ast.Call(func=ast.Name("RetryableError"), args=[reason, *_]):
+                    retries |= _texts(reason)
+                case ast.Call(func=ast.Attribute(attr="_note"), args=[_, reason, *_]):
+                    retries |= _texts(reason)
                 case ast.Assign(targets=[ast.Name("_REASONS" | "_CODES" | "_WORK_CODES")]):
                     retries |= _texts(node.value)
                 case ast.AugAssign(target=ast.Subscript(value=ast.Attribute(attr="retries"))):
