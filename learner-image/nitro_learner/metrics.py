@@ -33,6 +33,7 @@ DROP_REASONS = (
     "not_finite",
     "other_round",
     "other_run",
+    "stale",
     "stale_weights",
     "too_large",
     "truncated",
@@ -42,6 +43,7 @@ DROP_REASONS = (
 )
 """Of fragments that were refused; from nitro_learner.fragment and fanout."""
 RETRY_REASONS = (
+    "account_concurrency",
     "actor_start",
     "bad_answer",
     "busy",
@@ -49,12 +51,17 @@ RETRY_REASONS = (
     "connection",
     "draining",
     "environment",
+    "function_error",
     "internal",
+    "invocation_rate",
     "missing",
     "not_ready",
+    "out_of_memory",
     "redis_full",
     "redis_unreachable",
     "refused",
+    "reserved_concurrency",
+    "sandbox_died",
     "server_error",
     "service_error",
     "starting",

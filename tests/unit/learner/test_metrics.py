@@ -113,6 +113,10 @@ def test_all_reasons_of_the_code_are_known() -> None:
                     retries |= _texts(reason)
                 case ast.Assign(targets=[ast.Name("_REASONS" | "_CODES" | "_WORK_CODES")]):
                     retries |= _texts(node.value)
+                case ast.Assign(targets=[ast.Name("reason")], value=ast.Constant() as reason):
+                    retries |= _texts(reason)
+                case ast.Assign(targets=[ast.Name("_THROTTLES")], value=ast.Dict(values=entries)):
+                    retries |= {text for entry in entries for text in _texts(entry.elts[0])}
                 case ast.AugAssign(target=ast.Subscript(value=ast.Attribute(attr="retries"))):
                     retries |= _texts(node.target)
     assert drops >= {"duplicate", "garbage"}, "the search finds nothing any more"
