@@ -83,6 +83,7 @@ class Cache(ABC):
     def __init__(self, run: str) -> None:
         self._run = run
         self._weights: dict[int, _Weights] = {}
+        self.kept_versions = KEPT_VERSIONS
 
     def weights_key(self, version: int) -> str:
         """Where ``version`` lies; KeyError when this cache has not published it (or has dropped it)."""
@@ -97,12 +98,12 @@ class Cache(ABC):
         return f"{keys.evaluation(self._run, version)}:{self._weights[version].digest}"
 
     async def publish_weights(self, version: int, payload: bytes) -> None:
-        """Stores weights under their version and removes all but the newest two versions.
+        """Stores weights under their version and removes all but the newest ``kept_versions``.
 
         Raises CacheFull or CacheUnreachable.
         """
         digest = hashlib.blake2b(payload, digest_size=8).hexdigest()
-        old = [v for v in sorted(self._weights) if v != version][: -(KEPT_VERSIONS - 1)]
+        old = [v for v in sorted(self._weights) if v != version][: -(self.kept_versions - 1)]
         stale = [self.weights_key(v) for v in old]
         if version in self._weights and self._weights[version].digest != digest:
             stale.append(self.weights_key(version))

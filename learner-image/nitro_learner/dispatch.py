@@ -13,7 +13,7 @@ from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_learner.backends.base import EVALUATION, ROLLOUT, ActorBackend
 from nitro_learner.cache import Cache
 from nitro_learner.deadlines import Deadlines
-from nitro_learner.fanout import Fanout
+from nitro_learner.fanout import Fanout, Slot
 from nitro_learner.fragment import Expectation, SlotRequest
 from nitro_learner.plans import (
     DispatchStats,
@@ -60,7 +60,7 @@ class Dispatcher:
         self._environment = environment
         self._envs = envs
         self._timeout = timeout_seconds
-        self._deadlines = Deadlines(
+        self.deadlines = Deadlines(
             timeout_seconds,
             deadline_seconds,
             limit=lambda: backend.limit,
@@ -74,14 +74,17 @@ class Dispatcher:
         """Slots, of rounds and evaluations, that were started and have no fragment yet."""
         return sum(fanout.pending for fanout in self._fanouts)
 
-    def start_slots(self, plan: RoundPlan, slots: Iterable[int]) -> None:
+    def start_slots(
+        self, plan: RoundPlan, slots: Iterable[int], told: Callable[[Slot], None] = lambda _: None
+    ) -> Fanout:
         """Starts sampling ``slots`` and returns at once; more slots of the same plan may be added later.
 
-        The weights of ``plan.weights_version`` must have been published.
+        The weights of ``plan.weights_version`` must have been published. ``told``, of the first call, hears
+        of every slot; see Fanout, which an off-policy round goes on with.
         """
         running = self._rounds.get(plan.round)
         if running is None:
-            running = self._rounds[plan.round] = self._begin(plan)
+            running = self._rounds[plan.round] = self._begin(plan, told)
         assert running.plan is plan, f"round {plan.round} was started by another plan"
         wanted = list(slots)
         for slot in wanted:
@@ -90,6 +93,7 @@ class Dispatcher:
             running.expect.slots[slot] = SlotRequest(seed, resumed=slot in plan.states)
         running.last_start = asyncio.get_running_loop().time()
         running.fanout.start(wanted)
+        return running.fanout
 
     async def finish(self, plan: RoundPlan) -> RoundResult:
         """Waits for the slots that were started.
@@ -105,7 +109,7 @@ class Dispatcher:
             if 5 * len(present) < 4 * len(fanout.slots) or len(present) < plan.min_actors:
                 raise _failed(f"round {plan.round}", fanout, f"80 % and {plan.min_actors} are needed")
             stats = self._stats(fanout, running.first_start)
-            self._deadlines.learn(stats.seconds["total"], len(fanout.slots))
+            self.deadlines.learn(stats.seconds["total"], len(fanout.slots))
             return RoundResult(present, sorted(slot.index for slot in fanout.missing()), stats)
         finally:
             await self.abandon(plan)
@@ -122,7 +126,7 @@ class Dispatcher:
             expect.slots[slot] = SlotRequest(seed, episodes=episodes)
         key = self._cache.evaluation_key(plan.weights_version)
         extra = {"maxSteps": plan.max_steps}
-        fanout = self._fan_out(key, expect, EVALUATION, lambda _: {}, extra)
+        fanout = self._fan_out(key, expect, EVALUATION, lambda _: {}, extra, lambda _: None)
         started = asyncio.get_running_loop().time()
         try:
             fanout.start(expect.slots)
@@ -151,7 +155,7 @@ class Dispatcher:
         for fanout in list(self._fanouts):
             await self._end(fanout)
 
-    def _begin(self, plan: RoundPlan) -> "_Round":
+    def _begin(self, plan: RoundPlan, told: Callable[[Slot], None]) -> "_Round":
         expect = Expectation(
             "rollout",
             plan.run,
@@ -161,8 +165,8 @@ class Dispatcher:
             steps=plan.steps,
             envs=self._envs,
         )
-        key = self._cache.round_key(plan.round, plan.weights_version)
-        fanout = self._fan_out(key, expect, ROLLOUT, lambda slot: plan.states.get(slot, {}), {})
+        key = self._cache.round_key(plan.round, plan.weights_version) + plan.sitting
+        fanout = self._fan_out(key, expect, ROLLOUT, lambda slot: plan.states.get(slot, {}), {}, told)
         now = asyncio.get_running_loop().time()
         return _Round(plan, expect, fanout, first_start=now, last_start=now)
 
@@ -173,6 +177,7 @@ class Dispatcher:
         priority: int,
         state: Callable[[int], State],
         extra: Mapping[str, Any],
+        told: Callable[[Slot], None],
     ) -> Fanout:
         weights = {"version": expect.weights_version, "key": self._cache.weights_key(expect.weights_version)}
 
@@ -197,7 +202,14 @@ class Dispatcher:
             return wire.encode(meta, state(slot))
 
         fanout = Fanout(
-            self._backend, self._cache, key, expect, build, timeout=self._timeout, priority=priority
+            self._backend,
+            self._cache,
+            key,
+            expect,
+            build,
+            timeout=self._timeout,
+            priority=priority,
+            told=told,
         )
         self._fanouts.add(fanout)
         return fanout
@@ -208,31 +220,16 @@ class Dispatcher:
 
     async def _settle_twice(self, fanout: Fanout, started: float) -> None:
         """One deadline for all slots, and one more for those that are missing then."""
-        await fanout.settle(self._deadlines.after(started))
+        await fanout.settle(self.deadlines.after(started))
         missing = [slot.index for slot in fanout.missing()]
         if missing:
             log.warning("slots %s are invoked once more: %s", missing, fanout.slots[missing[0]].trouble)
             fanout.start(missing)
-            await fanout.settle(self._deadlines.now())
+            await fanout.settle(self.deadlines.now())
 
     def _stats(self, fanout: Fanout, started: float) -> DispatchStats:
-        counts = fanout.counts
-        total = max(fanout.last_stored_at - started, 0.0)
-        # What the actors' own times would take, packed without gaps; the rest is queueing and transfer.
-        slot_seconds = list(counts.slot_seconds.values()) or [0.0]
-        at_once = min(self._backend.limit, len(fanout.slots))
-        sample = min(total, max(max(slot_seconds), sum(slot_seconds) / at_once))
-        return DispatchStats(
-            retries=dict(counts.retries),
-            dropped=dict(counts.dropped),
-            cold_starts=counts.cold_starts,
-            bytes=counts.bytes,
-            billed_seconds=list(counts.billed_seconds),
-            estimated=counts.estimated,
-            slot_seconds=dict(counts.slot_seconds),
-            deadline_misses=counts.deadline_misses,
-            seconds={"total": total, "sample": sample, "dispatch": total - sample},
-        )
+        seconds = max(fanout.last_stored_at - started, 0.0)
+        return fanout.counts.stats(seconds, at_once=min(self._backend.limit, len(fanout.slots)))
 
 
 @dataclass

@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from nitro_learner import fragment as fragments
 from nitro_learner.backends.base import AbandonedError, ActorBackend, RetryableError
 from nitro_learner.batch import Fragment
 from nitro_learner.cache import Cache, CacheError, CacheUnreachable
+from nitro_learner.counts import Counts
 from nitro_learner.fragment import Expectation, FragmentRefused
 
 MAX_TRIES = 5
@@ -23,25 +22,6 @@ _ACK_GRACE_SECONDS = 2.0
 """How long a slot whose fragment is stored may still wait for its HTTP answer (only the bill needs it)."""
 
 _CACHE_WAIT_SECONDS = 15.0
-
-
-@dataclass
-class Counts:
-    """What happened on the way; see DispatchStats."""
-
-    retries: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[str] = field(default_factory=Counter)
-    cold_starts: int = 0
-    bytes: int = 0
-    billed_seconds: list[float] = field(default_factory=list)
-    estimated: int = 0
-    slot_seconds: dict[int, float] = field(default_factory=dict)
-    deadline_misses: int = 0
-
-    def bill(self, seconds: float, *, estimated: bool) -> None:
-        """Takes in one invocation."""
-        self.billed_seconds.append(seconds)
-        self.estimated += estimated
 
 
 class Slot:
@@ -60,7 +40,8 @@ class Slot:
 class Fanout:
     """Requests of one round (or evaluation) and the consumer of its list.
 
-    ``build(slot, attempt)`` makes a slot's wire request. Slots may be added at any time.
+    ``build(slot, attempt)`` makes a slot's wire request. Slots may be added at any time. ``told(slot)`` is
+    called when a slot's fragment was stored, and when its tries have ended without one.
     """
 
     def __init__(
@@ -73,7 +54,9 @@ class Fanout:
         *,
         timeout: float,
         priority: int,
+        told: Callable[[Slot], None] = lambda _: None,
     ) -> None:
+        self._told = told
         self._backend = backend
         self._cache = cache
         self._key = key
@@ -102,6 +85,7 @@ class Fanout:
         for index in slots:
             slot = self.slots.setdefault(index, Slot(index))
             slot.task = asyncio.create_task(self._run(slot))
+            slot.task.add_done_callback(lambda _, slot=slot: self._given_up(slot))  # type: ignore[misc]
 
     async def settle(self, deadline: Callable[[], float]) -> None:
         """Waits until every slot has its fragment or has used up its tries, at most until ``deadline()``.
@@ -109,7 +93,7 @@ class Fanout:
         What is still under way then is broken off. Raises FatalError as soon as a slot meets one.
         """
         loop = asyncio.get_running_loop()
-        while running := self._running():
+        while running := self.running:
             left = deadline() - loop.time()
             if left <= 0:
                 self.counts.deadline_misses += len(self.missing())
@@ -117,22 +101,25 @@ class Fanout:
                 return
             # The deadline may move while this waits: look again now and then.
             await asyncio.wait(running, timeout=min(left, 1.0), return_when=asyncio.FIRST_EXCEPTION)
-            self._raise_failures()
-        self._raise_failures()
+            self.raise_failures()
+        self.raise_failures()
 
     async def close(self) -> None:
         """Breaks off what is under way and removes the list."""
-        await _cancel([*self._running(), self._consumer])
+        await _cancel([*self.running, self._consumer])
         with contextlib.suppress(CacheError):  # the list expires by itself
             await self._cache.clear(self._key)
 
-    def _raise_failures(self) -> None:
+    def raise_failures(self) -> None:
+        """Raises what a slot cannot recover from (FatalError) or the cache has met (CacheError)."""
         tasks = [self._consumer, *(slot.task for slot in self.slots.values() if slot.task is not None)]
         for task in tasks:
             if task.done():
                 task.result()
 
-    def _running(self) -> list[asyncio.Task[None]]:
+    @property
+    def running(self) -> list[asyncio.Task[None]]:
+        """Requests under way; one may outlast its slot's fragment for a moment, for the bill's sake."""
         return [slot.task for slot in self.slots.values() if slot.task is not None and not slot.task.done()]
 
     async def _run(self, slot: Slot) -> None:
@@ -255,10 +242,15 @@ class Fanout:
             return
         slot.fragment = fragment
         slot.news.set()
+        self._told(slot)
         loop = asyncio.get_running_loop()
         self.last_stored_at = loop.time()
         if slot.task is not None and not slot.task.done():
             loop.call_later(_ACK_GRACE_SECONDS, slot.task.cancel)
+
+    def _given_up(self, slot: Slot) -> None:
+        if slot.fragment is None:
+            self._told(slot)
 
     def _refuse(self, slot: Slot, attempt: int, message: str) -> None:
         slot.refused.add(attempt)

@@ -27,6 +27,7 @@ Reason = Literal[
     "other_run",
     "other_round",
     "wrong_slot",
+    "stale",
     "stale_weights",
     "wrong_seed",
     "duplicate",

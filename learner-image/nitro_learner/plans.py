@@ -22,7 +22,8 @@ class RoundPlan:
     """One round's sampling, fixed before it starts; how many slots it has is known only after the detector.
 
     ``steps`` is T, the transitions per fragment in all; ``min_actors`` is I_min; ``states`` holds the end
-    state that each slot resumes (a slot without one resets its environment).
+    state that each slot resumes (a slot without one resets its environment); ``sitting`` sets the round apart
+    from what an earlier sitting of the run may have left behind.
     """
 
     run: str
@@ -32,6 +33,7 @@ class RoundPlan:
     steps: int
     min_actors: int
     states: Mapping[int, State] = field(default_factory=dict)
+    sitting: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,19 @@ class DispatchStats:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """A round's fragments, sorted by slot, and the slots that were lost (at most 20 %)."""
+    """What a round was trained on.
+
+    Attributes:
+        fragments: of an on-policy round sorted by slot; of an off-policy one in the order of arrival.
+        lost: slots that were given up; of an on-policy round at most 20 %.
+        stats: what it took.
+        staleness: versions that the oldest fragment's weights were behind.
+    """
 
     fragments: list[Fragment]
     lost: list[int]
     stats: DispatchStats
+    staleness: int = 0
 
 
 @dataclass(frozen=True)

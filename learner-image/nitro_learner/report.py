@@ -187,6 +187,7 @@ def draft(
         reward_std=state.reward_std,
         retried=sampled.retries,
         dropped=sampled.dropped,
+        staleness=result.staleness,
         deadline_misses=sampled.deadline_misses,
     )
 

@@ -1,10 +1,10 @@
 """The training loop: one job from its first round, or from a checkpoint, to its stop condition.
 
-A round k (nitro-spec sections 1 and 2): publish the weights, start slots 0..I_min - 1, learn from the
-detector (which measures round k - 1 meanwhile) how many more there are, start those, gather, update, join the
-evaluation, decide whether to stop. Compute runs in threads with a fixed number of torch threads; the event
-loop stays free for the actors. Weights version v is the policy after v rounds, so round k samples with
-version k - 1.
+A round k (nitro-spec sections 1 and 2): publish the weights, have I_min actors sample, learn from the
+detector (which measures round k - 1 meanwhile) how many more there are, start those, gather and update as the
+algorithm wants to be fed, join the evaluation, decide whether to stop. Compute runs in threads with a fixed
+number of torch threads; the event loop stays free for the actors. Weights version v is the policy after v
+rounds, so round k starts actors with version k - 1.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from statistics import fmean
 
 from nitro_actor import wire
 from nitro_api import NitroTrainingJob
-from nitro_learner import algorithms, evaluation, failures, stop
+from nitro_learner import algorithms, evaluation, failures, feeding, scalers, stop
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.cache import CacheError
 from nitro_learner.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.compute import Compute
 from nitro_learner.costs import Meter
 from nitro_learner.dispatch import Dispatcher
+from nitro_learner.feeding import RoundContext
 from nitro_learner.plans import EvaluationResult, RoundFailed, RoundPlan, RoundResult
 from nitro_learner.report import Listener, Outcome, RoundReport, draft
 from nitro_learner.saving import Saving
+from nitro_learner.scalers import Scaler
 from nitro_learner.scoring import Scoring
 from nitro_learner.state import TrainingState
 from nitro_learner.waiting import Interrupted, Stages, unless
@@ -51,6 +53,7 @@ class Trainer:
         meter: turns rounds into dollars.
         listeners: who hears of the run's events.
         history: rows of metrics.csv of the rounds before, for the listeners' totals.
+        scaler: in place of the one that the job names.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Trainer:
         meter: Meter,
         listeners: Sequence[Listener] = (),
         history: Sequence[Mapping[str, float | None]] = (),
+        scaler: Scaler | None = None,
     ) -> None:
         self.run_id = run
         self._spec = job.spec
@@ -73,6 +77,7 @@ class Trainer:
         self._meter = meter
         self._listeners = listeners
         self._history = list(history)
+        self._scaler = scaler
         self._stop = asyncio.Event()
 
     def interrupt(self) -> None:
@@ -106,6 +111,7 @@ class Trainer:
     async def _open(self, stack: contextlib.AsyncExitStack) -> None:
         """Starts the actors, builds what learns and continues from the checkpoint."""
         spec = self._spec
+        scaler = self._scaler or scalers.make(spec)
         environment = await unless(self._stop, self._backend.start())
         self._cache = self._backend.open_cache(self.run_id)
         stack.push_async_callback(self._cache.close)
@@ -119,7 +125,10 @@ class Trainer:
         )
         stack.push_async_callback(self._dispatcher.close)
         self._algorithm = algorithms.make(spec, environment, self._compute.device)
-        self._scoring = Scoring(spec, self._compute, self._cache, self._listeners)
+        self._feed = feeding.make(
+            self._algorithm, self._dispatcher, self._backend, self._cache, self._compute, self._stop
+        )
+        self._scoring = Scoring(spec, scaler, self._compute, self._cache, self._listeners)
         self.state = TrainingState(actors=self._scoring.initial)
         self._saving = Saving(
             self._checkpoints,
@@ -161,7 +170,7 @@ class Trainer:
             weights_version=state.round,
             steps=spec.environment.rollout_length,
             min_actors=spec.scaling.min_actors,
-            states=state.end_states,
+            states=dict(state.end_states),
         )
         evaluating: asyncio.Task[EvaluationResult] | None = None
         saving: asyncio.Task[None] | None = None
@@ -170,29 +179,23 @@ class Trainer:
                 await self._publish()
                 # Every decision is at least I_min, so these slots need not wait for it.
                 early = spec.scaling.min_actors if self._scoring.pending else state.actors
-                self._dispatcher.start_slots(plan, range(early))
+                self._feed.start(plan, early)
             await self._decide(stages, early)
             with stages("dispatch"):
-                self._dispatcher.start_slots(plan, range(early, state.actors))
+                self._feed.start(plan, state.actors)
                 if state.round and state.round % spec.evaluation.every_rounds == 0:
                     evaluating = self._evaluate()
             self._tell_phase("sample")
             saving = asyncio.create_task(self._saving.save_if_due(state.round))
-            with stages("sample"):
-                result = await unless(self._stop, self._dispatcher.finish(plan))
-            with stages("checkpoint"):
-                # The update changes what is being written.
-                await saving
+            context = RoundContext(plan, state.actors, saving, stages, self._tell_phase)
+            result, update = await self._feed.learn(context)
         except BaseException:
             if evaluating:
                 evaluating.cancel()
             if saving:
                 await asyncio.wait({saving})
-            await self._dispatcher.abandon(plan)
+            await self._feed.abandon(plan)
             raise
-        self._tell_phase("update")
-        with stages("update"):
-            update = await self._compute.update(self._algorithm.update, result.fragments, number)
         with stages("evaluate"):
             evaluated = await self._join(evaluating)
         report = self._account(result, evaluated, update.stats, stages)
@@ -250,8 +253,12 @@ class Trainer:
         await self._settle()
         await self._save()
         self._tell_phase("final")
+        began = time.monotonic()
         await self._publish()
         played = await self._join(self._evaluate())
+        if played:
+            stats = played.stats
+            self._meter.round(0, time.monotonic() - began, stats.billed_seconds, 0, stats.estimated)
         returns = tuple(played.returns.tolist()) if played else ()
         return self._end(
             Outcome(reason.reason, reason.message, finished=True, rounds=self.state.round, evaluation=returns)

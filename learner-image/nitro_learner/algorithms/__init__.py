@@ -5,9 +5,10 @@ from typing import Any
 from nitro_api import JobSpec
 from nitro_learner import extras
 from nitro_learner.algorithms.base import Algorithm, UpdateResult
+from nitro_learner.algorithms.impact import Impact
 from nitro_learner.algorithms.ppo import Ppo
 
-ALGORITHMS = {"ppo": Ppo}
+ALGORITHMS: dict[str, type[Impact] | type[Ppo]] = {"impact": Impact, "ppo": Ppo}
 """Ours, by spec.algorithm.name."""
 
 
@@ -30,4 +31,4 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
     return ALGORITHMS[spec.algorithm.name](spec, environment, device)
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "Ppo", "UpdateResult", "make"]
+__all__ = ["ALGORITHMS", "Algorithm", "Impact", "Ppo", "UpdateResult", "make"]

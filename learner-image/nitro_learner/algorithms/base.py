@@ -1,14 +1,28 @@
 """What the trainer asks of a learning algorithm.
 
-algorithm = algorithms.make(job.spec, environment_spec)
-for k in range(1, rounds + 1):
-    network, tensors = algorithm.weights()      # publish, sample with exactly these
-    result = algorithm.update(fragments, k)     # fragments sorted by slot
-    detector.measure(result.surrogate, k)       # before the next update
+On-policy, one update per round, from fragments that were all sampled with the same weights:
+
+    algorithm = algorithms.make(job.spec, environment_spec)
+    for k in range(1, rounds + 1):
+        network, tensors = algorithm.weights()          # publish, sample with exactly these
+        result = algorithm.update(fragments, k)         # fragments sorted by slot
+        detector.measure(result.surrogate, k)           # before the next update
+
+Off-policy, from fragments as they arrive, whichever of the last few weights they were sampled with:
+
+    for k in range(1, rounds + 1):
+        network, tensors = algorithm.weights()          # publish; requests under way keep theirs
+        while fresh < wanted:
+            if arrived: algorithm.take(arrived)         # in order of arrival
+            elif not algorithm.replay(): ...            # nothing to do: wait for a fragment
+        result = algorithm.end_round(k)
+        detector.measure(result.surrogate, k)           # before the next call of take or replay
+
+An algorithm says how it is fed by which of the two it implements.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,7 +32,7 @@ from nitro_learner.boosting.surrogate import Surrogate
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """One round's update.
+    """What a round taught.
 
     Attributes:
         stats: policy_loss, value_loss, entropy, kl, clip_fraction, explained_variance, advantage_std (before
@@ -31,7 +45,31 @@ class UpdateResult:
 
 
 class Algorithm(Protocol):
-    """Learns a policy from fragments. Equal fragments in equal order give equal weights, to the bit."""
+    """Learns a policy from fragments. Equal calls in equal order give equal weights, to the bit: all random
+    numbers are keyed by the job's seed and a counter that is part of the state.
+    """
+
+    def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The weights container's metadata (`network`, `observationClip`) and its tensors, as copies."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a continuation needs, but for fragments that off-policy ones still hold: nested dicts of
+        tensors, arrays, numbers, strings and None."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()` of an equal algorithm.
+
+        Raises:
+            ValueError: the state is of another network or algorithm.
+        """
+        ...
+
+
+@runtime_checkable
+class OnPolicyAlgorithm(Algorithm, Protocol):
+    """Is fed whole rounds."""
 
     def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
         """Learn from round `round` (from 1): its fragments, sorted by slot, sampled with `weights()`.
@@ -41,19 +79,32 @@ class Algorithm(Protocol):
         """
         ...
 
-    def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The weights container's metadata (`network`, `observationClip`) and its tensors, as copies."""
+
+@runtime_checkable
+class OffPolicyAlgorithm(Algorithm, Protocol):
+    """Is fed fragments as they arrive. All methods are called from one thread."""
+
+    @property
+    def max_staleness(self) -> int:
+        """L: how many versions behind the newest weights a fragment may be; an older one is never passed to
+        `take`."""
         ...
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that a continuation to the bit needs: nested dicts of tensors, arrays, numbers, strings and
-        None."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict()` of an equal algorithm.
+    def take(self, fragments: list[Fragment]) -> None:
+        """Learn from fragments that just arrived, in order of arrival. Each comes once; those of one slot
+        come in the order of its rounds.
 
         Raises:
-            ValueError: the state is of another network or algorithm.
+            ValueError: a fragment that does not fit the others.
         """
+        ...
+
+    def replay(self) -> bool:
+        """Learn once more from fragments of before, for a moment (tens of milliseconds); False when there is
+        nothing that may be learned from again before the next `take`."""
+        ...
+
+    def end_round(self, round: int) -> UpdateResult:
+        """End round `round` (from 1), in which `take` got at least one fragment. The next call of `weights`
+        is the next version. The surrogate is of the fragments of this round."""
         ...
