@@ -1,0 +1,159 @@
+"""`nitro experiment`, `nitro landscape` and `nitro detector` as a user runs them, on real training runs."""
+
+import csv
+import json
+import math
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from experiment_support import write_spec
+from local_support import alive, until
+from nitro_api import load_job, resolve
+from nitro_learner.quality.branches import BranchDir, branches
+from nitro_learner.rundir import RunDir
+from nitro_learner.runs import open_run
+from train_support import nitro, start, wait_for_rows
+
+SMALL = {"seeds": [0], "budget": {"actorRounds": 40}}
+
+
+def _rows(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def _pids(word: Path) -> list[int]:
+    """Processes whose command line names the path."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(word).encode() in line and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment that was killed -9 when its second run had begun, and started again."""
+    directory = tmp_path_factory.mktemp("experiment")
+    spec, folder = write_spec(directory, **SMALL), directory / "results"
+    command = ("experiment", "run", spec, "--dir", folder, "--jobs", "1")
+    runner = start(*command)
+    first, second = (folder / "runs" / "two-state" / name / "seed-0" for name in ("fixed", "nitro"))
+    wait_for_rows(second, 1, runner)
+    done = (first / "log.jsonl").read_bytes(), (first / "summary.json").read_bytes()
+    children = [pid for pid in _pids(folder) if pid != runner.pid]
+    assert children
+    runner.send_signal(signal.SIGKILL)
+    runner.wait()
+    until(lambda: not any(alive(pid) for pid in children))
+    again = nitro(*command)
+    assert again.returncode == 0, again.stderr
+    assert "2 runs, 1 to do" in again.stdout
+    assert "two-state nitro seed 0" in again.stdout
+    assert "two-state fixed seed 0" not in again.stdout
+    assert ((first / "log.jsonl").read_bytes(), (first / "summary.json").read_bytes()) == done
+    return folder
+
+
+def test_all_runs_reach_the_budget_and_are_reported(results: Path) -> None:
+    for variant in ("fixed", "nitro"):
+        run = results / "runs" / "two-state" / variant / "seed-0"
+        assert json.loads((run / "summary.json").read_text())["reason"] == "ActorRoundsDone"
+        spent = [int(row["actors"]) for row in _rows(run)]
+        assert sum(spent) >= 40 > sum(spent[:-1])
+    text = (results / "report.md").read_text()
+    assert "2 of 2 runs are finished" in text
+    assert "| nitro - fixed |" in text
+    again = nitro("experiment", "report", results)
+    assert again.returncode == 0, again.stderr
+    assert (results / "report.md").read_text() == text
+
+
+def test_nothing_is_trained_again_and_another_job_is_refused(results: Path, tmp_path: Path) -> None:
+    spec = write_spec(tmp_path, **SMALL)
+    again = nitro("experiment", "run", spec, "--dir", results, "--json")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == ""
+    changed = nitro("experiment", "run", spec, "--dir", results, "--set", "set={spec.scaling.maxActors: 3}")
+    assert changed.returncode == 2
+    assert "spec.scaling.maxActors: 4 in the folder, 3 now" in changed.stderr
+    wrong = nitro("experiment", "run", write_spec(tmp_path, variants={"odd": {"spec.scalin.x": 1}}))
+    assert wrong.returncode == 2
+    assert "variants.odd: spec.scalin: " in wrong.stderr
+    assert "did you mean scaling?" in wrong.stderr
+
+
+def test_a_failed_run_is_told_with_its_reason(tmp_path: Path) -> None:
+    spec = write_spec(
+        tmp_path,
+        seeds=[0],
+        variants={"absent": {"spec.environment.entryPoint": "no_such_module:Environment"}},
+    )
+    failed = nitro("experiment", "run", spec, "--dir", tmp_path / "results")
+    assert failed.returncode == 1
+    assert "1 of 1 runs failed" in failed.stderr
+    assert "no_such_module" in failed.stderr
+    assert "nitro train --resume" in failed.stderr
+
+
+def test_a_landscape_has_the_detectors_ratio_and_the_policys_return_in_its_middle(results: Path) -> None:
+    run = results / "runs" / "two-state" / "nitro" / "seed-0"
+    done = nitro("landscape", run, "--round", "2", "--points", "3", "--episodes", "2")
+    assert done.returncode == 0, done.stderr
+    row = _rows(run)[1]
+    assert f"round 2: R {float(row['convexity_ratio']):.4g}, " in done.stdout
+    with (run / "landscape" / "round-000002.csv").open() as file:
+        points = [{name: float(value) for name, value in point.items()} for point in csv.DictReader(file)]
+    assert len(points) == 9
+    middle = points[4]
+    assert (middle["along_lambda_max"], middle["along_lambda_min"]) == (0, 0)
+    # Every episode of this environment has the same return under one deterministic policy, so the evaluation
+    # of that policy in training says what the middle must be.
+    assert middle["return"] == pytest.approx(float(_rows(run)[2]["evaluation_mean"]))
+    assert (run / "landscape" / "round-000002.png").read_bytes()[:4] == b"\x89PNG"
+    absent = nitro("landscape", run, "--round", "99")
+    assert absent.returncode == 2
+    assert "Rounds that can be repeated: 1, 2, " in absent.stderr
+
+
+def test_the_detectors_quality_is_reported(results: Path) -> None:
+    run = results / "runs" / "two-state" / "nitro" / "seed-0"
+    done = nitro("detector", run, "--rounds", "3", "--repeats", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["repeats"] == 2
+    ratio = report["statistics"]["convexity_ratio"]
+    assert ratio["noiseShare"] == pytest.approx(1 - ratio["icc"])
+    assert -1 <= ratio["splitHalf"] <= 1
+    assert {"splitHalf", "icc", "iccOfChanges"} <= report["statistics"]["advantage_std"].keys()
+    both = nitro("detector", run, run)
+    assert both.returncode == 0, both.stderr
+    assert "statistic" in both.stdout
+    assert "ICC" not in both.stdout
+
+
+def test_branches_differ_in_the_next_round_only(results: Path, tmp_path: Path) -> None:
+    source = RunDir(results / "runs" / "two-state" / "nitro" / "seed-0")
+    with_one, with_two = (
+        branch
+        for branch in branches(resolve(load_job(source.job)), rounds=[2], seeds=1, ahead=2)
+        if branch.seed == 0
+    )
+    planted = BranchDir(tmp_path, source)
+    opened = open_run(planted.prepare(with_two), with_two.job, resume=True)
+    assert opened.checkpoint is not None
+    assert (opened.checkpoint.round, opened.checkpoint.state["training"]["actors"]) == (2, 2)
+    assert [row["round"] for row in opened.history] == [1, 2]
+    done = nitro("train", "--resume", planted.prepare(with_one).path)
+    assert done.returncode == 0, done.stderr
+    rows = _rows(planted.run(with_one).path)
+    assert [row["actors"] for row in rows[2:]] == ["1", "1"]
+    assert math.isfinite(json.loads(planted.run(with_one).summary.read_text())["evaluation"]["mean"])
