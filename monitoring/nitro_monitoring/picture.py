@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import Bbox
 
 from nitro_monitoring.queries import filled
 
@@ -24,7 +25,7 @@ Ask = Callable[[str], Sequence[Mapping[str, Any]]]
 Series = tuple[str, np.ndarray, np.ndarray]
 """Legend, Unix times in seconds f64 [n], values f64 [n]."""
 
-_CELL_INCHES = (0.75, 0.42)
+_CELL_INCHES = (0.6, 0.4)
 _PALETTE = ("#3274d9", "#e0752d", "#56a64b", "#a352cc", "#c4162a", "#1f9e9e", "#8f6b00", "#7a7a7a")
 _INK, _FAINT = "#24292e", "#d8dce0"
 
@@ -48,12 +49,12 @@ def draw(
         left, wide = place["x"] / 24 + 0.03, place["w"] / 24 - 0.045
         tall = place["h"] / (height + 2)
         axes = figure.add_axes((left, top - tall + 1.6 / (height + 2), wide, tall - 2.6 / (height + 2)))
-        axes.set_title(panel["title"], loc="left", size=9, color=_INK)
+        axes.set_title(panel["title"], loc="left", size=9.5, color=_INK)
         if panel["type"] == "table":
             _table(axes, panel, ask, variables)
         else:
             _DRAW[panel["type"]](axes, panel, _series(panel, ask, variables))
-    figure.savefig(path, dpi=70)
+    figure.savefig(path, dpi=80)
 
 
 def _series(panel: Mapping[str, Any], ask: Ask, variables: Mapping[str, str]) -> list[Series]:
@@ -86,13 +87,21 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
     axes.xaxis.set_major_locator(locator)
     formatter = ConciseDateFormatter(locator, show_offset=False)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_formatter(formatter)
-    axes.tick_params(labelsize=7, colors="#555555", length=2)
+    axes.tick_params(labelsize=8, colors="#555555", length=2)
     axes.grid(color=_FAINT, linewidth=0.5)
     for side in axes.spines.values():
         side.set_color(_FAINT)
-    shown = [legend for legend, _, _ in series if "custom.fillBelowTo" not in styles.get(legend, {})]
-    if len(set(shown)) <= 12 and series:
-        axes.legend(fontsize=6.5, frameon=False, ncols=3, loc="upper left", handlelength=1)
+    if 0 < len(axes.get_legend_handles_labels()[1]) <= 6:
+        axes.legend(
+            loc="lower right",
+            bbox_to_anchor=(1.01, 0.97),
+            borderaxespad=0,
+            fontsize=7.5,
+            frameon=False,
+            ncols=6,
+            handlelength=1,
+            columnspacing=1,
+        )
 
 
 def _lines(axes: Axes, series: list[Series], styles: Mapping[str, Mapping[str, Any]]) -> None:
@@ -113,7 +122,7 @@ def _stack(axes: Axes, series: list[Series]) -> None:
     """Areas on a common grid of times; where a series is not there it adds nothing."""
     shown = [one for one in series if np.nansum(np.abs(one[2])) > 0]
     if not shown:
-        axes.plot([], [])
+        _lines(axes, series, {})
         return
     grid = np.unique(np.concatenate([times for _, times, _ in shown]))
     heights = []
@@ -154,9 +163,13 @@ def _table(axes: Axes, panel: Mapping[str, Any], ask: Ask, variables: Mapping[st
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     if rows:
         cells = [[row.get(name, "") for name in columns] for row in rows.values()]
-        table = axes.table(cells, colLabels=columns, loc="upper left", cellLoc="left", edges="horizontal")
+        tall = min(1.0, 0.15 * (len(rows) + 1))
+        place = Bbox.from_bounds(0, 1 - tall, 1, tall)
+        table = axes.table(
+            cells, colLabels=columns, bbox=place, cellLoc="left", colLoc="left", edges="horizontal"
+        )
         table.auto_set_font_size(False)
-        table.set_fontsize(8)
+        table.set_fontsize(8.5)
 
 
 _DRAW = {"timeseries": _graph, "stat": _number}

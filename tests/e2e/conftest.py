@@ -62,13 +62,19 @@ def start(cluster: Cluster, namespace: str) -> Callable[[str, Object], Object]:
 
 
 @pytest.fixture
-def report(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+def report_folder(request: pytest.FixtureRequest) -> Path:
+    """Where the test keeps what a person may want to see."""
+    folder: Path = REPORTS / request.node.name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def report(report_folder: Path) -> Callable[[str, str], None]:
     """report(name, text): a table for the test's folder and the terminal."""
 
     def write(name: str, text: str) -> None:
-        folder = REPORTS / request.node.name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text + "\n")
+        (report_folder / name).write_text(text + "\n")
         print(text)
 
     return write
