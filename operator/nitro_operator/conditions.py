@@ -33,7 +33,7 @@ def false(kind: str, reason: str, message: str = "") -> Condition:
 
 
 def from_problem(kind: str, problem: Problem) -> Condition:
-    return Condition(kind, False, problem.reason, problem.message, warning=True)
+    return Condition(kind, False, problem.reason, problem.message, problem.warning)
 
 
 def to_status(

@@ -16,6 +16,7 @@ from nitro_operator.conditions import Condition
 from nitro_operator.config import Config
 from nitro_operator.diagnosis import Problem
 from nitro_operator.events import EventPoster
+from nitro_operator.functions import Aws, Functions
 from nitro_operator.kinds import TRAINING_JOB, WATCHED_CHILDREN, JobKey, Kind, Object
 from nitro_operator.names import JOB_LABEL
 from nitro_operator.platform import Platform
@@ -54,8 +55,16 @@ class Controller:
         self._release = KnativeRelease()
         self._told_release: Problem | None = None
         self._queue: WorkQueue[JobKey] = WorkQueue(self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)
+        self._functions = Functions(kube, self._cache, Aws(), self._tell, self._queue.add)
         self._reconciler = Reconciler(
-            kube, self._cache, self._platform, self._release, config, self._tell, self._queue.add
+            kube,
+            self._cache,
+            self._platform,
+            self._release,
+            self._functions,
+            config,
+            self._tell,
+            self._queue.add,
         )
         self._events = EventPoster(kube)
         self._ticked = 0.0
@@ -75,6 +84,7 @@ class Controller:
         await controller._server.start()
         await controller._fill()
         controller._queue.start()
+        controller._functions.start()
         controller._tick()
         controller._tasks = [
             asyncio.create_task(controller._resync(), name="resync"),
@@ -89,6 +99,7 @@ class Controller:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._queue.stop()
+        await self._functions.stop()
         await self._server.stop()
         await self._kube.close()
         self._summary.close()

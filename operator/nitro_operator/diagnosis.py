@@ -30,6 +30,8 @@ class Problem:
     """One CamelCase word."""
     message: str
     """Cause and remedy."""
+    warning: bool = True
+    """Whether somebody has to do something; False where it passes by itself."""
 
 
 def learner_problem(observed: Observed, backoff_limit: int) -> Problem | None:

@@ -47,12 +47,13 @@ class JobMemory:
         self._generation = generation
         self.view, self.invalid = None, None
         try:
-            self.view = JobView(job, _spec_of(job), config)
+            self.view = JobView(job, spec_of(job), config)
         except (JobInvalid, ValidationError) as error:
             self.invalid = f"{error} Remedy: correct the job and apply it anew."
 
 
-def _spec_of(job: Object) -> JobSpec:
+def spec_of(job: Object) -> JobSpec:
+    """The resolved spec. Raises JobInvalid, ValidationError."""
     plain = {"apiVersion": job["apiVersion"], "kind": job["kind"], "spec": job["spec"]}
     meta = job["metadata"]
     return resolve(

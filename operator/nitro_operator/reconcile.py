@@ -15,6 +15,7 @@ from nitro_operator.cache import Cache
 from nitro_operator.client import ApiError, Kube
 from nitro_operator.conditions import Condition
 from nitro_operator.config import Config
+from nitro_operator.functions import Functions, Want, finalizer
 from nitro_operator.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
 from nitro_operator.memory import JobMemory
 from nitro_operator.metering import Meter
@@ -41,6 +42,7 @@ class Reconciler:
         cache: Cache,
         platform: Platform,
         release: KnativeRelease,
+        functions: Functions,
         config: Config,
         tell: Callable[[Object, Condition], None],
         wake: Callable[[JobKey], None],
@@ -50,6 +52,7 @@ class Reconciler:
         self._platform = platform
         self._publisher = Publisher(kube, cache, tell)
         self._release = release
+        self._functions = functions
         self._config = config
         self._wake = wake
         self._starter = Starter(kube, cache, release)
@@ -80,7 +83,7 @@ class Reconciler:
     async def _reconcile(self, key: JobKey) -> float | None:
         job = self._cache.job(key)
         if job is None or terminating(job):
-            self._forget(key)
+            await self._depart(key, job)
             return None
         run = self._look(key, job)
         if run.memory.namespace_ending:
@@ -112,7 +115,7 @@ class Reconciler:
         memory.meter.sample(observed.actor_pods, now)
         run = Pass(key, job, memory, observed, judgement, now, server_now)
         if memory.view is not None:
-            run.backend = backend_of(memory.view.spec, self._release)
+            run.backend = backend_of(memory.view.spec, self._release, self._functions.state(key))
         memory.trouble = {}
         return run
 
@@ -205,7 +208,21 @@ class Reconciler:
         meta = job["metadata"]
         await self._kube.delete(LEARNER_JOB, run.key.namespace, meta["name"], meta["uid"], foreground=True)
 
+    async def _depart(self, key: JobKey, job: Object | None) -> None:
+        """A job is deleted: its children go by themselves, but not before its function is gone."""
+        self._functions.notice(key)
+        if job is not None and finalizer.held(job):
+            learner = observe(self._cache, job).learner_job
+            if learner is not None and not terminating(learner):
+                meta = learner["metadata"]
+                await self._kube.delete(LEARNER_JOB, key.namespace, meta["name"], meta["uid"])
+        self._forget(key)
+
     async def _scale(self, run: Pass, actors: int) -> None:
+        view = run.memory.view
+        if view is not None and view.spec.backend.type == "Lambda":
+            active = run.judgement.stage is Stage.ACTIVE
+            self._functions.want(run.key, Want(view, active, actors))
         patch = run.backend.scaling(run.observed, actors) if run.backend is not None else None
         if patch is None:
             run.memory.requests.answered(run.now)

@@ -52,7 +52,8 @@ class Starter:
         if run.observed.learner_job is None and await self._renew(run, view, backend):
             return
         try:
-            await ensure_secret(self._kube, view, run.memory, run.observed, run.now)
+            if view.has_redis:
+                await ensure_secret(self._kube, view, run.memory, run.observed, run.now)
         except ApiError as error:
             if error.namespace_terminating:
                 raise
@@ -75,7 +76,7 @@ class Starter:
         return [
             *learner_access(view),
             *network_policies(view),
-            redis_service(view),
+            *([redis_service(view)] if view.has_redis else []),
             *([claim] if claim is not None else []),
             *(backend.children(view) if backend.blocker() is None else []),
         ]

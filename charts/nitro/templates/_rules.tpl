@@ -4,10 +4,11 @@ a learner Role that grants more than the operator holds. Objects are written by 
 create for a new one.
 */}}
 {{- define "nitro.rules" -}}
-# The jobs: follow them, and delete one whose ttlSecondsAfterFinished is over. A learner's Role passes on `get`, for its own job.
+# The jobs: follow them, delete one whose ttlSecondsAfterFinished is over, and hold one whose Lambda function must go first
+# (patch: its finalizer). A learner's Role passes on `get`, for its own job.
 - apiGroups: [nitro.dev]
   resources: [nitrotrainingjobs]
-  verbs: [get, list, watch, delete]
+  verbs: [get, list, watch, patch, delete]
 # Its half of the status. A learner's Role passes this on as well, for its own job.
 - apiGroups: [nitro.dev]
   resources: [nitrotrainingjobs/status]
@@ -36,7 +37,8 @@ create for a new one.
 - apiGroups: [""]
   resources: [services, serviceaccounts, persistentvolumeclaims]
   verbs: [list, watch, create, patch]
-# The job's generated Redis passwords and token. Not listed or watched: only a Secret whose name is known can be read.
+# The job's generated Redis passwords and token, and the AWS credentials and Redis address that a Lambda job names. Not listed
+# or watched: only a Secret whose name is known can be read.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create]

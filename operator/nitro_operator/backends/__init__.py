@@ -3,12 +3,16 @@
 from nitro_api import JobSpec
 from nitro_operator.backends.base import ActorBackend
 from nitro_operator.backends.knative import KnativeActors
+from nitro_operator.backends.lambda_actors import LambdaActors
 from nitro_operator.backends.local import LocalActors
 from nitro_operator.backends.release import KnativeRelease
+from nitro_operator.functions.state import FunctionState
 
 __all__ = ["ActorBackend", "KnativeRelease", "backend_of"]
 
 
-def backend_of(spec: JobSpec, release: KnativeRelease) -> ActorBackend:
+def backend_of(spec: JobSpec, release: KnativeRelease, function: FunctionState) -> ActorBackend:
     """The backend that a job names."""
+    if spec.backend.type == "Lambda":
+        return LambdaActors(function)
     return LocalActors() if spec.backend.type == "Local" else KnativeActors(release)

@@ -25,7 +25,7 @@ class ActorBackend(Protocol):
 
     Usage::
 
-        backend = backend_of(spec, release)
+        backend = backend_of(spec, release, functions.state(key))
         if backend.blocker() is None:
             apply(backend.children(view))
             patch = backend.scaling(observed, actors=12)

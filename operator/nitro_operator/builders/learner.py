@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nitro_api.lambda_backend import CREDENTIAL_KEYS, LambdaBackend
 from nitro_operator import names
 from nitro_operator.builders.redis import redis_container, redis_volumes
 from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
@@ -72,13 +73,13 @@ def _pod(view: JobView) -> Object:
             "fsGroup": UNPRIVILEGED_GROUP,  # the claim must be writable for any image's user
             "fsGroupChangePolicy": "OnRootMismatch",
         },
-        "initContainers": [redis_container(view)],
+        "initContainers": [redis_container(view)] if view.has_redis else [],
         "containers": [_container(view)],
         "volumes": [
             {"name": "tmp", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
             checkpoint_volume(view),
-            *redis_volumes(view),
+            *(redis_volumes(view) if view.has_redis else []),
         ],
     }
     if learner.node_selector:
@@ -107,11 +108,9 @@ def _container(view: JobView) -> Object:
             {"name": "NITRO_JOB_NAMESPACE", "value": view.namespace},
             {"name": "NITRO_RUN", "value": view.uid},
             {"name": "NITRO_RUN_DIR", "value": run_directory(view)},
-            {"name": "NITRO_ACTOR_URL", "value": actor_url(view)},
             {"name": "NITRO_METRICS_PORT", "value": str(METRICS_PORT)},
             {"name": "HOME", "value": "/tmp"},  # libraries cache there; the root file system is read-only
-            view.secret_env("NITRO_REDIS_URL", "redis-learner-url"),
-            view.secret_env("NITRO_TOKEN", "token"),
+            *_reach_actors(view),
         ],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
         "resources": resources(learner.resources, DEFAULT_RESOURCES),
@@ -121,6 +120,35 @@ def _container(view: JobView) -> Object:
             {"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT},
         ],
     }
+
+
+def _reach_actors(view: JobView) -> list[Object]:
+    """Where the actors are, where they are met, and what proves that they are ours."""
+    function = view.spec.backend.lambda_
+    if function is not None:
+        return _reach_function(function)
+    return [
+        {"name": "NITRO_ACTOR_URL", "value": actor_url(view)},
+        view.secret_env("NITRO_REDIS_URL", "redis-learner-url"),
+        view.secret_env("NITRO_TOKEN", "token"),
+    ]
+
+
+def _reach_function(function: LambdaBackend) -> list[Object]:
+    """Secrets of the user's; the function's name, region and endpoint are in the job."""
+    found: list[Object] = []
+    if function.redis is not None:
+        found.append(_from_secret("NITRO_REDIS_URL", function.redis.secret_name, function.redis.key))
+    if function.credentials_secret is not None:
+        for key in CREDENTIAL_KEYS:
+            optional = key == "AWS_SESSION_TOKEN"  # only temporary credentials have one
+            found.append(_from_secret(key, function.credentials_secret, key, optional=optional))
+    return found
+
+
+def _from_secret(variable: str, secret: str, key: str, *, optional: bool = False) -> Object:
+    source: Object = {"name": secret, "key": key} | ({"optional": True} if optional else {})
+    return {"name": variable, "valueFrom": {"secretKeyRef": source}}
 
 
 def actor_url(view: JobView) -> str:

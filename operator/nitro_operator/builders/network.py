@@ -34,6 +34,9 @@ def network_policies(view: JobView) -> list[Object]:
     knative = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": view.config.knative_namespace}}
     }
+    scraped: Object = {"ports": [_tcp(METRICS_PORT)]}
+    if not view.has_redis:
+        return [_policy(view, names.LEARNER, view.name, {"policyTypes": ["Ingress"], "ingress": [scraped]})]
     return [
         _policy(
             view,
@@ -41,10 +44,7 @@ def network_policies(view: JobView) -> list[Object]:
             view.name,
             {
                 "policyTypes": ["Ingress"],
-                "ingress": [
-                    {"from": [actors], "ports": [_tcp(REDIS_PORT)]},
-                    {"ports": [_tcp(METRICS_PORT)]},
-                ],
+                "ingress": [{"from": [actors], "ports": [_tcp(REDIS_PORT)]}, scraped],
             },
         ),
         _policy(

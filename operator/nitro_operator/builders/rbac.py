@@ -15,7 +15,7 @@ def learner_access(view: JobView) -> list[Object]:
         {
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": view.metadata(name, names.LEARNER),
+            "metadata": view.metadata(name, names.LEARNER) | _identity(view),
             "automountServiceAccountToken": False,  # the learner's pod asks for it; no other pod gets it
         },
         {
@@ -35,6 +35,14 @@ def learner_access(view: JobView) -> list[Object]:
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": view.namespace}],
         },
     ]
+
+
+def _identity(view: JobView) -> Object:
+    """The AWS role that EKS gives to the learner's pod (IRSA)."""
+    function = view.spec.backend.lambda_
+    if function is None or function.learner_role_arn is None:
+        return {}
+    return {"annotations": {"eks.amazonaws.com/role-arn": function.learner_role_arn}}
 
 
 def _rule(resource: str, name: str, verb: str) -> Object:

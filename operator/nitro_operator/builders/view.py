@@ -50,6 +50,11 @@ class JobView:
     def key(self) -> JobKey:
         return JobKey(self.namespace, self.name)
 
+    @property
+    def has_redis(self) -> bool:
+        """Whether learner and actors meet in the Redis beside the learner: Lambda does not reach it."""
+        return self.spec.backend.type != "Lambda"
+
     def metadata(self, name: str, component: str | None = None, *, owned: bool = True) -> Object:
         """Metadata of a child; an owned one goes with the job."""
         found: Object = {

@@ -17,6 +17,7 @@ from nitro_operator.cache import Cache
 from nitro_operator.client import ApiError, _refusal
 from nitro_operator.conditions import from_problem
 from nitro_operator.events import EventPoster
+from nitro_operator.functions import Aws, Functions
 from nitro_operator.heartbeat import GAP_SECONDS, Heartbeat
 from nitro_operator.kinds import LEARNER_JOB, POD, TRAINING_JOB, JobKey, Kind
 from nitro_operator.observed import Observed
@@ -122,6 +123,7 @@ class Bench:
             self.cache,
             Platform(0),
             release,
+            Functions(self.kube, self.cache, Aws(), lambda *_: None, self.woken.append),  # type: ignore[arg-type]
             CONFIG,
             lambda *_: None,
             self.woken.append,

@@ -1,0 +1,71 @@
+"""What a job's Secrets give: the credentials for AWS and the address of Redis. Neither is ever logged."""
+
+from __future__ import annotations
+
+import base64
+
+from nitro_api.lambda_backend import CREDENTIAL_KEYS, LambdaBackend
+from nitro_operator.client import ApiError, Kube
+from nitro_operator.diagnosis import Problem
+from nitro_operator.functions.aws import Access
+from nitro_operator.kinds import SECRET
+
+
+class SecretUnusable(Exception):  # noqa: N818
+    """A Secret that the job names is missing, or lacks an entry."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+async def access_to(kube: Kube, namespace: str, function: LambdaBackend) -> Access:
+    """Where and as whom to speak to AWS. Raises SecretUnusable, ApiError."""
+    credentials = None
+    if function.credentials_secret is not None:
+        field = "spec.backend.lambda.credentialsSecret"
+        entries = await _read(kube, namespace, function.credentials_secret, field)
+        key, secret, token = (entries.get(name) for name in CREDENTIAL_KEYS)
+        if not key or not secret:
+            raise _unusable(
+                field,
+                namespace,
+                function.credentials_secret,
+                f"needs {CREDENTIAL_KEYS[0]} and {CREDENTIAL_KEYS[1]}",
+            )
+        credentials = (key, secret, token)
+    return Access(function.region, function.endpoint_url, credentials)
+
+
+async def redis_url(kube: Kube, namespace: str, function: LambdaBackend) -> str | None:
+    """Address of the Redis of `transport: Redis`, None with Payload. Raises SecretUnusable, ApiError."""
+    if function.redis is None:
+        return None
+    field, name = "spec.backend.lambda.redis", function.redis.secret_name
+    url = (await _read(kube, namespace, name, field)).get(function.redis.key)
+    # An emulator of AWS runs beside its Redis; on the way to AWS nothing goes in the clear.
+    schemes = ("rediss://",) if function.endpoint_url is None else ("rediss://", "redis://")
+    if not url or not url.startswith(schemes):
+        what = f"must hold an address such as rediss://user:password@host:6379 under {function.redis.key}"
+        raise _unusable(field, namespace, name, what)
+    return url
+
+
+async def _read(kube: Kube, namespace: str, name: str, field: str) -> dict[str, str]:
+    try:
+        data = (await kube.get(SECRET, namespace, name)).get("data") or {}
+        return {key: base64.b64decode(value).decode() for key, value in data.items()}
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        raise _unusable(field, namespace, name, "does not exist") from error
+    except ValueError as error:
+        raise _unusable(field, namespace, name, "has an entry that is no text") from error
+
+
+def _unusable(field: str, namespace: str, name: str, what: str) -> SecretUnusable:
+    return SecretUnusable(
+        Problem(
+            "SecretUnusable", f"{field}: Secret {namespace}/{name} {what}. Mend it; it is read again soon."
+        )
+    )

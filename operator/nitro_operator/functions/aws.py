@@ -1,0 +1,117 @@
+"""Calls of AWS Lambda's API. boto3 blocks, so each runs in a thread of a pool of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+import botocore.exceptions as failures
+from botocore.config import Config
+
+from nitro_operator.kinds import Object
+
+THREADS = 8
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5.0, 10.0, 3
+"""Limits of one call: with boto3's jittered pauses between its attempts it ends within a minute."""
+INVOKE_SECONDS = 60.0
+"""A health invocation may have to start a sandbox first; it is not tried again."""
+MAX_CLIENTS = 64
+
+NO_CREDENTIALS, UNREACHABLE, CLIENT = "NoCredentials", "Unreachable", "ClientError"
+"""Codes of failures that AWS itself has not seen."""
+
+
+class AwsError(Exception):
+    """AWS refused a call, or could not be reached. `code` is AWS's own, or one of those above."""
+
+    def __init__(self, operation: str, code: str, message: str) -> None:
+        super().__init__(f"{operation}: {code}: {message}")
+        self.operation = operation
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where Lambda is, and as whom to speak to it."""
+
+    region: str
+    endpoint_url: str | None
+    credentials: tuple[str, str, str | None] | None = field(repr=False)
+    """Key id, secret key and session token; None = what the process has (IRSA, pod identity, environment)."""
+
+
+class Aws:
+    """Clients by access, and the threads that they block.
+
+    Usage::
+
+        aws = Aws()
+        answer = await aws.call(access, "get_function", FunctionName="mine")
+        aws.close()
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
+        self._clients: dict[tuple[Access, bool], Any] = {}
+
+    async def call(self, access: Access, operation: str, **arguments: Any) -> Object:
+        """One call by its name in boto3; of Invoke, the payload is read. Raises AwsError."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._call, access, operation, arguments)
+
+    def close(self) -> None:
+        """Start no more calls; those under way end by their own time-outs."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _call(self, access: Access, operation: str, arguments: Object) -> Object:
+        try:
+            client = self._client(access, invokes=operation == "invoke")
+            answer: Object = getattr(client, operation)(**arguments)
+            if operation == "invoke":
+                answer["Payload"] = answer["Payload"].read()
+            return answer
+        except failures.ClientError as error:
+            told = error.response.get("Error", {})
+            raise AwsError(operation, told.get("Code", "Unknown"), told.get("Message", "")) from error
+        except (
+            failures.NoCredentialsError,
+            failures.PartialCredentialsError,
+            failures.CredentialRetrievalError,
+            failures.TokenRetrievalError,
+        ) as error:
+            raise AwsError(operation, NO_CREDENTIALS, str(error)) from error
+        except (failures.ConnectionError, failures.HTTPClientError) as error:
+            raise AwsError(operation, UNREACHABLE, str(error)) from error
+        except failures.BotoCoreError as error:
+            # Its text may quote an argument, and with it the environment's passwords.
+            raise AwsError(operation, CLIENT, type(error).__name__) from error
+
+    def _client(self, access: Access, *, invokes: bool) -> Any:
+        found = self._clients.get((access, invokes))
+        if found is None:
+            if len(self._clients) >= MAX_CLIENTS:  # rotated credentials leave their clients behind
+                self._clients.pop(next(iter(self._clients)), None)
+            found = self._clients[access, invokes] = _new_client(access, invokes=invokes)
+        return found
+
+
+def _new_client(access: Access, *, invokes: bool) -> Any:
+    key, secret, token = access.credentials or (None, None, None)
+    # A session for each client: the default one is shared, and making clients from it is not thread-safe.
+    session = boto3.session.Session(
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        aws_session_token=token,
+        region_name=access.region,
+    )
+    config = Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=INVOKE_SECONDS if invokes else READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": 1 if invokes else ATTEMPTS},
+        max_pool_connections=THREADS,
+    )
+    return session.client("lambda", endpoint_url=access.endpoint_url, config=config)

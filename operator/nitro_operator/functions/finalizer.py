@@ -1,0 +1,55 @@
+"""The mark on a job that keeps it until its function is removed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from nitro_operator.client import ApiError, Kube
+from nitro_operator.kinds import TRAINING_JOB, Object
+
+FINALIZER = "nitro.dev/lambda"
+ATTEMPTS = 5
+
+
+def held(job: Object) -> bool:
+    return FINALIZER in (job["metadata"].get("finalizers") or [])
+
+
+async def put(kube: Kube, job: Object) -> Object | None:
+    """Set it; returns the job as it is then, None if this very job is gone or going. Raises ApiError."""
+    return await _change(kube, job, present=True)
+
+
+async def drop(kube: Kube, job: Object) -> None:
+    """Take it off. Raises ApiError."""
+    await _change(kube, job, present=False)
+
+
+async def _change(kube: Kube, job: Object, *, present: bool) -> Object | None:
+    """The list of finalizers is written whole: where it has changed meanwhile, it is read again."""
+    meta = job["metadata"]
+    for attempt in range(ATTEMPTS):
+        try:
+            fresh = await kube.get(TRAINING_JOB, meta["namespace"], meta["name"])
+            if fresh["metadata"]["uid"] != meta["uid"]:
+                return None
+            if held(fresh) == present:
+                return fresh
+            if present and "deletionTimestamp" in fresh["metadata"]:
+                return None
+            others = [one for one in fresh["metadata"].get("finalizers") or [] if one != FINALIZER]
+            patch = {
+                "metadata": {
+                    "finalizers": [*others, FINALIZER] if present else others,
+                    "resourceVersion": fresh["metadata"]["resourceVersion"],
+                }
+            }
+            return await kube.merge(TRAINING_JOB, meta["namespace"], meta["name"], patch)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            if error.status != 409 or attempt == ATTEMPTS - 1:
+                raise
+        await asyncio.sleep(random.uniform(0, 0.1 * 2**attempt))
+    raise AssertionError("unreachable")

@@ -1,0 +1,238 @@
+"""What AWS refused or found wrong with a function, as a cause and a remedy. Pure.
+
+AWS's own sentences are passed on, but for those that may quote a credential.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nitro_api.lambda_backend import function_name, image_region
+from nitro_operator.diagnosis import Problem
+from nitro_operator.functions.aws import CLIENT, NO_CREDENTIALS, UNREACHABLE, AwsError
+from nitro_operator.functions.found import Found
+from nitro_operator.kinds import Object
+
+_REDIS_URL = re.compile(r"rediss?:[^\s\"',}]*")
+
+_REFUSED_CREDENTIALS = {
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "MissingAuthenticationToken",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
+"""The sentences of these may quote the request's headers, session token included."""
+
+AGAIN = "it is tried again by itself"
+
+
+def refusal(error: AwsError, function: str) -> Problem:
+    """Why a call failed."""
+    said = hidden(error.message)
+    what = f"Lambda function {function}: {_operation(error.operation)}"
+    if error.code in _REFUSED_CREDENTIALS:
+        return Problem(
+            "AwsCredentialsRefused",
+            f"{what}: AWS refuses the credentials ({error.code}). Renew those in "
+            "spec.backend.lambda.credentialsSecret, or the operator's own (docs/lambda.md); " + AGAIN + ".",
+        )
+    if error.code == NO_CREDENTIALS:
+        return Problem(
+            "AwsCredentialsMissing",
+            f"{what}: there are no AWS credentials. Give the operator's service account a role (IRSA, pod "
+            "identity), or the job a spec.backend.lambda.credentialsSecret (docs/lambda.md); " + AGAIN + ".",
+        )
+    if error.code in ("AccessDeniedException", "AccessDenied"):
+        return Problem(
+            "AwsAccessDenied",
+            f"{what} is not allowed: {said}. Give that identity the policy in docs/lambda.md; {AGAIN}.",
+        )
+    if error.code == UNREACHABLE:
+        return Problem(
+            "AwsUnreachable",
+            f"{what}: AWS cannot be reached: {said}. Check region, endpointUrl and the network; {AGAIN}.",
+        )
+    if error.code == "ResourceConflictException":
+        return Problem(
+            "FunctionBusy", f"{what}: another change is under way ({said}); {AGAIN}.", warning=False
+        )
+    return _parameter(what, said) or Problem(
+        "AwsRefused" if error.code not in _PASSING else "AwsUnavailable",
+        f"{what}: {error.code}{': ' + said if said and error.code != CLIENT else f' {said}'}. "
+        + ("It passes; " if error.code in _PASSING else "Correct the job in a new one, or AWS; ")
+        + AGAIN
+        + ".",
+    )
+
+
+_PASSING = {"TooManyRequestsException", "ThrottlingException", "ServiceException", "InternalFailure"}
+
+_PARAMETERS: tuple[tuple[str, str, str], ...] = (
+    # words of AWS's sentence, reason, remedy
+    (
+        "cannot be assumed by Lambda",
+        "RoleNotAssumable",
+        "Let lambda.amazonaws.com assume spec.backend.lambda.roleArn (its trust policy, docs/lambda.md); a "
+        "new role takes some seconds",
+    ),
+    (
+        "does not have permission to access the ECR image",
+        "ImageNotPermitted",
+        "Let lambda.amazonaws.com pull from the repository (its repository policy, docs/lambda.md)",
+    ),
+    ("Source image", "ImageNotFound", "Push the image, or correct spec.backend.lambda.image in a new job"),
+    (
+        "UnreservedConcurrentExecution",
+        "AccountLimit",
+        "Ask AWS for more concurrent executions, or lower spec.backend.lambda.reservedConcurrency in a new "
+        "job",
+    ),
+)
+
+
+def _parameter(what: str, said: str) -> Problem | None:
+    """AWS has one code for all wrong parameters: its words tell them apart."""
+    for words, reason, remedy in _PARAMETERS:
+        if words in said:
+            return Problem(reason, f"{what}: {said}. {remedy}; {AGAIN}.")
+    return None
+
+
+def broken(found: Found, function: str) -> Problem | None:
+    """What AWS could not do with a function that it had accepted."""
+    for failed, (code, sentence), result in (
+        (found.state == "Failed", found.state_reason, "could not be made"),
+        (found.update == "Failed", found.update_reason, "could not be changed and is as it was before"),
+    ):
+        if failed:
+            return Problem(
+                _word(code) or "FunctionFailed",
+                f"Lambda function {function} {result}: {hidden(sentence)}. "
+                f"{_REMEDIES.get(code, 'Mend the cause')}; {AGAIN}.",
+            )
+    return None
+
+
+_REMEDIES = {
+    "ImageAccessDenied": "Let lambda.amazonaws.com pull from the repository (docs/lambda.md)",
+    "ImageDeleted": "Push the image again",
+    "InvalidImage": "Build the image for spec.backend.lambda.architecture, as a single-platform image",
+    "InsufficientRolePermissions": "Give spec.backend.lambda.roleArn the VPC policy in docs/lambda.md",
+    "SubnetOutOfIPAddresses": "Give larger subnets in spec.backend.lambda.vpc",
+    "EniLimitExceeded": "Ask AWS for more network interfaces in the VPC",
+}
+
+
+def name_taken(found: Found, function: str) -> Problem:
+    return Problem(
+        "NameTaken",
+        f"Lambda function {function} exists and is not this job's ({found.arn}). Delete it (aws lambda "
+        f"delete-function --function-name {function}), or give the job another name or functionName.",
+    )
+
+
+def missing(function: str, region: str) -> Problem:
+    return Problem(
+        "FunctionMissing",
+        f"there is no Lambda function {function} in {region}. Make it, correct functionName or region in a "
+        "new job, or let the operator make it (manage: true).",
+    )
+
+
+def hidden(text: str) -> str:
+    """The text without the addresses of Redis, which hold passwords."""
+    return _REDIS_URL.sub("(address hidden)", text.strip().rstrip("."))[:600]
+
+
+def _operation(name: str) -> str:
+    """As IAM's policies call it."""
+    return "lambda:" + "".join(part.capitalize() for part in name.split("_"))
+
+
+def _word(code: str) -> str:
+    return code if re.fullmatch("[A-Za-z][A-Za-z0-9]*", code) else ""
+
+
+def not_provisioned(function: str, said: str) -> Problem:
+    return Problem(
+        "NotProvisioned",
+        f"Lambda function {function}: AWS cannot keep sandboxes ready: {hidden(said)}. Invocations start "
+        "them as they come; raise the account's concurrency, or leave out "
+        "spec.backend.lambda.provisionedConcurrency.",
+    )
+
+
+def misfit(found: Object, function: str, memory: int, timeout: int) -> Problem | None:
+    """Why a function that somebody else made does not fit the job; `found` is AWS's configuration of it."""
+    has = f"Lambda function {function} has"
+    if found.get("State") == "Failed":
+        return Problem(
+            "FunctionFailed", f"Lambda function {function} failed: {hidden(found.get('StateReason', ''))}."
+        )
+    if found.get("PackageType", "Image") != "Image":
+        return Problem(
+            "NoImage",
+            f"{has} a zip archive as code; the actor runs from a container image only (docs/lambda.md).",
+        )
+    if found.get("MemorySize") != memory:
+        return Problem(
+            "MemoryDiffers",
+            f"{has} {found.get('MemorySize')} MiB, the job counts with {memory}. Set "
+            "spec.backend.lambda.memoryMiB in a new job, or the function's memory, to the same.",
+        )
+    if found.get("Timeout", 0) < timeout:
+        return Problem(
+            "TimeoutTooShort",
+            f"{has} a time-out of {found.get('Timeout')} s, the job wants {timeout}. Raise the function's, "
+            "or lower spec.actor.timeoutSeconds in a new job.",
+        )
+    return None
+
+
+def unhealthy(function: str, answer: str) -> Problem:
+    return Problem(
+        "FunctionUnhealthy",
+        f"Lambda function {function} does not answer as an actor does: {hidden(answer)[:300]!r}. Its "
+        "image must be the actor's, its command and environment as docs/lambda.md says.",
+    )
+
+
+def other_protocol(function: str, has: int, wanted: int) -> Problem:
+    return Problem(
+        "ProtocolMismatch",
+        f"Lambda function {function} speaks protocol {has}, this operator {wanted}. Use images of one "
+        "release.",
+    )
+
+
+def other_environment(function: str, has: str, wanted: str) -> Problem:
+    return Problem(
+        "OtherEnvironment",
+        f"Lambda function {function} plays {has}, the job wants {wanted}. Correct its NITRO_ENVIRONMENT "
+        "(docs/lambda.md).",
+    )
+
+
+def waits(problem: Problem, seconds: float) -> Problem:
+    """Why a deleted job is still there."""
+    return Problem(
+        "FunctionNotRemoved",
+        f"the job's Lambda function cannot be removed yet: {problem.message} The job goes without it in "
+        f"{seconds / 60:.0f} minutes at the latest.",
+    )
+
+
+def left_behind(problem: Problem, job: Object) -> Problem:
+    """What is left of a job that goes without its function."""
+    given, meta = job["spec"]["backend"].get("lambda") or {}, job["metadata"]
+    name = given.get("functionName") or function_name(meta["namespace"], meta["name"])
+    region = given.get("region") or image_region(given.get("image"))
+    return Problem(
+        "FunctionLeft",
+        f"the job goes without its Lambda function, which could not be removed: {problem.message} Remove it "
+        f"yourself: aws lambda delete-function --region {region} --function-name {name}",
+    )
