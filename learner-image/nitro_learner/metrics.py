@@ -117,7 +117,7 @@ class LearnerMetrics(Listener):
             "convexity_ratio": gauge("nitro_convexity_ratio", "Newest convexity ratio R_k that was measured"),
             "staleness": gauge(
                 "nitro_fragment_staleness_versions",
-                "Policy versions that the newest round's fragments lag behind",
+                "Policy versions by which the newest round's oldest fragment was behind",
             ),
             "cache_bytes": gauge(
                 "nitro_redis_memory_bytes",
@@ -134,6 +134,13 @@ class LearnerMetrics(Listener):
 
         self.steps = counter("nitro_env_steps", "Environment steps trained on")
         self.slots = counter("nitro_actor_slots", "Slots of finished rounds: rollouts that were asked for")
+        self.invocations = counter(
+            "nitro_actor_invocations", "Invocations that are billed, failed and repeated ones included"
+        )
+        self.estimated = counter(
+            "nitro_actor_invocations_estimated",
+            "Those of them whose billed time is an estimate, because the answer was lost",
+        )
         self.cold_starts = counter("nitro_actor_cold_starts", "Invocations that met a freshly started actor")
         self.retries = counter("nitro_actor_retries", "Invocations that had to be repeated", "reason")
         self.misses = counter(
@@ -188,7 +195,16 @@ class LearnerMetrics(Listener):
 
     def _show_zeros(self) -> None:
         """Counters are there from the start: `increase` does not see the step from nothing to a number."""
-        for counter in (self.steps, self.slots, self.cold_starts, self.misses, self.bytes, self.failures):
+        for counter in (
+            self.steps,
+            self.slots,
+            self.invocations,
+            self.estimated,
+            self.cold_starts,
+            self.misses,
+            self.bytes,
+            self.failures,
+        ):
             counter.labels(*self._job)
         for reason in RETRY_REASONS:
             self.retries.labels(*self._job, reason)
@@ -227,6 +243,8 @@ class LearnerMetrics(Listener):
         self.steps.labels(*job).inc(report.env_steps - self._steps)
         self._steps = report.env_steps
         self.slots.labels(*job).inc(report.actors)
+        self.invocations.labels(*job).inc(report.invocations)
+        self.estimated.labels(*job).inc(report.estimated)
         self.cold_starts.labels(*job).inc(report.cold_starts)
         self.bytes.labels(*job).inc(report.fragment_bytes)
         self.misses.labels(*job).inc(report.deadline_misses)

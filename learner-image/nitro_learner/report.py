@@ -88,6 +88,8 @@ class RoundReport:
     advantage_std: float | None
     # Not in the CSV: only the listeners' counters need them.
     reward_std: float | None = None
+    invocations: int = 0
+    estimated: int = 0
     retried: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     staleness: int = 0
@@ -113,6 +115,8 @@ class RoundReport:
 
 _NOT_COLUMNS = {
     "reward_std",
+    "invocations",
+    "estimated",
     "retried",
     "dropped",
     "staleness",
@@ -185,6 +189,8 @@ def draft(
         explained_variance=stats.get("explained_variance"),
         advantage_std=stats.get("advantage_std"),
         reward_std=state.reward_std,
+        invocations=len(sampled.billed_seconds),
+        estimated=sampled.estimated,
         retried=sampled.retries,
         dropped=sampled.dropped,
         staleness=result.staleness,

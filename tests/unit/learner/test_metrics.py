@@ -42,7 +42,8 @@ def test_every_series_has_the_job_and_labels_of_known_values() -> None:
     metrics = LearnerMetrics("ml", "hopper")
     metrics.started(round=0, rounds=5, history=[])
     metrics.requested(round=1, actors=8)
-    metrics.round_done(report(1, dropped={"duplicate": 2}, retried={"timeout": 1}, reward_std=2.5))
+    seen = {"dropped": {"duplicate": 2}, "retried": {"timeout": 1}, "invocations": 9, "estimated": 1}
+    metrics.round_done(report(1, reward_std=2.5, **seen))
     for _, labels, _ in _samples(metrics):
         assert (labels.pop("namespace"), labels.pop("job_name")) == ("ml", "hopper")
         labels.pop("le", None)
@@ -52,6 +53,8 @@ def test_every_series_has_the_job_and_labels_of_known_values() -> None:
     assert _value(metrics, "nitro_episode_reward_std") == 2.5
     assert _value(metrics, "nitro_env_steps_total") == 4096
     assert _value(metrics, "nitro_actor_slots_total") == 8
+    assert _value(metrics, "nitro_actor_invocations_total") == 9
+    assert _value(metrics, "nitro_actor_invocations_estimated_total") == 1
     assert _value(metrics, "nitro_actor_retries_total", reason="timeout") == 1
     assert _value(metrics, "nitro_round_actors", state="requested") == 8
     assert _value(metrics, "nitro_round_actors", state="succeeded") == 8
