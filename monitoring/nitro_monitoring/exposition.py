@@ -69,6 +69,7 @@ def operator() -> Iterator[Collector]:
     summary = JobSummary(lambda: [(JobKey("team", "hopper"), _JOB)])
     health = operator_metrics.Health(lambda: 1767225610.0, lambda: 0, lambda: 0.0)
     operator_metrics.API_REQUESTS.labels("GET", "200")
+    operator_metrics.AWS_REQUESTS.labels("get_function", "ok")
     try:
         yield _Nitro(REGISTRY)
     finally:

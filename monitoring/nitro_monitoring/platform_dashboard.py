@@ -202,7 +202,7 @@ def _operator(found: builders.Dashboard) -> None:
             "The loop comes by every 20 s. Above 90 s the liveness probe restarts the operator.",
             "s",
             Query("time() - max(nitro_operator_resync_timestamp_seconds)", "age"),
-            width=WIDTH // 3,
+            width=WIDTH // 4,
             steps=((None, GREEN), (60, YELLOW), (90, RED)),
         )
     )
@@ -214,7 +214,7 @@ def _operator(found: builders.Dashboard) -> None:
             "none",
             Query("max(nitro_operator_queued_jobs)", "jobs waiting"),
             Query("max(nitro_operator_longest_reconcile_seconds)", "longest, in seconds"),
-            width=WIDTH // 3,
+            width=WIDTH // 4,
         )
     )
     found.with_panel(
@@ -223,7 +223,18 @@ def _operator(found: builders.Dashboard) -> None:
             "By status; 0 = it did not answer. 409 and 404 are part of ordinary work.",
             "reqps",
             Query(f"sum by (status) (rate(nitro_operator_api_requests_total{WINDOW}))", "{{status}}"),
-            width=WIDTH // 3,
+            width=WIDTH // 4,
+            stacked=True,
+        )
+    )
+    found.with_panel(
+        graph(
+            "Requests to AWS",
+            "For the functions of Lambda jobs, by AWS' error code; empty without such jobs. Learners' "
+            "invocations are not among them.",
+            "reqps",
+            Query(f"sum by (code) (rate(nitro_operator_aws_requests_total{WINDOW}))", "{{code}}"),
+            width=WIDTH // 4,
             stacked=True,
         )
     )

@@ -71,10 +71,12 @@ def _described(family: str, label: str, values: Iterable[str]) -> str:
 _FREE = {
     ("nitro_operator_api_requests", "verb"): "the HTTP method",
     ("nitro_operator_api_requests", "status"): "the HTTP status",
+    ("nitro_operator_aws_requests", "operation"): "boto3's name of it",
+    ("nitro_operator_aws_requests", "code"): "AWS' own",
     ("nitro_job_status_phase", "phase"): "the job's",
     ("nitro_job_info", "environment"): "the job's",
     ("nitro_job_info", "algorithm"): "the job's",
     ("nitro_job_info", "scaler"): "the job's",
     ("nitro_job_info", "backend"): "the job's",
 }
-"""Labels whose values an example cannot show: one at a time for each job, or HTTP's few."""
+"""Labels whose values an example cannot show: one at a time for each job, or HTTP's and AWS' few."""

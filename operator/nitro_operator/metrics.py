@@ -24,6 +24,11 @@ API_REQUESTS = Counter(
     "Requests of the reconcile loop to the API server, by HTTP method and status (0 = no answer)",
     ["verb", "status"],
 )
+AWS_REQUESTS = Counter(
+    "nitro_operator_aws_requests_total",
+    "Requests to AWS Lambda's API, by operation and AWS' error code (ok = none); without learners' invocations",
+    ["operation", "code"],
+)
 PLATFORM_LIMIT = Gauge(
     "nitro_operator_platform_limit_actors", "Actors that all jobs together may have; 0 = no limit"
 )

@@ -11,6 +11,7 @@ import boto3
 import botocore.exceptions as failures
 from botocore.config import Config
 
+from nitro_operator import metrics
 from nitro_operator.kinds import Object
 
 THREADS = 8
@@ -61,7 +62,13 @@ class Aws:
     async def call(self, access: Access, operation: str, **arguments: Any) -> Object:
         """One call by its name in boto3; of Invoke, the payload is read. Raises AwsError."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._call, access, operation, arguments)
+        try:
+            answer = await loop.run_in_executor(self._threads, self._call, access, operation, arguments)
+        except AwsError as error:
+            metrics.AWS_REQUESTS.labels(operation, error.code).inc()
+            raise
+        metrics.AWS_REQUESTS.labels(operation, "ok").inc()
+        return answer
 
     def close(self) -> None:
         """Start no more calls; those under way end by their own time-outs."""
