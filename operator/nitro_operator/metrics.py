@@ -26,7 +26,7 @@ API_REQUESTS = Counter(
 )
 AWS_REQUESTS = Counter(
     "nitro_operator_aws_requests_total",
-    "Requests to AWS Lambda's API, by operation and AWS' error code (ok = none); without learners' invocations",
+    "Requests to AWS Lambda's API by operation and error code (ok = none), learners' invocations left out",
     ["operation", "code"],
 )
 PLATFORM_LIMIT = Gauge(
