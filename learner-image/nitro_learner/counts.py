@@ -27,7 +27,7 @@ class Counts:
         self.estimated += estimated
 
     def add(self, other: Counts) -> None:
-        """Takes in what happened elsewhere. Of a slot that both have, both times stay, one by a new number."""
+        """Takes in what happened elsewhere. Of a slot that both have, both times stay, one renumbered."""
         self.retries += other.retries
         self.dropped += other.dropped
         self.cold_starts += other.cold_starts

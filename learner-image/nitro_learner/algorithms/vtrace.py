@@ -49,7 +49,7 @@ def vtrace(
     bootstraps = np.where(terminated, 0.0, next_values)
     delta = rho * (rewards + gamma * bootstraps - values)
     ended = terminated | truncated
-    excess = _backward_sums(delta, np.where(ended, 0.0, gamma * lam * rho))  # v_s - V(s)
+    excess = _backward_sums(delta.copy(), np.where(ended, 0.0, gamma * lam * rho))  # v_s - V(s)
     # v_{s+1} - V(s+1) is zero behind an episode's end and behind the fragment's, where V itself bootstraps.
     following = np.concatenate([excess[1:], np.zeros_like(excess[:1])])
     advantages = delta + gamma * rho * np.where(ended, 0.0, following)
