@@ -144,7 +144,7 @@ def test_branches_differ_in_the_next_round_only(results: Path, tmp_path: Path) -
     source = RunDir(results / "runs" / "two-state" / "nitro" / "seed-0")
     with_one, with_two = (
         branch
-        for branch in branches(resolve(load_job(source.job)), rounds=[2], seeds=1, ahead=2)
+        for branch in branches(resolve(load_job(source.job)), rounds=[2], factor=2, seeds=1, ahead=2)
         if branch.seed == 0
     )
     planted = BranchDir(tmp_path, source)

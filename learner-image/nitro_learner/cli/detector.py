@@ -7,9 +7,9 @@ sampling noise.
 
 Foresight: the rank correlation with what the next round improved, from the run's own metrics.
 
-Gain (--gain): after each of these rounds the run is continued with minActors and with twice as many in the
-next round; the difference of return some rounds later is what a statistic would have to foretell. Branches
-are kept below RUN/detector and not trained again.
+Gain (--gain): after each of these rounds the run is continued with minActors and with --factor times as many
+in the next round; the difference of return some rounds later is what a statistic would have to foretell.
+Branches are kept below RUN/detector and not trained again.
 
 All checkpoints are needed: train with --set spec.learner.checkpoint.keepLast=1000. With several runs only
 foresight is reported, averaged over them.
@@ -47,13 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--repeats", type=int, default=4, metavar="N", help="times each; default: 4")
     parser.add_argument("--gain", type=int, metavar="SEEDS", help="measure the gain, over so many seeds")
+    parser.add_argument("--factor", type=int, default=2, metavar="N", help="times minActors; default: 2")
     parser.add_argument("--ahead", type=int, default=3, metavar="N", help="rounds of a branch; default: 3")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="branches at a time; default: 1")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    for name, least in (("rounds", 3), ("repeats", 2), ("gain", 2), ("ahead", 1), ("jobs", 1)):
+    for name, least in (("rounds", 3), ("repeats", 2), ("gain", 2), ("factor", 2), ("ahead", 1), ("jobs", 1)):
         value = getattr(arguments, name)
         if value is not None and value < least:
             raise CommandError(f"--{name} {value}: at least {least}")
@@ -118,6 +119,7 @@ def _look_again(
     if gains is not None:
         told["gain"] = finite(
             {
+                "factor": arguments.factor,
                 "mean": float(gains.mean()),
                 "byRound": gains.mean(axis=1).tolist(),
                 "splitHalf": split_half(gains),
@@ -150,7 +152,7 @@ def _gains(
     from nitro_learner.experiments.spec import Budget
     from nitro_learner.quality.branches import BranchDir, branches, gains
 
-    runs = branches(job, rounds, arguments.gain, arguments.ahead)
+    runs = branches(job, rounds, factor=arguments.factor, seeds=arguments.gain, ahead=arguments.ahead)
     planted = BranchDir(folder.path / "detector", folder)
     runner = Runner(planted, runs, Budget(rounds=max(rounds) + arguments.ahead), jobs=arguments.jobs)
     runner.watcher = PlainLines(runner.states, sys.stderr)
@@ -181,7 +183,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
     if "gain" in result:
         gain = result["gain"]
         lines.append(
-            f"\ngain of twice the actors in one round: {gain['mean']:+.1f} on average, "
+            f"\ngain of {gain['factor']} times the actors in one round: {gain['mean']:+.1f} on average, "
             f"split-half correlation over rounds {_shown(gain['splitHalf'])}"
         )
     return lines

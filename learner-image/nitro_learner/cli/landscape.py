@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="run folder")
     parser.add_argument(
-        "--round", type=int, metavar="K", help="the policy after this round; default: the newest"
+        "--round",
+        metavar="K",
+        default="newest",
+        help="the policy after this round: a number, newest, or lowest, median or highest (by R); "
+        "default: newest",
     )
     parser.add_argument("--points", type=int, default=15, metavar="N", help="points per axis; default: 15")
     parser.add_argument(
@@ -43,10 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    for name, least in (("points", 3), ("episodes", 1), ("round", 1)):
-        value = getattr(arguments, name)
-        if value is not None and value < least:
-            raise CommandError(f"--{name} {value}: at least {least}")
+    for name, least in (("points", 3), ("episodes", 1)):
+        if getattr(arguments, name) < least:
+            raise CommandError(f"--{name} {getattr(arguments, name)}: at least {least}")
     if not 0 < arguments.span < float("inf"):
         raise CommandError(f"--span {arguments.span}: must be above 0")
     folder, job = read_run(arguments.run)
@@ -82,14 +85,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _survey(folder: RunDir, job: NitroTrainingJob, arguments: argparse.Namespace) -> Landscape:
     from nitro_learner.landscape import survey
-    from nitro_learner.probe import opened, repeatable
+    from nitro_learner.probe import opened
 
     def progress(done: int, total: int) -> None:
         if sys.stderr.isatty():
             print(f"\r{done}/{total} points", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
-    newest = max(repeatable(folder), default=1)
-    async with opened(folder, job, arguments.round or newest) as probe:
+    async with opened(folder, job, _round(folder, arguments.round)) as probe:
         return await survey(
             probe,
             points=arguments.points,
@@ -97,3 +99,26 @@ async def _survey(folder: RunDir, job: NitroTrainingJob, arguments: argparse.Nam
             episodes=arguments.episodes,
             progress=progress,
         )
+
+
+def _round(folder: RunDir, wanted: str) -> int:
+    """The number of a round that can be repeated."""
+    from nitro_learner.probe import repeatable
+    from nitro_learner.rundir import RunDirError, read_metrics
+
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    possible = repeatable(folder)
+    if wanted == "newest":
+        return max(possible, default=1)
+    places = {"lowest": 0.0, "median": 0.5, "highest": 1.0}
+    if wanted not in places:
+        raise CommandError(f"--round {wanted}: must be a number from 1, newest, lowest, median or highest")
+    ratios = {int(row["round"] or 0): row["convexity_ratio"] for row in read_metrics(folder.metrics)}
+    ranked = sorted((ratio, number) for number in possible if (ratio := ratios.get(number)) is not None)
+    if not ranked:
+        raise RunDirError(
+            f"{folder.path}: no round that can be repeated has an R. Train with scaler nitro and "
+            "--set spec.learner.checkpoint.keepLast=1000."
+        )
+    return ranked[round(places[wanted] * (len(ranked) - 1))][1]

@@ -35,7 +35,7 @@ def draw_metric(results: Results, metric: str, path: Path) -> bool:
     with picture(path, figsize=(7.5, 4.2)) as (figure, axis):
         _curves(axis, results, metric)
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
-        _title(axis, f"{results.environment}: {len(results.seeds)} seeds, mean and 95 % interval")
+        _title(axis, f"{results.environment}: mean and 95 % interval, seeds: {len(results.seeds)}")
         figure.tight_layout()
     return True
 
@@ -48,7 +48,7 @@ def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
     with picture(path, **layout) as (figure, (left, right)):
         _curves(left, results, experiment.score)
         left.legend(loc="upper left", fontsize=9)
-        _title(left, f"{results.environment}, {len(results.seeds)} seeds")
+        _title(left, f"{results.environment}, seeds: {len(results.seeds)}")
         order = list(results.runs)
         labels = []
         for index, one in enumerate(comparisons):

@@ -22,6 +22,8 @@ _GIVEN = {
     "spec.seed": "seeds",
     "spec.backend": "the experiment, which runs on this machine",
 }
+# Stop conditions that MinionsRL's scalers look at; a run that ends by one before the budget does not compare.
+_AIMS = ("spec.stop.targetReward", "spec.stop.budgetDollars")
 _STOP = {"actorRounds": "actorRounds", "envSteps": "envSteps", "dollars": "budgetDollars"}
 
 
@@ -84,11 +86,12 @@ def _job(
         FieldError(path, value, f"is given by {giver}; remove it here")
         for path, value in wanted.items()
         for field, giver in _GIVEN.items()
-        if f"{path}.".startswith(f"{field}.")
+        if path not in _AIMS and f"{path}.".startswith(f"{field}.")
     ]
     if environment:
         wanted["spec.environment.id"] = environment
-    wanted |= {"spec.stop": _limits(experiment.budget), "spec.backend": _BACKEND}
+    aims = {path.rpartition(".")[2]: wanted.pop(path) for path in _AIMS if path in wanted}
+    wanted |= {"spec.stop": aims | _limits(experiment.budget), "spec.backend": _BACKEND}
     for path, value in wanted.items():
         mistakes += set_field(data, path.split("."), copy.deepcopy(value))
     try:

@@ -1,7 +1,7 @@
 """What more actors buy, measured: a run is continued twice from a checkpoint, over several seeds.
 
-One branch has minActors in the next round, the other twice as many; all later rounds have minActors. Branches
-of one seed share the slots that both have, so their difference is paired.
+One branch has minActors in the next round, the other a multiple; all later rounds have minActors. Branches of
+one seed share the slots that both have, so their difference is paired.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.quality.agreement import Floats
 from nitro_learner.rundir import RunDir
 
-FACTORS = (1, 2)
 # Evaluation episodes of a branch's last policy, its only score.
 _EPISODES = 20
 
@@ -58,18 +57,20 @@ class BranchDir(ExperimentDir):
         CheckpointStore(folder.checkpoints, keep_last=1).save(round, state)
 
 
-def branches(job: NitroTrainingJob, rounds: Sequence[int], seeds: int, ahead: int) -> list[PlannedRun]:
-    """All branches: after each of `rounds`, for each seed, with each of FACTORS times minActors.
+def branches(
+    job: NitroTrainingJob, rounds: Sequence[int], *, factor: int, seeds: int, ahead: int
+) -> list[PlannedRun]:
+    """All branches: after each of `rounds`, for each seed, with minActors and with `factor` times as many.
 
     Args:
         seeds: branches per round and factor.
         ahead: rounds that a branch goes on.
     """
     return [
-        _branch(job, round, factor, seed, ahead)
+        _branch(job, round, times, seed, ahead)
         for seed in range(seeds)
         for round in rounds
-        for factor in FACTORS
+        for times in (1, factor)
     ]
 
 
@@ -94,13 +95,13 @@ def _round(run: PlannedRun) -> int:
 
 
 def gains(folder: BranchDir, runs: Sequence[PlannedRun], rounds: Sequence[int]) -> Floats:
-    """Return of the branch with more actors minus that of its twin, f64 [rounds, seeds].
+    """Return of each branch with more actors minus that of its twin, f64 [rounds, seeds].
 
     Raises:
         RunDirError: a branch has not been trained.
     """
     final = {
-        (_round(run), run.variant.endswith("x2"), run.seed): float(
+        (_round(run), not run.variant.endswith("-x1"), run.seed): float(
             read(folder.run(run)).summary["evaluation"]["mean"]
         )
         for run in runs
