@@ -51,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ahead", type=int, default=3, metavar="N", help="rounds of a branch; default: 3")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="branches at a time; default: 1")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="PAGE.md",
+        help="also put a table between the detector's markers in a page",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.checkpoint import CheckpointError
     from nitro_learner.experiments.curves import read
     from nitro_learner.logs import finite
+    from nitro_learner.page import replace
     from nitro_learner.plans import RoundFailed
     from nitro_learner.quality.foresight import foretold, over_runs
     from nitro_learner.rundir import RunDirError
@@ -87,6 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error), FAILED) from None
     result["statistics"] = {name: finite(row) for name, row in table.items()}
     print(json.dumps(result) if arguments.json else "\n".join(_lines(result)))
+    if arguments.into:
+        try:
+            replace(arguments.into, "detector", _markdown(result, runs[0][1]))
+        except RunDirError as error:
+            raise CommandError(str(error)) from None
     return DONE
 
 
@@ -120,6 +132,7 @@ def _look_again(
         told["gain"] = finite(
             {
                 "factor": arguments.factor,
+                "seeds": arguments.gain,
                 "mean": float(gains.mean()),
                 "byRound": gains.mean(axis=1).tolist(),
                 "splitHalf": split_half(gains),
@@ -173,20 +186,41 @@ _COLUMNS = (
 )
 
 
-def _lines(result: dict[str, Any]) -> list[str]:
-    shown = [
-        (key, title) for key, title in _COLUMNS if any(key in row for row in result["statistics"].values())
+def _table(result: dict[str, Any]) -> list[list[str]]:
+    """The statistics' table, its heading first; columns that nobody has are left out."""
+    rows = result["statistics"]
+    shown = [(key, title) for key, title in _COLUMNS if any(key in row for row in rows.values())]
+    return [
+        ["statistic", *(title for _, title in shown)],
+        *([name, *(_shown(row.get(key)) for key, _ in shown)] for name, row in rows.items()),
     ]
-    lines = [f"{'statistic':<20}" + "".join(f"{title:>12}" for _, title in shown)]
-    for name, row in result["statistics"].items():
-        lines.append(f"{name:<20}" + "".join(f"{_shown(row.get(key)):>12}" for key, _ in shown))
-    if "gain" in result:
-        gain = result["gain"]
-        lines.append(
-            f"\ngain of {gain['factor']} times the actors in one round: {gain['mean']:+.1f} on average, "
-            f"split-half correlation over rounds {_shown(gain['splitHalf'])}"
+
+
+def _lines(result: dict[str, Any]) -> list[str]:
+    lines = [f"{name:<20}" + "".join(f"{cell:>12}" for cell in cells) for name, *cells in _table(result)]
+    return [*lines, *(["", _gain(result["gain"])] if "gain" in result else [])]
+
+
+def _markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:
+    heading, *rows = [f"| {' | '.join(cells)} |" for cells in _table(result)]
+    rule = f"| --- |{' ---: |' * heading.count(' | ')}"
+    about = (
+        f"`{job.spec.environment.id}`, {job.spec.algorithm.name} ({job.spec.algorithm.preset}), "
+        f"M = {job.spec.scaling.min_actors * job.spec.environment.rollout_length}"
+    )
+    if "rounds" in result:
+        about += (
+            f"; rounds {', '.join(map(str, result['rounds']))}, each sampled {result['repeats']} times again"
         )
-    return lines
+    gain = f"\n\n{_gain(result['gain'])}" if "gain" in result else ""
+    return f"{about}.\n\n" + "\n".join([heading, rule, *rows]) + gain
+
+
+def _gain(gain: dict[str, Any]) -> str:
+    return (
+        f"Gain of {gain['factor']} times the actors in one round: {gain['mean']:+.1f} on average "
+        f"over {gain['seeds']} seeds; split-half correlation over rounds {_shown(gain['splitHalf'])}."
+    )
 
 
 def _shown(value: float | None) -> str:

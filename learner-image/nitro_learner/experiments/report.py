@@ -21,6 +21,7 @@ from nitro_learner.experiments.plan import slug
 from nitro_learner.experiments.results import Comparison, Results, collect, rows
 from nitro_learner.experiments.spec import SCORES, Experiment
 from nitro_learner.experiments.statistics import Interval
+from nitro_learner.page import replace
 from nitro_learner.rundir import RunDir, RunDirError
 
 
@@ -44,25 +45,22 @@ def write(folder: ExperimentDir, experiment: Experiment) -> str:
 
 
 def insert(text: str, folder: ExperimentDir, name: str, page: Path) -> None:
-    """Puts a report between the markers of that experiment in a Markdown page, its pictures beside it.
+    """Puts a report between the markers of that experiment in a Markdown page, its pictures beside the page.
 
     Raises:
         RunDirError: the page lacks the markers.
     """
-    begin, end = f"<!-- experiment {name}: begin -->", f"<!-- experiment {name}: end -->"
-    old = page.read_text(encoding="utf-8") if page.exists() else ""
-    if begin not in old or end not in old:
-        raise RunDirError(f"{page} has no place for this report. Add these two lines:\n{begin}\n{end}")
-    # One level down below the page's own headings; the pictures go beside the page.
+    # One level down below the page's own headings.
     text = re.sub(r"^#", "##", text, flags=re.MULTILINE)
-    pictures = page.parent / page.stem
-    for picture in re.findall(r"\]\(([^)]+\.png)\)", text):
-        pictures.mkdir(exist_ok=True)
-        shutil.copyfile(folder.path / picture, pictures / f"{name}-{Path(picture).name}")
-        text = text.replace(f"]({picture})", f"]({pictures.name}/{name}-{Path(picture).name})")
-    head, rest = old.split(begin, 1)
-    tail = rest.split(end, 1)[1]
-    RunDir(page.parent).write_text(page, f"{head}{begin}\n{text}{end}{tail}")
+    pictures = {
+        picture: f"{name}-{Path(picture).name}" for picture in re.findall(r"\]\(([^)]+\.png)\)", text)
+    }
+    for picture, new in pictures.items():
+        text = text.replace(f"]({picture})", f"]({page.stem}/{new})")
+    replace(page, f"experiment {name}", text)
+    for picture, new in pictures.items():
+        (page.parent / page.stem).mkdir(exist_ok=True)
+        shutil.copyfile(folder.path / picture, page.parent / page.stem / new)
 
 
 def _text(folder: ExperimentDir, experiment: Experiment, results: Sequence[Results]) -> Iterator[str]:

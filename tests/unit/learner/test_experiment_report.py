@@ -103,7 +103,7 @@ def test_a_report_goes_into_a_page_between_its_markers(
     folder, spec = experiment
     text = report.write(folder, spec)
     page = tmp_path / "results.md"
-    with pytest.raises(RunDirError, match="Add these two lines:\n<!-- experiment two: begin -->"):
+    with pytest.raises(RunDirError, match="Add these two lines to it:\n<!-- experiment two: begin -->"):
         report.insert(text, folder, spec.name, page)
     page.write_text(
         "# Results\n<!-- experiment two: begin -->\nold\n<!-- experiment two: end -->\nThe end.\n"
