@@ -94,8 +94,7 @@ def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:
     folder = RunDir(path)
     if not folder.job.exists():
         raise CommandError(f"{path} is no run folder (it has no job.yaml)")
-    others = [f"spec.backend.{block}=null" for block in ("knative", "lambda")]
-    return folder, read_job(folder.job, ["spec.backend.type=Local", *others])
+    return folder, read_job(folder.job, backend_overrides("Local"))
 
 
 def lambda_backend(spec: Any, *, created_elsewhere: bool = False) -> Any:
