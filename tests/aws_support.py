@@ -6,6 +6,7 @@ concurrency, functions that take a while to be made, refusals, and a service tha
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import re
@@ -30,6 +31,7 @@ Environ = dict[str, Any]
 Start = Callable[..., Any]
 
 _PROVISIONED = re.compile(r"/2019-09-30/functions/([^/]+)/provisioned-concurrency")
+_INVOCATION = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
 _FUNCTION = re.compile(r"/2015-03-31/functions/([^/]+)/?$")
 
 
@@ -42,7 +44,7 @@ class Refusal:
     message: str
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeAws:
     """The service. `refuse` and `pending_looks` may be changed while it runs."""
 
@@ -56,6 +58,8 @@ class FakeAws:
     failed_state: tuple[str, str] | None = None
     """StateReasonCode and StateReason of functions that could not be made."""
     provisioned: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
+    """What functions answer a health invocation; a real front is tests/lambda_front."""
     _changing: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,6 +74,7 @@ class FakeAws:
             RoleName=arn.rpartition("/")[2], AssumeRolePolicyDocument=json.dumps(trust)
         )
 
+    @functools.cache  # noqa: B019 - one for the whole run: to make one takes a tenth of a second
     def _client(self, service: str) -> Any:
         session = boto3.session.Session(*CREDENTIALS.values(), region_name=REGION)
         return session.client(service, endpoint_url=self.url)
@@ -89,6 +94,8 @@ class FakeAws:
                 return _answer(
                     start, refusal.status, {"Type": "User", "Message": refusal.message}, refusal.code
                 )
+            if found := _INVOCATION.match(path):
+                return _answer(start, 200, self.answers.get(found[1], {"status": 500}))
             if found := _PROVISIONED.match(path):
                 return self._provision(method, found[1], environ, start)
             return self._watched(moto, method, path, environ, start)
