@@ -6,13 +6,12 @@ import os
 from pathlib import Path
 
 import psutil
+import pytest
 import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
 
 from learner_support import fragment
-from nitro_learner.algorithms.rllib.base import values
-from nitro_learner.algorithms.rllib.episodes import episodes
 from rllib_support import algorithm
 
 QUICK = {"num_epochs": 2, "minibatch_size": 64, "lr": 1e-3}
@@ -43,20 +42,15 @@ def test_the_entropy_schedule_goes_by_the_steps_that_it_is_told() -> None:
     learner = algorithm(settings=QUICK | {"entropy_coeff": [[0, 0.2], [100, 0.0]]}).learner
     schedule = learner.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID]
     schedule.update(timestep=50)
-    assert float(schedule.get_current_value()) == 0.1
+    assert float(schedule.get_current_value()) == pytest.approx(0.1)
 
 
 def test_an_update_answers_with_these_metrics() -> None:
     learner = algorithm(settings=QUICK)
-    learner._steps = 64
-    result = learner.learner.update(
-        episodes=episodes([fragment(length=64)]),
-        timesteps=learner.timesteps(),
-        num_epochs=1,
-        minibatch_size=0,
-    )
-    expected = {"policy_loss", "vf_loss", "entropy", "mean_kl_loss", "vf_explained_var"}
-    assert expected | {"default_optimizer_learning_rate"} <= set(values(result))
+    assert "default_optimizer_learning_rate" in learner.learn([fragment(length=64)], {})
+    for name, prefix in (("rllib/impala", "mean_"), ("rllib/appo", "")):
+        losses = {"mean_pi_loss" if prefix else "policy_loss", f"{prefix}vf_loss", "entropy"}
+        assert losses <= set(algorithm(name).learn([fragment(length=64)], {}))
 
 
 def test_the_state_without_components_of_its_own_is_plain() -> None:
@@ -66,5 +60,30 @@ def test_the_state_without_components_of_its_own_is_plain() -> None:
     assert state["should_module_be_updated"] is None
 
 
-def test_the_update_is_the_base_class_s() -> None:
-    assert algorithm(settings=QUICK).learner.update.__func__ is Learner.update
+def test_the_thread_of_appo_and_impala_ends_on_request() -> None:
+    """And the update that it made is Learner.update, called with the batch and the time steps."""
+    for name in ("rllib/appo", "rllib/impala"):
+        learner = algorithm(name).learner
+        assert not learner._learner_thread.is_alive()
+        assert learner._learner_thread._update_method is Learner.update
+
+
+def test_appo_s_target_network_follows_by_the_steps_that_it_is_told() -> None:
+    """And remembers at which it did."""
+    learner = algorithm(
+        "rllib/appo",
+        {
+            "target_network_update_freq": 1,
+            "circular_buffer_num_batches": 2,
+            "circular_buffer_iterations_per_batch": 1,
+        },
+        environment__rolloutLength=64,
+    )
+    follows = []
+    for slot in range(5):
+        learner.take([fragment(slot, length=64)])
+        network, target = learner.network.policy, learner.learner.module[DEFAULT_MODULE_ID].target
+        pairs = zip(network.parameters(), target.parameters(), strict=True)
+        follows.append(all(bool((one == other).all()) for one, other in pairs))
+    assert follows == [False, True, False, True, False]
+    assert learner.learner._last_update_ts_by_mid[DEFAULT_MODULE_ID] == 256

@@ -130,7 +130,7 @@ def test_the_state_of_another_network_is_refused(tmp_path: Path) -> None:
 
 def test_an_empty_round_and_weights_that_are_not_finite_end_in_a_sentence() -> None:
     learner = algorithm(settings=QUICK)
-    with pytest.raises(ValueError, match="a round without fragments has nothing to learn from"):
+    with pytest.raises(ValueError, match="without fragments there is nothing to learn from"):
         learner.update([], 1)
     with torch.no_grad():
         learner.network.policy.head.bias.fill_(torch.nan)
@@ -164,6 +164,16 @@ def test_the_detector_s_objective_is_rllib_s_own_on_its_real_rows() -> None:
     function = surrogate.function("clip", torch.arange(surrogate.size))
     ours = sum(term() for term in function.terms)
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_the_gradient_noise_is_that_of_the_policy_that_sampled() -> None:
+    learner = algorithm(settings=QUICK)
+    fragments = [fragment(slot, length=32, envs=2) for slot in range(3)]
+    function = learner.update(fragments, 1).surrogate.trajectories("ratio1")
+    assert len(function.terms) == 6
+    # The ratio is 1, so their sum is the mean of standardised advantages.
+    with torch.no_grad():
+        assert abs(float(sum(term() for term in function.terms))) < 1e-5
 
 
 def test_the_detector_measures_and_leaves_the_learner_as_it_was() -> None:

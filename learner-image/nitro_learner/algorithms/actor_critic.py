@@ -131,17 +131,9 @@ class ActorCriticAlgorithm:
             grad.mul_((settings.max_grad_norm / (grad.norm() + 1e-6)).clamp(max=1.0))
         self._optimiser.step()
 
-    @torch.no_grad()
     def stats(self, samples: Samples, c: Coefficients) -> dict[str, float]:
         """The loss's terms over the whole batch at the updated parameters."""
-        sums = torch.zeros(5, dtype=torch.float64)
-        for chunk in samples.slices(self.chunk):
-            params = self.network.policy.distribution(self.network.policy.trace(chunk.observations))
-            t = terms(chunk, params, self.network.values(chunk.observations), self.distribution, c)
-            columns = (-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped)
-            sums += torch.stack([column.sum(dtype=torch.float64) for column in columns]).cpu()
-        names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
-        return dict(zip(names, (sums / len(samples)).tolist(), strict=True))
+        return loss_terms(self.network, self.distribution, samples, c, self.chunk)
 
     def learning_rate(self, round: int) -> float:
         """Of round `round` (from 1)."""
@@ -177,6 +169,22 @@ class ActorCriticAlgorithm:
             self.kl_coefficient *= 1.5
         elif kl < 0.5 * self.settings.kl_target:
             self.kl_coefficient *= 0.5
+
+
+@torch.no_grad()
+def loss_terms(
+    network: ActorCritic, distribution: Distribution, samples: Samples, c: Coefficients, chunk: int
+) -> dict[str, float]:
+    """Means of the loss's terms over the samples at the network's present parameters, `chunk` rows at a
+    time: policy_loss, value_loss, entropy, kl, clip_fraction."""
+    sums = torch.zeros(5, dtype=torch.float64)
+    for part in samples.slices(chunk):
+        params = network.policy.distribution(network.policy.trace(part.observations))
+        t = terms(part, params, network.values(part.observations), distribution, c)
+        columns = (-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped)
+        sums += torch.stack([column.sum(dtype=torch.float64) for column in columns]).cpu()
+    names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+    return dict(zip(names, (sums / len(samples)).tolist(), strict=True))
 
 
 def standardise(advantages: Tensor) -> Tensor:

@@ -1,9 +1,8 @@
 """What RLlib's algorithms share here: one network, one learner in this process, its weights and its state."""
 
 import contextlib
-import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -14,64 +13,54 @@ from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env import INPUT_ENV_SPACES
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from torch import Tensor
 
 from nitro_api import JobSpec
+from nitro_learner.algorithms.ppo_loss import Coefficients
 from nitro_learner.algorithms.rllib import settings
-from nitro_learner.algorithms.rllib.module import NitroModule
+from nitro_learner.algorithms.rllib.episodes import episodes
+from nitro_learner.algorithms.rllib.module import NitroModule, prepared
+from nitro_learner.architecture import arguments, description
+from nitro_learner.batch import Fragment
 from nitro_learner.distributions import Categorical, Distribution, Gaussian
-from nitro_learner.networks import ActorCritic
+from nitro_learner.networks import ActorCritic, chunk_size
 
 _COMPONENTS = [COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER]
 
 
 class RllibAlgorithm:
-    """The part of `Algorithm` that does not depend on how RLlib updates.
+    """The part of `Algorithm` that does not depend on when and on what RLlib's learner is updated.
 
     Attributes:
         config: RLlib's, with every setting of the job.
         learner: RLlib's, built.
-        network: ours, which is the learner's RLModule: what RLlib trains, the actors get.
+        network: ours, inside the learner's RLModule: what RLlib trains, the actors get.
     """
 
     def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str, **fixed: Any) -> None:
         """Start from `spec` (resolved) and the actors' EnvironmentSpec; `fixed` are RLlib's settings that are
         not the job's."""
-        action = environment["action"]
-        continuous = action["kind"] == "continuous"
-        head = "gaussian" if continuous else "categorical"
-        shape = tuple(environment["observation"]["shape"])
         self._seed = spec.seed
         self._device = device
         self._steps = 0
-        self._network_meta = {
-            "kind": "mlp",
-            "hidden": list(spec.network.hidden_sizes),
-            "activation": spec.network.activation,
-            "head": head,
-            "logStd": spec.network.log_std,
-        }
+        self._updates = 0
+        self._network_meta = description(spec, environment)
+        action = environment["action"]
+        continuous = action["kind"] == "continuous"
         self.distribution: Distribution = Gaussian() if continuous else Categorical()
-        module = RLModuleSpec(
-            module_class=NitroModule,
-            model_config={
-                "network": {
-                    "inputs": math.prod(shape),
-                    "hidden": list(spec.network.hidden_sizes),
-                    "actions": action["size"] if continuous else action["n"],
-                    "activation": spec.network.activation,
-                    "head": head,
-                    "log_std": spec.network.log_std,
-                    "seed": spec.seed,
-                }
-            },
-        )
+        network = {**arguments(spec, environment), "seed": spec.seed}
         self.config = (
             settings.configure(spec.algorithm.name, spec.algorithm.rllib or {}, **fixed)
-            .rl_module(rl_module_spec=module)
+            .env_runners(
+                rollout_fragment_length=spec.environment.rollout_length // spec.environment.envs_per_actor
+            )
+            .rl_module(
+                rl_module_spec=RLModuleSpec(module_class=NitroModule, model_config={"network": network})
+            )
             .learners(num_gpus_per_learner=int(device == "cuda"))
         )
         spaces = (
-            gymnasium.spaces.Box(-np.inf, np.inf, shape, np.float32),
+            gymnasium.spaces.Box(-np.inf, np.inf, tuple(environment["observation"]["shape"]), np.float32),
             gymnasium.spaces.Box(-np.inf, np.inf, (action["size"],), np.float32)
             if continuous
             else gymnasium.spaces.Discrete(action["n"]),
@@ -80,6 +69,7 @@ class RllibAlgorithm:
             spaces={INPUT_ENV_SPACES: spaces, DEFAULT_MODULE_ID: spaces}
         )
         self.network: ActorCritic = self.learner.module[DEFAULT_MODULE_ID].network
+        self._chunk = chunk_size(self.network, device)
 
     def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         tensors = {
@@ -93,6 +83,7 @@ class RllibAlgorithm:
         return {
             "network": self._network_meta,
             "steps": self._steps,
+            "updates": self._updates,
             "learner": self.learner.get_state(components=_COMPONENTS),
             "kl_coefficient": self.kl_coefficient,
         }
@@ -102,24 +93,54 @@ class RllibAlgorithm:
             raise ValueError(
                 f"the state is of the network {state['network']}, this job's is {self._network_meta}"
             )
-        self._steps = int(state["steps"])
+        self._steps, self._updates = int(state["steps"]), int(state["updates"])
         self.learner.set_state(state["learner"])
         # RLlib's own state leaves out these two.
-        self.kl_coefficient = float(state["kl_coefficient"])
+        if self._penalised:
+            self.learner.curr_kl_coeffs_per_module[DEFAULT_MODULE_ID].fill_(float(state["kl_coefficient"]))
         self.learner.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID].update(timestep=self._steps)
 
     @property
     def kl_coefficient(self) -> float:
-        """Weight of the KL penalty, which RLlib adapts."""
-        return float(self.learner.curr_kl_coeffs_per_module[DEFAULT_MODULE_ID])
+        """Weight of the KL penalty, which RLlib adapts; 0 where there is none."""
+        return float(self.learner.curr_kl_coeffs_per_module[DEFAULT_MODULE_ID]) if self._penalised else 0.0
 
-    @kl_coefficient.setter
-    def kl_coefficient(self, value: float) -> None:
-        self.learner.curr_kl_coeffs_per_module[DEFAULT_MODULE_ID].fill_(value)
+    @property
+    def entropy_coefficient(self) -> float:
+        """Weight of the entropy bonus, which may follow a schedule."""
+        return float(self.learner.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID].get_current_value())
 
-    def timesteps(self) -> dict[str, int]:
-        """What RLlib's schedules go by."""
-        return {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps}
+    def learn(self, fragments: list[Fragment], timesteps: dict[str, int], **how: Any) -> dict[str, float]:
+        """One update of RLlib's learner on these fragments.
+
+        Args:
+            fragments: at least one.
+            timesteps: what schedules and target networks go by, besides the steps that were sampled.
+            how: further keywords of `Learner.update`.
+
+        Returns:
+            The newest values of the module's metrics, by RLlib's names.
+        """
+        with _keyed(self._seed, self._updates):
+            # Of the base class: APPO's and IMPALA's own hands the batch to a thread that does the same.
+            result = Learner.update(
+                self.learner,
+                episodes=episodes(fragments),
+                timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps, **timesteps},
+                num_epochs=self.config.num_epochs,
+                shuffle_batch_per_epoch=self.config.shuffle_batch_per_epoch,
+                **how,
+            )
+        self._updates += 1
+        return {name: float(stats.peek()) for name, stats in result[DEFAULT_MODULE_ID].items()}
+
+    def prepare(self, observations: np.ndarray) -> np.ndarray:
+        """Raw observations [n, *obs] as the networks take them."""
+        return prepared(observations, self.network)
+
+    def values(self, observations: Tensor) -> Tensor:
+        """V [n], without a graph."""
+        return torch.cat([self.network.values(rows) for rows in torch.split(observations, self._chunk)])
 
     def check_finite(self, round: int) -> None:
         """Raises FloatingPointError once the weights are not finite any more."""
@@ -129,20 +150,30 @@ class RllibAlgorithm:
                 "lower spec.algorithm.rllib.lr or set spec.algorithm.rllib.grad_clip"
             )
 
+    def coefficients(self, *, clip: float, value: float, value_clip: float) -> Coefficients:
+        """Of the loss that RLlib minimises at present."""
+        return Coefficients(
+            clip=clip,
+            kl=self.kl_coefficient,
+            entropy=self.entropy_coefficient,
+            value=value,
+            value_clip=value_clip,
+        )
 
-def values(result: Mapping[str, Any]) -> dict[str, float]:
-    """The newest values of the module's metrics, by RLlib's names."""
-    return {name: float(stats.peek()) for name, stats in result[DEFAULT_MODULE_ID].items()}
+    @property
+    def _penalised(self) -> bool:
+        # IMPALA does not know the setting.
+        return bool(getattr(self.config, "use_kl_loss", False))
 
 
 @contextlib.contextmanager
-def keyed(seed: int, round: int) -> Iterator[None]:
-    """Keys the global random numbers, which RLlib draws from, by (seed, round), and puts them
-    back afterwards.
+def _keyed(seed: int, update: int) -> Iterator[None]:
+    """Keys the global random numbers, which RLlib draws from, by (seed, update), and puts them back
+    afterwards.
 
     So a resumed run draws what an undisturbed one does, and nothing of it has to be in a checkpoint.
     """
-    key = int(np.random.SeedSequence([seed, round, 0x524C6C6962]).generate_state(1, np.uint32)[0])
+    key = int(np.random.SeedSequence([seed, update, 0x524C6C6962]).generate_state(1, np.uint32)[0])
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         random.seed(key)

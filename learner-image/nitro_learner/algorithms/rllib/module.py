@@ -1,7 +1,9 @@
 """Our networks as RLlib's RLModule, so that the weights on the wire are the same for every learner."""
 
-from typing import Any
+import math
+from typing import Any, TypeVar
 
+import numpy as np
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis import (
@@ -13,6 +15,8 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor
 
 from nitro_learner.networks import ActorCritic
+
+T = TypeVar("T", Tensor, np.ndarray)
 
 
 class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
@@ -28,7 +32,7 @@ class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:  # noqa: ARG002
         """V [n]. There are no embeddings: policy and critic share no layers."""
-        values: Tensor = self.network.critic(_observations(batch))[:, 0]
+        values: Tensor = self.network.critic(self._inputs(batch))[:, 0]
         return values
 
     def make_target_networks(self) -> None:
@@ -38,13 +42,18 @@ class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
         return [(self.network.policy, self.target)]
 
     def forward_target(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {TARGET_NETWORK_ACTION_DIST_INPUTS: self.target(_observations(batch))}
+        return {TARGET_NETWORK_ACTION_DIST_INPUTS: self.target(self._inputs(batch))}
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:  # noqa: ARG002
-        return {Columns.ACTION_DIST_INPUTS: self.network.policy(_observations(batch))}
+        return {Columns.ACTION_DIST_INPUTS: self.network.policy(self._inputs(batch))}
+
+    def _inputs(self, batch: dict[str, Any]) -> Tensor:
+        observations: Tensor = batch[Columns.OBS]
+        return prepared(observations, self.network)
 
 
-def _observations(batch: dict[str, Any]) -> Tensor:
-    """[n, *shape] to [n, D]."""
-    observations: Tensor = batch[Columns.OBS]
-    return observations.reshape(len(observations), -1)
+def prepared(observations: T, network: ActorCritic) -> T:
+    """Observations [n, *obs] as the network takes them: images as they are, others as vectors [n, D]."""
+    if network.images:
+        return observations
+    return observations.reshape(len(observations), math.prod(observations.shape[1:]))

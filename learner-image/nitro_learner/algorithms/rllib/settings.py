@@ -77,7 +77,10 @@ def configure(name: str, settings: Mapping[str, Any], **fixed: Any) -> Algorithm
     `fixed` are further keywords of `training()`, which are not the job's to set.
     """
     config = CONFIGS[name]()
-    return config.learners(num_learners=0).env_runners(num_env_runners=0).training(**settings, **fixed)
+    known = _keywords(CONFIGS[name])
+    # RLlib makes integer tensors of whole numbers, which cannot be scaled by 1.5.
+    typed = {key: TypeAdapter(known[key]).validate_python(value) for key, value in settings.items()}
+    return config.learners(num_learners=0).env_runners(num_env_runners=0).training(**typed, **fixed)
 
 
 def mistakes(name: str, settings: Mapping[str, Any]) -> list[FieldError]:

@@ -1,0 +1,187 @@
+"""RLlib's IMPALA and APPO (which is IMPACT): updates from fragments as they arrive.
+
+RLlib hands its batches to a thread, which draws them from a queue or from a circular buffer whenever it can.
+Here the same updates are made one after the other, by the calls of `OffPolicyAlgorithm`: they can be repeated
+to the bit, there is no thread that could hang, and what goes wrong in an update is raised where it happens.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_TRAINED_LIFETIME
+
+from nitro_api import JobSpec
+from nitro_learner.algorithms.actor_critic import explained_variance, standardise
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.impact import denominator
+from nitro_learner.algorithms.ppo_loss import Samples
+from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
+from nitro_learner.algorithms.replay import CircularBuffer
+from nitro_learner.algorithms.rllib.base import RllibAlgorithm
+from nitro_learner.algorithms.vtrace import vtrace
+from nitro_learner.batch import Fragment, Rollouts
+
+_MAX_STALENESS = 4
+"""Policy versions. RLlib has no limit, but its runners fetch the newest weights before each fragment."""
+
+
+class RllibImpala(RllibAlgorithm):
+    """IMPALA: each fragment is a batch, learned from once. See `OffPolicyAlgorithm` for the interface.
+
+    As with IMPACT the buffer is no part of the state.
+    """
+
+    _policy_loss, _value_loss = "mean_pi_loss", "mean_vf_loss"
+    _clip = math.inf
+
+    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
+        super().__init__(
+            spec, environment, device, train_batch_size_per_learner=spec.environment.rollout_length
+        )
+        # The thread is started with the learner. It has nothing to do here.
+        self.learner.shutdown()
+        self._buffer = self._make_buffer()
+        self._fresh: list[Fragment] = []
+        self._trained = 0
+        self._result: dict[str, float] = {}
+
+    @property
+    def max_staleness(self) -> int:
+        return _MAX_STALENESS
+
+    def take(self, fragments: list[Fragment]) -> None:
+        for fragment in fragments:
+            self._fresh.append(fragment)
+            self._steps += fragment.tensors["rewards"].size
+            self._buffer.add(fragment)
+            self.replay()
+
+    def replay(self) -> bool:
+        fragment = self._buffer.draw(np.random.default_rng([self._seed, self._updates]))
+        if fragment is None:
+            return False
+        self._trained += fragment.tensors["rewards"].size
+        self._result = self.learn(
+            [fragment],
+            {NUM_ENV_STEPS_TRAINED_LIFETIME: self._trained},
+            minibatch_size=self.config.minibatch_size,
+        )
+        return True
+
+    def end_round(self, round: int) -> UpdateResult:
+        self.check_finite(round)
+        fresh, self._fresh = self._fresh, []
+        samples, stats = self._samples(fresh)
+        coefficients = self.coefficients(
+            clip=self._clip, value=0.5 * self.config.vf_loss_coeff, value_clip=math.inf
+        )
+        surrogate = PpoSurrogate(
+            self.network,
+            self.distribution,
+            samples,
+            coefficients,
+            slots=len(fresh),
+            envs=fresh[0].tensors["rewards"].shape[1],
+        )
+        stats |= {
+            "policy_loss": self._result[self._policy_loss],
+            "value_loss": self._result[self._value_loss],
+            "entropy": self._result["entropy"],
+            "learning_rate": self._result["default_optimizer_learning_rate"],
+            "kl_coefficient": coefficients.kl,
+        }
+        return UpdateResult(stats, surrogate)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"trained": self._trained}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._trained = int(state["trained"])
+
+    def _make_buffer(self) -> CircularBuffer[Fragment]:
+        return CircularBuffer(1, 1)
+
+    def _denominator(self, target_log_probs: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        """log of what the surrogate's ratio is taken to.
+
+        IMPALA has none: its gradient is that of r A where r is 1, at the present policy.
+        """
+        return target_log_probs
+
+    def _target(self, rows: torch.Tensor) -> torch.Tensor:
+        """The distribution of V-trace's target policy, which for IMPALA is the present one."""
+        return self.network.policy(rows)
+
+    @torch.no_grad()
+    def _samples(self, fragments: list[Fragment]) -> tuple[Samples, dict[str, float]]:
+        """The round as the detector sees it: V-trace's advantages at the updated weights."""
+        rollouts = Rollouts(
+            fragments,
+            [fragment.tensors["rewards"] for fragment in fragments],
+            prepare=self.prepare,
+            device=self._device,
+        )
+        parts = torch.split(rollouts.observations, self._chunk)
+        target = torch.cat([self._target(rows) for rows in parts])
+        target_log_probs = self.distribution.log_prob(target, rollouts.actions)
+        values, following = rollouts.values(self.values)
+        traced = vtrace(
+            rollouts.by_lane(target_log_probs - rollouts.log_probs),
+            rollouts.rewards,
+            rollouts.by_lane(values),
+            following,
+            rollouts.terminated,
+            rollouts.truncated,
+            gamma=self.config.gamma,
+        )
+        advantages, targets = rollouts.by_row(traced.advantages), rollouts.by_row(traced.targets)
+        present = torch.cat([self.network.policy(rows) for rows in parts])
+        samples = Samples(
+            rollouts.observations,
+            rollouts.actions,
+            self._denominator(target_log_probs, rollouts.log_probs),
+            target,
+            standardise(advantages),
+            targets,
+        )
+        return samples, {
+            "kl": self.distribution.kl(rollouts.distribution, present).mean().item(),
+            "explained_variance": explained_variance(values, targets),
+            "advantage_std": advantages.std(correction=0).item(),
+        }
+
+
+class RllibAppo(RllibImpala):
+    """APPO: fragments are replayed from a circular buffer, and a target network holds the policy."""
+
+    _policy_loss, _value_loss = "policy_loss", "vf_loss"
+
+    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
+        super().__init__(spec, environment, device)
+        self._clip = self.config.clip_param
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {
+            "target_updated": self.learner._last_update_ts_by_mid[DEFAULT_MODULE_ID]
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.learner._last_update_ts_by_mid[DEFAULT_MODULE_ID] = int(state["target_updated"])
+
+    def _make_buffer(self) -> CircularBuffer[Fragment]:
+        if not self.config.use_circular_buffer:
+            return super()._make_buffer()
+        return CircularBuffer(
+            self.config.circular_buffer_num_batches, self.config.circular_buffer_iterations_per_batch
+        )
+
+    def _denominator(self, target_log_probs: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:
+        return denominator(target_log_probs, log_probs)
+
+    def _target(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.learner.module[DEFAULT_MODULE_ID].target(rows)

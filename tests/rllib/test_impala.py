@@ -1,0 +1,157 @@
+"""RLlib's IMPALA and APPO without their thread: the same updates, one after the other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_ENV_STEPS_TRAINED_LIFETIME
+
+from actor_support import environment
+from learner_support import fragment
+from nitro_actor import rollout
+from nitro_actor.policy import Policy
+from nitro_learner import algorithms
+from nitro_learner.algorithms.base import OffPolicyAlgorithm
+from nitro_learner.algorithms.rllib.episodes import episodes
+from nitro_learner.batch import Fragment
+from nitro_learner.boosting.detector import Detector
+from nitro_learner.checkpoint import load, pack
+from rllib_support import algorithm, rllib_job
+
+NAMES = ["rllib/impala", "rllib/appo"]
+ROUND = {"environment__rolloutLength": 64}
+ONCE = {"circular_buffer_num_batches": 1, "circular_buffer_iterations_per_batch": 1}
+TWICE = {"circular_buffer_num_batches": 4, "circular_buffer_iterations_per_batch": 2}
+
+
+def _round(number: int) -> list[Fragment]:
+    return [fragment(slot, length=64, seed=number) for slot in range(4)]
+
+
+def _state(learner: Any) -> bytes:
+    return pack(1, learner.state_dict())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_are_off_policy(name: str) -> None:
+    assert isinstance(algorithm(name, **ROUND), OffPolicyAlgorithm)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_update_is_the_one_that_rllib_s_thread_makes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RLlib's learner with its thread and ours, from the same weights with the same fragments."""
+    monkeypatch.setattr(ray, "put", lambda value: value)  # or it would start a Ray runtime
+    ours = algorithm(name, ONCE if name == "rllib/appo" else {}, **ROUND)
+    module = ours.learner.module[DEFAULT_MODULE_ID]
+    spaces = module.observation_space, module.action_space
+    theirs = ours.config.build_learner(spaces={"__env__": spaces, DEFAULT_MODULE_ID: spaces})
+    try:
+        for number, one in enumerate(_round(1), 1):
+            ours.take([one])
+            steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: 64 * number, NUM_ENV_STEPS_TRAINED_LIFETIME: 64 * number}
+            # Waits until the thread has made the update.
+            theirs.update(TrainingData(episodes=episodes([one])), timesteps=steps, num_epochs=1)
+    finally:
+        theirs.shutdown()
+    network = theirs.module[DEFAULT_MODULE_ID].network
+    for parameter, other in zip(ours.network.parameters(), network.parameters(), strict=True):
+        assert torch.equal(parameter, other)
+    assert not torch.equal(network.flat, algorithm(name, **ROUND).network.flat)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_learn_what_to_do_in_two_states(name: str) -> None:
+    place = environment("test", 4, "learner_environments:TwoState")
+    spec = rllib_job(
+        name,
+        settings={"lr": 5e-3},
+        network__hiddenSizes=[32],
+        environment__rolloutLength=256,
+        environment__envsPerActor=4,
+    ).spec
+    learner: Any = algorithms.make(spec, place.spec.to_json())
+
+    def policy() -> Policy:
+        meta, tensors = learner.weights()
+        return Policy(meta | {"version": 1}, tensors, place.spec)
+
+    for number in range(1, 41):
+        sampled = rollout.rollout(place, policy(), seed=number, steps=256, state={})
+        learner.take([Fragment({"slot": 0, "resumed": False}, sampled)])
+        while learner.replay():
+            pass
+        learner.end_round(number)
+    played = rollout.evaluate(place, policy(), seed=1, episodes=20, max_steps=100)
+    assert float(played["episode_returns"].mean()) == 19
+
+
+def test_impala_learns_from_a_fragment_once_and_appo_as_often_as_it_is_told() -> None:
+    counts = []
+    for name, settings in (("rllib/impala", {}), ("rllib/appo", TWICE)):
+        learner = algorithm(name, settings, **ROUND)
+        learner.take(_round(1))
+        while learner.replay():
+            pass
+        counts.append(learner._updates)
+    assert counts == [4, 8]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_restored_learner_goes_on_to_the_bit(tmp_path: Path, name: str) -> None:
+    """With fresh fragments; what the buffer held is gone, as docs/rllib.md says."""
+    settings = {"lr": [[0, 1e-3], [2000, 1e-4]], "entropy_coeff": [[0, 0.1], [1000, 0.0]]}
+    if name == "rllib/appo":
+        settings |= {"use_kl_loss": True, "target_network_update_freq": 1} | TWICE  # type: ignore[dict-item]
+    first, second = algorithm(name, settings, **ROUND), algorithm(name, settings, **ROUND)
+    first.take(_round(1))
+    while first.replay():
+        pass
+    first.end_round(1)
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(_state(first))
+    second.load_state_dict(load(path).state)
+    for learner in (first, second):
+        learner.take(_round(2))
+        while learner.replay():
+            pass
+    assert first.end_round(2).stats == second.end_round(2).stats
+    assert _state(first) == _state(second)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_round_is_described_and_measured_and_stays_as_it_was(name: str) -> None:
+    learner = algorithm(name, **ROUND)
+    learner.take(_round(1))
+    result = learner.end_round(1)
+    assert result.surrogate.size == 4 * 64
+    assert {"policy_loss", "value_loss", "entropy", "kl", "explained_variance"} <= set(result.stats)
+    before = _state(learner)
+    spec = rllib_job(name).spec
+    for mode in ("paper", "artifact"):
+        spec.scaling.mode = mode  # type: ignore[assignment]
+        measured = Detector(spec.scaling, spec.seed, 128).measure(result.surrogate, 1)
+        assert measured.ratio is not None
+        assert measured.lambda_min < 0 < measured.lambda_max
+    assert _state(learner) == before
+
+
+def test_weights_that_are_not_finite_end_in_a_sentence() -> None:
+    learner = algorithm("rllib/appo", **ROUND)
+    learner.take(_round(1))
+    with torch.no_grad():
+        learner.network.policy.head.bias.fill_(torch.nan)
+    with pytest.raises(FloatingPointError, match=r"round 1: .* lower spec.algorithm.rllib.lr"):
+        learner.end_round(1)
+
+
+def test_a_bad_fragment_is_raised_where_it_is_met() -> None:
+    """With RLlib's thread it would be waited for, for ever."""
+    learner = algorithm("rllib/appo", **ROUND)
+    bad = fragment(length=64, size=3)
+    with pytest.raises(RuntimeError):
+        learner.take([bad])
+    learner.take(_round(1))

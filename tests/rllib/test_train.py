@@ -1,0 +1,58 @@
+"""`nitro train` with RLlib's learners: real processes, actors that change, kill -9 and --resume."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nitro_learner.checkpoint import load, pack
+from nitro_learner.cli import main
+from train_support import nitro, write_job
+
+PPO = {
+    "name": "rllib/ppo",
+    "preset": "paper",
+    "rllib": {"num_epochs": 2, "minibatch_size": 64, "lr": 3e-4, "kl_target": 1e-4},
+}
+
+
+def _rows(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def _learned(run: Path, number: int) -> bytes:
+    """Everything in the last checkpoint but the run's identity and times."""
+    state = load(run / "checkpoints" / f"round-{number:06d}.safetensors").state
+    state["training"].pop("seconds")
+    state.pop("run")
+    return pack(number, state)
+
+
+def test_every_round_is_scored_actors_change_and_a_killed_run_goes_on_to_the_bit(tmp_path: Path) -> None:
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    job = write_job(tmp_path, algorithm=PPO)
+    done = nitro("train", job, "--run-dir", undisturbed)
+    assert done.returncode == 0, done.stderr
+    rows = _rows(undisturbed)
+    assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
+    assert all(float(row["convexity_ratio"]) > 0 for row in rows)
+    assert len({row["actors"] for row in rows}) > 2
+    assert [int(row["env_steps"]) for row in rows][-1] == 64 * sum(int(row["actors"]) for row in rows)
+
+    assert nitro("train", job, "--run-dir", killed, kill="4:update").returncode == -9
+    again = nitro("train", "--resume", killed)
+    assert again.returncode == 0, again.stderr
+    assert _learned(killed, 6) == _learned(undisturbed, 6)
+
+
+def test_a_wrong_setting_ends_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    algorithm: dict[str, Any] = {"name": "rllib/ppo", "rllib": {"lrr": 1}}
+    run = tmp_path / "run"
+    assert main(["train", str(write_job(tmp_path, algorithm=algorithm)), "--run-dir", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "spec.algorithm.rllib.lrr: 1; is not a setting of RLlib's PPOConfig.training()" in said
+    assert not run.exists()
