@@ -16,14 +16,14 @@ class Scaling(Model):
     """The scaler and its range. The boosting score and its symbols are those of the Nitro paper, section
     4."""
 
-    scaler: Literal["nitro", "fixed", "schedule", "random-score", "kungfu", "hydrozoa", "minionsrl-adapt"] = (
-        "nitro"
-    )
+    scaler: Literal[
+        "nitro", "fixed", "schedule", "random-score", "kungfu", "hydrozoa", "minionsrl", "minionsrl-adapt"
+    ] = "nitro"
     """Who decides: `nitro` the boosting score, `fixed` always initialActors, `schedule` the list in
     `schedule`, `random-score` as nitro with a score drawn from its own history (the control experiment). The
     paper's other scalers: `kungfu` more as the gradient noise scale grows, never fewer; `hydrozoa` from
-    minActors on twice as many every ten rounds; `minionsrl-adapt` in proportion to how near the reward is to
-    stop.targetReward. Default: nitro."""
+    minActors on twice as many every ten rounds; `minionsrl` as the pre-trained `agent` chooses;
+    `minionsrl-adapt` in proportion to how near the reward is to stop.targetReward. Default: nitro."""
 
     min_actors: Actors = resolved()
     """I_min, fewest actors of a round. Unit: actors. Default: the preset's, but never above maxActors."""
@@ -59,3 +59,8 @@ class Scaling(Model):
     schedule: Annotated[list[Actors], Field(min_length=1, max_length=1000)] | None = None
     """Actors of round 1, 2, ...; the last entry holds for the rounds after it. Only with scaler `schedule`,
     which needs it. Unit: actors. Default: none."""
+
+    agent: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """File of the scaling agent that `nitro pretrain-scaler` made, absolute or relative to where the learner
+    is started; on a cluster a path on the checkpoint volume, which is mounted at /checkpoints. Only with
+    scaler `minionsrl`, which needs it. Default: none."""

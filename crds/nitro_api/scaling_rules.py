@@ -69,6 +69,18 @@ declare(
         ),
     ),
     Rule(
+        path="agent",
+        cel="self.scaler != 'minionsrl' || has(self.agent)",
+        sentence="is required with scaler: minionsrl; name the file that `nitro pretrain-scaler` writes",
+        holds=lambda scaling: scaling.scaler != "minionsrl" or scaling.agent is not None,
+    ),
+    Rule(
+        path="agent",
+        cel="self.scaler == 'minionsrl' || !has(self.agent)",
+        sentence="is only allowed with scaler: minionsrl; remove it or set scaler: minionsrl",
+        holds=lambda scaling: scaling.scaler == "minionsrl" or scaling.agent is None,
+    ),
+    Rule(
         path="normalise",
         cel="self.normalise != 'log' || self.mode in ['paper', 'artifact']",
         sentence="must be linear unless mode is paper or artifact, because what the others score can be "
@@ -91,6 +103,18 @@ declare(
         sentence="must not be noise, which reads the gradients of single trajectories, unless "
         "algorithm.name is ppo; choose another mode or algorithm",
         holds=lambda spec: spec.scaling.mode != "noise" or spec.algorithm.name == "ppo",
+    ),
+    *(
+        Rule(
+            path=f"stop.{field}",
+            cel=f"self.scaling.scaler != 'minionsrl' || has(self.stop.{field})",
+            sentence="is required with scaler: minionsrl, whose agent is to reach the target within the "
+            "budget; give it, or choose another scaler",
+            holds=lambda spec, name=name: (  # type: ignore[misc]
+                spec.scaling.scaler != "minionsrl" or getattr(spec.stop, name) is not None
+            ),
+        )
+        for field, name in (("targetReward", "target_reward"), ("budgetDollars", "budget_dollars"))
     ),
     Rule(
         path="stop.targetReward",

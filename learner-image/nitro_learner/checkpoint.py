@@ -78,22 +78,7 @@ class CheckpointStore:
                 untouched.
         """
         path = self.path(round)
-        data = pack(round, state)
-        temporary = path.with_suffix(".partial")
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            _sync_directory(self.directory)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise CheckpointError(
-                f"{path}: the checkpoint of round {round} ({len(data) / 1e6:.1f} MB) could not be written: "
-                f"{error.strerror or error}. Earlier checkpoints are whole: make room and resume."
-            ) from error
+        write(path, round, state)
         kept = [number for number in self.rounds() if number <= round][-self.keep_last :]
         for number in self.rounds():
             if number <= round and number not in kept:
@@ -118,6 +103,30 @@ class CheckpointStore:
                 f"{self.directory}: all {len(rounds)} checkpoints are damaged. Start a new run."
             )
         return None
+
+
+def write(path: Path, round: int, state: Mapping[str, Any]) -> None:
+    """Writes one checkpoint file atomically.
+
+    Raises:
+        CheckpointError: the disk is full or the folder cannot be written; what was there is untouched.
+    """
+    data = pack(round, state)
+    temporary = path.with_suffix(".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"{path}: the checkpoint of round {round} ({len(data) / 1e6:.1f} MB) could not be written: "
+            f"{error.strerror or error}. Earlier checkpoints are whole: make room and resume."
+        ) from error
 
 
 def load(path: Path) -> Checkpoint:

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from nitro_api import JobSpec
-from nitro_learner import scalers
 from nitro_learner.boosting.detector import Detector, Measurement
 from nitro_learner.boosting.gradient_noise import NoiseMeasurement, NoiseMeter
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.cache import Cache, CacheError
 from nitro_learner.compute import Compute
 from nitro_learner.report import Listener, RoundReport
-from nitro_learner.scalers.base import RoundOutcome
+from nitro_learner.scalers.base import RoundOutcome, Scaler
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +50,16 @@ class Scoring:
 
     Args:
         spec: of the resolved job.
+        scaler: decides.
         compute: runs the detector.
         cache: whose memory the report tells.
         listeners: hear of every round that is scored.
     """
 
-    def __init__(self, spec: JobSpec, compute: Compute, cache: Cache, listeners: Sequence[Listener]) -> None:
-        self._scaler = scalers.make(spec)
+    def __init__(
+        self, spec: JobSpec, scaler: Scaler, compute: Compute, cache: Cache, listeners: Sequence[Listener]
+    ) -> None:
+        self._scaler = scaler
         transitions = spec.scaling.min_actors * spec.environment.rollout_length
         self._detector = Detector(spec.scaling, spec.seed, transitions)
         self._noise = NoiseMeter(spec.scaling, transitions)

@@ -74,7 +74,7 @@ async def train(
             listeners=[CsvMetrics(folder.metrics), board, last, *listeners],
             history=run.history,
         )
-        with _signals(trainer.interrupt, on_interrupt):
+        with signals(trainer.interrupt, on_interrupt):
             try:
                 outcome = await trainer.run()
             except asyncio.CancelledError:
@@ -87,7 +87,7 @@ async def train(
 
 
 @contextlib.contextmanager
-def _signals(interrupt: Callable[[], None], told: Callable[[], None]) -> Iterator[None]:
+def signals(interrupt: Callable[[], None], told: Callable[[], None]) -> Iterator[None]:
     """SIGINT and SIGTERM: once = interrupt, twice = cancel this task, three times = leave at once."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()

@@ -173,4 +173,10 @@ def _conclude(folder: Any, outcome: Any, result: dict[str, Any]) -> None:
             f"{last}{result['envSteps']:,.0f} steps in {result['wallSeconds']:.1f} s, "
             f"${cost['total']:.4f} (learner ${cost['learner']:.4f}, actors ${cost['actors']:.4f})"
         )
+    if "pretraining" in result:
+        agent = result["pretraining"]
+        print(
+            f"its scaling agent took {agent['episodes']} training runs before, at "
+            f"${agent['learner'] + agent['actors']:.4f}, which is not counted here"
+        )
     print(f"picture: {folder.plot}\nsummary: {folder.summary}")

@@ -5,6 +5,7 @@ from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
 from nitro_learner.scalers.fixed import FixedScaler
 from nitro_learner.scalers.hydrozoa import HydrozoaScaler
 from nitro_learner.scalers.kungfu import KungFuScaler
+from nitro_learner.scalers.minionsrl import MinionsRLScaler
 from nitro_learner.scalers.minionsrl_adapt import MinionsRLAdaptScaler
 from nitro_learner.scalers.nitro import NitroScaler
 from nitro_learner.scalers.random_score import RandomScoreScaler
@@ -17,6 +18,7 @@ SCALERS: dict[str, type[Scaler]] = {
     "random-score": RandomScoreScaler,
     "kungfu": KungFuScaler,
     "hydrozoa": HydrozoaScaler,
+    "minionsrl": MinionsRLScaler,
     "minionsrl-adapt": MinionsRLAdaptScaler,
 }
 """By spec.scaling.scaler."""

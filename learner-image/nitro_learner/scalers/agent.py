@@ -1,0 +1,247 @@
+"""MinionsRL's scaling agent: a small PPO policy that chooses the number of actors (Yu et al., AAAI 2024;
+Nitro, section 8.3).
+
+Its environment is a training run, its step a round, its episode the whole run. It learns with the platform's
+own PPO. Its file is a checkpoint like a run's: safetensors, written atomically, with a digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nitro_api import JobSpec, load_job, resolve
+from nitro_learner import checkpoint
+from nitro_learner.algorithms.ppo import Ppo
+from nitro_learner.batch import Fragment
+from nitro_learner.scalers.base import RoundOutcome
+
+FEATURES = 8
+
+_SETTINGS = {
+    "learningRate": 0.003,
+    "gamma": 0.99,
+    "clip": 0.2,
+    "valueCoefficient": 0.5,
+    "entropyCoefficient": 0.01,
+    "normaliseObservations": True,
+    "normaliseRewards": True,
+}
+
+
+class AgentError(ValueError):
+    """The agent's file cannot be used; the message names it and the remedy."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What an agent's pre-training took so far, broken-off episodes included.
+
+    Attributes:
+        episodes: training runs that it learned from.
+        rounds: of those runs.
+        env_steps: that those runs sampled.
+        seconds: wall time.
+        learner, actors: US dollars.
+    """
+
+    episodes: int = 0
+    rounds: int = 0
+    env_steps: int = 0
+    seconds: float = 0.0
+    learner: float = 0.0
+    actors: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(a + b for a, b in zip(asdict(self).values(), asdict(other).values(), strict=True)))
+
+    @property
+    def dollars(self) -> float:
+        return self.learner + self.actors
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One decision: what the agent saw (f32 [8]), what it chose, and the policy that it chose by (log
+    probability of the choice and logits f32 [choices])."""
+
+    features: NDArray[np.float32]
+    index: int
+    log_prob: float
+    logits: NDArray[np.float32]
+
+
+def features(outcome: RoundOutcome, budget: float) -> NDArray[np.float32]:
+    """What the agent sees after round k - 1, f32 [8].
+
+    k; of round k - 1 the policy's loss, the mean return, the update's KL divergence, and the seconds of the
+    update, of an actor and of the whole round; and the share of the budget that is left. What was not
+    measured is 0.
+    """
+    found = outcome.statistics
+    return np.array(
+        [
+            outcome.round + 1,
+            found.get("policy_loss", 0.0),
+            outcome.reward_mean or 0.0,
+            found.get("kl", 0.0),
+            outcome.learner_seconds,
+            outcome.actor_seconds,
+            outcome.seconds,
+            max(0.0, 1 - outcome.cost / budget),
+        ],
+        np.float32,
+    )
+
+
+class ScalingAgent:
+    """Chooses among `fewest` to `most` actors.
+
+        agent = ScalingAgent(8, 64, task={"environment": "Hopper-v5"}, seed=0)
+        choice = agent.sample(features(outcome, budget), generator)     # actors: agent.actors(choice.index)
+        agent.learn(choices, rewards)                                   # of one episode
+        agent.save(path); ScalingAgent.load(path)
+
+    Attributes:
+        task: what it was trained on; names and values that JSON has.
+        spent: what its training took; whoever plays the episodes keeps it.
+    """
+
+    def __init__(self, fewest: int, most: int, *, task: dict[str, Any], seed: int) -> None:
+        self.fewest, self.most, self.task, self.seed = fewest, most, task, seed
+        self.spent = Spent()
+        self.episodes = 0
+        self._ppo = Ppo(
+            _spec(seed),
+            {
+                "observation": {"shape": [FEATURES], "dtype": "float32"},
+                "action": {"kind": "discrete", "n": most - fewest + 1},
+            },
+        )
+
+    def actors(self, index: int) -> int:
+        """The number of actors that a choice stands for."""
+        return self.fewest + index
+
+    def logits(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Of all choices, f32 [choices]."""
+        assert self._ppo.observations is not None
+        inputs = torch.from_numpy(self._ppo.observations(seen[None]))
+        with torch.no_grad():
+            result: NDArray[np.float32] = self._ppo.network.policy(inputs)[0].numpy()
+        return result
+
+    def best(self, seen: NDArray[np.float32]) -> int:
+        """The most probable number of actors."""
+        return self.actors(int(np.argmax(self.logits(seen))))
+
+    def sample(self, seen: NDArray[np.float32], generator: np.random.Generator) -> Choice:
+        """A choice by the policy's probabilities."""
+        logits = self.logits(seen)
+        index = int(np.argmax(logits + generator.gumbel(size=len(logits))))
+        shifted = logits - logits.max()
+        log_prob = float(shifted[index] - np.log(np.exp(shifted).sum()))
+        return Choice(seen, index, log_prob, logits)
+
+    def learn(self, choices: Sequence[Choice], rewards: Sequence[float]) -> None:
+        """Learns from an episode: its decisions, and what followed each. Without decisions it only counts."""
+        assert len(choices) == len(rewards)
+        self.episodes += 1
+        if choices:
+            self._ppo.update([_fragment(choices, rewards)], self.episodes)
+
+    def save(self, path: Path) -> None:
+        """Writes the file, atomically.
+
+        Raises:
+            CheckpointError: the disk is full or the folder cannot be written.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        state = {
+            "actors": [self.fewest, self.most],
+            "task": self.task,
+            "seed": self.seed,
+            "spent": asdict(self.spent),
+            "policy": self.state_dict(),
+        }
+        checkpoint.write(path, self.episodes, state)
+
+    @classmethod
+    def load(cls, path: Path) -> ScalingAgent:
+        """Reads a file that `save` wrote.
+
+        Raises:
+            AgentError: it is missing, damaged, or of another kind.
+        """
+        if not path.exists():
+            raise AgentError(
+                f"spec.scaling.agent: {path} does not exist; make it with `nitro pretrain-scaler`, or "
+                "correct the path"
+            )
+        try:
+            saved = checkpoint.load(path)
+            fewest, most = saved.state["actors"]
+            agent = cls(fewest, most, task=saved.state["task"], seed=saved.state["seed"])
+            agent.load_state_dict(saved.state["policy"])
+            agent.spent, agent.episodes = Spent(**saved.state["spent"]), saved.round
+        except (checkpoint.CheckpointError, LookupError, TypeError, ValueError) as error:
+            raise AgentError(
+                f"spec.scaling.agent: {path} is no scaling agent ({error}); make it with "
+                "`nitro pretrain-scaler`"
+            ) from error
+        return agent
+
+    def state_dict(self) -> dict[str, Any]:
+        """The policy, and all that its training needs to go on to the bit."""
+        return self._ppo.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()` of an agent with as many choices."""
+        self._ppo.load_state_dict(state)
+
+
+def _spec(seed: int) -> JobSpec:
+    """The job that the agent's own PPO is set up by: two layers of 64 tanh units, section 7's settings."""
+    job = load_job(
+        {
+            "apiVersion": "nitro.dev/v1alpha1",
+            "kind": "NitroTrainingJob",
+            "metadata": {"name": "scaling-agent"},
+            "spec": {
+                "environment": {"id": "scaling-agent"},
+                "algorithm": {"name": "ppo", "preset": "tuned", "hyperparameters": _SETTINGS},
+                "network": {"hiddenSizes": [64, 64], "activation": "tanh"},
+                "seed": seed,
+            },
+        }
+    )
+    return resolve(job).spec
+
+
+def _fragment(choices: Sequence[Choice], rewards: Sequence[float]) -> Fragment:
+    """An episode as the algorithm knows fragments: one environment, ended by its last step."""
+    steps = len(choices)
+    terminated = np.zeros((steps, 1), np.bool_)
+    terminated[-1] = True
+    return Fragment(
+        {"slot": 0, "resumed": False, "steps": steps, "envs": 1},
+        {
+            "observations": np.stack([choice.features for choice in choices])[:, None],
+            "actions": np.array([[choice.index] for choice in choices], np.int64),
+            "log_probs": np.array([[choice.log_prob] for choice in choices], np.float32),
+            "distribution": np.stack([choice.logits for choice in choices])[:, None],
+            "rewards": np.array(rewards, np.float32)[:, None],
+            "terminated": terminated,
+            "truncated": np.zeros((steps, 1), np.bool_),
+            "last_observations": choices[-1].features[None],
+            "final_observations": np.zeros((0, FEATURES), np.float32),
+            "episode_returns": np.array([sum(rewards)]),
+            "episode_lengths": np.array([steps], np.int64),
+        },
+    )

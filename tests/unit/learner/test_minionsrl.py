@@ -1,0 +1,172 @@
+"""MinionsRL: what its agent sees and is rewarded with, that it learns, its file, and its scaler."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nitro_learner import checkpoint
+from nitro_learner.pretraining import rewards
+from nitro_learner.scalers import RoundOutcome, Scaler
+from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
+from scaler_support import make
+
+OUTCOME = RoundOutcome(
+    round=3,
+    actors=16,
+    statistics={"policy_loss": -0.5, "kl": 0.01, "value_loss": 7.0},
+    reward_mean=120.0,
+    reward_round=130.0,
+    seconds=2.5,
+    learner_seconds=1.5,
+    actor_seconds=0.75,
+    cost=0.02,
+)
+
+
+def agent(most: int = 11, seed: int = 0) -> ScalingAgent:
+    return ScalingAgent(8, most, task={"environment": "Hopper-v5"}, seed=seed)
+
+
+def episode(trained: ScalingAgent, number: int, rounds: int = 30) -> tuple[list[Choice], list[float]]:
+    """A made-up training run: each round takes a second for each actor above the fewest."""
+    generator = np.random.default_rng([7, number])
+    choices = []
+    for k in range(1, rounds + 1):
+        facts: dict[str, Any] = {"round": k, "actors": 8, "cost": k / rounds}
+        seconds = 2 + 0.2 * generator.random()
+        reward = 20.0 * k * (1 + 0.2 * generator.standard_normal())
+        seen = features(RoundOutcome(**facts, reward_mean=reward, seconds=seconds), budget=1.0)
+        choices.append(trained.sample(seen, generator))
+    return choices, [-float(choice.index) for choice in choices]
+
+
+def test_what_the_agent_sees() -> None:
+    seen = features(OUTCOME, budget=0.08)
+    assert seen.dtype == np.float32
+    np.testing.assert_allclose(seen, [4, -0.5, 120, 0.01, 1.5, 0.75, 2.5, 0.75])
+    assert features(OUTCOME, budget=0.01)[-1] == 0, "overspent"
+    np.testing.assert_array_equal(features(RoundOutcome(round=1, actors=8), 1.0), [2, 0, 0, 0, 0, 0, 0, 1])
+
+
+def test_what_followed_each_decision() -> None:
+    """The first round was nobody's decision; the end counts only short of the target."""
+    assert rewards([9.0, 2.0, 3.0], best=400.0, target=1000.0, beta=0.5) == [-1.0, -1.5 - 600.0]
+    assert rewards([9.0, 2.0, 3.0], best=1000.0, target=1000.0, beta=0.5) == [-1.0, -1.5]
+    assert rewards([9.0], best=1.0, target=1000.0, beta=0.5) == []
+
+
+def test_a_choice_carries_the_policy_that_it_was_drawn_by() -> None:
+    trained = agent()
+    seen = features(OUTCOME, 1.0)
+    choice = trained.sample(seen, np.random.default_rng(0))
+    expected = torch.from_numpy(choice.logits).log_softmax(0)[choice.index].item()
+    assert choice.log_prob == pytest.approx(expected, abs=1e-6)
+    np.testing.assert_array_equal(choice.logits, trained.logits(seen))
+    drawn = [trained.sample(seen, np.random.default_rng(seed)).index for seed in range(400)]
+    shares = np.bincount(drawn, minlength=4) / 400
+    np.testing.assert_allclose(shares, np.exp(choice.logits) / np.exp(choice.logits).sum(), atol=0.1)
+    assert trained.best(seen) == 8 + int(np.argmax(choice.logits))
+
+
+def test_the_agent_learns_what_is_cheap() -> None:
+    trained = agent()
+    chosen = []
+    for number in range(30):
+        choices, followed = episode(trained, number)
+        trained.learn(choices, followed)
+        chosen.append(np.mean([choice.index for choice in choices]))
+    assert np.mean(chosen[:3]) > 1.0
+    assert np.mean(chosen[-3:]) < 0.3
+    assert trained.episodes == 30
+
+
+def test_an_episode_of_one_round_only_counts() -> None:
+    trained, untouched = agent(), agent()
+    trained.learn([], [])
+    assert trained.episodes == 1
+    np.testing.assert_array_equal(
+        trained.logits(features(OUTCOME, 1.0)), untouched.logits(features(OUTCOME, 1.0))
+    )
+
+
+def test_training_goes_on_from_the_file_to_the_bit(tmp_path: Path) -> None:
+    whole, part = agent(), agent()
+    for number in range(4):
+        whole.learn(*episode(whole, number))
+    for number in range(2):
+        part.learn(*episode(part, number))
+    part.spent = Spent(episodes=2, rounds=24, env_steps=100, seconds=3.5, learner=0.25, actors=0.5)
+    part.save(tmp_path / "deep" / "agent.safetensors")
+    loaded = ScalingAgent.load(tmp_path / "deep" / "agent.safetensors")
+    assert (loaded.fewest, loaded.most, loaded.episodes, loaded.task) == (
+        8,
+        11,
+        2,
+        {"environment": "Hopper-v5"},
+    )
+    assert loaded.spent == part.spent
+    assert loaded.spent.dollars == 0.75
+    for number in range(2, 4):
+        loaded.learn(*episode(loaded, number))
+    seen = features(OUTCOME, 1.0)
+    np.testing.assert_array_equal(loaded.logits(seen), whole.logits(seen))
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["agent.safetensors"]
+
+
+def scaler(path: Path, **settings: Any) -> Scaler:
+    return make(
+        scaler="minionsrl",
+        agent=str(path),
+        stop={"target_reward": 500.0, "budget_dollars": 0.08},
+        **{"max_actors": 11, "initial_actors": 9} | settings,
+    )
+
+
+def test_the_scaler_does_what_the_agent_finds_most_probable(tmp_path: Path) -> None:
+    path = tmp_path / "agent.safetensors"
+    trained = agent(seed=3)
+    trained.save(path)
+    asked = scaler(path)
+    assert asked.initial == 9
+    assert not asked.needs
+    for number in range(1, 9):
+        outcome = RoundOutcome(round=number, actors=9, reward_mean=-50.0 * number, cost=0.01 * number)
+        assert asked.decide(outcome).actors == trained.best(features(outcome, 0.08))
+
+
+def test_a_run_goes_on_with_the_agent_that_it_began_with(tmp_path: Path) -> None:
+    path = tmp_path / "agent.safetensors"
+    agent(seed=3).save(path)
+    state = scaler(path).state_dict()
+    checkpoint.pack(1, state)  # it is something that a checkpoint can hold
+    agent(seed=4).save(path)
+    resumed, fresh = scaler(path), scaler(path)
+    resumed.load_state_dict(state)
+    outcomes = [RoundOutcome(round=k, actors=8, reward_mean=-20.0 * k, cost=0.002 * k) for k in range(1, 40)]
+    decided = [resumed.decide(outcome).actors for outcome in outcomes]
+    assert decided == [agent(seed=3).best(features(outcome, 0.08)) for outcome in outcomes]
+    assert decided != [fresh.decide(outcome).actors for outcome in outcomes]
+
+
+def test_a_file_that_cannot_be_used_is_named_with_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "agent.safetensors"
+    with pytest.raises(
+        AgentError, match=r"agent.safetensors does not exist; make it with `nitro pretrain-sc"
+    ):
+        scaler(path)
+    agent().save(path)
+    with pytest.raises(
+        AgentError, match="chooses 8 to 11 actors, but minActors is 8 and maxActors 64; set the"
+    ):
+        scaler(path, max_actors=64)
+    whole = path.read_bytes()
+    for spoilt in (whole[:-100], b"", whole[:-1] + b"!"):
+        path.write_bytes(spoilt)
+        with pytest.raises(AgentError, match=r"is no scaling agent .*damaged"):
+            scaler(path)
+    checkpoint.write(path, 1, {"training": {"round": 1}})
+    with pytest.raises(AgentError, match="is no scaling agent"):
+        scaler(path)
