@@ -134,7 +134,8 @@ def totals(rows: Sequence[Row]) -> str:
     jobs = ", ".join(f"{number} {phase}" for phase, number in phases.most_common())
     actors = sum(row.granted or 0 for row in rows)
     cost = sum(row.cost or 0.0 for row in rows)
-    return f"{len(rows)} jobs: {jobs}; {actors} actors granted; ${cost:,.4f} in all"
+    noun = "job" if len(rows) == 1 else "jobs"
+    return f"{len(rows)} {noun}: {jobs}; {actors} actors granted; ${cost:,.4f} in all"
 
 
 def sparkline(values: Sequence[float], width: int = _TREND) -> str:

@@ -55,7 +55,7 @@ def test_a_job_is_shown_with_what_is_known_of_it() -> None:
         "COST": "$1.5000",
         "AGE": "1h",
     }
-    assert total.strip() == "1 jobs: 1 Running; 8 actors granted; $1.5000 in all"
+    assert total.strip() == "1 job: 1 Running; 8 actors granted; $1.5000 in all"
 
 
 def test_a_job_that_nobody_has_seen_yet_is_pending_with_nothing_known() -> None:
