@@ -2,7 +2,8 @@
 
 Kubernetes' API is a real server; AWS's is the stand-in of aws_support. A kill is an exception that nothing
 catches, thrown when a call has taken effect and before its answer is read. From there to the next call
-nothing happens outside of the process, so these are all the places that differ. What comes after has no memory of it.
+nothing happens outside of the process, so these are all the places that differ. What comes after remembers
+nothing.
 """
 
 from __future__ import annotations
