@@ -74,6 +74,12 @@ kind: ## a kind cluster with Knative, the platform and a job that trains (needs 
 e2e: $(STAMP) ## build and load the images, install, and test on the cluster of KUBECONFIG (IMAGE_COMMAND, HELM_ARGS)
 	PATH="$(BIN):$$PATH" scripts/e2e $(ARGS)
 
+.PHONY: paper-small
+paper-small: $(STAMP) ## the small comparison with the paper and the tables of docs/results.md (an hour on two cores)
+	$(BIN)/nitro experiment run experiments/paper-small.yaml
+	$(BIN)/nitro experiment report runs/paper-small --into docs/results.md
+	$(BIN)/nitro experiment run experiments/detector-small.yaml
+
 PEERS := build/peers
 $(PEERS)/installed: tests/benchmarks/peers/requirements.txt $(STAMP)
 	$(UV) venv --quiet --clear --python $(BIN)/python $(PEERS)

@@ -7,16 +7,26 @@ from pathlib import Path
 from nitro_learner.rundir import RunDir, RunDirError
 
 
+def parts(page: Path, name: str) -> tuple[str, str]:
+    """The page up to and with the first marker of `name`, and from the second one on.
+
+    Raises:
+        RunDirError: the page lacks the markers.
+    """
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise RunDirError(f"{page} has no place for this. Add these two lines to it:\n{begin}{end}")
+    return before + begin, end + after
+
+
 def replace(page: Path, name: str, text: str) -> None:
     """Puts `text` between the markers of `name` in a page.
 
     Raises:
         RunDirError: the page lacks the markers.
     """
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    old = page.read_text(encoding="utf-8") if page.exists() else ""
-    head, found, rest = old.partition(f"{begin}\n")
-    _, closed, tail = rest.partition(end)
-    if not found or not closed:
-        raise RunDirError(f"{page} has no place for this. Add these two lines to it:\n{begin}\n{end}")
-    RunDir(page.parent).write_text(page, f"{head}{begin}\n{text.rstrip()}\n{end}{tail}")
+    before, after = parts(page, name)
+    RunDir(page.parent).write_text(page, f"{before}{text.rstrip()}\n{after}")

@@ -72,34 +72,40 @@ def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.backends.base import BackendError
     from nitro_learner.cache import CacheError
     from nitro_learner.checkpoint import CheckpointError
-    from nitro_learner.experiments.curves import read
-    from nitro_learner.logs import finite
-    from nitro_learner.page import replace
+    from nitro_learner.page import parts, replace
     from nitro_learner.plans import RoundFailed
-    from nitro_learner.quality.foresight import foretold, over_runs
     from nitro_learner.rundir import RunDirError
 
     logs.configure(structured=False)
     try:
-        table: dict[str, dict[str, float]] = {
-            name: {"foresight": found.value, "low": found.low, "high": found.high}
-            for name, found in over_runs([foretold(read(folder)) for folder, _ in runs]).items()
-        }
-        result: dict[str, Any] = {"runs": len(runs), "statistics": table}
-        if len(runs) == 1:
-            result |= _look_again(*runs[0], table, arguments)
+        if arguments.into:
+            # A page without a place for the table is known before the work is done.
+            parts(arguments.into, "detector")
+        result = _measure(runs, arguments)
+        if arguments.into:
+            replace(arguments.into, "detector", _markdown(result, runs[0][1]))
     except RunDirError as error:
         raise CommandError(str(error)) from None
     except (BackendError, CacheError, CheckpointError, RoundFailed) as error:
         raise CommandError(str(error), FAILED) from None
-    result["statistics"] = {name: finite(row) for name, row in table.items()}
     print(json.dumps(result) if arguments.json else "\n".join(_lines(result)))
-    if arguments.into:
-        try:
-            replace(arguments.into, "detector", _markdown(result, runs[0][1]))
-        except RunDirError as error:
-            raise CommandError(str(error)) from None
     return DONE
+
+
+def _measure(
+    runs: Sequence[tuple[RunDir, NitroTrainingJob]], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Everything that is reported; NaN as None."""
+    from nitro_learner.experiments.curves import read
+    from nitro_learner.logs import finite
+    from nitro_learner.quality.foresight import foretold, over_runs
+
+    table = {
+        name: {"foresight": found.value, "low": found.low, "high": found.high}
+        for name, found in over_runs([foretold(read(folder)) for folder, _ in runs]).items()
+    }
+    told = _look_again(*runs[0], table, arguments) if len(runs) == 1 else {}
+    return {"runs": len(runs), "statistics": {name: finite(row) for name, row in table.items()}, **told}
 
 
 def _look_again(

@@ -8,6 +8,7 @@ import yaml
 
 from experiment_support import spec, write_spec
 from nitro_api import JobInvalid
+from nitro_learner.cli import COMMANDS
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.spec import load
 
@@ -116,3 +117,5 @@ def test_the_experiments_of_this_repository_are_valid(path: Path) -> None:
     assert len(runs) == len(experiment.seeds) * len(experiment.variants) * max(
         1, len(experiment.environments)
     )
+    for program, what, *_ in map(str.split, experiment.commands):
+        assert what in COMMANDS if program == "nitro" else (ROOT / what).exists()

@@ -8,7 +8,10 @@ import pytest
 from scipy import stats
 
 from nitro_learner.experiments import statistics
+from nitro_learner.experiments.curves import FinishedRun
 from nitro_learner.quality.agreement import intraclass_correlation, spearman, split_half
+from nitro_learner.quality.foresight import foretold, improvements, over_runs
+from nitro_learner.report import COLUMNS
 
 RNG = np.random.default_rng(5)
 
@@ -98,3 +101,23 @@ def test_split_half_goes_over_all_halves() -> None:
     assert split_half(values) == pytest.approx(expected)
     assert split_half(values[:, :2]) == pytest.approx(stats.spearmanr(values[:, 0], values[:, 1]).statistic)
     assert split_half(np.repeat(np.arange(5.0)[:, None], 3, axis=1)) == pytest.approx(1)
+
+
+def test_a_statistic_foretells_the_round_after_it() -> None:
+    """Row j's returns are of the policy before round j, so round k's statistic is held against the step from
+    row k + 1 to row k + 2, and the last of these steps ends at the final evaluation."""
+    evaluations, final = [0.0, 1.0, 5.0, 6.0, 16.0], 18.0
+    gains = [4.0, 1.0, 10.0, 2.0]  # of rounds 2 to 5
+    columns = {name: np.full(5, np.nan) for name in COLUMNS}
+    columns["evaluation_mean"] = np.array([np.nan, *evaluations[1:]])
+    columns["lambda_min"] = np.array([-math.exp(gain) for gain in gains] + [np.nan])
+    columns["entropy"] = np.array([-gain for gain in gains] + [np.nan])
+    run = FinishedRun(columns, {"evaluation": {"mean": final}})
+    assert improvements(run)[1:].tolist() == gains
+    found = foretold(run)
+    assert found["lambda_min"] == pytest.approx(1), "compared by the magnitude's logarithm"
+    assert found["entropy"] == pytest.approx(-1)
+    assert math.isnan(found["kl"])
+    over = over_runs([found, {"entropy": 0.5}])
+    assert over["entropy"].value == pytest.approx(-0.25)
+    assert "kl" not in over

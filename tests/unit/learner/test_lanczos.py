@@ -87,6 +87,19 @@ def test_products_and_extremes_equal_the_dense_hessians(parts: int) -> None:
     assert (spectrum - found.largest).abs().min() <= found.residuals[1] + 1e-12
 
 
+def test_eigenvectors_are_those_of_the_extremes() -> None:
+    objective = Objective(torch.float64)
+    with hessian(objective.function()) as operator:
+        found = extremes(operator, start(operator.size), max_iterations=60, vectors=True)
+        assert found.vectors is not None
+        for theta, vector, residual in zip(
+            (found.smallest, found.largest), found.vectors, found.residuals, strict=True
+        ):
+            assert vector.norm().item() == pytest.approx(1)
+            assert (operator(vector) - theta * vector).norm().item() == pytest.approx(residual, abs=1e-9)
+        assert extremes(operator, start(operator.size)).vectors is None
+
+
 def test_equals_scipys_eigsh() -> None:
     objective = Objective(torch.float64)
     with hessian(objective.function()) as operator:
