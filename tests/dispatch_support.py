@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nitro_actor import wire
-from nitro_learner.backends.base import Ack, answering
+from nitro_learner.backends.base import Ack, RetryableError, answering
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.dispatch import Dispatcher
 from nitro_learner.plans import RoundPlan
@@ -105,6 +105,7 @@ class MemoryCache:
     """TrajectoryCache without Redis."""
 
     def __init__(self) -> None:
+        self.kept_versions = 2
         self.lists: dict[str, asyncio.Queue[bytes]] = defaultdict(asyncio.Queue)
         self.restored: list[int] = []
 
@@ -147,6 +148,18 @@ async def good(meta: dict[str, Any], cache: MemoryCache) -> Ack:
     """An actor that does what it should."""
     cache.lists[meta["result"]["key"]].put_nowait(stored(meta))
     return ack(meta)
+
+
+async def hang(_meta: dict[str, Any], _cache: MemoryCache) -> Ack:
+    await asyncio.sleep(3600)
+    raise AssertionError
+
+
+def failing(reason: str = "unavailable", billed: float = 0.0) -> Any:
+    async def fail(_meta: dict[str, Any], _cache: MemoryCache) -> Ack:
+        raise RetryableError(reason, "as told", billed)
+
+    return fail
 
 
 class FunctionBackend:

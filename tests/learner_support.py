@@ -10,6 +10,7 @@ from nitro_actor.environment import Environment
 from nitro_actor.policy import Policy
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_learner import algorithms
+from nitro_learner.algorithms.base import OffPolicyAlgorithm
 from nitro_learner.batch import Fragment
 from nitro_learner.stacks import restack
 
@@ -95,6 +96,34 @@ def train(
             states[slot] = {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
         algorithm.update(fragments, k)
     return algorithm, _policy(algorithm, rounds + 1, environments[0])
+
+
+def train_off_policy(
+    spec: NitroTrainingJob, environments: list[Environment], rounds: int, *, replays: int
+) -> Policy:
+    """As `train` for an off-policy algorithm: every other fragment is one version late, and after each round
+    follow so many replays. Returns the last policy."""
+    algorithm = algorithms.make(spec.spec, environments[0].spec.to_json())
+    assert isinstance(algorithm, OffPolicyAlgorithm)
+    states: list[dict[str, np.ndarray]] = [{} for _ in environments]
+    policies = [_policy(algorithm, 1, environments[0])]
+    for k in range(1, rounds + 1):
+        for slot, environment in enumerate(environments):
+            tensors = rollout.rollout(
+                environment,
+                policies[-1 - slot % len(policies)],
+                seed=1000 * k + slot,
+                steps=spec.spec.environment.rollout_length,
+                state=states[slot],
+            )
+            algorithm.take([Fragment({"slot": slot, "resumed": bool(states[slot])}, tensors)])
+            prefix = "state/"
+            states[slot] = {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
+        for _ in range(replays):
+            algorithm.replay()
+        algorithm.end_round(k)
+        policies = [policies[-1], _policy(algorithm, k + 1, environments[0])]
+    return policies[-1]
 
 
 def _policy(algorithm: algorithms.Algorithm, version: int, environment: Environment) -> Policy:

@@ -44,13 +44,13 @@ class RoundContext:
 class Feed(Protocol):
     """Samples rounds and feeds the algorithm::
 
-    feed.start(plan, min_actors)                            # before I_k is known
-    feed.start(plan, actors)
+    await feed.start(plan, min_actors)                      # before I_k is known
+    await feed.start(plan, actors)
     result, update = await feed.learn(RoundContext(...))
     """
 
-    def start(self, plan: RoundPlan, actors: int) -> None:
-        """Sees to it that `actors` actors sample; returns at once. May be called again with more."""
+    async def start(self, plan: RoundPlan, actors: int) -> None:
+        """Sees to it that `actors` actors sample; does not wait for them. May be called again with more."""
 
     async def learn(self, round: RoundContext) -> tuple[RoundResult, UpdateResult]:
         """Gathers the round's fragments and learns from them.
@@ -94,7 +94,7 @@ class WholeRounds:
         self._stop = stop
         self._started = (0, 0)  # round, slots
 
-    def start(self, plan: RoundPlan, actors: int) -> None:
+    async def start(self, plan: RoundPlan, actors: int) -> None:
         started = self._started[1] if self._started[0] == plan.round else 0
         self._dispatcher.start_slots(plan, range(started, actors))
         self._started = plan.round, actors
@@ -139,7 +139,8 @@ class Arrivals:
         self._stop = stop
         self._stream = Stream(dispatcher)
 
-    def start(self, plan: RoundPlan, actors: int) -> None:
+    async def start(self, plan: RoundPlan, actors: int) -> None:
+        await self._stream.drop(plan.weights_version - self._algorithm.max_staleness)
         self._stream.start(plan, actors)
 
     async def learn(self, round: RoundContext) -> tuple[RoundResult, UpdateResult]:
@@ -148,7 +149,7 @@ class Arrivals:
         with stages("checkpoint"):
             await round.saved
         wanted = max(plan.min_actors, -(-round.actors // 2))
-        learned, feed = await self._gather(plan, wanted, stages)
+        learned, feed = await self._gather(wanted, stages)
         if not learned:
             if self._stop.is_set():
                 raise Interrupted
@@ -171,9 +172,7 @@ class Arrivals:
     async def abandon(self, plan: RoundPlan) -> None:
         """Nothing: what is under way serves the next round, and the dispatcher's `close` ends it."""
 
-    async def _gather(
-        self, plan: RoundPlan, wanted: int, stages: Stages
-    ) -> tuple[list[Fragment], list[list[int] | int]]:
+    async def _gather(self, wanted: int, stages: Stages) -> tuple[list[Fragment], list[list[int] | int]]:
         """Feeds until `wanted` fragments are learned from, or the deadline, or nothing more can come.
 
         Returns the fragments, and the feed as it happened, from which the round's result follows: [round,
@@ -182,8 +181,6 @@ class Arrivals:
         learned: list[Fragment] = []
         feed: list[list[int] | int] = []
         stream, deadline = self._stream, self._dispatcher.deadlines.now()
-        with stages("sample"):
-            await stream.drop(plan.weights_version - self._algorithm.max_staleness)
         while len(learned) < wanted and not self._stop.is_set():
             arrived = stream.take()
             if arrived:

@@ -179,10 +179,10 @@ class Trainer:
                 await self._publish()
                 # Every decision is at least I_min, so these slots need not wait for it.
                 early = spec.scaling.min_actors if self._scoring.pending else state.actors
-                self._feed.start(plan, early)
+                await self._feed.start(plan, early)
             await self._decide(stages, early)
             with stages("dispatch"):
-                self._feed.start(plan, state.actors)
+                await self._feed.start(plan, state.actors)
                 if state.round and state.round % spec.evaluation.every_rounds == 0:
                     evaluating = self._evaluate()
             self._tell_phase("sample")

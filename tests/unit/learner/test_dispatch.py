@@ -13,8 +13,10 @@ from dispatch_support import (
     MemoryCache,
     ack,
     dispatcher,
+    failing,
     fragment_of,
     good,
+    hang,
     plan,
     stored,
 )
@@ -32,18 +34,6 @@ def cache() -> MemoryCache:
 @pytest.fixture
 def backend(cache: MemoryCache) -> FunctionBackend:
     return FunctionBackend(cache)
-
-
-async def hang(_meta: dict[str, Any], _cache: MemoryCache) -> Ack:
-    await asyncio.sleep(3600)
-    raise AssertionError
-
-
-def failing(reason: str = "unavailable", billed: float = 0.0) -> Any:
-    async def fail(_meta: dict[str, Any], _cache: MemoryCache) -> Ack:
-        raise RetryableError(reason, "as told", billed)
-
-    return fail
 
 
 def pushing(change: Any) -> Any:
