@@ -9,6 +9,7 @@ from nitro_monitoring.panels import GREEN, RED, WIDTH, WINDOW, Query, graph, row
 
 
 def actors(found: builders.Dashboard) -> None:
+    """What is asked for, granted and ready, and how slots end."""
     found.with_row(row("Does it get its actors?"))
     found.with_panel(
         graph(
@@ -35,6 +36,7 @@ def actors(found: builders.Dashboard) -> None:
 
 
 def time(found: builders.Dashboard) -> None:
+    """Where a round's wall time goes."""
     found.with_row(row("Where does a round's time go?"))
     seconds = "nitro_round_duration_seconds"
     stages, total = f'{{{SELECTOR},stage!="total"}}', f'{{{SELECTOR},stage="total"}}'
@@ -64,6 +66,7 @@ def time(found: builders.Dashboard) -> None:
 
 
 def cost(found: builders.Dashboard) -> None:
+    """What was spent on what, how fast, and for how much return."""
     found.with_row(row("What does it cost?"))
     found.with_panel(
         graph(
@@ -82,8 +85,8 @@ def cost(found: builders.Dashboard) -> None:
             "What the job spends now, by component.",
             "currencyUSD",
             Query(
-                f"3600 * (max by (component) (rate(nitro_job_status_cost_dollars_total{JOB}{WINDOW}))"
-                f" or max by (component) (rate(nitro_job_cost_dollars_total{JOB}{WINDOW})))",
+                f"3600 * (sum by (component) (rate(nitro_job_status_cost_dollars_total{JOB}{WINDOW}))"
+                f" or sum by (component) (rate(nitro_job_cost_dollars_total{JOB}{WINDOW})))",
                 "{{component}}",
             ),
             width=WIDTH // 4,
@@ -114,6 +117,7 @@ def cost(found: builders.Dashboard) -> None:
 
 
 def trouble(found: builders.Dashboard) -> None:
+    """Cold starts, retries, lost slots, staleness, sizes and memory."""
     found.with_row(row("What goes wrong on the way?"))
     third = WIDTH // 3
     found.with_panel(

@@ -22,6 +22,7 @@ from nitro_monitoring.panels import (
 
 
 def progress(found: builders.Dashboard) -> None:
+    """Phase, rounds, heartbeat, pace and money, as numbers."""
     found.with_row(row("Is it running, and how far is it?"))
     found.with_panel(
         word(
@@ -72,6 +73,7 @@ def progress(found: builders.Dashboard) -> None:
 
 
 def learning(found: builders.Dashboard) -> None:
+    """Returns of training and evaluation, with their spread."""
     found.with_row(row("Does it learn?"))
     training, evaluation = "nitro_episode_reward", "nitro_evaluation_reward"
     returns = band(
@@ -108,6 +110,7 @@ def learning(found: builders.Dashboard) -> None:
 
 
 def score(found: builders.Dashboard) -> None:
+    """Boosting score, convexity ratio, and the detector itself."""
     found.with_row(row("What does the detector say?"))
     found.with_panel(
         graph(
