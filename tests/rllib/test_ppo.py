@@ -166,16 +166,6 @@ def test_the_detector_s_objective_is_rllib_s_own_on_its_real_rows() -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
-def test_the_gradient_noise_is_that_of_the_policy_that_sampled() -> None:
-    learner = algorithm(settings=QUICK)
-    fragments = [fragment(slot, length=32, envs=2) for slot in range(3)]
-    function = learner.update(fragments, 1).surrogate.trajectories("ratio1")
-    assert len(function.terms) == 6
-    # The ratio is 1, so their sum is the mean of standardised advantages.
-    with torch.no_grad():
-        assert abs(float(sum(term() for term in function.terms))) < 1e-5
-
-
 def test_the_detector_measures_and_leaves_the_learner_as_it_was() -> None:
     learner = algorithm(settings=QUICK)
     result = learner.update(_round(1), 1)

@@ -37,7 +37,7 @@ class RllibAlgorithm:
         network: ours, inside the learner's RLModule: what RLlib trains, the actors get.
     """
 
-    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str, **fixed: Any) -> None:
+    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu", **fixed: Any) -> None:
         """Start from `spec` (resolved) and the actors' EnvironmentSpec; `fixed` are RLlib's settings that are
         not the job's."""
         self._seed = spec.seed

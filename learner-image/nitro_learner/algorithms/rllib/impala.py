@@ -78,14 +78,6 @@ class RllibImpala(RllibAlgorithm):
         coefficients = self.coefficients(
             clip=self._clip, value=0.5 * self.config.vf_loss_coeff, value_clip=math.inf
         )
-        surrogate = PpoSurrogate(
-            self.network,
-            self.distribution,
-            samples,
-            coefficients,
-            slots=len(fresh),
-            envs=fresh[0].tensors["rewards"].shape[1],
-        )
         stats |= {
             "policy_loss": self._result[self._policy_loss],
             "value_loss": self._result[self._value_loss],
@@ -93,7 +85,7 @@ class RllibImpala(RllibAlgorithm):
             "learning_rate": self._result["default_optimizer_learning_rate"],
             "kl_coefficient": coefficients.kl,
         }
-        return UpdateResult(stats, surrogate)
+        return UpdateResult(stats, PpoSurrogate(self.network, self.distribution, samples, coefficients))
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"trained": self._trained}

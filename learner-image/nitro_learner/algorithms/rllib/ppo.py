@@ -1,10 +1,7 @@
 """RLlib's PPO: one update of its learner is one round."""
 
-import copy
 import math
-from typing import Any
 
-from nitro_api import JobSpec
 from nitro_learner.algorithms.actor_critic import explained_variance, loss_terms, standardise
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.ppo_loss import Samples
@@ -16,9 +13,6 @@ from nitro_learner.batch import Batch, Fragment, assemble
 class RllibPpo(RllibAlgorithm):
     """See `OnPolicyAlgorithm` for the interface."""
 
-    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
-        super().__init__(spec, environment, device)
-
     def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
         config = self.config
         batch = self._assemble(fragments)
@@ -27,7 +21,6 @@ class RllibPpo(RllibAlgorithm):
             value=config.vf_loss_coeff if config.use_critic else 0.0,
             value_clip=math.inf if config.vf_clip_param is None else config.vf_clip_param,
         )
-        sampled = copy.deepcopy(self.network)
         self._steps += len(batch)
         minibatch = config.minibatch_size or 0
         # RLlib would fill up a minibatch that is larger than the batch by repeating rows.
@@ -47,16 +40,7 @@ class RllibPpo(RllibAlgorithm):
             "learning_rate": result["default_optimizer_learning_rate"],
             "kl_coefficient": coefficients.kl,
         }
-        surrogate = PpoSurrogate(
-            self.network,
-            self.distribution,
-            samples,
-            coefficients,
-            sampled,
-            slots=len(fragments),
-            envs=fragments[0].tensors["rewards"].shape[1],
-        )
-        return UpdateResult(stats, surrogate)
+        return UpdateResult(stats, PpoSurrogate(self.network, self.distribution, samples, coefficients))
 
     def _assemble(self, fragments: list[Fragment]) -> Batch:
         """The round as the detector sees it.
