@@ -1,0 +1,230 @@
+"""The Lambda function of a job: what should be, the step towards it, and how refusals are told."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from operator_objects import UID, make_job, make_view
+
+from nitro_operator.backends import KnativeRelease, backend_of
+from nitro_operator.builders import learner_access, learner_job, network_policies
+from nitro_operator.functions import NOT_SEEN, FunctionState, problems
+from nitro_operator.functions.aws import Access, AwsError
+from nitro_operator.functions.found import Found, parse
+from nitro_operator.functions.steps import next_step, provisioning
+from nitro_operator.functions.wish import Wish, wish
+from nitro_operator.observed import Observed
+
+IMAGE = "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0"
+ROLE = "arn:aws:iam::123456789012:role/nitro-actor"
+ARN = "arn:aws:lambda:us-east-2:123456789012:function:nitro-team-hopper"
+
+
+def backend(**changes: Any) -> dict[str, Any]:
+    return {"type": "Lambda", "lambda": {"image": IMAGE, "roleArn": ROLE, **changes}}
+
+
+def wanted(redis_url: str | None = None, **changes: Any) -> Wish:
+    return wish(make_view(backend=backend(**changes)), redis_url)
+
+
+def made(what: Wish, **changes: Any) -> Found:
+    """The function as AWS tells of it right after it was made."""
+    creation = what.creation()
+    settings = {
+        **creation,
+        "FunctionArn": ARN,
+        "ImageConfigResponse": {"ImageConfig": creation["ImageConfig"]},
+        "State": "Active",
+        "LastUpdateStatus": "Successful",
+    }
+    reserved = {} if what.reserved is None else {"ReservedConcurrentExecutions": what.reserved}
+    answer = {
+        "Configuration": settings,
+        "Code": {"ImageUri": what.image},
+        "Tags": {**what.tags, "somebody": "else's"},
+        "Concurrency": reserved,
+    }
+    return dataclasses.replace(parse(answer), **changes)
+
+
+class TestWish:
+    def test_it_is_the_jobs(self) -> None:
+        creation = wanted(memoryMiB=512, tags={"team": "rl"}).creation()
+        assert creation["FunctionName"] == "nitro-team-hopper"
+        assert creation["Code"] == {"ImageUri": IMAGE}
+        assert (creation["MemorySize"], creation["Timeout"]) == (512, 60)
+        assert creation["ImageConfig"]["EntryPoint"] == ["python", "-m", "awslambdaric"]
+        assert creation["Tags"] == {
+            "team": "rl",
+            "nitro.dev/job": "team/hopper",
+            "nitro.dev/uid": UID,
+            "nitro.dev/managed-by": "nitro-operator",
+        }
+        assert list(creation["Environment"]["Variables"]) == ["NITRO_ENVIRONMENT"]
+        assert creation["VpcConfig"] == {"SubnetIds": [], "SecurityGroupIds": []}
+
+    def test_redis_and_the_vpc_are_passed_on(self) -> None:
+        vpc = {"subnetIds": ["subnet-b", "subnet-a"], "securityGroupIds": ["sg-1"]}
+        what = wanted("rediss://u:p@h", transport="Redis", redis={"secretName": "r"}, vpc=vpc)
+        assert what.configuration["Environment"]["Variables"]["NITRO_REDIS_URL"] == "rediss://u:p@h"
+        assert what.configuration["VpcConfig"]["SubnetIds"] == ["subnet-a", "subnet-b"]
+
+
+class TestSteps:
+    def test_a_missing_function_is_made_for_a_running_job_only(self) -> None:
+        what = wanted()
+        step = next_step(what, None, active=True)
+        assert step is not None
+        assert (step.operation, step.arguments) == ("create_function", what.creation())
+        assert next_step(what, None, active=False) is None
+
+    def test_what_is_as_it_should_be_is_left_alone(self) -> None:
+        what = wanted(reservedConcurrency=20, tags={"team": "rl"})
+        assert next_step(what, made(what), active=True) is None
+
+    @pytest.mark.parametrize(
+        ("drift", "operation"),
+        [
+            ({"image": "other:1"}, "update_function_code"),
+            ({"architecture": "arm64"}, "update_function_code"),
+            ({"tags": {}}, "tag_resource"),
+            ({"reserved": None}, "put_function_concurrency"),
+            ({"reserved": 3}, "put_function_concurrency"),
+        ],
+    )
+    def test_each_difference_has_its_call(self, drift: dict[str, Any], operation: str) -> None:
+        what = wanted(reservedConcurrency=20)
+        step = next_step(what, made(what, **drift), active=True)
+        assert step is not None
+        assert step.operation == operation
+
+    @pytest.mark.parametrize("name", ["Role", "MemorySize", "Timeout", "Environment", "VpcConfig"])
+    def test_every_setting_is_compared(self, name: str) -> None:
+        what = wanted()
+        changed = {**made(what).configuration, name: "other"}
+        step = next_step(what, made(what, configuration=changed), active=True)
+        assert step is not None
+        assert (step.operation, step.arguments[name]) == (
+            "update_function_configuration",
+            what.configuration[name],
+        )
+
+    def test_a_job_that_does_not_run_sets_no_concurrency_aside(self) -> None:
+        what = wanted(reservedConcurrency=20)
+        step = next_step(what, made(what), active=False)
+        assert step is not None
+        assert step.operation == "delete_function_concurrency"
+
+    @pytest.mark.parametrize(
+        ("code", "operation"),
+        [
+            ("ImageAccessDenied", "update_function_code"),
+            ("SubnetOutOfIPAddresses", "update_function_configuration"),
+        ],
+    )
+    def test_a_change_that_failed_is_tried_again_when_it_is_due(self, code: str, operation: str) -> None:
+        what = wanted()
+        failed = made(what, update="Failed", update_reason=(code, "no"))
+        assert next_step(what, failed, active=True) is None
+        step = next_step(what, failed, active=True, again=True)
+        assert step is not None
+        assert step.operation == operation
+
+    @pytest.mark.parametrize(
+        ("wanted", "current", "since", "change", "left"),
+        [
+            (8, 0, float("inf"), 8, 0),  # the first time
+            (8, 8, 1, None, 0),
+            (12, 8, 599, None, 1),
+            (12, 8, 600, 12, 0),
+            (4, 8, 300, None, 300),  # down as well: what was asked for is paid for
+            (0, 8, 1, 0, 0),  # but nothing is kept for nobody
+        ],
+    )
+    def test_provisioned_concurrency_follows_slowly(
+        self, wanted: int, current: int, since: float, change: int | None, left: float
+    ) -> None:
+        assert provisioning(wanted, current, 10, since) == (change, left)
+
+
+class TestProblems:
+    def test_no_password_and_no_token_is_told(self) -> None:
+        said = 'environment variables exceeded: {"NITRO_REDIS_URL": "rediss://user:secret@host:6379"}'
+        told = problems.refusal(AwsError("create_function", "InvalidParameterValueException", said), "f")
+        assert "secret" not in told.message
+        assert "(address hidden)" in told.message
+        access = Access("us-east-2", None, ("AKIA", "wJalr", "FwoGZX"))
+        assert "wJalr" not in repr(access)
+        assert "FwoGZX" not in repr(access)
+
+    @pytest.mark.parametrize(
+        ("code", "said", "reason"),
+        [
+            ("InvalidParameterValueException", "Source image x does not exist.", "ImageNotFound"),
+            (
+                "InvalidParameterValueException",
+                "Specified ReservedConcurrentExecutions for function decreases account's "
+                "UnreservedConcurrentExecution below its minimum value of [100].",
+                "AccountLimit",
+            ),
+            ("AccessDeniedException", "no", "AwsAccessDenied"),
+            ("NoCredentials", "Unable to locate credentials", "AwsCredentialsMissing"),
+            ("Unreachable", "Could not connect", "AwsUnreachable"),
+            ("TooManyRequestsException", "Rate exceeded", "AwsUnavailable"),
+            ("SomethingNew", "said", "AwsRefused"),
+        ],
+    )
+    def test_every_refusal_has_a_reason_and_says_that_it_is_tried_again(
+        self, code: str, said: str, reason: str
+    ) -> None:
+        told = problems.refusal(AwsError("create_function", code, said), "nitro-team-hopper")
+        assert told.reason == reason
+        assert "nitro-team-hopper" in told.message
+        assert told.message.endswith("it is tried again by itself.")
+
+    def test_what_is_left_behind_is_named(self) -> None:
+        cause = problems.refusal(AwsError("delete_function", "AccessDeniedException", "no"), "f")
+        told = problems.left_behind(cause, make_job(backend=backend()))
+        assert told.message.endswith("--region us-east-2 --function-name nitro-team-hopper")
+
+
+class TestObjects:
+    def test_the_learner_meets_its_actors_without_a_redis_of_ours(self) -> None:
+        view = make_view(backend=backend(credentialsSecret="aws"))
+        pod = learner_job(view, None)["spec"]["template"]["spec"]
+        assert pod["initContainers"] == []
+        assert "redis" not in json.dumps(pod["volumes"])
+        env = {entry["name"]: entry for entry in pod["containers"][0]["env"]}
+        assert not {"NITRO_REDIS_URL", "NITRO_ACTOR_URL", "NITRO_TOKEN"} & env.keys()
+        key = env["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"]
+        assert key == {"name": "aws", "key": "AWS_SECRET_ACCESS_KEY"}
+        assert env["AWS_SESSION_TOKEN"]["valueFrom"]["secretKeyRef"]["optional"] is True
+        (policy,) = network_policies(view)
+        assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": 9090}]}]
+
+    def test_the_users_redis_is_passed_on_by_its_secret(self) -> None:
+        view = make_view(backend=backend(transport="Redis", redis={"secretName": "r", "key": "k"}))
+        env = learner_job(view, None)["spec"]["template"]["spec"]["containers"][0]["env"]
+        found = next(entry for entry in env if entry["name"] == "NITRO_REDIS_URL")
+        assert found["valueFrom"] == {"secretKeyRef": {"name": "r", "key": "k"}}
+
+    def test_the_learners_role_is_on_its_service_account(self) -> None:
+        account = learner_access(make_view(backend=backend(learnerRoleArn=ROLE)))[0]
+        assert account["metadata"]["annotations"] == {"eks.amazonaws.com/role-arn": ROLE}
+        assert "annotations" not in learner_access(make_view(backend=backend()))[0]["metadata"]
+
+    def test_the_learner_waits_for_its_function_and_not_for_the_platform(self) -> None:
+        spec, release = make_view(backend=backend()).spec, KnativeRelease()
+        making = backend_of(spec, release, NOT_SEEN)
+        assert not making.limited
+        waiting = making.blocker()
+        assert waiting is not None
+        assert (waiting.reason, waiting.warning) == ("FunctionPending", False)
+        ready = backend_of(spec, release, FunctionState(ready=True))
+        assert ready.blocker() is None
+        assert ready.serving(Observed())
+        assert ready.children(make_view(backend=backend())) == []
