@@ -38,7 +38,7 @@ def report(number: int, **values: Any) -> RoundReport:
         "seconds_evaluate": 0.02,
         "seconds_checkpoint": 0.0,
         "seconds_total": 1.25,
-        "actor_seconds": 0.4,
+        "seconds_actor": 0.4,
         "kl": 0.01,
         "entropy": 1.2,
         "value_loss": 0.4,

@@ -46,7 +46,7 @@ class RoundReport:
     Rewards are undiscounted episode returns. `evaluation_*` belong to the policy that this round sampled
     with, played by mean actions, so they compare with `reward_round`. `seconds_*` are what the round waited
     for a stage; stages that run beside others (detector, evaluation, checkpoint) count only where the round
-    stood still. `actor_seconds` is the mean duration of an invocation that sampled.
+    stood still. `seconds_actor` is the mean duration of an invocation that sampled.
     """
 
     round: int
@@ -79,7 +79,7 @@ class RoundReport:
     seconds_evaluate: float
     seconds_checkpoint: float
     seconds_total: float
-    actor_seconds: float
+    seconds_actor: float
     kl: float | None
     entropy: float | None
     value_loss: float | None
@@ -181,7 +181,7 @@ def draft(
         seconds_evaluate=stages.of("evaluate"),
         seconds_checkpoint=stages.of("checkpoint"),
         seconds_total=seconds,
-        actor_seconds=fmean(sampled.billed_seconds) if sampled.billed_seconds else 0.0,
+        seconds_actor=fmean(sampled.billed_seconds) if sampled.billed_seconds else 0.0,
         kl=stats.get("kl"),
         entropy=stats.get("entropy"),
         value_loss=stats.get("value_loss"),

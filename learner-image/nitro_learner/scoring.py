@@ -166,6 +166,6 @@ def _outcome(report: RoundReport) -> RoundOutcome:
         reward_round=report.reward_round,
         seconds=report.seconds_total,
         learner_seconds=report.seconds_update,
-        actor_seconds=report.actor_seconds,
+        actor_seconds=report.seconds_actor,
         cost=report.cost_total,
     )
