@@ -1,0 +1,143 @@
+"""`nitro train` with IMPACT: off-policy rounds with real actors, killed and resumed, and repeated from the
+feed that a run has recorded.
+"""
+
+import csv
+import json
+import signal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from actor_support import environment
+from nitro_actor.policy import Policy
+from nitro_actor.rollout import rollout
+from nitro_api import load_job
+from nitro_learner import algorithms
+from nitro_learner.algorithms import Impact
+from nitro_learner.batch import Fragment
+from nitro_learner.checkpoint import load
+from nitro_learner.seeds import slot_seed
+from train_support import nitro, start, wait_for_rows, write_job
+
+SETTINGS = {"batchSize": 128, "bufferBatches": 2, "bufferUses": 3, "minibatchSize": 64}
+ROUNDS = 6
+
+
+def write(directory: Path, **spec: Any) -> Path:
+    algorithm = {"name": "impact", "hyperparameters": SETTINGS}
+    scaling = {"minActors": 2, "maxActors": 6, "initialActors": 5}
+    return write_job(
+        directory, **{"algorithm": algorithm, "scaling": scaling, "stop": {"rounds": ROUNDS}} | spec
+    )
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def entries(run: Path, message: str) -> list[dict[str, Any]]:
+    log = map(json.loads, (run / "log.jsonl").read_text().splitlines())
+    return [entry for entry in log if entry["message"] == message]
+
+
+def relearned(run: Path) -> Impact:
+    """The algorithm after the run, from nothing but its job and the feed in its log: every fragment is
+    sampled anew in this process, and fed in the recorded order with the recorded replays."""
+    spec = load_job(run / "job.yaml").spec
+    actor = environment(spec.environment.id, spec.environment.envs_per_actor)
+    feeds = {entry["round"]: entry["feed"] for entry in entries(run, "fed")}
+    resumed_after = {entry["round"] for entry in entries(run, "run started")} - {0}
+
+    def make() -> Impact:
+        made = algorithms.make(spec, actor.spec.to_json())
+        assert isinstance(made, Impact)
+        return made
+
+    algorithm = make()
+    policies: list[Policy] = []
+    states: dict[int, dict[str, np.ndarray]] = {}
+    for number in range(1, ROUNDS + 1):
+        meta, tensors = algorithm.weights()
+        policies.append(Policy({"version": number - 1, **meta}, tensors, actor.spec))
+        if number - 1 in resumed_after:
+            state, algorithm = algorithm.state_dict(), make()
+            algorithm.load_state_dict(state)
+        for event in feeds[number]:
+            if isinstance(event, int):
+                assert all(algorithm.replay() for _ in range(event))
+                continue
+            round, slot = event
+            state = states.get(slot, {})
+            tensors = rollout(
+                actor,
+                policies[round - 1],
+                seed=slot_seed(spec.seed, round, slot),
+                steps=spec.environment.rollout_length,
+                state=state,
+            )
+            algorithm.take([Fragment({"slot": slot, "resumed": bool(state)}, tensors)])
+            states[slot] = {n.removeprefix("state/"): a for n, a in tensors.items() if n.startswith("state/")}
+        algorithm.end_round(number)
+    return algorithm
+
+
+def test_a_run_is_what_its_feed_makes_of_it(tmp_path: Path) -> None:
+    """Killed in its fourth round and resumed: the feed alone gives its weights again, to the bit."""
+    run = tmp_path / "run"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        killed = nitro("train", write(tmp_path), "--run-dir", run, kill="4:sample")
+        assert killed.returncode == -9, killed.stderr
+        done = nitro("train", "--resume", run)
+        assert done.returncode == 0, done.stderr
+        expected = relearned(run).state_dict()
+    finally:
+        torch.set_num_threads(threads)
+    table = rows(run)
+    assert [row["round"] for row in table] == [str(number) for number in range(1, ROUNDS + 1)]
+    steps = [int(row["env_steps"]) for row in table]
+    for (before, after), row in zip(pairwise([0, *steps]), table, strict=True):
+        wanted = max(2, -(-int(row["actors"]) // 2))
+        assert after - before >= 64 * wanted
+    learned = load(run / "checkpoints" / f"round-{ROUNDS:06d}.safetensors").state["algorithm"]
+    assert learned["passes"] == expected["passes"] > 0
+    for part in ("parameters", "target"):
+        for name, tensor in expected[part].items():
+            assert torch.equal(torch.as_tensor(learned[part][name]), tensor), f"{part} {name}"
+
+
+@pytest.mark.parametrize("moment", ["1:sample", "2:checkpoint"])
+def test_killed_at_any_moment_it_goes_on(tmp_path: Path, moment: str) -> None:
+    run = tmp_path / "run"
+    killed = nitro("train", write(tmp_path), "--run-dir", run, kill=moment)
+    assert killed.returncode == -9, killed.stderr
+    done = nitro("train", "--resume", run)
+    assert done.returncode == 0, done.stderr
+    table = rows(run)
+    assert [row["round"] for row in table] == [str(number) for number in range(1, ROUNDS + 1)]
+    for before, row in pairwise(table):
+        assert row["actors"] == before["next_actors"]
+        assert int(row["env_steps"]) > int(before["env_steps"])
+
+
+def test_an_interrupted_run_keeps_what_it_has_learned(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", write(tmp_path, stop={"rounds": 1000}), "--run-dir", run)
+    wait_for_rows(run, 2, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    rounds = len(rows(run))
+    assert f"interrupted after round {rounds}" in out + err
+    newest = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
+    assert load(newest).round == rounds
+    again = nitro("train", "--resume", run, "--set", f"spec.stop.rounds={rounds + 1}")
+    assert again.returncode == 0, again.stderr
+    assert len(rows(run)) == rounds + 1
