@@ -25,8 +25,10 @@ from torch import Tensor, nn
 from learner_support import HOPPER, fragment, job
 from nitro_api.scaling import Scaling
 from nitro_learner.algorithms.actor_critic import standardise
+from nitro_learner.algorithms.impact import Impact
 from nitro_learner.algorithms.ppo import Ppo
 from nitro_learner.algorithms.ppo_loss import Samples
+from nitro_learner.algorithms.vtrace import vtrace
 from nitro_learner.boosting.detector import Detector
 
 SAMPLES = 8192
@@ -175,6 +177,37 @@ def detector() -> None:
     print(f"|   share of the learner's compute, `paper` with 16 actors: {share:.0%} | | | | | | | |")
 
 
+def off_policy() -> None:
+    """V-trace beside the same recursion as a loop over time, and IMPACT's pass over a batch."""
+    rng = np.random.default_rng(0)
+    for length, lanes in ((512, 16), (64, 128)):
+        floats = [rng.standard_normal((length, lanes), np.float32) for _ in range(4)]
+        ends = [rng.random((length, lanes)) < 0.002 for _ in range(2)]
+
+        def loop(floats: list[np.ndarray] = floats, ends: list[np.ndarray] = ends) -> None:
+            log_ratios, rewards, values, next_values = floats
+            rho = np.exp(np.minimum(log_ratios, 0.0))
+            delta = rho * (rewards + 0.99 * np.where(ends[0], 0.0, next_values) - values)
+            decay, excess = 0.99 * rho * ~(ends[0] | ends[1]), np.zeros_like(delta[0])
+            targets = np.empty_like(values)
+            for t in range(len(delta) - 1, -1, -1):
+                excess = delta[t] + decay[t] * excess
+                targets[t] = values[t] + excess
+
+        compare(
+            f"V-trace, {length} steps x {lanes} lanes",
+            lambda floats=floats, ends=ends: vtrace(*floats, *ends, gamma=0.99),  # type: ignore[misc]
+            loop,
+            repeats=50,
+        )
+    algorithm = Impact(job("paper", algorithm__name="impact").spec, HOPPER)
+    algorithm.take([fragment(slot, length=512) for slot in range(8)])
+    times = Times()
+    for _ in range(5):
+        times.add(algorithm.replay)
+    print(f"| IMPACT, a pass over a batch of 4096, `paper` | {times} | | | | |", flush=True)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     model = next(
@@ -200,6 +233,7 @@ def main() -> None:
         algorithm__hyperparameters__minibatchSize=64,
     )
     detector()
+    off_policy()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""IMPACT's circular buffer (Luo et al. 2020, section 3.3): recent batches, each learned from a few times."""
+"""IMPACT's circular buffer (Luo et al. 2020): recent batches, each learned from a few times."""
 
 from collections import deque
 from dataclasses import dataclass

@@ -74,7 +74,7 @@ def random_case(distribution: Distribution, n: int = 60) -> dict[str, Tensor]:
 
 
 def plain_loss(distribution: Distribution, case: dict[str, Tensor], c: Coefficients) -> float:
-    """The formulas of nitro-spec section 5 (Luo et al., equation 3), one sample after the other."""
+    """The objective as Luo et al. write it, one sample after the other."""
 
     def log_prob(name: str) -> list[float]:
         return distribution.log_prob(case[name], case["actions"]).tolist()
