@@ -92,17 +92,17 @@ declare(
     JobSpec,
     Rule(
         path="scaling.scaler",
-        cel="self.scaling.scaler != 'kungfu' || self.algorithm.name == 'ppo'",
-        sentence="must not be kungfu, which reads the gradients of single trajectories, unless "
-        "algorithm.name is ppo; choose another scaler or algorithm",
-        holds=lambda spec: spec.scaling.scaler != "kungfu" or spec.algorithm.name == "ppo",
+        cel="self.scaling.scaler != 'kungfu' || !self.algorithm.name.startsWith('rllib/')",
+        sentence="must not be kungfu with an algorithm of RLlib, whose learner does not show the gradients "
+        "of single trajectories; choose another scaler or algorithm",
+        holds=lambda spec: spec.scaling.scaler != "kungfu" or not spec.algorithm.name.startswith("rllib/"),
     ),
     Rule(
         path="scaling.mode",
-        cel="self.scaling.mode != 'noise' || self.algorithm.name == 'ppo'",
-        sentence="must not be noise, which reads the gradients of single trajectories, unless "
-        "algorithm.name is ppo; choose another mode or algorithm",
-        holds=lambda spec: spec.scaling.mode != "noise" or spec.algorithm.name == "ppo",
+        cel="self.scaling.mode != 'noise' || !self.algorithm.name.startsWith('rllib/')",
+        sentence="must not be noise with an algorithm of RLlib, whose learner does not show the gradients of "
+        "single trajectories; choose another mode or algorithm",
+        holds=lambda spec: spec.scaling.mode != "noise" or not spec.algorithm.name.startswith("rllib/"),
     ),
     *(
         Rule(

@@ -40,6 +40,8 @@ class Surrogate(Protocol):
         ...
 
     def trajectories(self, objective: Objective) -> Function:
-        """The objective's mean over all transitions at theta_k, which sampled them: one term for each
-        environment of each fragment, of equally many transitions."""
+        """The objective's mean over all transitions, one term for each environment of each fragment.
+
+        At theta_k, which sampled them, where the algorithm is on-policy; else at the present parameters.
+        """
         ...

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from learner_support import HOPPER, fragment, job
 from nitro_learner import algorithms
+from nitro_learner.algorithms.impact import Impact
 from nitro_learner.algorithms.ppo_loss import Samples
 from nitro_learner.boosting.gradient_noise import GradientNoise, NoiseMeter, estimate, gradient_noise
 from nitro_learner.boosting.surrogate import Function, Objective
@@ -131,3 +132,18 @@ def test_measuring_leaves_the_algorithm_as_it_was() -> None:
         NoiseMeter(spec.scaling, 64).measure(measured.update(fragments, number).surrogate)
         plain.update(fragments, number)
     assert torch.equal(measured.network.flat, plain.network.flat)
+
+
+def test_an_impact_rounds_trajectories_are_those_that_arrived_in_it() -> None:
+    settings = {"algorithm__name": "impact", "algorithm__hyperparameters__batchSize": 0}
+    sizes = {"network__hiddenSizes": [8], "environment__rolloutLength": 64, "environment__envsPerActor": 2}
+    algorithm = Impact(job("paper", **settings, **sizes).spec, HOPPER)
+    algorithm.take([fragment(slot, length=32, envs=2) for slot in range(3)])
+    surrogate = algorithm.end_round(1).surrogate
+    parts = surrogate.trajectories("clip").terms
+    assert len(parts) == 6
+    whole = surrogate.function("clip", torch.arange(surrogate.size)).terms
+    assert sum(part().item() for part in parts) == pytest.approx(
+        sum(part().item() for part in whole), rel=1e-4
+    )
+    assert NoiseMeter(job("paper").spec.scaling, 64).measure(surrogate).noise is not None
