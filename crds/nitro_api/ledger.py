@@ -23,7 +23,7 @@ class Entry:
     """One paid round."""
 
     round: int
-    """The round, counted from 1."""
+    """The round, counted from 1; 0 for what belongs to none, such as the evaluation at the end."""
 
     cost: RoundCost
     """What it cost. Unit: US dollars."""
@@ -119,7 +119,7 @@ class Ledger:
         if not (math.isfinite(cost.total) and cost.learner >= 0 and cost.actors >= 0):
             raise ValueError(f"cost of round {line['round']} is {cost}; it must be finite and not negative")
         number = int(line["round"])
-        return Entry(number, cost, number in self._paid, dict(line["details"]))
+        return Entry(number, cost, number > 0 and number in self._paid, dict(line["details"]))
 
     def _add(self, entry: Entry) -> None:
         self.entries.append(entry)

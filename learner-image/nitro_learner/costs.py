@@ -46,6 +46,7 @@ class Meter:
         """Writes down a round and returns the run's cost so far.
 
         Args:
+            number: the round; 0 for the evaluation at the end, which belongs to none.
             seconds: the round's wall time.
             billed: seconds of every invocation, failed and evaluation ones included.
             estimated: how many of them nobody reported, so that their time is a guess.

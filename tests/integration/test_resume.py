@@ -75,7 +75,7 @@ def test_rounds_done_twice_were_paid_twice(tmp_path: Path) -> None:
     rows = _rows_with_cost(run)
     assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
     assert float(rows[0]["cost_total"]) > first
-    assert len((run / "ledger.jsonl").read_text().splitlines()) == 9
+    assert len((run / "ledger.jsonl").read_text().splitlines()) == 10  # the last for the last evaluation
 
 
 def _rows_with_cost(run: Path) -> list[dict[str, str]]:

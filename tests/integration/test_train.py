@@ -43,7 +43,7 @@ def test_a_run_leaves_everything_that_the_readme_promises(tmp_path: Path) -> Non
         f"round-00000{number}.safetensors" for number in (4, 5, 6)
     ]
     assert list((run / "tensorboard").iterdir())
-    assert len((run / "ledger.jsonl").read_text().splitlines()) == 6
+    assert len((run / "ledger.jsonl").read_text().splitlines()) == 7  # the last for the last evaluation
     log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     assert [entry["round"] for entry in log if entry["message"] == "round done"] == [1, 2, 3, 4, 5, 6]
 

@@ -4,10 +4,11 @@ https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
 """
 
 import asyncio
+import contextlib
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -60,6 +61,7 @@ class Front:
         self.running = self.most = 0
         self.refused: list[str] = []
         """Reasons of requests that never ran."""
+        self.on_refusal: Callable[[], object] = lambda: None
         self._control = ControlPlane(control_plane) if control_plane else None
         self._secret_key = secret_key
         self._idle: dict[str, list[Sandbox]] = {}
@@ -99,6 +101,7 @@ class Front:
             return await self._admitted(request, body, fault)
         except Refused as error:
             self.refused.append(error.body.get("Reason", error.kind))
+            self.on_refusal()
             return web.json_response(
                 error.body, status=error.status, headers={"X-Amzn-ErrorType": error.kind}
             )
@@ -151,17 +154,21 @@ class Front:
         idle = self._idle.setdefault(name, [])
         while idle and not idle[-1].alive:
             await self._discard(idle.pop())
-        sandbox, init, began = (idle.pop(), None, 0.0) if idle else (Sandbox(name, function), 0.0, 0.0)
+        cold, init = not idle, None
+        sandbox = Sandbox(name, function) if cold else idle.pop()
         outcome, answer = "ok", Answer(b"")
+        began = time.monotonic()
         try:
-            if init is not None:
+            if cold:
                 self._sandboxes.add(sandbox)
                 await asyncio.sleep(self.knobs.cold_start_seconds)
                 began = time.monotonic()
-                await sandbox.start()
+                with contextlib.suppress(TimeoutError):
+                    await sandbox.start()
                 init = sandbox.init_seconds
             sandbox.lines.clear()
-            began = time.monotonic()
+            if not cold or init is not None:
+                began = time.monotonic()
             waiting = asyncio.get_running_loop().create_future()
             deadline = time.time() + function.timeout_seconds
             event = Event(identity, body, arn, deadline, waiting, hangs=fault == "timeout")
@@ -226,7 +233,11 @@ class Front:
         return web.json_response([bill.to_json() for bill in self.bills])
 
     async def _turn(self, request: web.Request) -> web.Response:
+        """Sets knobs, and what the next invocations meet as `script`."""
         for name, value in (await request.json()).items():
+            if name == "script":
+                self.faults.script = list(value)
+                continue
             if not hasattr(self.knobs, name):
                 return web.json_response({"error": f"there is no knob {name}"}, status=400)
             setattr(self.knobs, name, value)

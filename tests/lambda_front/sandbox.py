@@ -19,7 +19,7 @@ from aiohttp import web
 from lambda_front.knobs import Function
 
 INIT_SECONDS = 10.0
-"""Lambda's limit of the init phase."""
+"""Lambda's limit of the init phase; what takes longer is done in the first invocation."""
 
 
 @dataclass
@@ -56,12 +56,13 @@ class Sandbox:
     def __init__(self, name: str, function: Function) -> None:
         self.name = name
         self.function = function
-        self.init_seconds = 0.0
+        self.init_seconds: float | None = None
+        """Of an init phase within its limit; None where the first invocation has to pay for it."""
         self.directory = Path(tempfile.mkdtemp(prefix="lambda-sandbox-"))
         """What is /tmp in a sandbox of Lambda."""
         self.lines: deque[str] = deque(maxlen=200)
         self._ready = asyncio.Event()
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()  # None: there will be no more
         self._event: Event | None = None
         self._init_error: bytes | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -73,7 +74,7 @@ class Sandbox:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
-        """Runs the init phase. Raises SandboxDied or TimeoutError."""
+        """Runs the init phase. Raises SandboxDied, or TimeoutError after its limit."""
         address = await self._listen()
         began = time.monotonic()
         self._process = await asyncio.create_subprocess_exec(
@@ -121,6 +122,7 @@ class Sandbox:
     async def close(self) -> None:
         """Kills it and removes what it left."""
         await self.kill()
+        self._events.put_nowait(None)
         if self._runner is not None:
             await self._runner.cleanup()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -180,8 +182,9 @@ class Sandbox:
         if self._events.empty():
             self._signal(signal.SIGSTOP)
         event = self._event = await self._events.get()
-        if not event.hangs:
-            self._signal(signal.SIGCONT)
+        if event is None:
+            return web.Response(status=500)
+        self._signal(signal.SIGSTOP if event.hangs else signal.SIGCONT)
         headers = {
             "Lambda-Runtime-Aws-Request-Id": event.id,
             "Lambda-Runtime-Deadline-Ms": str(int(event.deadline * 1e3)),

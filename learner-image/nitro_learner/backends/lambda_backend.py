@@ -102,9 +102,7 @@ class LambdaBackend:
             try:
                 return await self._spec()
             except RetryableError as error:
-                if error.billed_seconds:
-                    failures += 1
-                    self._bills.append(error.billed_seconds)
+                failures += error.billed_seconds > 0
                 if loop.time() >= end or failures >= _START_FAILURES:
                     raise BackendError(
                         f"Lambda function {self._name} does not answer; the last try: {error.message}"
@@ -138,6 +136,8 @@ class LambdaBackend:
         try:
             status, body, _, report = self._read(invoked)
         except RetryableError as error:
+            if error.billed_seconds:
+                self._bills.append(error.billed_seconds)
             if error.reason == "function_error":  # its settings are wrong: no try will find them right
                 raise BackendError(f"Lambda function {self._name} cannot start: {error.message}") from error
             raise

@@ -23,10 +23,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nitro_learner.cli.common import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
+from nitro_learner.cli.common import (
+    ABORTED,
+    BAD_INPUT,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    CommandError,
+    lambda_backend,
+)
 
 if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob
+    from nitro_learner.backends.base import ActorBackend
     from nitro_learner.cluster.job import JobClient
     from nitro_learner.cluster.report import StatusReporter
     from nitro_learner.runs import OpenRun
@@ -121,20 +130,26 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
     if spec.backend.type == "Local":
         outcome, _ = await train(opened, LocalBackend(spec, opened.id), listeners)
         return outcome
-    backend = KnativeBackend(
-        _variable("NITRO_ACTOR_URL"),
-        os.environ.get("NITRO_TOKEN"),
-        _variable("NITRO_REDIS_URL"),
-        # Until the operator has spoken: what every job that runs was granted at least.
-        limit=spec.scaling.min_actors,
-    )
+    backend: ActorBackend
+    if spec.backend.type == "Lambda":
+        backend = lambda_backend(spec, created_elsewhere=spec.backend.lambda_.manage)
+    else:
+        backend = KnativeBackend(
+            _variable("NITRO_ACTOR_URL"),
+            os.environ.get("NITRO_TOKEN"),
+            _variable("NITRO_REDIS_URL"),
+            # Until the operator has spoken: what every job that runs was granted at least.
+            limit=spec.scaling.min_actors,
+        )
     loop = asyncio.get_running_loop()
 
     def grant(actors: int) -> None:
         loop.call_soon_threadsafe(backend.set_limit, actors)
 
     reporter.on_grant(grant)
-    outcome, _ = await train(opened, backend, listeners, pod_seconds=lambda: reporter.pod_seconds)
+    # Invocations are billed one by one; pods are metered by the operator.
+    pod_seconds = None if spec.backend.type == "Lambda" else lambda: reporter.pod_seconds
+    outcome, _ = await train(opened, backend, listeners, pod_seconds=pod_seconds)
     return outcome
 
 

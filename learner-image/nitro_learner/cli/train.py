@@ -1,11 +1,13 @@
-"""Trains a job on this machine, with actors as local processes.
+"""Trains a job on this machine, with actors as local processes or, by --backend lambda, on AWS Lambda.
 
 The run folder gets the job with all its defaults, metrics.csv, the cost ledger, checkpoints, TensorBoard
 events, a log, a summary and a picture. Ctrl-C stops after a checkpoint and says how to go on; a second Ctrl-C
 aborts.
 
-The job's backend is used only when --backend names it: nothing is spent by surprise. The cost column then
-says what the same invocations would cost with serverless actors.
+The job's backend is used only when --backend names it: nothing is spent by surprise. With local actors the
+cost column says what the same invocations would cost with serverless ones. --backend lambda invokes the
+function of spec.backend.lambda, which must exist, with the AWS credentials that the AWS command line would
+use; where spec.backend.lambda.transport is Redis, NITRO_REDIS_URL says where this machine reaches it.
 
 examples:
   nitro train examples/hopper.yaml
@@ -13,6 +15,7 @@ examples:
   nitro train --resume runs/hopper-20260101-120000
   nitro train --resume runs/hopper-20260101-120000 --set spec.stop.rounds=300
   nitro train job.yaml --json | jq .reward_mean
+  nitro train job.yaml --backend lambda
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ from nitro_learner.cli.common import (
     INTERRUPTED,
     CommandError,
     add_set,
+    backend_overrides,
+    lambda_backend,
     read_job,
 )
 
@@ -48,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_set(parser)
     parser.add_argument(
         "--backend",
-        choices=["Local"],
+        type=str.capitalize,
+        choices=["Local", "Lambda"],
         default="Local",
         help="where the actors run; default: Local, whatever the job says",
     )
@@ -75,9 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not saved.exists():
             raise CommandError(f"{named} holds no run to resume (it has no job.yaml)")
         source = source or saved
-    # The other backends' settings are left out: a job may have the block of its own type only.
-    backend = [f"spec.backend.type={arguments.backend}", "spec.backend.knative=null"]
-    job = read_job(source, [*arguments.overrides, *backend])
+    job = read_job(source, [*arguments.overrides, *backend_overrides(arguments.backend)])
     folder = RunDir(named) if named else RunDir.fresh(Path("runs"), job.metadata.name)
     try:
         with folder.locked():
@@ -89,7 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
     """Everything that needs torch is imported here, after the input was found to be good."""
     from nitro_learner import logs, table
-    from nitro_learner.backends.local import LocalBackend
     from nitro_learner.checkpoint import CheckpointError
     from nitro_learner.failures import TrainingFailed
     from nitro_learner.metrics import LearnerMetrics
@@ -125,7 +128,7 @@ def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
             outcome, result = asyncio.run(
                 train(
                     opened,
-                    LocalBackend(job.spec, opened.id),
+                    _backend(job.spec, opened.id),
                     listeners,
                     on_interrupt=lambda: print(
                         "stopping after a checkpoint; once more aborts", file=sys.stderr
@@ -145,6 +148,12 @@ def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
     if not arguments.json:
         _conclude(folder, outcome, result)
     return DONE
+
+
+def _backend(spec: Any, run: str) -> Any:
+    from nitro_learner.backends.local import LocalBackend
+
+    return lambda_backend(spec) if spec.backend.type == "Lambda" else LocalBackend(spec, run)
 
 
 def _announce(folder: Any, job: Any, opened: Any) -> None:

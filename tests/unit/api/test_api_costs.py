@@ -92,6 +92,8 @@ def test_rounds_done_again_are_paid_twice_and_say_so(tmp_path: Path) -> None:
     with Ledger(path) as ledger:
         assert not ledger.append(3, RoundCost(1.0, 0.0)).repeated
         assert ledger.append(2, RoundCost(2.0, 0.25)).repeated
+        # Every sitting that ends has an evaluation at its end, which is no round done again.
+        assert not any(ledger.append(0, RoundCost(0.0, 0.0)).repeated for _ in range(2))
     with Ledger(path) as ledger:
         assert ledger.total == RoundCost(5.0, 1.0)
         assert ledger.repeated_cost == RoundCost(2.0, 0.25)

@@ -1,0 +1,177 @@
+"""Rounds on Lambda: our handler under the real awslambdaric, AWS's own part played by tests/lambda_front."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from test_local_backend import assert_same
+
+from lambda_support import CREDENTIALS, NAME, Noise, front, function, lambda_round, settings
+from local_support import redis_server, sample
+from nitro_api import payload
+from nitro_learner.backends.base import BackendError, FatalError
+from nitro_learner.backends.lambda_backend import LambdaBackend
+from nitro_learner.plans import RoundResult
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
+def billed(result: RoundResult) -> list[int]:
+    """Milliseconds of the invocations, sorted."""
+    return sorted(round(1e3 * seconds) for seconds in result.stats.billed_seconds)
+
+
+async def test_payload_and_redis_give_the_same_fragments_and_bills() -> None:
+    async with (
+        redis_server() as redis,
+        front(function(variables={"NITRO_REDIS_URL": redis.url})) as (aws, url),
+    ):
+        async with lambda_round(url) as (backend, work):
+            (start,) = aws.bills
+            assert backend.take_bills() == [start.billed_ms / 1e3]
+            assert backend.take_bills() == []
+            first = await sample(work, 4)
+            resumed = await sample(work, 4, round=2)
+            assert first.stats.estimated == resumed.stats.estimated == 0
+            assert billed(first) == sorted(bill.billed_ms for bill in aws.bills[1:5])
+            assert billed(resumed) == sorted(bill.billed_ms for bill in aws.bills[5:])
+            assert first.stats.cold_starts == len(aws.sandboxes)
+        aws.knobs.json_logs = True
+        async with lambda_round(url, redis_url=redis.url) as (_, work):
+            done = len(aws.bills)
+            again = await sample(work, 4)
+            assert_same(first, again)
+            assert billed(again) == sorted(bill.billed_ms for bill in aws.bills[done:])
+        # What is /tmp in a sandbox stays empty.
+        assert not [path for sandbox in aws.sandboxes for path in sandbox.directory.iterdir()]
+
+
+async def test_every_kind_of_fault_is_tried_again_and_what_ran_is_billed() -> None:
+    async with front(function(timeout_seconds=1.0)) as (aws, url), lambda_round(url) as (_, work):
+        calm = await sample(work, 5)
+        done = len(aws.bills)
+        aws.faults.script = ["throttled", "service_error", "timeout", "death", "lost"]
+        struck = await sample(work, 5)
+        assert_same(calm, struck)
+        assert struck.stats.retries == {
+            "reserved_concurrency": 1,
+            "service_error": 1,
+            "timeout": 1,
+            "sandbox_died": 1,
+            "connection": 1,
+        }
+        bills = aws.bills[done:]
+        assert sorted(bill.outcome for bill in bills) == ["death", "lost", *["ok"] * 5, "timeout"]
+        reported = sorted(bill.billed_ms for bill in bills if bill.reported)
+        (lost,) = [bill for bill in bills if not bill.reported]
+        assert struck.stats.estimated == 1
+        (guess,) = (Counter(billed(struck)) - Counter(reported)).elements()
+        assert sum(billed(struck)) - guess == sum(reported)
+        assert guess >= lost.billed_ms  # the network's time is in the guess
+
+
+async def test_a_concurrency_below_the_round_makes_waves_and_costs_no_try() -> None:
+    async with front(concurrency=1) as (aws, url), lambda_round(url, limit=8) as (_, work):
+        result = await sample(work, 8)
+        assert [fragment.slot for fragment in result.fragments] == list(range(8))
+        assert set(result.stats.retries) == {"reserved_concurrency"}
+        assert aws.most == 1
+        assert len(result.stats.billed_seconds) == 8
+
+
+async def test_reserved_concurrency_is_kept_to() -> None:
+    async with front(concurrency=2) as (aws, url):
+        changes = {"manage": True, "image": "x", "roleArn": "arn:aws:iam::123456789012:role/r"}
+        async with lambda_round(url, limit=8, reservedConcurrency=2, **changes) as (backend, work):
+            assert backend.limit == 2
+            await sample(work, 6)
+            assert aws.refused == []
+
+
+async def test_a_slow_link_changes_nothing_but_the_time() -> None:
+    async with (
+        front(answer_delay_seconds=0.1, bytes_per_second=1e6) as (aws, url),
+        lambda_round(url) as (_, work),
+    ):
+        result = await sample(work, 3)
+        assert len(result.fragments) == 3
+        assert billed(result) == sorted(bill.billed_ms for bill in aws.bills[1:])
+
+
+async def test_settings_that_no_sandbox_can_start_with_are_told_in_its_words() -> None:
+    wrong = function({"id": "Hopper-v5", "envs": 0})
+    async with front(wrong) as (aws, url):
+        backend = LambdaBackend(settings(url), limit=1)
+        with pytest.raises(BackendError, match=r"cannot start: .*envs is 0"):
+            await backend.start()
+        assert backend.take_bills() == [bill.billed_ms / 1e3 for bill in aws.bills]
+        await backend.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"functionName": "other"}, "there is no Lambda function other"),
+        ({"memoryMiB": 2048}, f"memoryMiB: 2048; function {NAME} has 1024"),
+    ],
+)
+async def test_a_function_that_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:
+    async with front() as (_, url):
+        backend = LambdaBackend(settings(url, **changes), limit=1)
+        with pytest.raises(FatalError, match=message):
+            await backend.start()
+        await backend.close()
+
+
+async def test_a_function_that_the_operator_still_makes_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
+    async with front() as (aws, url):
+        aws.functions["made-later"] = aws.functions.pop(NAME)
+        backend = LambdaBackend(settings(url), limit=1, created_elsewhere=True)
+        aws.on_refusal = lambda: aws.functions.update({NAME: aws.functions["made-later"]})
+        assert (await backend.start())["id"] == "Hopper-v5"
+        assert aws.refused[0] == "ResourceNotFoundException"
+        await backend.close()
+
+
+async def test_wrong_credentials_are_refused_by_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with front() as (_, url):
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+        backend = LambdaBackend(settings(url), limit=1)
+        with pytest.raises(FatalError, match=r"lambda:InvokeFunction.*valid"):
+            await backend.start()
+        await backend.close()
+
+
+async def test_a_request_that_lambda_would_not_take_is_refused_with_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with front() as (aws, url), lambda_round(url) as (_, work):
+        monkeypatch.setattr(payload, "LIMIT_BYTES", 2_000)
+        with pytest.raises(
+            FatalError, match=r"MB for a request with weights and end state.*lower hiddenSizes"
+        ):
+            await sample(work, 1)
+        assert len(aws.bills) == 1
+
+
+async def test_a_fragment_that_no_response_takes_is_refused_by_the_actor() -> None:
+    noise = function({"id": "noise", "entryPoint": "lambda_support:Noise", "envs": 2})
+    async with front(noise) as (_, url), lambda_round(url, observations=Noise.SIZE) as (_, work):
+        with pytest.raises(FatalError, match=r"rolloutLength: the fragment has \d+ bytes, a Lambda.*Redis"):
+            await sample(work, 1, steps=512)
+
+
+async def test_a_sandbox_out_of_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
+    async with front(function(memory_mib=40)) as (_, url):
+        backend = LambdaBackend(settings(url, memoryMiB=128), limit=1)
+        with pytest.raises(BackendError, match=r"of 40 MiB were in use; raise spec.backend.lambda.memoryMiB"):
+            await backend.start()
+        await backend.close()

@@ -1,0 +1,91 @@
+"""The learner's Lambda backend against the stand-in for AWS's service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from lambda_front import Front, Function, Knobs, serve
+from local_support import RUN, weights
+from nitro_api.lambda_backend import LambdaBackend as Settings
+from nitro_learner.backends.lambda_backend import LambdaBackend
+from nitro_learner.dispatch import Dispatcher
+
+NAME = "nitro-test"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "test secret"}
+ENVIRONMENT = {"id": "Hopper-v5", "envs": 2}
+
+
+class Noise(gymnasium.Env[np.ndarray, Any]):
+    """An environment whose observations are many and cannot be compressed."""
+
+    SIZE = 4096
+    observation_space = spaces.Box(-10, 10, (SIZE,))
+    action_space = spaces.Box(-1, 1, (3,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        return self.np_random.normal(size=self.SIZE).astype(np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert len(action) == 3
+        return self.np_random.normal(size=self.SIZE).astype(np.float32), 0.0, False, False, {}
+
+
+def function(environment: dict[str, Any] | None = None, **changes: Any) -> Function:
+    """The function of a small Hopper job."""
+    variables = {
+        "NITRO_ENVIRONMENT": json.dumps(environment or ENVIRONMENT),
+        "PYTHONPATH": str(Path(__file__).parent),
+    }
+    return Function(variables | changes.pop("variables", {}), **changes)
+
+
+def settings(url: str, **changes: Any) -> Settings:
+    """Resolved spec.backend.lambda of a function that exists."""
+    fields = {"manage": False, "functionName": NAME, "region": "us-east-2", "memoryMiB": 1024}
+    return Settings.model_validate({**fields, "endpointUrl": url, **changes})
+
+
+@asynccontextmanager
+async def front(what: Function | None = None, **knobs: Any) -> AsyncIterator[tuple[Front, str]]:
+    """The service with one function."""
+    service = Front(
+        {NAME: what or function()}, Knobs(**knobs), secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+    )
+    async with serve(service) as served:
+        yield served
+
+
+@asynccontextmanager
+async def lambda_round(
+    url: str,
+    *,
+    limit: int = 4,
+    redis_url: str | None = None,
+    timeout: float = 20.0,
+    observations: int = 11,
+    **changes: Any,
+) -> AsyncIterator[tuple[LambdaBackend, Dispatcher]]:
+    """A started backend and a dispatcher, weights 0 published."""
+    transport = {"transport": "Redis", "redis": {"secretName": "redis"}} if redis_url else {}
+    backend = LambdaBackend(settings(url, **transport, **changes), limit=limit, redis_url=redis_url)
+    try:
+        environment = await backend.start()
+        cache = backend.open_cache(RUN)
+        await cache.publish_weights(0, weights(0, observations))
+        work = Dispatcher(backend, cache, environment, envs=2, timeout_seconds=timeout, deadline_seconds=60.0)
+        try:
+            yield backend, work
+        finally:
+            await work.close()
+            await cache.close()
+    finally:
+        await backend.close()
