@@ -1,5 +1,6 @@
 """RLlib's PPO behind our fragments: it learns, by the bit the same again, and its detector is ours."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ray.rllib.core.learner.training_data import TrainingData
 from actor_support import environment
 from learner_support import fragment, job, train
 from nitro_actor import rollout
+from nitro_learner import algorithms
 from nitro_learner.algorithms.ppo import Ppo
 from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.batch import Fragment
@@ -164,6 +166,42 @@ def test_the_detector_s_objective_is_rllib_s_own_on_its_real_rows() -> None:
     function = surrogate.function("clip", torch.arange(surrogate.size))
     ours = sum(term() for term in function.terms)
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_images_stay_bytes_and_discrete_actions_work() -> None:
+    image = {"channels": 4, "kernel": 4, "stride": 2}
+    spec = rllib_job(
+        settings=QUICK,
+        network__type="conv",
+        network__convLayers=json.dumps([image]),
+        network__hiddenSizes=[8],
+    ).spec
+    place = {"observation": {"shape": [10, 10, 2], "dtype": "uint8"}, "action": {"kind": "discrete", "n": 3}}
+    learner: Any = algorithms.make(spec, place)
+    rng = np.random.default_rng(0)
+    plain = fragment(length=64, ends=0.0)
+    pixels = rng.integers(0, 256, (65, 1, 10, 10, 2), np.uint8)
+    logits = rng.standard_normal((64, 1, 3), np.float32)
+    actions = rng.integers(0, 3, (64, 1))
+    chosen = np.take_along_axis(logits, actions[..., None], -1)[..., 0] - np.log(np.exp(logits).sum(-1))
+    images = {
+        "observations": pixels[:-1],
+        "last_observations": pixels[-1],
+        "final_observations": pixels[:0, 0],
+        "actions": actions,
+        "distribution": logits,
+        "log_probs": chosen.astype(np.float32),
+    }
+    one = Fragment(plain.meta, {**plain.tensors, **images})
+    data = TrainingData(episodes=episodes([one]))
+    rows = learner.learner._make_batch_if_necessary(training_data=data).policy_batches[DEFAULT_MODULE_ID]
+    assert rows["obs"].dtype == torch.uint8
+    before = learner.weights()[1]
+    result = learner.update([one], 1)
+    assert 0 < result.stats["entropy"] <= np.log(3) + 1e-6
+    after = learner.weights()[1]
+    assert any("convolutions" in name for name in after)
+    assert all((after[name] != before[name]).any() for name in after)
 
 
 def test_the_detector_measures_and_leaves_the_learner_as_it_was() -> None:

@@ -47,6 +47,18 @@ def test_every_round_is_scored_actors_change_and_a_killed_run_goes_on_to_the_bit
     assert _learned(killed, 6) == _learned(undisturbed, 6)
 
 
+def test_appo_on_off_policy_rounds_goes_on_after_a_kill(tmp_path: Path) -> None:
+    algorithm = {"name": "rllib/appo", "rllib": {"lr": 3e-4}}
+    job, run = write_job(tmp_path, algorithm=algorithm), tmp_path / "run"
+    assert nitro("train", job, "--run-dir", run, kill="4:sample").returncode == -9
+    again = nitro("train", "--resume", run)
+    assert again.returncode == 0, again.stderr
+    rows = _rows(run)
+    assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
+    assert all(float(row["convexity_ratio"]) > 0 for row in rows)
+    assert len({row["actors"] for row in rows}) > 2
+
+
 def test_a_wrong_setting_ends_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
