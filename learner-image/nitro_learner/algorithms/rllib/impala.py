@@ -106,7 +106,7 @@ class RllibImpala(RllibAlgorithm):
 
     def _target(self, rows: torch.Tensor) -> torch.Tensor:
         """The distribution of V-trace's target policy, which for IMPALA is the present one."""
-        return self.network.policy(rows)
+        return self.network.policy(rows)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def _samples(self, fragments: list[Fragment]) -> tuple[Samples, dict[str, float]]:
@@ -176,4 +176,4 @@ class RllibAppo(RllibImpala):
         return denominator(target_log_probs, log_probs)
 
     def _target(self, rows: torch.Tensor) -> torch.Tensor:
-        return self.learner.module[DEFAULT_MODULE_ID].target(rows)
+        return self.learner.module[DEFAULT_MODULE_ID].target(rows)  # type: ignore[no-any-return]
