@@ -18,7 +18,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "run"
 
 
-@pytest.mark.parametrize("command", ["train", "validate", "plot", "evaluate", "explain"])
+@pytest.mark.parametrize(
+    "command", ["train", "validate", "plot", "evaluate", "explain", "experiment", "landscape", "detector"]
+)
 def test_help_has_examples_and_exit_codes(command: str) -> None:
     shown = nitro(command, "--help")
     assert shown.returncode == 0
