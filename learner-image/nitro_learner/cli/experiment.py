@@ -58,6 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"--jobs {arguments.jobs}: at least 1")
     experiment, runs = _read(arguments.spec, arguments.overrides)
     # Imported only now that the input was found to be good.
+    from nitro_learner.backends.base import BackendError
     from nitro_learner.experiments.folder import ExperimentDir
     from nitro_learner.rundir import RunDir, RunDirError
 
@@ -69,6 +70,10 @@ def _run(arguments: argparse.Namespace) -> int:
             return code or _finish(folder, experiment)
     except RunDirError as error:
         raise CommandError(str(error)) from None
+    except BackendError as error:
+        raise CommandError(str(error), FAILED) from None
+    except OSError as error:
+        raise CommandError(f"{error.filename or folder.path}: {error.strerror}", FAILED) from None
 
 
 def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun]]:

@@ -105,6 +105,7 @@ class Runner:
 
         Raises:
             BackendError: a process cannot be started.
+            OSError: a run's folder cannot be written.
         """
         waiting = iter([state for state in self.states if state.status == "waiting"])
         group = ProcessGroup()
@@ -113,6 +114,8 @@ class Runner:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(self._jobs):
                     tasks.create_task(self._work(group, waiting))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
         finally:
             await group.close()
 
