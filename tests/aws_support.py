@@ -52,6 +52,8 @@ class FakeAws:
     calls: list[str] = field(default_factory=list)
     """Method and path of every request."""
     refuse: Callable[[str, str], Refusal | None] = lambda method, path: None  # noqa: ARG005
+    before_answer: Callable[[str, str], None] = lambda method, path: None  # noqa: ARG005
+    """Called when a request has been carried out and nothing of the answer was sent."""
     hang_seconds: float = 0.0
     pending_looks: int = 0
     """A new or changed function is shown so often as being worked on."""
@@ -98,7 +100,9 @@ class FakeAws:
                 return _answer(start, 200, self.answers.get(found[1], {"status": 500}))
             if found := _PROVISIONED.match(path):
                 return self._provision(method, found[1], environ, start)
-            return self._watched(moto, method, path, environ, start)
+            answer = self._watched(moto, method, path, environ, start)
+            self.before_answer(method, path)
+            return answer
 
         return serve
 

@@ -1,0 +1,78 @@
+"""The operator's process with a Lambda job, killed with SIGKILL while AWS makes and removes the function."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apiserver import ApiServer
+
+from aws_support import CREDENTIALS, FakeAws, fake_aws, lambda_backend, secret
+from operator_support import Cluster, OperatorProcess, eventually, job, knative_definitions
+
+PATIENCE = 60.0
+"""Seconds; only a broken operator takes them."""
+KEY = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+
+
+@pytest.fixture
+def service() -> Iterator[FakeAws]:
+    with fake_aws() as running:
+        yield running
+
+
+@pytest.fixture
+def operator(apiserver: ApiServer, tmp_path: Path) -> Iterator[OperatorProcess]:
+    """An operator on an API server that serves none of Knative's kinds."""
+    names = [definition["metadata"]["name"] for definition in knative_definitions()]
+    apiserver.kubectl("delete", "crd", "--ignore-not-found", *names)
+    with OperatorProcess(apiserver.kubeconfig, tmp_path / "operator.log") as process:
+        yield process
+
+
+def kill_at(service: FakeAws, operator: OperatorProcess, method: str) -> None:
+    """Kill the operator when AWS has carried out a call of that method, before it is answered."""
+
+    def watch(called: str, path: str) -> None:
+        if called == method and "/functions" in path:
+            service.before_answer = lambda *_: None
+            operator.kill()
+
+    service.before_answer = watch
+
+
+@pytest.mark.slow
+def test_a_lambda_job_from_its_creation_to_its_deletion(
+    apiserver: ApiServer, namespace: str, service: FakeAws, operator: OperatorProcess
+) -> None:
+    cluster = Cluster(apiserver, namespace)
+    name = f"nitro-{namespace}-hopper"
+    service.pending_looks = 2
+    kill_at(service, operator, "POST")
+    cluster.apply(secret("aws", **CREDENTIALS), job("hopper", backend=lambda_backend(service)))
+    eventually(lambda: service.functions() == [name], PATIENCE, "the function")
+    assert cluster.get("job", "hopper-learner") is None, "no GPU waits for AWS"
+    operator.start()
+
+    learner = eventually(lambda: cluster.get("job", "hopper-learner"), PATIENCE, "the learner's Job")
+    assert service.calls.count("POST /2015-03-31/functions") == 1
+    environment = {e["name"] for e in learner["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= environment
+    assert cluster.get("service", "hopper-redis") is None
+    assert cluster.get("secret", "hopper-credentials") is None
+    cluster.start_learner("hopper")
+    eventually(lambda: cluster.condition("hopper", "Ready").get("status") == "True", PATIENCE, "Ready")
+    assert cluster.status("hopper")["actors"] == {"requested": 8, "granted": 8, "ready": 8, "podSeconds": 0}
+
+    kill_at(service, operator, "DELETE")
+    cluster.kubectl("delete", "ntj", "hopper", "--wait=false")
+    eventually(lambda: service.functions() == [], PATIENCE, "the function is removed")
+    operator.start()
+    eventually(lambda: cluster.get("ntj", "hopper") is None, PATIENCE, "the job goes")
+    assert cluster.get("job", "hopper-learner") is None
+
+    told = operator.log() + json.dumps([cluster.list("events"), cluster.list("ntj")])
+    assert KEY not in told
+    assert KEY not in str(service.calls)
