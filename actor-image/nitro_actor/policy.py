@@ -1,78 +1,20 @@
-"""The policy in numpy: network, observation normalisation, action distribution, for E observations at once.
+"""The policy in numpy: network, observation normalisation, action distribution, for E observations."""
 
-A new kind of network (a convolutional one, say) is a class with `parameters` and `__call__` like `Mlp`, and
-an entry in `NETWORKS`.
-"""
-
-import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.environment import EnvironmentSpec
-
-Floats = NDArray[np.float32]
-Tensors = Mapping[str, np.ndarray]
+from nitro_actor.networks import ACTIVATIONS, NETWORKS, Floats, Network, Tensors, linear, linear_parameters
 
 LOG_STD_RANGE = (-20.0, 2.0)
 """Range that a log standard deviation is clamped to, in the actor as in the learner."""
 
 _LOWEST, _HIGHEST = (np.float32(bound) for bound in LOG_STD_RANGE)
-
-_ACTIVATIONS: dict[str, Callable[..., Floats]] = {
-    "tanh": np.tanh,
-    "relu": lambda x, out: np.maximum(x, np.float32(0), out=out),
-}
-
-
-class Network(Protocol):
-    """Observations f32 [E, *shape] -> features f32 [E, width]. The next call may overwrite them."""
-
-    width: int
-
-    def __call__(self, observations: Floats) -> Floats: ...
-
-
-class Mlp:
-    """Fully connected layers with one activation.
-
-    Network metadata: {"hidden": [widths], "activation": "tanh" | "relu"}; tensors policy.layers.{i}.weight
-    (out, in) and policy.layers.{i}.bias, f32.
-    """
-
-    def __init__(self, network: Mapping[str, Any], tensors: Tensors) -> None:
-        self.width = int(network["hidden"][-1])
-        self._activation = _ACTIVATIONS[network["activation"]]
-        self._layers = [_linear(tensors, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
-        self._buffers: list[Floats] = []
-
-    @staticmethod
-    def parameters(network: Mapping[str, Any], inputs: int) -> dict[str, wire.TensorSpec]:
-        """Names and shapes of the tensors."""
-        widths = [inputs, *network["hidden"]]
-        return {
-            name: spec
-            for i, (fan_in, fan_out) in enumerate(itertools.pairwise(widths))
-            for name, spec in _linear_parameters(f"policy.layers.{i}", fan_in, fan_out).items()
-        }
-
-    def __call__(self, observations: Floats) -> Floats:
-        rows = len(observations)
-        if not self._buffers or len(self._buffers[0]) != rows:
-            self._buffers = [np.empty((rows, weight.shape[1]), np.float32) for weight, _ in self._layers]
-        features = observations.reshape(rows, -1)
-        for (weight, bias), buffer in zip(self._layers, self._buffers, strict=True):
-            np.matmul(features, weight, out=buffer)
-            np.add(buffer, bias, out=buffer)
-            features = self._activation(buffer, out=buffer)
-        return features
-
-
-NETWORKS = {"mlp": Mlp}
 
 
 class Policy:
@@ -93,8 +35,8 @@ class Policy:
         self.version: int = meta["version"]
         self._actions = spec.action_size
         self._continuous = spec.continuous
-        self._network: Network = NETWORKS[network["kind"]](network, tensors)
-        self._head = _linear(tensors, "policy.head")
+        self._network: Network = NETWORKS[network["kind"]](network, tensors, spec.observation_shape)
+        self._head = linear(tensors, "policy.head")
         # Clamped once where it is a parameter, in every distribution where it depends on the state.
         self._log_std = (
             np.clip(tensors["policy.log_std"], _LOWEST, _HIGHEST) if "policy.log_std" in tensors else None
@@ -113,9 +55,9 @@ class Policy:
             observations: [E, *shape], f32 or u8, raw.
             out: f32 [E, P]: mean and log std, or logits.
         """
-        inputs = observations.astype(np.float32, copy=False)
+        inputs = observations
         if self._normalise:
-            inputs = inputs - self._mean
+            inputs = inputs.astype(np.float32, copy=False) - self._mean
             np.divide(inputs, self._scale, out=inputs)
             np.minimum(inputs, self._clip, out=inputs)
             np.maximum(inputs, -self._clip, out=inputs)
@@ -172,9 +114,9 @@ def _check(meta: Mapping[str, Any], tensors: Tensors, spec: EnvironmentSpec) -> 
     if not isinstance(network, dict) or network.get("kind") not in NETWORKS:
         raise wire.WireError(f"weights: network {network!r} is unknown; known kinds: {sorted(NETWORKS)}")
     hidden = network.get("hidden")
-    if not isinstance(hidden, list) or not hidden or not all(type(n) is int and n > 0 for n in hidden):
-        raise wire.WireError(f"weights: hidden {hidden!r} must be a list of at least one width")
-    if network.get("activation") not in _ACTIVATIONS:
+    if not isinstance(hidden, list) or not all(type(n) is int and n > 0 for n in hidden):
+        raise wire.WireError(f"weights: hidden {hidden!r} must be a list of widths")
+    if network.get("activation") not in ACTIVATIONS:
         raise wire.WireError(f"weights: activation {network.get('activation')!r} is unknown")
     head = "gaussian" if spec.continuous else "categorical"
     if network.get("head") != head:
@@ -184,8 +126,8 @@ def _check(meta: Mapping[str, Any], tensors: Tensors, spec: EnvironmentSpec) -> 
     per_state = spec.continuous and network.get("logStd") == "state"
     outputs = 2 * spec.action_size if per_state else spec.action_size
     shape = spec.observation_shape
-    expected = NETWORKS[network["kind"]].parameters(network, math.prod(shape))
-    expected |= _linear_parameters("policy.head", hidden[-1], outputs)
+    expected, width = NETWORKS[network["kind"]].parameters(network, shape)
+    expected |= linear_parameters("policy.head", width, outputs)
     if spec.continuous and not per_state:
         expected["policy.log_std"] = wire.TensorSpec("float32", (spec.action_size,))
     if "observation.mean" in tensors or "observation.var" in tensors:
@@ -193,15 +135,3 @@ def _check(meta: Mapping[str, Any], tensors: Tensors, spec: EnvironmentSpec) -> 
         expected["observation.var"] = wire.TensorSpec("float64", shape)
     wire.check(tensors, expected)
     return network
-
-
-def _linear_parameters(name: str, fan_in: int, fan_out: int) -> dict[str, wire.TensorSpec]:
-    return {
-        f"{name}.weight": wire.TensorSpec("float32", (fan_out, fan_in)),
-        f"{name}.bias": wire.TensorSpec("float32", (fan_out,)),
-    }
-
-
-def _linear(tensors: Tensors, name: str) -> tuple[Floats, Floats]:
-    """Weight as (in, out), contiguous: what a product with few rows is fastest with. And bias."""
-    return np.ascontiguousarray(tensors[f"{name}.weight"].T), tensors[f"{name}.bias"]

@@ -60,10 +60,8 @@ class AtariEngine(Engine):
         self.actions = len(self._legal)
         self._start, self._start_screen = first.cloneState(), first.getScreenGrayscale()
         height, width = first.getScreenDims()
-        self._screens = np.empty((count, height, width), np.uint8)
-        self._before = np.empty((height, width), np.uint8)
-        self._resize = Resize(count, height, width, config.frame_size)
-        self._resize_one = Resize(1, height, width, config.frame_size)
+        self._screen, self._before = np.empty((2, height, width), np.uint8)
+        self._resize = Resize(height, width, config.frame_size)
         self._sticking = np.full(count, _IDLE)
         self._generators = unpack_generators(np.zeros((count, 6), np.uint64))
         self._rewards = np.zeros(count)
@@ -77,7 +75,7 @@ class AtariEngine(Engine):
             self.reset_one(index)
 
     def reset_one(self, index: int) -> None:
-        game, screen = self._games[index], self._screens[index]
+        game, screen = self._games[index], self._screen
         game.restoreState(self._start)
         screen[:] = self._start_screen
         self._sticking[index] = _IDLE
@@ -87,14 +85,15 @@ class AtariEngine(Engine):
             game.getScreenGrayscale(screen)
             if game.game_over(with_truncation=False):  # idled to death: as it was before
                 game.restoreState(self._start)
-        self._resize_one(screen[None], self.observations[index : index + 1])
+        self._resize(screen, self.observations[index])
 
     def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        skip, sticky, before = self._config.frame_skip, self._config.sticky_actions, self._before
+        skip, sticky = self._config.frame_skip, self._config.sticky_actions
+        screen, before = self._screen, self._before
         for index, game in enumerate(self._games):
             wanted, seen = self._legal[actions[index]], int(self._sticking[index])
             sticks = (self._generators[index].random(skip) < sticky).tolist()
-            reward, screen = 0, self._screens[index]
+            reward = 0
             for number, stick in enumerate(sticks, 1):
                 if not stick:
                     seen = wanted
@@ -107,7 +106,7 @@ class AtariEngine(Engine):
             self._sticking[index] = seen
             self._rewards[index] = reward
             self._terminated[index] = game.game_over(with_truncation=False)
-        self._resize(self._screens, self.observations)
+            self._resize(screen, self.observations[index])
         return self._rewards, self._terminated, self._never_truncated
 
     def snapshot(self) -> Snapshot:

@@ -9,33 +9,32 @@ Floats = NDArray[np.float32]
 
 
 class Resize:
-    """Images [n, height, width] to [n, size, size].
+    """One image [height, width] to [size, size].
 
-    The mean over areas is a linear map of the columns, then one of the rows. The columns' repeats: 160 become
-    84 as 4 times 40 become 21, which makes that product four times smaller.
-
-    Args:
-        count: n.
-        height, width: of the images.
-        size: of the frames.
+    The mean over areas is a linear map of the rows, then one of the columns, and each repeats: 210 rows
+    become 84 as 42 times 5 become 2, 160 columns as 4 times 40 become 21. So both are products with small
+    matrices.
     """
 
-    def __init__(self, count: int, height: int, width: int, size: int) -> None:
-        period = math.gcd(width, size)
-        self._columns = areas(width // period, size // period).T.copy()
-        self._rows = areas(height, size)
-        self._images = np.empty((count, height, width), np.float32)
-        self._narrow = np.empty((count, height, size), np.float32)
-        self._frames = np.empty((count, size, size), np.float32)
+    def __init__(self, height: int, width: int, size: int) -> None:
+        blocks, periods = math.gcd(height, size), math.gcd(width, size)
+        self._rows = areas(height // blocks, size // blocks)
+        self._columns = areas(width // periods, size // periods).T.copy()
+        # A block's rows come first in these, so that one product does all blocks.
+        self._image = np.empty((height // blocks, blocks, width), np.float32)
+        self._low = np.empty((size // blocks, blocks, width), np.float32)
+        self._frame = np.empty((size // blocks, blocks, size), np.float32)
 
-    def __call__(self, images: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
-        """Write the frames of u8 images [n, height, width], rounded, to u8 [n, size, size]."""
-        np.copyto(self._images, images)
+    def __call__(self, image: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+        """Write the frame of a u8 image [height, width], rounded, to u8 [size, size], contiguous."""
+        tall, blocks, _ = self._image.shape
+        low, _, size = self._frame.shape
+        np.copyto(self._image, image.reshape(blocks, tall, -1).swapaxes(0, 1))
+        np.matmul(self._rows, self._image.reshape(tall, -1), out=self._low.reshape(low, -1))
         wide, narrow = self._columns.shape
-        np.matmul(self._images.reshape(-1, wide), self._columns, out=self._narrow.reshape(-1, narrow))
-        np.matmul(self._rows, self._narrow, out=self._frames)
-        np.rint(self._frames, out=self._frames)
-        np.copyto(out, self._frames, casting="unsafe")
+        np.matmul(self._low.reshape(-1, wide), self._columns, out=self._frame.reshape(-1, narrow))
+        np.rint(self._frame, out=self._frame)
+        np.copyto(out.reshape(blocks, low, size), self._frame.swapaxes(0, 1), casting="unsafe")
 
 
 def areas(length: int, parts: int) -> Floats:

@@ -1,0 +1,127 @@
+"""One convolution in numpy: patches gathered into a matrix, one product, bias and activation."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+
+class Shape(NamedTuple):
+    """Of one image."""
+
+    height: int
+    width: int
+    channels: int
+
+    @property
+    def size(self) -> int:
+        return self.height * self.width * self.channels
+
+    def behind(self, layer: Mapping[str, Any]) -> "Shape":
+        """What a layer makes of it."""
+        trimmed = layer["kernel"] - 1 if layer["padding"] == "valid" else 0
+        height, width = (math.ceil((n - trimmed) / layer["stride"]) for n in (self.height, self.width))
+        return Shape(height, width, layer["channels"])
+
+
+class Convolution:
+    """A layer for E images at a time, with buffers that calls reuse.
+
+    The first layer reads planes, f32 or u8 [E, channels, height, width]: a row of a patch is then one item to
+    copy (8 pixels are 8 bytes). Further layers read [E, height, width, channels], as layers return it, where
+    a row of a patch is one item for all its channels.
+
+    Args:
+        image: what it sees.
+        layer: its description, checked.
+        weight: f32 [channels, channels before, kernel, kernel].
+        bias: f32 [channels].
+        activation: of (array, out=array).
+        first: whether it is the network's first.
+    """
+
+    def __init__(
+        self,
+        image: Shape,
+        layer: Mapping[str, Any],
+        weight: Floats,
+        bias: Floats,
+        activation: Callable[..., Floats],
+        *,
+        first: bool,
+    ) -> None:
+        self.output = image.behind(layer)
+        self._image = image
+        self._kernel, self._stride = layer["kernel"], layer["stride"]
+        same = layer["padding"] == "same"
+        sides = zip(image[:2], self.output[:2], strict=True)
+        self._pad = [_padding(n, m, self._kernel, self._stride) if same else (0, 0) for n, m in sides]
+        self._first = first
+        order = (1, 2, 3, 0) if first else (2, 3, 1, 0)
+        self._weight = np.ascontiguousarray(weight.transpose(order).reshape(-1, self.output.channels))
+        self._pixel_weight = self._weight / np.float32(255)
+        # A row of the output at a time: adding few channels at a time would cost more than the product.
+        self._bias = np.tile(bias, self.output.width)
+        self._activation = activation
+        self._rows = 0
+
+    def __call__(self, images: np.ndarray) -> Floats:
+        """[E, height, width, channels] of the layer's output; the next call overwrites it."""
+        if len(images) != self._rows or images.dtype != self._padded.dtype:
+            self._prepare(len(images), images.dtype)
+        np.copyto(self._inside, images)
+        np.copyto(self._patches, self._windows)
+        weight = self._weight
+        if self._matrix.dtype != self._floats.dtype:
+            np.copyto(self._floats, self._matrix)
+            weight = self._pixel_weight
+        np.matmul(self._floats, weight, out=self._product)
+        np.add(self._product_rows, self._bias, out=self._product_rows)
+        self._activation(self._product, out=self._product)
+        return self._product.reshape(self._rows, *self.output)
+
+    def _prepare(self, rows: int, dtype: np.dtype[Any]) -> None:
+        """Make the buffers, and the views by which patches are copied."""
+        self._rows = rows
+        kernel, stride, (height, width, channels) = self._kernel, self._stride, self._image
+        (top, bottom), (left, right) = self._pad
+        tall, wide = height + top + bottom, width + left + right
+        out_height, out_width, out_channels = self.output
+        if self._first:
+            self._padded = np.zeros((rows, channels, tall, wide), dtype)
+            self._inside = self._padded[:, :, top : top + height, left : left + width]
+            by_image, by_channel, by_row, by_column = self._padded.strides
+            run, shape, strides = kernel, (channels, kernel), (by_channel, by_row)
+        else:
+            self._padded = np.zeros((rows, tall, wide, channels), dtype)
+            self._inside = self._padded[:, top : top + height, left : left + width]
+            by_image, by_row, by_column, _ = self._padded.strides
+            run, shape, strides = kernel * channels, (kernel,), (by_row,)
+        item = _item(run * dtype.itemsize)
+        self._windows = np.ndarray(
+            (rows, out_height, out_width, *shape),
+            item,
+            self._padded,
+            strides=(by_image, stride * by_row, stride * by_column, *strides),
+        )
+        places = rows * out_height * out_width
+        self._matrix = np.empty((places, len(self._weight)), dtype)
+        self._patches = self._matrix.view(item).reshape(self._windows.shape)
+        self._floats = self._matrix if dtype == np.float32 else np.empty(self._matrix.shape, np.float32)
+        self._product = np.empty((places, out_channels), np.float32)
+        self._product_rows = self._product.reshape(rows * out_height, out_width * out_channels)
+
+
+def _padding(size: int, parts: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Zeros before and after a side: as few as give that many parts, an odd one behind."""
+    total = max((parts - 1) * stride + kernel - size, 0)
+    return total // 2, total - total // 2
+
+
+def _item(size: int) -> np.dtype[Any]:
+    """An item of so many bytes, to be copied as one."""
+    return np.dtype(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")

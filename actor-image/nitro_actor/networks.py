@@ -1,0 +1,166 @@
+"""The policy's networks in numpy, for a few observations at a time.
+
+A new kind of network is a class with `parameters` and `__call__` like these, and an entry in `NETWORKS`.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor import wire
+from nitro_actor.convolution import Convolution, Shape
+
+Floats = NDArray[np.float32]
+Tensors = Mapping[str, np.ndarray]
+Specs = dict[str, wire.TensorSpec]
+
+ACTIVATIONS: dict[str, Callable[..., Floats]] = {
+    "tanh": np.tanh,
+    "relu": lambda x, out: np.maximum(x, np.float32(0), out=out),
+}
+
+
+class Network(Protocol):
+    """Observations f32 or u8 [E, *shape] -> features f32 [E, width]. The next call may overwrite them."""
+
+    width: int
+
+    def __call__(self, observations: np.ndarray) -> Floats: ...
+
+
+class Mlp:
+    """Fully connected layers with one activation.
+
+    Network metadata: {"hidden": [widths], "activation": "tanh" | "relu"}; tensors policy.layers.{i}.weight
+    (out, in) and policy.layers.{i}.bias, f32.
+    """
+
+    def __init__(self, network: Mapping[str, Any], tensors: Tensors, shape: Sequence[int]) -> None:
+        self.width = int([math.prod(shape), *network["hidden"]][-1])
+        self._activation = ACTIVATIONS[network["activation"]]
+        self._layers = [linear(tensors, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
+        self._buffers: list[Floats] = []
+
+    @staticmethod
+    def parameters(network: Mapping[str, Any], shape: Sequence[int]) -> tuple[Specs, int]:
+        """Names and shapes of the tensors, and the width of the features.
+
+        Raises:
+            WireError: the description is wrong.
+        """
+        if not network["hidden"]:
+            raise wire.WireError("weights: hidden [] must be a list of at least one width")
+        return _layers(network, math.prod(shape))
+
+    def __call__(self, observations: np.ndarray) -> Floats:
+        rows = len(observations)
+        if self._layers and (not self._buffers or len(self._buffers[0]) != rows):
+            self._buffers = [np.empty((rows, weight.shape[1]), np.float32) for weight, _ in self._layers]
+        features: Floats = observations.reshape(rows, -1).astype(np.float32, copy=False)
+        for (weight, bias), buffer in zip(self._layers, self._buffers, strict=True):
+            np.matmul(features, weight, out=buffer)
+            np.add(buffer, bias, out=buffer)
+            features = self._activation(buffer, out=buffer)
+        return features
+
+
+class Conv:
+    """Convolutions, then fully connected layers (which may be none), all with one activation.
+
+    Network metadata: as Mlp's, and {"convolutions": [{"channels", "kernel", "stride", "padding": "same" |
+    "valid"}]}; tensors also policy.convolutions.layers.{i}.weight (channels, channels before, kernel, kernel)
+    and .bias. Observations are images [height, width(, channels)]; u8 pixels are divided by 255.
+    """
+
+    def __init__(self, network: Mapping[str, Any], tensors: Tensors, shape: Sequence[int]) -> None:
+        self._shape = _image(shape)
+        activation = ACTIVATIONS[network["activation"]]
+        self._layers: list[Convolution] = []
+        for index, (image, layer) in enumerate(_images(network, self._shape)):
+            weight, bias = (
+                tensors[f"policy.convolutions.layers.{index}.{name}"] for name in ("weight", "bias")
+            )
+            self._layers.append(Convolution(image, layer, weight, bias, activation, first=index == 0))
+        last = self._layers[-1].output
+        self._dense = Mlp(network, tensors, (last.size,))
+        self.width = self._dense.width
+
+    @staticmethod
+    def parameters(network: Mapping[str, Any], shape: Sequence[int]) -> tuple[Specs, int]:
+        """As Mlp's."""
+        specs: Specs = {}
+        image = _image(shape)
+        for index, (before, layer) in enumerate(_images(network, image)):
+            kernel, name = layer["kernel"], f"policy.convolutions.layers.{index}"
+            weight = (layer["channels"], before.channels, kernel, kernel)
+            specs[f"{name}.weight"] = wire.TensorSpec("float32", weight)
+            specs[f"{name}.bias"] = wire.TensorSpec("float32", (layer["channels"],))
+            image = before.behind(layer)
+        dense, width = _layers(network, image.size)
+        return specs | dense, width
+
+    def __call__(self, observations: np.ndarray) -> Floats:
+        height, width, channels = self._shape
+        # Stacks of frames are views of [E, channels, height, width], which the first layer reads fastest.
+        images = np.moveaxis(observations.reshape(len(observations), height, width, channels), -1, 1)
+        for layer in self._layers:
+            images = layer(images)
+        # [E, height, width, channels], in the learner's order.
+        return self._dense(np.moveaxis(images, -1, 1))
+
+
+NETWORKS: dict[str, type[Mlp] | type[Conv]] = {"mlp": Mlp, "conv": Conv}
+
+
+def linear(tensors: Tensors, name: str) -> tuple[Floats, Floats]:
+    """Weight as (in, out), contiguous: what a product with few rows is fastest with. And bias."""
+    return np.ascontiguousarray(tensors[f"{name}.weight"].T), tensors[f"{name}.bias"]
+
+
+def linear_parameters(name: str, fan_in: int, fan_out: int) -> Specs:
+    """Of one fully connected layer."""
+    return {
+        f"{name}.weight": wire.TensorSpec("float32", (fan_out, fan_in)),
+        f"{name}.bias": wire.TensorSpec("float32", (fan_out,)),
+    }
+
+
+def _layers(network: Mapping[str, Any], inputs: int) -> tuple[Specs, int]:
+    widths = [inputs, *network["hidden"]]
+    specs = {
+        name: spec
+        for i, (fan_in, fan_out) in enumerate(itertools.pairwise(widths))
+        for name, spec in linear_parameters(f"policy.layers.{i}", fan_in, fan_out).items()
+    }
+    return specs, widths[-1]
+
+
+def _image(shape: Sequence[int]) -> Shape:
+    if len(shape) not in (2, 3):
+        raise wire.WireError(f"weights: convolutions for observations of shape {list(shape)}, no images")
+    return Shape(shape[0], shape[1], shape[2] if len(shape) == 3 else 1)
+
+
+def _images(network: Mapping[str, Any], image: Shape) -> list[tuple[Shape, Mapping[str, Any]]]:
+    """Each convolution with the image that it sees."""
+    layers = network.get("convolutions")
+    if not isinstance(layers, list) or not layers:
+        raise wire.WireError(f"weights: convolutions {layers!r} must be a list of at least one layer")
+    result = []
+    for layer in layers:
+        numbers = (
+            [layer.get(name) for name in ("channels", "kernel", "stride")] if isinstance(layer, dict) else []
+        )
+        if not numbers or not all(type(n) is int and n > 0 for n in numbers):
+            raise wire.WireError(f"weights: convolution {layer!r} needs whole channels, kernel and stride")
+        if layer.get("padding") not in ("same", "valid"):
+            raise wire.WireError(f"weights: convolution {layer!r} needs a padding, same or valid")
+        result.append((image, layer))
+        image = image.behind(layer)
+        if min(image.height, image.width) < 1:
+            raise wire.WireError(f"weights: convolution {layer!r} is larger than its image")
+    return result
