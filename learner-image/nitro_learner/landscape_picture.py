@@ -26,10 +26,10 @@ def draw(landscape: Landscape, name: str, path: Path) -> None:
         solid.view_init(elev=32, azim=-52)
         solid.tick_params(labelsize=8, pad=0)
         for left, title, values in (
-            (0.42, "Return", landscape.returns),
-            (0.735, "Surrogate", landscape.surrogate),
+            (0.41, "Return", landscape.returns),
+            (0.72, "Surrogate", landscape.surrogate),
         ):
-            _contours(figure, (left, 0.14, 0.26, 0.68), title, grid, values)
+            _contours(figure, (left, 0.14, 0.25, 0.68), title, grid, values)
         ratio = "none" if landscape.ratio is None else f"{landscape.ratio:.2f}"
         figure.text(0.02, 0.95, f"{name}, round {landscape.round}", fontsize=14, fontweight="bold", color=INK)
         figure.text(
