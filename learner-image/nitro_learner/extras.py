@@ -22,6 +22,10 @@ _MISSING = (
 )
 
 
+class RllibError(Exception):
+    """RLlib failed in an update; the message has its reason."""
+
+
 def lacking(spec: JobSpec) -> bool:
     """Whether the job asks for RLlib where it is not installed."""
     return spec.algorithm.name.startswith(RLLIB) and importlib.util.find_spec("ray") is None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from nitro_learner.backends.base import BackendError
 from nitro_learner.cache import CacheError
 from nitro_learner.checkpoint import CheckpointError
+from nitro_learner.extras import RllibError
 from nitro_learner.plans import RoundFailed
 from nitro_learner.scalers.agent import AgentError
 
@@ -33,7 +34,7 @@ def told() -> Iterator[None]:
     """Raises TrainingFailed for what the actors, the cache, the disk or the numerics raise within."""
     try:
         yield
-    except (RoundFailed, CacheError, CheckpointError) as error:
+    except (RoundFailed, CacheError, CheckpointError, RllibError) as error:
         raise TrainingFailed(str(error), resumable=True) from error
     except (AgentError, BackendError, FloatingPointError) as error:
         raise TrainingFailed(str(error), resumable=False) from error

@@ -20,6 +20,7 @@ from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.batch import Fragment
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.checkpoint import load, pack
+from nitro_learner.extras import RllibError
 from rllib_support import algorithm, rllib_job
 
 NAMES = ["rllib/impala", "rllib/appo"]
@@ -152,6 +153,6 @@ def test_a_bad_fragment_is_raised_where_it_is_met() -> None:
     """With RLlib's thread it would be waited for, for ever."""
     learner = algorithm("rllib/appo", **ROUND)
     bad = fragment(length=64, size=3)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RllibError, match=r"RLlib's learner failed in update 1: RuntimeError: "):
         learner.take([bad])
     learner.take(_round(1))

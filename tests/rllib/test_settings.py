@@ -41,6 +41,11 @@ from rllib_support import rllib_job
             {"num_env_runners": 4},
             "num_env_runners: 4; is not set here; remove it and set spec.scaling",
         ),
+        (
+            "appo",
+            {"minibatch_size": 64},
+            "minibatch_size: 64; is not set here; remove it and set spec.environment.rolloutLength, since",
+        ),
         ("ppo", {"opt_type": "adam"}, 'opt_type: "adam"; has no effect on RLlib\'s learner alone; remove it'),
         (
             "appo",

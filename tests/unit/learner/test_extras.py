@@ -8,8 +8,9 @@ import yaml
 
 from learner_support import job
 from nitro_api import JobInvalid
-from nitro_learner import algorithms, extras
+from nitro_learner import algorithms, extras, failures
 from nitro_learner.cli import main
+from nitro_learner.failures import TrainingFailed
 
 MISSING = (
     'spec.algorithm.name: "rllib/ppo"; needs Ray\'s RLlib, which is not installed; '
@@ -33,6 +34,12 @@ def test_the_sentence_says_how_to_install_it() -> None:
 
 def test_other_jobs_need_nothing() -> None:
     extras.check(job().spec)
+
+
+def test_a_failure_of_rllib_ends_a_run_that_can_be_resumed() -> None:
+    with pytest.raises(TrainingFailed, match="the reason") as failed, failures.told():
+        raise extras.RllibError("the reason")
+    assert failed.value.resumable
 
 
 def test_validate_says_that_the_settings_are_checked_later(

@@ -23,6 +23,7 @@ from nitro_learner.algorithms.rllib.module import NitroModule, prepared
 from nitro_learner.architecture import arguments, description
 from nitro_learner.batch import Fragment
 from nitro_learner.distributions import Categorical, Distribution, Gaussian
+from nitro_learner.extras import RllibError
 from nitro_learner.networks import ActorCritic, chunk_size
 
 _COMPONENTS = [COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER]
@@ -120,17 +121,25 @@ class RllibAlgorithm:
 
         Returns:
             The newest values of the module's metrics, by RLlib's names.
+
+        Raises:
+            RllibError: for whatever RLlib raises.
         """
+        chunks = episodes(fragments)
         with _keyed(self._seed, self._updates):
-            # Of the base class: APPO's and IMPALA's own hands the batch to a thread that does the same.
-            result = Learner.update(
-                self.learner,
-                episodes=episodes(fragments),
-                timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps, **timesteps},
-                num_epochs=self.config.num_epochs,
-                shuffle_batch_per_epoch=self.config.shuffle_batch_per_epoch,
-                **how,
-            )
+            try:
+                # Of the base class: APPO's and IMPALA's own hands the batch to a thread that does the same.
+                result = Learner.update(
+                    self.learner,
+                    episodes=chunks,
+                    timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps, **timesteps},
+                    num_epochs=self.config.num_epochs,
+                    shuffle_batch_per_epoch=self.config.shuffle_batch_per_epoch,
+                    **how,
+                )
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise RllibError(f"RLlib's learner failed in update {self._updates + 1}: {reason}") from error
         self._updates += 1
         return {name: float(stats.peek()) for name, stats in result[DEFAULT_MODULE_ID].items()}
 

@@ -64,11 +64,7 @@ class RllibImpala(RllibAlgorithm):
         if fragment is None:
             return False
         self._trained += fragment.tensors["rewards"].size
-        self._result = self.learn(
-            [fragment],
-            {NUM_ENV_STEPS_TRAINED_LIFETIME: self._trained},
-            minibatch_size=self.config.minibatch_size,
-        )
+        self._result = self.learn([fragment], {NUM_ENV_STEPS_TRAINED_LIFETIME: self._trained})
         return True
 
     def end_round(self, round: int) -> UpdateResult:

@@ -37,6 +37,9 @@ _ELSEWHERE = {
 }
 """RLlib's settings that a job has under another name."""
 
+_ELSEWHERE_OFF_POLICY = {"minibatch_size": "spec.environment.rolloutLength, since a batch is one fragment"}
+"""Likewise, for algorithms other than PPO."""
+
 _INEFFECTIVE = frozenset(
     [
         # Of RLlib's own sampling, threads and queues, which the learner alone does not have.
@@ -105,13 +108,14 @@ def mistakes(name: str, settings: Mapping[str, Any]) -> list[FieldError]:
 
 def _message(name: str, key: str, value: Any, known: Mapping[str, Any]) -> str | None:
     config = CONFIGS[name]
-    if key in _ELSEWHERE:
-        return f"is not set here; remove it and set {_ELSEWHERE[key]}"
+    elsewhere = _ELSEWHERE | ({} if name == "rllib/ppo" else _ELSEWHERE_OFF_POLICY)
+    if key in elsewhere:
+        return f"is not set here; remove it and set {elsewhere[key]}"
+    if key in _INEFFECTIVE or (key not in known and hasattr(config(), key)):
+        return "has no effect on RLlib's learner alone; remove it"
     if key not in known:
         close = nearest(key, list(known))
         remedy = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
-        if key in _INEFFECTIVE or hasattr(config(), key):
-            return "has no effect on RLlib's learner alone; remove it"
         return f"is not a setting of RLlib's {config.__name__}.training(); {remedy}"
     try:
         TypeAdapter(known[key]).validate_python(value, strict=True)
