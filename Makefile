@@ -88,7 +88,7 @@ $(PEERS)/installed: tests/benchmarks/peers/requirements.txt $(STAMP)
 
 .PHONY: bench
 bench: $(STAMP) $(PEERS)/installed ## the benchmark tables, beside what one would use instead (half an hour; on an idle machine)
-	@for table in actor learner dispatch; do $(BIN)/python tests/benchmarks/bench_$$table.py; done
+	@for table in actor learner dispatch lambda; do $(BIN)/python tests/benchmarks/bench_$$table.py; done
 	@$(BIN)/python tests/benchmarks/bench_peers.py $(PEERS)/bin/python
 	@$(BIN)/python tests/benchmarks/bench_training.py --seeds 1 --peer $(PEERS)/bin/python
 

@@ -72,6 +72,7 @@ async def lambda_round(
     redis_url: str | None = None,
     timeout: float = 20.0,
     observations: int = 11,
+    envs: int = 2,
     **changes: Any,
 ) -> AsyncIterator[tuple[LambdaBackend, Dispatcher]]:
     """A started backend and a dispatcher, weights 0 published."""
@@ -81,7 +82,9 @@ async def lambda_round(
         environment = await backend.start()
         cache = backend.open_cache(RUN)
         await cache.publish_weights(0, weights(0, observations))
-        work = Dispatcher(backend, cache, environment, envs=2, timeout_seconds=timeout, deadline_seconds=60.0)
+        work = Dispatcher(
+            backend, cache, environment, envs=envs, timeout_seconds=timeout, deadline_seconds=60.0
+        )
         try:
             yield backend, work
         finally:

@@ -127,7 +127,7 @@ def main() -> None:
     server.start()
     url = f"http://127.0.0.1:{ports.get(timeout=60)}"
     few = 10 * (os.cpu_count() or 1)
-    print(f"{options.requests} requests of {options.seconds:g} s; goal {GOAL_SECONDS:g} s; {_machine()}")
+    print(f"{options.requests} requests of {options.seconds:g} s; goal {GOAL_SECONDS:g} s; {machine()}")
     print("| client | first | best | median | processor time, median |\n|---|---|---|---|---|")
     with ExitStack() as stack:
         clients = {
@@ -151,7 +151,8 @@ def main() -> None:
     server.join()
 
 
-def _machine() -> str:
+def machine() -> str:
+    """What it ran on."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

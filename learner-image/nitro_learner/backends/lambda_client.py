@@ -10,10 +10,11 @@ import hashlib
 import os
 import ssl
 import time
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 
@@ -99,8 +100,9 @@ class LambdaClient:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            trust_env=True,  # a proxy of HTTPS_PROXY, as boto3
+            trust_env=False,  # it would ask a thread about proxies for every request
         )
+        self._proxy = _proxy(self.url)
 
     async def invoke(self, payload: Payload, timeout: float) -> Invoked:
         """One request, one answer. Raises RetryableError where there was none."""
@@ -112,6 +114,7 @@ class LambdaClient:
                 self.url,
                 data=payload.body,
                 headers=headers,
+                proxy=self._proxy,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=min(_CONNECT_SECONDS, timeout)),
             ) as response:
@@ -175,6 +178,14 @@ class LambdaClient:
 
         bundle = os.environ.get("AWS_CA_BUNDLE") or botocore.httpsession.get_cert_path(True)
         return source, client.meta.endpoint_url, bundle
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy of the environment, such as HTTPS_PROXY, for this URL."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

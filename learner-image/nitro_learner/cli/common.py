@@ -97,8 +97,11 @@ def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:
     return folder, read_job(folder.job, backend_overrides("Local"))
 
 
-def lambda_backend(spec: Any, *, created_elsewhere: bool = False) -> Any:
+def lambda_backend(spec: Any, *, operated: bool) -> Any:
     """The Lambda backend of a resolved job; the Redis of `transport: Redis` is the one of NITRO_REDIS_URL.
+
+    Args:
+        operated: whether an operator looks after the function of a job with `manage: true`.
 
     Raises:
         CommandError: there is no such variable.
@@ -114,7 +117,9 @@ def lambda_backend(spec: Any, *, created_elsewhere: bool = False) -> Any:
                 "spec.backend.lambda.transport: Redis needs the variable NITRO_REDIS_URL, by which this "
                 "machine reaches the function's Redis; set it, or set transport: Payload"
             )
-    limit = spec.scaling.max_actors + SLOTS
     return LambdaBackend(
-        spec.backend.lambda_, limit=limit, redis_url=redis_url, created_elsewhere=created_elsewhere
+        spec.backend.lambda_,
+        limit=spec.scaling.max_actors + SLOTS,
+        redis_url=redis_url,
+        created_elsewhere=operated and spec.backend.lambda_.manage,
     )

@@ -132,7 +132,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
         return outcome
     backend: ActorBackend
     if spec.backend.type == "Lambda":
-        backend = lambda_backend(spec, created_elsewhere=spec.backend.lambda_.manage)
+        backend = lambda_backend(spec, operated=True)
     else:
         backend = KnativeBackend(
             _variable("NITRO_ACTOR_URL"),

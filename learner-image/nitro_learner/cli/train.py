@@ -153,7 +153,7 @@ def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
 def _backend(spec: Any, run: str) -> Any:
     from nitro_learner.backends.local import LocalBackend
 
-    return lambda_backend(spec) if spec.backend.type == "Lambda" else LocalBackend(spec, run)
+    return lambda_backend(spec, operated=False) if spec.backend.type == "Lambda" else LocalBackend(spec, run)
 
 
 def _announce(folder: Any, job: Any, opened: Any) -> None:
