@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 MISSING = (
-    "{} is not on PATH, its checks did not run. Install Prometheus: `apt-get install prometheus`, or "
-    "https://prometheus.io/download"
+    "{} is not on PATH, its checks did not run. On Debian `scripts/prometheus` prints a folder that has it; "
+    "elsewhere: https://prometheus.io/download"
 )
 Series = dict[str, Any]
 
