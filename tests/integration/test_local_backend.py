@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from local_support import alive, children_of_group, command_line, local_round, s
 from nitro_learner import fragment as fragments
 from nitro_learner.backends.base import BackendError
 from nitro_learner.backends.local import LocalBackend
+from nitro_learner.backends.processes import ProcessGroup
 from nitro_learner.plans import EvaluationPlan, RoundResult
 
 
@@ -91,8 +93,29 @@ async def test_a_program_that_is_no_actor_is_said() -> None:
         await backend.start()
 
 
+async def test_who_stops_a_child_leaves_its_exit_code_to_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Popen polls before it signals; a child that has just died would then have two who wait for it."""
+
+    def poll(_popen: object) -> None:
+        raise AssertionError("only asyncio's watcher may wait for a child")
+
+    group = ProcessGroup()
+    await group.start()
+    try:
+        monkeypatch.setattr(subprocess.Popen, "poll", poll)
+        for grace, code in ((0.0, -signal.SIGKILL), (20.0, -signal.SIGTERM)):
+            child = await group.spawn("sleep", ["sleep", "60"], {})
+            await child.stop(grace)
+            assert await child.wait() == code
+            await child.stop()
+    finally:
+        monkeypatch.undo()
+        await group.close()
+
+
 LEARNER = """
-import asyncio, sys
+import asyncio, faulthandler, signal, sys
+faulthandler.register(signal.SIGUSR1)
 sys.path.insert(0, {tests!r})
 from local_support import local_round, sample, spec
 
@@ -115,18 +138,28 @@ def test_no_process_outlives_the_learner(end: signal.Signals | None) -> None:
     learner = subprocess.Popen(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert learner.stdout is not None
-    directory = Path(learner.stdout.readline().strip())
-    if end is not None:
-        children = children_of_group(learner.pid)
-        assert len(children) == 4, "the guard, Redis and two actors"
-        learner.send_signal(end)
-    learner.wait(30)
-    if end is not None:
-        until(lambda: not any(alive(pid) for pid in children))
-    until(lambda: not directory.exists())
-    learner.stdout.close()
+    try:
+        said = learner.stdout.readline().strip()
+        assert said, learner.communicate(timeout=30)[1]
+        if end is not None:
+            children = children_of_group(learner.pid)
+            assert len(children) == 4, "the guard, Redis and two actors"
+            learner.send_signal(end)
+        try:
+            learner.wait(60)
+        except subprocess.TimeoutExpired:
+            learner.send_signal(signal.SIGUSR1)  # its threads' stacks, on standard error
+            time.sleep(1)
+            learner.kill()
+            pytest.fail(f"the learner does not end:\n{learner.communicate(timeout=30)[1]}")
+        if end is not None:
+            until(lambda: not any(alive(pid) for pid in children))
+        until(lambda: not Path(said).exists())
+    finally:
+        learner.kill()  # its guard ends the others
+        learner.communicate(timeout=30)

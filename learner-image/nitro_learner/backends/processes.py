@@ -79,20 +79,28 @@ class ChildProcess:
 
     async def stop(self, grace: float = 0.0) -> None:
         """SIGTERM, and SIGKILL when it is still there after ``grace`` seconds (0: at once)."""
-        with contextlib.suppress(ProcessLookupError):
-            if grace:
-                self._process.terminate()
-                # Not asyncio.wait_for, which until Python 3.12 swallows a cancellation at times.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(grace):
-                        await self._process.wait()
-            if self.alive:
-                self._process.kill()
+        if grace:
+            self._signal(signal.SIGTERM)
+            # Not asyncio.wait_for, which until Python 3.12 swallows a cancellation at times.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self._process.wait()
+        self._signal(signal.SIGKILL)
         await self._process.wait()
         # To the end of its output, which a process that the child started may hold open.
         await asyncio.wait({self._reader}, timeout=_OUTPUT_SECONDS)
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Sends a signal if the child is not known to have ended.
+
+        Not by asyncio's Process, which polls first: of a child that has just died it would take the exit code
+        away from asyncio's own watcher, which then warns of an unknown child and makes the code up.
+        """
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     async def _read(self, stream: asyncio.StreamReader) -> None:
         while True:
