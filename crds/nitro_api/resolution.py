@@ -229,7 +229,9 @@ def _unused_warnings(spec: JobSpec) -> list[str]:
     """Settings of the boosting score that the scaler never looks at."""
     scaling = spec.scaling
     if scaling.scaler in ("nitro", "random-score"):
-        return []
+        if scaling.surrogate == "clip" or scaling.mode not in ("artifact", "explained-variance"):
+            return []
+        return [f"spec.scaling.surrogate: has no effect with mode: {scaling.mode}; remove it"]
     usual = _preset_of(spec)["scaling.decay"]
     unused = {"decay": scaling.decay != usual}
     for name in ("window", "mode", "normalise", "surrogate"):

@@ -142,6 +142,20 @@ def test_a_schedule_sets_the_range() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "low", "high"),
+    [
+        ("{scaler: hydrozoa}", 8, 64),
+        ("{scaler: hydrozoa, minActors: 3}", 3, 64),
+        ("{scaler: hydrozoa, initialActors: 12}", 12, 64),
+        ("{scaler: hydrozoa, maxActors: 6}", 6, 6),
+    ],
+)
+def test_hydrozoa_starts_with_the_fewest(settings: str, low: int, high: int) -> None:
+    scaling = resolve(job(f"spec.scaling={settings}", preset="paper")).spec.scaling
+    assert (scaling.min_actors, scaling.initial_actors, scaling.max_actors) == (low, low, high)
+
+
+@pytest.mark.parametrize(
     ("resources", "memory"),
     [
         ("{}", 1.0),
@@ -199,6 +213,14 @@ def test_the_decay_warning_names_the_first_round_without_boost(
     [
         (["spec.scaling.scaler=fixed", "spec.scaling.decay=0.9"], "decay: has no effect with scaler: fixed"),
         (["spec.scaling.scaler=fixed", "spec.scaling.window=9"], "spec.scaling.window: has no effect"),
+        (
+            ["spec.scaling={scaler: kungfu, mode: noise}"],
+            "spec.scaling.mode: has no effect with scaler: kungfu",
+        ),
+        (
+            ["spec.scaling={mode: explained-variance, surrogate: ratio1}"],
+            "spec.scaling.surrogate: has no effect with mode: explained-variance",
+        ),
         (
             ["spec.algorithm.hyperparameters.minibatchSize=4096"],
             "minibatchSize: 4096 exceeds the 2048 samples",
