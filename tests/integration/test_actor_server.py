@@ -311,7 +311,7 @@ class TestHttp:
         state = {n: a for n, a in store.fragments()[0][1].items() if n.startswith("state/")}
         body = wire.encode(request(steps=4), state)
         statuses = set()
-        for _ in range(200):
+        for _ in range(1000):
             damaged = bytearray(body)
             for _ in range(rng.randint(1, 6)):
                 damaged[rng.randrange(len(damaged))] = rng.randrange(256)
