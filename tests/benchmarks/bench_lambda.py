@@ -30,9 +30,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import boto3
+from bench_dispatch import machine, measure
 from botocore.config import Config
 
-from bench_dispatch import machine, measure
 from dispatch_support import ENVIRONMENT, ENVS, STEPS, ack_json, plan, stored
 from lambda_support import CREDENTIALS, NAME, front, function, lambda_round, settings
 from local_support import sample
@@ -162,7 +162,8 @@ def fan_outs(requests: list[int], seconds: float, repeat: int) -> None:
             walls, processor = zip(*measured, strict=True)
             wall, each = statistics.median(walls), statistics.median(processor) / count
             print(
-                f"| {count} | {name} | {walls[0]:.3f} s | {min(walls):.3f} s | {wall:.3f} s | {1e3 * each:.2f} ms |",
+                f"| {count} | {name} | {walls[0]:.3f} s | {min(walls):.3f} s | {wall:.3f} s "
+                f"| {1e3 * each:.2f} ms |",
                 flush=True,
             )
     server.terminate()
@@ -196,8 +197,8 @@ async def handler() -> None:
 async def faults(rounds: int = 12, actors: int = 8, steps: int = 8192) -> None:
     """How much longer sampling takes when every tenth invocation fails.
 
-    Among the faults are time-outs, so this depends on how far the function's time-out is above a rollout's time:
-    here it is about one and a half times a round.
+    Among the faults are time-outs, so this depends on how far the function's time-out is above a rollout's
+    time: here it is about one and a half times a round.
     """
     walls = {}
     kinds = ("throttled", "service_error", "timeout", "death")

@@ -19,7 +19,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "validate", "plot", "evaluate", "explain", "experiment", "landscape", "detector"]
+    "command",
+    ["train", "validate", "plot", "evaluate", "explain", "experiment", "landscape", "detector", "profile"],
 )
 def test_help_has_examples_and_exit_codes(command: str) -> None:
     shown = nitro(command, "--help")
@@ -65,6 +66,16 @@ def test_explain_knows_every_field_and_says_so_otherwise() -> None:
     unknown = nitro("explain", "spec.scaling.decya")
     assert unknown.returncode == 2
     assert "decya" in unknown.stderr
+
+
+def test_profile_measures_a_real_actor(tmp_path: Path) -> None:
+    shown = nitro("profile", write_job(tmp_path), "--json")
+    assert shown.returncode == 0, shown.stderr
+    result = json.loads(shown.stdout)
+    assert (result["environment"], result["steps"]) == ("Hopper-v5", 64)
+    assert 30 < result["peakMiB"] < 300
+    assert result["lambda"]["memoryMiB"] in {row["memoryMiB"] for row in result["lambda"]["settings"]}
+    assert result["knative"]["requests"]["memory"].endswith("Mi")
 
 
 def test_evaluate_repeats_itself(run: Path) -> None:

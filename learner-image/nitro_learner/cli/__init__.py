@@ -20,6 +20,7 @@ from nitro_learner.cli.common import EPILOG, CommandError
 # Name and one-line help are here so that `nitro --help` imports no subcommand.
 COMMANDS = {
     "train": "train a job on this machine",
+    "profile": "measure one actor of a job: its size on Lambda and Knative",
     "validate": "check a job file and show it with all defaults",
     "explain": "documentation of a job's fields",
     "top": "all jobs of a cluster, live",

@@ -1,0 +1,100 @@
+"""Measures one actor of a job on this machine and recommends its size on Lambda and on Knative.
+
+A real actor process plays the job's environment with the job's network for some seconds. Memory is its peak;
+times are processor time of this machine's core, so a Lambda function's may differ. Prices are spec.pricing's.
+
+examples:
+  nitro profile examples/hopper.yaml
+  nitro profile job.yaml --set spec.environment.rolloutLength=1024
+  nitro profile job.yaml --json | jq .lambda.memoryMiB
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from nitro_learner.cli.common import DONE, FAILED, CommandError, add_set, backend_overrides, read_job
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", type=Path, metavar="JOB.yaml", help="job file")
+    add_set(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    one = [*backend_overrides("Local"), "spec.backend.local.processes=1"]
+    spec = read_job(arguments.job, [*arguments.overrides, *one]).spec
+    # Imported only now: it loads torch, which takes seconds.
+    from nitro_learner import profiling
+    from nitro_learner.backends.base import BackendError
+    from nitro_learner.plans import RoundFailed
+
+    try:
+        measured = asyncio.run(profiling.measure(spec))
+    except (BackendError, RoundFailed) as error:
+        raise CommandError(str(error), FAILED) from None
+    choices = profiling.settings(measured, spec.pricing)
+    best = profiling.recommended(choices)
+    result = {
+        "environment": spec.environment.id,
+        "steps": measured.steps,
+        "rollouts": measured.rollouts,
+        "peakMiB": round(measured.peak_bytes / 2**20, 1),
+        "startSeconds": round(measured.start_seconds, 3),
+        "rolloutSeconds": measured.seconds,
+        "coreSeconds": measured.core_seconds,
+        "stepsPerCoreSecond": measured.steps / measured.core_seconds,
+        "lambda": {
+            "memoryMiB": best.memory_mib if best else None,
+            "settings": [
+                {
+                    "memoryMiB": choice.memory_mib,
+                    "cores": choice.cores,
+                    "rolloutSeconds": choice.seconds,
+                    "dollarsPer1000Steps": choice.dollars,
+                    "fits": choice.fits,
+                }
+                for choice in choices
+            ],
+        },
+        "knative": {
+            "requests": profiling.requests(measured),
+            "dollarsPer1000Steps": profiling.pod_dollars(measured, spec.pricing),
+        },
+    }
+    print(json.dumps(result) if arguments.json else _shown(result))
+    return DONE
+
+
+def _shown(result: dict[str, Any]) -> str:
+    """The result for people."""
+    best, pod = result["lambda"]["memoryMiB"], result["knative"]
+    lines = [
+        f"{result['environment']}: {result['steps']} steps in {result['rolloutSeconds']:.3f} s "
+        f"({result['stepsPerCoreSecond']:,.0f} steps per second of a core), peak memory "
+        f"{result['peakMiB']:.0f} MiB, {result['rollouts']} rollouts measured",
+        "",
+        "  memory MiB   cores  s/rollout  $ per 1,000 steps",
+    ]
+    for row in result["lambda"]["settings"]:
+        note = "too little memory" if not row["fits"] else "recommended" if row["memoryMiB"] == best else ""
+        lines.append(
+            f"  {row['memoryMiB']:>10,} {row['cores']:>7.2f} {row['rolloutSeconds']:>10.3f} "
+            f"{row['dollarsPer1000Steps']:>18.7f}  {note}".rstrip()
+        )
+    request = pod["requests"]
+    lines += [
+        "",
+        f"Lambda:  spec.backend.lambda.memoryMiB: {best}"
+        if best
+        else "Lambda:  no function has enough memory",
+        f"Knative: spec.actor.resources: {{requests: {{cpu: {request['cpu']}, memory: {request['memory']}}}, "
+        f"limits: {{memory: {request['memory']}}}}}",
+        f"         ${pod['dollarsPer1000Steps']:.7f} per 1,000 steps while a pod is busy",
+    ]
+    return "\n".join(lines)
