@@ -38,6 +38,7 @@ def report(number: int, **values: Any) -> RoundReport:
         "seconds_evaluate": 0.02,
         "seconds_checkpoint": 0.0,
         "seconds_total": 1.25,
+        "seconds_overhead": 0.003,
         "seconds_actor": 0.4,
         "kl": 0.01,
         "entropy": 1.2,

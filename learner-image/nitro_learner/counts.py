@@ -20,6 +20,7 @@ class Counts:
     estimated: int = 0
     slot_seconds: dict[int, float] = field(default_factory=dict)
     deadline_misses: int = 0
+    overhead_seconds: list[float] = field(default_factory=list)
 
     def bill(self, seconds: float, *, estimated: bool) -> None:
         """Takes in one invocation."""
@@ -38,6 +39,7 @@ class Counts:
             key = slot if slot not in self.slot_seconds else max(self.slot_seconds) + 1
             self.slot_seconds[key] = seconds
         self.deadline_misses += other.deadline_misses
+        self.overhead_seconds += other.overhead_seconds
 
     def stats(self, seconds: float, at_once: int) -> DispatchStats:
         """Of a round that took `seconds`, with at most `at_once` requests at a time."""
@@ -53,5 +55,6 @@ class Counts:
             estimated=self.estimated,
             slot_seconds=dict(self.slot_seconds),
             deadline_misses=self.deadline_misses,
+            overhead_seconds=list(self.overhead_seconds),
             seconds={"total": seconds, "sample": sample, "dispatch": seconds - sample},
         )

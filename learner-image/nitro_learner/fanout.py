@@ -173,6 +173,7 @@ class Fanout:
             raise RetryableError("bad_answer", message, ack.billed_seconds, estimated=ack.estimated)
         self.counts.bill(ack.billed_seconds, estimated=ack.estimated)
         self.counts.slot_seconds[slot.index] = ack.seconds["total"]
+        self.counts.overhead_seconds.append(max(0.0, ack.wall_seconds - ack.seconds["total"]))
         self.counts.cold_starts += ack.cold_start
 
     def _note(self, slot: Slot, reason: str, message: str) -> None:

@@ -46,7 +46,9 @@ class RoundReport:
     Rewards are undiscounted episode returns. `evaluation_*` belong to the policy that this round sampled
     with, played by mean actions, so they compare with `reward_round`. `seconds_*` are what the round waited
     for a stage; stages that run beside others (detector, evaluation, checkpoint) count only where the round
-    stood still. `seconds_actor` is the mean duration of an invocation that sampled.
+    stood still. `seconds_actor` is the mean duration of an invocation that sampled;
+    `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time: queueing in
+    front of it, a cold start, transfer.
     """
 
     round: int
@@ -79,6 +81,7 @@ class RoundReport:
     seconds_evaluate: float
     seconds_checkpoint: float
     seconds_total: float
+    seconds_overhead: float | None
     seconds_actor: float
     kl: float | None
     entropy: float | None
@@ -181,6 +184,7 @@ def draft(
         seconds_evaluate=stages.of("evaluate"),
         seconds_checkpoint=stages.of("checkpoint"),
         seconds_total=seconds,
+        seconds_overhead=_ninth_tenth(sampled.overhead_seconds),
         seconds_actor=fmean(sampled.billed_seconds) if sampled.billed_seconds else 0.0,
         kl=stats.get("kl"),
         entropy=stats.get("entropy"),
@@ -242,3 +246,8 @@ class Listener:
 
     def ended(self, outcome: Outcome) -> None:
         """The run ended, or was interrupted."""
+
+
+def _ninth_tenth(values: Sequence[float]) -> float | None:
+    """The smallest value that nine tenths of them do not exceed."""
+    return sorted(values)[math.ceil(0.9 * len(values)) - 1] if values else None

@@ -65,6 +65,7 @@ async def test_slots_started_twice_make_one_round(backend: FunctionBackend, cach
     assert result.lost == []
     assert result.stats.cold_starts == 5
     assert result.stats.billed_seconds == [0.011] * 5
+    assert result.stats.overhead_seconds == pytest.approx([0.02 - 0.011] * 5)  # of `ack`
     by_slot = {request["slot"]: request for request in backend.requests}
     assert [by_slot[slot]["seed"] for slot in range(5)] == [slot_seed(7, 3, slot) for slot in range(5)]
     assert by_slot[1]["state"] == ["state/qpos"]
