@@ -62,5 +62,6 @@ class Scaling(Model):
 
     agent: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     """File of the scaling agent that `nitro pretrain-scaler` made, absolute or relative to where the learner
-    is started; on a cluster a path on the checkpoint volume, which is mounted at /checkpoints. Only with
-    scaler `minionsrl`, which needs it. Default: none."""
+    is started. On a cluster: in the learner's image, or on a claim of yours
+    (learner.checkpoint.pvc.claimName), which is mounted at /checkpoints. Only with scaler `minionsrl`, which
+    needs it. Default: none."""

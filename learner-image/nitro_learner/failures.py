@@ -11,7 +11,6 @@ from nitro_learner.cache import CacheError
 from nitro_learner.checkpoint import CheckpointError
 from nitro_learner.extras import RllibError
 from nitro_learner.plans import RoundFailed
-from nitro_learner.scalers.agent import AgentError
 
 _DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 
@@ -36,7 +35,7 @@ def told() -> Iterator[None]:
         yield
     except (RoundFailed, CacheError, CheckpointError, RllibError) as error:
         raise TrainingFailed(str(error), resumable=True) from error
-    except (AgentError, BackendError, FloatingPointError) as error:
+    except (BackendError, FloatingPointError) as error:
         raise TrainingFailed(str(error), resumable=False) from error
     except OSError as error:
         if error.errno not in _DISK_TROUBLE:

@@ -159,7 +159,7 @@ def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
     differing = [name for name in now if before.get(name) != now[name]]
     if differing:
         what = ", ".join(f"{name} ({before.get(name)!r}, now {now[name]!r})" for name in differing)
-        raise AgentError(f"{path} holds the agent of another task: {what}; choose another file")
+        raise AgentError(path, f"holds the agent of another task: {what}; choose another file")
     return agent
 
 

@@ -123,7 +123,7 @@ def test_an_agent_is_pretrained_through_a_kill_and_then_decides(tmp_path: Path) 
 def test_mistakes_are_told_before_anything_is_played(tmp_path: Path) -> None:
     missing = _job(tmp_path, tmp_path / "none.safetensors")
     run = nitro("train", missing, "--run-dir", tmp_path / "run")
-    assert run.returncode == 1
+    assert run.returncode == 2
     assert "none.safetensors does not exist; make it with `nitro pretrain-scaler`" in run.stderr
     assert "Traceback" not in run.stderr
     path = tmp_path / "other.safetensors"

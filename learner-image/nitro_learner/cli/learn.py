@@ -72,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
             plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
             job = resolve(load_job({**plain, "metadata": metadata}))
             extras.check(job.spec)
+            return _learn(job, reporter)
         except JobInvalid as error:
             return _give_up(reporter, "InvalidJob", str(error), BAD_INPUT)
-        return _learn(job, reporter)
 
 
 def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:

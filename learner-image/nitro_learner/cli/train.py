@@ -92,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
     """Everything that needs torch is imported here, after the input was found to be good."""
+    from nitro_api import JobInvalid
     from nitro_learner import logs, table
     from nitro_learner.checkpoint import CheckpointError
     from nitro_learner.failures import TrainingFailed
@@ -135,6 +136,9 @@ def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
                     ),
                 )
             )
+        except JobInvalid as error:
+            stack.close()
+            raise CommandError(str(error)) from None
         except TrainingFailed as error:
             stack.close()
             remedy = f"\nTo go on: {go_on}" if error.resumable else ""

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nitro_api import JobSpec, load_job, resolve
+from nitro_api import FieldError, JobInvalid, JobSpec, load_job, resolve
+from nitro_api.errors import ABSENT
 from nitro_learner import checkpoint
 from nitro_learner.algorithms.ppo import Ppo
 from nitro_learner.batch import Fragment
@@ -35,8 +36,12 @@ _SETTINGS = {
 }
 
 
-class AgentError(ValueError):
-    """The agent's file cannot be used; the message names it and the remedy."""
+class AgentError(JobInvalid):
+    """The file that spec.scaling.agent names cannot be used; the message has the remedy."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        # The path in the sentence: as the field's value it would be cut where it is long.
+        super().__init__([FieldError("spec.scaling.agent", ABSENT, f"{path} {message}")])
 
 
 @dataclass(frozen=True)
@@ -181,8 +186,7 @@ class ScalingAgent:
         """
         if not path.exists():
             raise AgentError(
-                f"spec.scaling.agent: {path} does not exist; make it with `nitro pretrain-scaler`, or "
-                "correct the path"
+                path, "does not exist; make it with `nitro pretrain-scaler`, or correct the path"
             )
         try:
             saved = checkpoint.load(path)
@@ -192,8 +196,7 @@ class ScalingAgent:
             agent.spent, agent.episodes = Spent(**saved.state["spent"]), saved.round
         except (checkpoint.CheckpointError, LookupError, TypeError, ValueError) as error:
             raise AgentError(
-                f"spec.scaling.agent: {path} is no scaling agent ({error}); make it with "
-                "`nitro pretrain-scaler`"
+                path, f"is no scaling agent ({error}); make one with `nitro pretrain-scaler`"
             ) from error
         return agent
 

@@ -24,13 +24,14 @@ class MinionsRLScaler(Scaler):
         assert spec.scaling.agent, "the job's validation asks for it"
         assert spec.stop.budget_dollars, "the job's validation asks for it"
         self._budget = spec.stop.budget_dollars
-        self.agent = ScalingAgent.load(Path(spec.scaling.agent))
+        path = Path(spec.scaling.agent)
+        self.agent = ScalingAgent.load(path)
         fewest, most = self.scaling.min_actors, self.scaling.max_actors
         if (self.agent.fewest, self.agent.most) != (fewest, most):
             raise AgentError(
-                f"spec.scaling.agent: {spec.scaling.agent} chooses {self.agent.fewest} to {self.agent.most} "
-                f"actors, but minActors is {fewest} and maxActors {most}; set the range that it was trained "
-                "for, or pre-train another"
+                path,
+                f"chooses {self.agent.fewest} to {self.agent.most} actors, but minActors is {fewest} and "
+                f"maxActors {most}; set the range that it was trained for, or pre-train another",
             )
 
     def decide(self, outcome: RoundOutcome) -> Decision:
