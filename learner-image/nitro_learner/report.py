@@ -47,8 +47,8 @@ class RoundReport:
     with, played by mean actions, so they compare with `reward_round`. `seconds_*` are what the round waited
     for a stage; stages that run beside others (detector, evaluation, checkpoint) count only where the round
     stood still. `seconds_actor` is the mean duration of an invocation that sampled;
-    `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time: queueing in
-    front of it, a cold start, transfer.
+    `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
+    queueing in front of it, a cold start, transfer.
     """
 
     round: int
