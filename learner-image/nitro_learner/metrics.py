@@ -149,7 +149,7 @@ class LearnerMetrics(Listener):
         self.dropped = counter("nitro_fragments_dropped", "Fragments that came and were refused", "reason")
         self.bytes = counter("nitro_fragment_bytes", "Bytes of fragments as stored")
         self.failures = counter(
-            "nitro_detector_failures", "Rounds whose convexity ratio could not be measured"
+            "nitro_detector_failures", "Rounds whose convexity ratio or gradient noise could not be measured"
         )
         self.cost = counter(
             "nitro_job_cost_dollars", "Dollars spent on the job so far, over all restarts", "component"
