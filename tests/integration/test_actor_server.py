@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -88,6 +89,7 @@ class ActorProcess:
 
     def __init__(self, redis_url: str, wait: bool = True, **settings: Any) -> None:
         config = {"id": "Hopper-v5", "envs": 2} | settings
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed where it is read)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "nitro_actor.server"],
             env=os.environ
@@ -100,7 +102,8 @@ class ActorProcess:
                 "PYTHONPATH": str(Path(__file__).parents[1]),
             },
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            # A file, because a pipe that nobody reads would stop the actor once it is full.
+            stderr=self._log,
             text=True,
         )
         assert self.process.stdout
@@ -135,12 +138,18 @@ class ActorProcess:
     def stop(self) -> list[dict[str, Any]]:
         """SIGTERM, and the log that it left."""
         self.process.send_signal(signal.SIGTERM)
+        return [json.loads(line) for line in self.ended().splitlines()]
+
+    def ended(self) -> str:
+        """Waits for its end; the log that it left."""
         try:
-            _, log = self.process.communicate(timeout=20)
+            self.process.communicate(timeout=20)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
-        return [json.loads(line) for line in log.splitlines()]
+        with self._log as log:
+            log.seek(0)
+            return log.read()
 
 
 @contextmanager
@@ -501,13 +510,13 @@ class TestStart:
         self, store: Redis, settings: dict[str, Any], message: str
     ) -> None:
         failed = ActorProcess(store.url, wait=False, **settings)
-        _, log = failed.process.communicate(timeout=20)
+        log = failed.ended()
         assert failed.process.returncode == 1
         assert message in json.loads(log.splitlines()[-1])["error"]
 
     def test_wrong_redis_url_does_not_show_the_password(self) -> None:
         failed = ActorProcess("http://user:hidden@host", wait=False)
-        _, log = failed.process.communicate(timeout=20)
+        log = failed.ended()
         assert failed.process.returncode == 1
         assert "NITRO_REDIS_URL" in log
         assert "hidden" not in log

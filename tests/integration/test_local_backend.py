@@ -116,6 +116,8 @@ async def test_who_stops_a_child_leaves_its_exit_code_to_asyncio(monkeypatch: py
 LEARNER = """
 import asyncio, faulthandler, signal, sys
 faulthandler.register(signal.SIGUSR1)
+# A shell's background jobs ignore SIGINT, and so would all that they start, this program included.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
 from local_support import local_round, sample, spec
 
