@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -72,9 +72,9 @@ class FakeAws:
     def make_role(self, arn: str = ROLE) -> None:
         """A role that Lambda may assume: CreateFunction asks for one."""
         trust = {"Statement": {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}}}
-        self._client("iam").create_role(
-            RoleName=arn.rpartition("/")[2], AssumeRolePolicyDocument=json.dumps(trust)
-        )
+        iam = self._client("iam")
+        with suppress(iam.exceptions.EntityAlreadyExistsException):  # moto forgets nothing in one process
+            iam.create_role(RoleName=arn.rpartition("/")[2], AssumeRolePolicyDocument=json.dumps(trust))
 
     @functools.cache  # noqa: B019 - one for the whole run: to make one takes a tenth of a second
     def _client(self, service: str) -> Any:

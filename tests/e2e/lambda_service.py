@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import Cluster, Object
+from harness import PATIENCE_SECONDS, Cluster, Object
 from kubernetes import client
 
 from aws_support import FakeAws, fake_aws
 
 TESTS = Path(__file__).parents[1]
-KNATIVE = ("services.serving.knative.dev", "revisions.serving.knative.dev")
+KNATIVE = "serving.knative.dev"
 
 
 @dataclass
@@ -69,7 +70,7 @@ def _address(cluster: Cluster) -> str:
 
 @contextmanager
 def without_knative(cluster: Cluster) -> Iterator[None]:
-    """The API server serves none of Knative's kinds that Nitro uses. What is stored of them stays."""
+    """The API server serves none of Knative's kinds. What is stored of them stays."""
     _serve(cluster, served=False)
     try:
         yield
@@ -79,10 +80,17 @@ def without_knative(cluster: Cluster) -> Iterator[None]:
 
 def _serve(cluster: Cluster, *, served: bool) -> None:
     api = client.ApiextensionsV1Api(cluster.api)
-    for name in KNATIVE:
-        versions = api.read_custom_resource_definition(name).spec.versions
-        patch: list[Object] = [
-            {"op": "replace", "path": f"/spec/versions/{index}/served", "value": served}
-            for index in range(len(versions))
-        ]
-        api.patch_custom_resource_definition(name, patch)
+    for definition in api.list_custom_resource_definition().items:
+        if definition.spec.group == KNATIVE:
+            patch: list[Object] = [
+                {"op": "replace", "path": f"/spec/versions/{index}/served", "value": served}
+                for index in range(len(definition.spec.versions))
+            ]
+            api.patch_custom_resource_definition(definition.metadata.name, patch)
+    # The API server takes a moment to follow; what it says of its groups is what clients go by.
+    end = time.monotonic() + PATIENCE_SECONDS
+    while (
+        KNATIVE in [group.name for group in client.ApisApi(cluster.api).get_api_versions().groups]
+    ) != served:
+        assert time.monotonic() < end, f"{KNATIVE} is {'not ' if served else ''}served"
+        time.sleep(0.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness import Cluster, Object, kubectl
+from harness import Cluster, Object
 from jobs import MAX_ACTORS, ROUNDS, hopper
 from lambda_service import lambda_service, without_knative
 from outcome import Outcome, on_cluster
@@ -23,7 +23,6 @@ def test_a_lambda_job_needs_no_knative_and_its_result_is_a_local_runs(
     cluster: Cluster, namespace: str, start: Start, reference: Outcome, report: Report
 ) -> None:
     with without_knative(cluster), lambda_service(cluster) as service:
-        assert "serving.knative.dev" not in kubectl("api-resources", "--api-group=serving.knative.dev")
         cluster.create(secret("aws", **CREDENTIALS), namespace)
         backend = lambda_backend(service.aws, endpointUrl=service.url, reservedConcurrency=MAX_ACTORS)
         start("hopper", hopper(backend=backend))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from apiserver import ApiServer
 from kube_assets import AssetsMissing, find_assets
+
+if TYPE_CHECKING:
+    from aws_support import FakeAws
+    from functions_support import World
 
 _ASSETS = pytest.StashKey[Path]()
 _MISSING = pytest.StashKey[str]()
@@ -51,3 +56,22 @@ def namespace(apiserver: ApiServer) -> Iterator[str]:
     apiserver.kubectl("create", "namespace", name)
     yield name
     apiserver.kubectl("delete", "nitrotrainingjobs", "--all", "-n", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def aws_service() -> Iterator[FakeAws]:
+    """A stand-in for AWS Lambda's control plane, see aws_support."""
+    from aws_support import fake_aws  # moto takes seconds to load
+
+    with fake_aws() as running:
+        yield running
+
+
+@pytest.fixture
+async def world(apiserver: ApiServer, namespace: str, aws_service: FakeAws) -> AsyncIterator[World]:
+    """The keeper of Lambda functions between the API server and the stand-in for AWS."""
+    from functions_support import World
+
+    world = await World.between(apiserver, aws_service, namespace)
+    yield world
+    await world.close()
