@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import gymnasium
 import numpy as np
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from gymnasium import spaces
 
 from lambda_front import Front, Function, Knobs, serve
@@ -92,3 +101,57 @@ async def lambda_round(
             await cache.close()
     finally:
         await backend.close()
+
+
+@asynccontextmanager
+async def tls_in_front_of(url: str, directory: Path) -> AsyncIterator[tuple[str, Path]]:
+    """A Redis URL with TLS that ends here, and the certificate to trust; Redis itself may have none."""
+    certificate, key = directory / "certificate.pem", directory / "key.pem"
+    _self_signed(certificate, key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    parts = urlsplit(url)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        plain_reader, plain_writer = await asyncio.open_connection(parts.hostname, parts.port)
+        with contextlib.suppress(OSError):
+            await asyncio.gather(_copy(reader, plain_writer), _copy(plain_reader, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        user = parts.netloc.rpartition("@")[0]
+        yield f"rediss://{user}@127.0.0.1:{port}{parts.path}", certificate
+    finally:
+        server.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(2**16):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+def _self_signed(certificate: Path, key: Path) -> None:
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "redis")])
+    now = datetime.now(UTC)
+    address = x509.IPAddress(ip_address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(private, hashes.SHA256())
+    )
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key.write_bytes(
+        private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )

@@ -12,6 +12,7 @@ the request or of the environment is an answer, not a failed invocation. Only a 
 time or cannot build its environment fails by Lambda's own means.
 """
 
+import time
 from typing import Any
 
 from nitro_actor import request as requests
@@ -21,6 +22,9 @@ from nitro_actor.answers import failure, work
 from nitro_actor.logs import log
 from nitro_actor.parcel import Parcel, unpack
 from nitro_actor.store import Store
+
+_IDLE_SECONDS = 60.0
+"""A sandbox is frozen between invocations; a connection that was idle for long may be dead without a word."""
 
 
 class Function:
@@ -34,6 +38,7 @@ class Function:
     def __init__(self, actor: Actor, store: Store | None) -> None:
         self._actor = actor
         self._store = store
+        self._stored_at = 0.0
 
     def __call__(self, event: object, context: object) -> dict[str, Any]:  # noqa: ARG002
         """Answer one event, as awslambdaric calls a handler."""
@@ -56,7 +61,10 @@ class Function:
                 raise wire.WireError(
                     "weights: the request carries none, and the function has no NITRO_REDIS_URL"
                 )
+            if time.time() - self._stored_at > _IDLE_SECONDS:  # by the wall: other clocks may be frozen, too
+                self._store.close()
             status, body = work(self._actor, request, self._store)
+            self._stored_at = time.time()
             return {"status": status, "body": body}
         parcel = Parcel(unpack(event["weights"], "weights"))
         status, body = work(self._actor, request, parcel)

@@ -1,12 +1,14 @@
 """Rounds on Lambda: our handler under the real awslambdaric, AWS's own part played by tests/lambda_front."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from test_local_backend import assert_same
 
-from lambda_support import CREDENTIALS, NAME, Noise, front, function, lambda_round, settings
+from lambda_front import Function
+from lambda_support import CREDENTIALS, NAME, Noise, front, function, lambda_round, settings, tls_in_front_of
 from local_support import redis_server, sample
 from nitro_api import payload
 from nitro_learner.backends.base import BackendError, FatalError
@@ -25,11 +27,16 @@ def billed(result: RoundResult) -> list[int]:
     return sorted(round(1e3 * seconds) for seconds in result.stats.billed_seconds)
 
 
-async def test_payload_and_redis_give_the_same_fragments_and_bills() -> None:
-    async with (
-        redis_server() as redis,
-        front(function(variables={"NITRO_REDIS_URL": redis.url})) as (aws, url),
-    ):
+async def test_payload_and_redis_with_tls_give_the_same_fragments_and_bills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with redis_server() as redis, tls_in_front_of(redis.url, tmp_path) as (redis_url, certificate):
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))  # this process and the sandboxes trust it
+        await _compare_transports(function(variables={"NITRO_REDIS_URL": redis_url}), redis_url)
+
+
+async def _compare_transports(what: Function, redis_url: str) -> None:
+    async with front(what) as (aws, url):
         async with lambda_round(url) as (backend, work):
             (start,) = aws.bills
             assert backend.take_bills() == [start.billed_ms / 1e3]
@@ -41,7 +48,7 @@ async def test_payload_and_redis_give_the_same_fragments_and_bills() -> None:
             assert billed(resumed) == sorted(bill.billed_ms for bill in aws.bills[5:])
             assert first.stats.cold_starts == len(aws.sandboxes)
         aws.knobs.json_logs = True
-        async with lambda_round(url, redis_url=redis.url) as (_, work):
+        async with lambda_round(url, redis_url=redis_url) as (_, work):
             done = len(aws.bills)
             again = await sample(work, 4)
             assert_same(first, again)

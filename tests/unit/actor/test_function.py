@@ -36,6 +36,10 @@ class Memory:
 
     def __init__(self) -> None:
         self.fragments: list[bytes] = []
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
 
     def get(self, key: str) -> bytes | None:
         assert key == keys.weights(RUN, 1)
@@ -54,6 +58,23 @@ def test_a_rollout_answers_with_the_fragment_that_redis_would_get(function: Func
     assert base64.b64decode(answer["fragment"]) == memory.fragments[0]
     same = ("slot", "attempt", "steps", "bytes", "coldStart")
     assert [answer["body"][name] for name in same] == [acknowledged[name] for name in same]
+
+
+def test_without_weights_redis_is_used_by_a_connection_that_was_not_idle_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = Memory()
+    function = Function(Actor(environment()), memory)  # type: ignore[arg-type]
+    asked = event()
+    del asked["weights"]
+    for _ in range(2):
+        answer = function(asked, None)
+        assert (answer["status"], answer["body"]["slot"]) == (200, 5)
+        assert "fragment" not in answer
+    assert (len(memory.fragments), memory.closed) == (2, 1)
+    monkeypatch.setattr("nitro_actor.function._IDLE_SECONDS", -1.0)
+    function(asked, None)
+    assert memory.closed == 2
 
 
 def test_an_end_state_goes_on(function: Function) -> None:
