@@ -25,7 +25,9 @@ OTHER = "default"
 """A namespace with another job of the same name, which is suspended."""
 STOP = {"rounds": 12, "budgetDollars": 1, "targetReward": 1000}
 """A budget and a target that it comes near to but does not reach."""
-RIGHTLY_EMPTY = {"Requests to AWS: {{code}}": "no job of this cluster runs on Lambda"}
+RIGHTLY_EMPTY = {
+    "Requests to AWS: {{code}}": "this operator has had no job on Lambda, unless another test had one"
+}
 """Queries of panels: "panel: legend" -> why a healthy run has nothing to show."""
 
 
