@@ -170,7 +170,8 @@ def _decay_warning(spec: JobSpec) -> str | None:
 
 def _minibatch_warning(spec: JobSpec) -> str | None:
     smallest = spec.scaling.min_actors * spec.environment.rollout_length
-    field, minibatch = "hyperparameters.minibatchSize", spec.algorithm.hyperparameters.minibatch_size
+    field = "hyperparameters.minibatchSize"
+    minibatch: Any = spec.algorithm.hyperparameters.minibatch_size
     if spec.algorithm.rllib is not None:
         field, minibatch = "rllib.minibatch_size", spec.algorithm.rllib.get("minibatch_size")
     holder = "round with minActors, which is then one step per epoch; lower it or raise rolloutLength"

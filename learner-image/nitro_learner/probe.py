@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nitro_actor import wire
 from nitro_api import NitroTrainingJob
 from nitro_learner import algorithms
-from nitro_learner.algorithms import Algorithm, UpdateResult
+from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm, UpdateResult
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.batch import Fragment
 from nitro_learner.cache import Cache
@@ -77,8 +77,12 @@ class Probe:
         return (await self.dispatcher.finish(plan)).fragments
 
     async def update(self, fragments: list[Fragment]) -> UpdateResult:
-        """The round's update: the algorithm is then as it was after the round."""
-        return await self.compute.update(self.algorithm.update, fragments, self.round)
+        """The round's update: the algorithm is then as it was after the round.
+
+        Not so an off-policy one, whose rounds nobody repeats exactly: it learns from each fragment once, in
+        order, and replays nothing.
+        """
+        return await self.compute.update(_learn, self.algorithm, fragments, self.round)
 
     async def returns(self, tensors: Mapping[str, NDArray[Any]], episodes: int) -> NDArray[np.float64]:
         """Returns f64 [episodes] of the algorithm's policy with other weights, by mean actions. Every call
@@ -106,6 +110,14 @@ class Probe:
     ) -> None:
         meta = {"schema": 1, "run": _RUN, "version": version, **network}
         await self.cache.publish_weights(version, wire.encode(meta, dict(tensors)))
+
+
+def _learn(algorithm: Algorithm, fragments: list[Fragment], round: int) -> UpdateResult:
+    if isinstance(algorithm, OffPolicyAlgorithm):
+        algorithm.take(fragments)
+        return algorithm.end_round(round)
+    assert isinstance(algorithm, OnPolicyAlgorithm)
+    return algorithm.update(fragments, round)
 
 
 def repeatable(folder: RunDir) -> list[int]:

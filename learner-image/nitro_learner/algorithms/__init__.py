@@ -27,7 +27,8 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
         extras.check(spec)
         from nitro_learner.algorithms.rllib import registry
 
-        return registry.ALGORITHMS[spec.algorithm.name](spec, environment, device)
+        algorithm: Algorithm = registry.ALGORITHMS[spec.algorithm.name](spec, environment, device)
+        return algorithm
     return ALGORITHMS[spec.algorithm.name](spec, environment, device)
 
 
