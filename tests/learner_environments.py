@@ -51,3 +51,63 @@ class Identity(gymnasium.Env[np.ndarray, Any]):
     def _draw(self) -> np.ndarray:
         self._target = self.np_random.uniform(-1, 1, 1).astype(np.float32)
         return self._target.copy()
+
+
+class Colours(gymnasium.Env[np.ndarray, Any]):
+    """Coloured pictures without meaning. Episodes end, or are cut, by chance; resumable."""
+
+    observation_space = spaces.Box(0, 255, (5, 6, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        return self._draw(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        chance = self.np_random.random()
+        return self._draw(), float(action), chance < 0.1, 0.1 <= chance < 0.2, {}
+
+    def _draw(self) -> np.ndarray:
+        return self.np_random.integers(0, 256, (5, 6, 3), np.uint8)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        assert not state
+
+
+class Catch(gymnasium.Env[np.ndarray, Any]):
+    """A stone falls aslant, to the left or to the right, in pictures that show only where it is now.
+
+    A step pays 1 for naming the side. Two frames tell it (but not the first one of a stone, which takes four
+    steps), so the best mean return of 20 steps is 17.5; a random policy's is 10.
+    """
+
+    observation_space = spaces.Box(0, 255, (8, 12), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self._steps = 0
+        self._drop()
+        return self._picture(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        reward = float(int(action) == (self._drift > 0))
+        self._steps += 1
+        self._row += 1
+        self._column += self._drift
+        if self._row > 3:
+            self._drop()
+        return self._picture(), reward, False, self._steps >= 20, {}
+
+    def _drop(self) -> None:
+        self._row = 0
+        self._drift = int(self.np_random.integers(0, 2)) * 2 - 1
+        self._column = int(self.np_random.integers(4, 8))
+
+    def _picture(self) -> np.ndarray:
+        picture = np.zeros((8, 12), np.uint8)
+        picture[2 * self._row : 2 * self._row + 2, self._column] = 255
+        return picture

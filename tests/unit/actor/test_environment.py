@@ -7,8 +7,8 @@ import pytest
 
 from actor_support import environment
 from nitro_actor import PROTOCOL_VERSION
-from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.engines.base import EnvironmentCallError
 
 
 def test_spec_of_continuous_actions() -> None:

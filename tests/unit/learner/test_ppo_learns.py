@@ -7,6 +7,8 @@ import pytest
 from actor_support import environment
 from learner_support import job, train
 from nitro_actor import rollout
+from nitro_actor.building import make
+from nitro_actor.config import EnvironmentConfig
 
 LEARNING_RATE = "algorithm__hyperparameters__learningRate"
 MINIBATCH_SIZE = "algorithm__hyperparameters__minibatchSize"
@@ -43,3 +45,14 @@ def test_two_states(preset: str, settings: dict[str, Any]) -> None:
 def test_identity(preset: str, settings: dict[str, Any]) -> None:
     """A random policy gets about -11, one that answers 0 gets -6.7."""
     assert solve("Identity", preset, rounds=30, **settings) > -0.3
+
+
+def test_pictures_and_their_movement() -> None:
+    """By convolutions on stacks of two frames. One frame alone tells the side in two thirds of the steps."""
+    config = EnvironmentConfig("catch", 4, {}, "learner_environments:Catch", frame_stack=2)
+    environments = [make(config) for _ in range(2)]
+    layers = [{"channels": 8, "kernel": 4, "stride": 2}]
+    settings: dict[str, Any] = {"network__convLayers": layers, LEARNING_RATE: 5e-3, "stop__rounds": 15}
+    _, policy = train(job("tuned", **(COMMON | settings)), environments, 15)
+    result = rollout.evaluate(environments[0], policy, seed=1, episodes=40, max_steps=100)
+    assert float(result["episode_returns"].mean()) > 16.5
