@@ -59,7 +59,9 @@ def test_everything_that_a_rule_reads_is_limited() -> None:
 def required(path: str) -> bool:
     """Whether the object that the field is in cannot be without it."""
     *parents, name = path.split(".")
-    return name in (schema_at(tuple(parents)) or {}).get("required", [])
+    # An item of a list is written `list[]`; all of them have one schema.
+    place = [part for one in parents for part in ((one[:-2], 0) if one.endswith("[]") else (one,))]
+    return name in (schema_at(tuple(place)) or {}).get("required", [])
 
 
 def test_every_field_is_described_with_its_default() -> None:
