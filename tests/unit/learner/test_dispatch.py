@@ -22,6 +22,7 @@ from dispatch_support import (
 )
 from nitro_actor import wire
 from nitro_learner.backends.base import Ack, FatalError, RetryableError
+from nitro_learner.fanout import MAX_TRIES
 from nitro_learner.plans import EvaluationPlan, RoundFailed
 from nitro_learner.seeds import slot_seed
 
@@ -84,6 +85,34 @@ async def test_a_retry_is_the_same_slot_and_seed(backend: FunctionBackend, cache
     assert len({request["seed"] for request in tries}) == 1
     assert result.stats.retries == {"unavailable": 1, "throttled": 1}
     assert sorted(result.stats.billed_seconds) == [0.011, 0.011, 0.5]
+
+
+async def test_being_turned_away_uses_up_no_try(
+    backend: FunctionBackend, cache: MemoryCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def turned_away(_meta: dict[str, Any], _cache: MemoryCache) -> Ack:
+        raise RetryableError("reserved_concurrency", "as told", throttled=True)
+
+    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_CAP_SECONDS", 0.01)
+    backend.script[0] = [turned_away] * (2 * MAX_TRIES)
+    work, this = dispatcher(backend, cache), plan()
+    work.start_slots(this, range(1))
+    result = await work.finish(this)
+    assert result.stats.retries == {"reserved_concurrency": 2 * MAX_TRIES}
+    assert result.fragments[0].meta["attempt"] == 2 * MAX_TRIES
+
+
+async def test_what_is_broken_off_at_a_deadline_is_billed_by_estimate(
+    backend: FunctionBackend, cache: MemoryCache
+) -> None:
+    backend.script[4] = [hang, hang]
+    work, this = dispatcher(backend, cache, deadline=0.3), plan()
+    work.start_slots(this, range(5))
+    result = await work.finish(this)
+    assert result.lost == [4]
+    assert result.stats.estimated == 2
+    first, second = sorted(result.stats.billed_seconds)[-2:]
+    assert 0.2 < first <= second < 5.0
 
 
 @pytest.mark.parametrize(
