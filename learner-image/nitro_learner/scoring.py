@@ -60,9 +60,9 @@ class Scoring:
         self, spec: JobSpec, scaler: Scaler, compute: Compute, cache: Cache, listeners: Sequence[Listener]
     ) -> None:
         self._scaler = scaler
-        transitions = spec.scaling.min_actors * spec.environment.rollout_length
-        self._detector = Detector(spec.scaling, spec.seed, transitions)
-        self._noise = NoiseMeter(spec.scaling, transitions)
+        self._transitions = spec.scaling.min_actors * spec.environment.rollout_length
+        self._detector = Detector(spec.scaling, spec.seed, self._transitions)
+        self._noise = NoiseMeter(spec.scaling, self._transitions)
         self._compute = compute
         self._cache = cache
         self._listeners = listeners
@@ -79,9 +79,12 @@ class Scoring:
         return self._pending is not None
 
     def measure(self, report: RoundReport, surrogate: Surrogate) -> None:
-        """Begins to score the round of `report`, with the measurements that the scaler needs."""
+        """Begins to score the round of `report`, with the measurements that the scaler needs.
+
+        A round with too little to measure, as an off-policy one that was cut short, has none.
+        """
         measuring = None
-        if self._scaler.needs:
+        if self._scaler.needs and surrogate.size >= self._transitions:
             measure = self._compute.measure(self._measure, surrogate, report.round)
             measuring = asyncio.create_task(measure)
         self._pending = _Pending(report, measuring)

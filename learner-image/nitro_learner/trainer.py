@@ -1,10 +1,9 @@
 """The training loop: one job from its first round, or from a checkpoint, to its stop condition.
 
-A round k (nitro-spec sections 1 and 2): publish the weights, have I_min actors sample, learn from the
-detector (which measures round k - 1 meanwhile) how many more there are, start those, gather and update as the
-algorithm wants to be fed, join the evaluation, decide whether to stop. Compute runs in threads with a fixed
-number of torch threads; the event loop stays free for the actors. Weights version v is the policy after v
-rounds, so round k starts actors with version k - 1.
+A round k: publish the weights, have I_min actors sample, learn from the detector (which measures round k - 1
+meanwhile) how many more there are, start those, gather and update as the algorithm wants to be fed, join the
+evaluation, decide whether to stop. Compute runs in threads; the event loop stays free for the actors. Weights
+version v is the policy after v rounds, so round k starts actors with version k - 1.
 """
 
 from __future__ import annotations
