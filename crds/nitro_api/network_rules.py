@@ -42,16 +42,19 @@ declare(
 
 
 def mistakes(job: NitroTrainingJob) -> list[FieldError]:
-    """Convolutions that leave nothing of an Atari game's frames. (Other images are known to their actors.)"""
+    """Networks that cannot take what a job's environment shows, as far as that is known without it."""
     spec = resolve(job).spec
     layers = spec.network.conv_layers
+    if spec.network.type == "conv" and spec.algorithm.name.startswith("rllib/"):
+        text = "must be mlp with an algorithm of RLlib, which learns from vectors here; set it, or name: ppo"
+        return [FieldError("spec.network.type", spec.network.type, text)]
     if spec.environment.atari is None or layers is None:
         return []
     size = spec.environment.atari.frame_size
     try:
         image_sizes(size, size, layers)
     except ImageTooSmall as error:
-        kernel = layers[error.layer].kernel
         path = f"spec.network.convLayers[{error.layer}].kernel"
-        return [FieldError(path, kernel, f"{error}; lower it, or raise spec.environment.atari.frameSize")]
+        text = f"{error}; lower it, or raise spec.environment.atari.frameSize"
+        return [FieldError(path, layers[error.layer].kernel, text)]
     return []

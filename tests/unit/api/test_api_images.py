@@ -1,0 +1,124 @@
+"""Atari games and convolutions in the job: what is filled in, what actors are told, what cannot fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from nitro_api import JobInvalid, JobSpec, load_job, resolve, warnings
+from nitro_api.explain import explain
+
+JOB = """\
+apiVersion: nitro.dev/v1alpha1
+kind: NitroTrainingJob
+metadata: {name: invaders}
+spec:
+  environment: {id: ALE/SpaceInvaders-v5}
+"""
+
+
+def spec(*changes: str) -> JobSpec:
+    return resolve(load_job(JOB, changes)).spec
+
+
+def layers(found: JobSpec) -> list[tuple[int, int, int, str]]:
+    return [
+        (layer.channels, layer.kernel, layer.stride, layer.padding)
+        for layer in found.network.conv_layers or ()
+    ]
+
+
+def test_a_game_is_preprocessed_as_the_paper_says() -> None:
+    found = spec("spec.algorithm.preset=paper")
+    environment, atari = found.environment, found.environment.atari
+    assert atari is not None
+    assert (atari.frame_size, atari.frame_skip, atari.sticky_actions, atari.noop_max) == (84, 4, 0.25, 30)
+    assert (environment.frame_stack, environment.clip_rewards) == (4, True)
+    assert (environment.rollout_length, environment.envs_per_actor) == (16, 1)
+    assert layers(found) == [(16, 8, 4, "same"), (32, 4, 2, "same"), (256, 11, 1, "valid")]
+    assert (found.network.type, found.network.hidden_sizes, found.network.activation) == ("conv", [], "relu")
+    assert not found.algorithm.hyperparameters.normalise_observations
+
+
+def test_tuned_has_settings_of_its_own_for_games() -> None:
+    found = spec()
+    hyper = found.algorithm.hyperparameters
+    assert layers(found) == [(32, 8, 4, "valid"), (64, 4, 2, "valid"), (64, 3, 1, "valid")]
+    assert (hyper.learning_rate, hyper.clip, hyper.entropy_coefficient, hyper.epochs) == (
+        2.5e-4,
+        0.1,
+        0.01,
+        4,
+    )
+    assert found.environment.rollout_length % found.environment.envs_per_actor == 0
+
+
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+def test_games_deserve_no_warning_and_stay_as_they_are_resolved(preset: str) -> None:
+    job = load_job(JOB, [f"spec.algorithm.preset={preset}"])
+    assert warnings(job) == []
+    assert resolve(resolve(job)) == resolve(job)
+    assert load_job(resolve(job).to_yaml()) == resolve(job)
+
+
+def test_what_the_job_says_of_a_game_stays() -> None:
+    environment = (
+        "{id: ALE/Pong-v5, frameStack: 3, clipRewards: false, atari: {frameSize: 64, stickyActions: 0}}"
+    )
+    found = spec(f"spec.environment={environment}", "spec.network={type: mlp, hiddenSizes: [32]}")
+    assert found.environment.atari is not None
+    assert (found.environment.atari.frame_size, found.environment.atari.frame_skip) == (64, 4)
+    assert (found.environment.frame_stack, found.environment.clip_rewards) == (3, False)
+    assert (found.network.type, found.network.conv_layers, found.network.hidden_sizes) == ("mlp", None, [32])
+
+
+def test_other_environments_have_neither() -> None:
+    found = spec("spec.environment.id=Hopper-v5")
+    assert (found.environment.atari, found.environment.frame_stack, found.environment.clip_rewards) == (
+        None,
+        1,
+        False,
+    )
+    assert (found.network.type, found.network.conv_layers) == ("mlp", None)
+    own = spec("spec.environment={id: ALE/Mine-v5, entryPoint: 'mine:Game'}")
+    assert (own.environment.atari, own.network.type) == (None, "mlp")
+
+
+def test_convolutions_for_an_environment_of_ones_own() -> None:
+    found = spec("spec.environment.id=Mine-v0", "spec.network.convLayers=[{channels: 8, kernel: 3}]")
+    assert layers(found) == [(8, 3, 1, "valid")]
+    assert (found.network.type, found.network.hidden_sizes) == ("conv", [512])
+
+
+def test_what_an_actor_is_told() -> None:
+    assert spec().environment.to_actor() == {
+        "id": "ALE/SpaceInvaders-v5",
+        "kwargs": {},
+        "envs": 8,
+        "frameStack": 4,
+        "clipRewards": True,
+        "atari": {"frameSize": 84, "frameSkip": 4, "stickyActions": 0.25, "noopMax": 30},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            ["spec.algorithm.preset=paper", "spec.environment.atari.frameSize=64"],
+            r"convLayers\[2\].kernel: 11; has filters of 11 x 11, but the image that reaches it is 8 x 8",
+        ),
+        (
+            ["spec.algorithm.name=rllib/ppo"],
+            "must be mlp with an algorithm of RLlib",
+        ),
+    ],
+)
+def test_networks_that_cannot_fit_are_refused(changes: list[str], message: str) -> None:
+    with pytest.raises(JobInvalid, match=message):
+        load_job(JOB, changes)
+
+
+def test_explain_knows_the_games() -> None:
+    assert "for Atari games paper 16, tuned 256" in explain("spec.environment.rolloutLength")
+    assert "Default: 0.25" in explain("atari.stickyActions")
+    assert "with type: conv relu" in explain("spec.network.activation")
