@@ -1,13 +1,18 @@
 """Rounds on Lambda: our handler under the real awslambdaric, AWS's own part played by tests/lambda_front."""
 
+import asyncio
+import os
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from moto.server import ThreadedMotoServer
 from test_local_backend import assert_same
 
-from lambda_front import Function
+from lambda_front import Front, Function, serve
 from lambda_support import CREDENTIALS, NAME, Noise, front, function, lambda_round, settings, tls_in_front_of
 from local_support import redis_server, sample
 from nitro_api import payload
@@ -182,3 +187,39 @@ async def test_a_sandbox_out_of_memory_says_so(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(BackendError, match=r"of 40 MiB were in use; raise spec.backend.lambda.memoryMiB"):
             await backend.start()
         await backend.close()
+
+
+async def test_one_endpoint_serves_the_function_that_was_made_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with AWS: the operator makes the function, the learner invokes it, by one address."""
+    monkeypatch.setenv("MOTO_LAMBDA_STUB_ECR", "true")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    moto = ThreadedMotoServer(port=0)
+    moto.start()
+    control = f"http://127.0.0.1:{moto.get_host_and_port()[1]}"
+    try:
+        async with serve(Front(control_plane=control)) as (aws, url):
+            await asyncio.to_thread(_make_function, control, url)
+            backend = LambdaBackend(settings(url, functionName="made", memoryMiB=512), limit=1)
+            assert (await backend.start())["id"] == "Hopper-v5"
+            assert [bill.memory_mib for bill in aws.bills] == [512]
+            await backend.close()
+    finally:
+        moto.stop()
+
+
+def _make_function(control: str, url: str) -> None:
+    iam = boto3.client("iam", "us-east-2", endpoint_url=control)
+    role = iam.create_role(RoleName="actors", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    boto3.client("lambda", "us-east-2", endpoint_url=url).create_function(
+        FunctionName="made",
+        PackageType="Image",
+        Role=role,
+        Code={"ImageUri": "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:1"},
+        MemorySize=512,
+        Timeout=30,
+        Environment={"Variables": dict(function().environment)},
+        ImageConfig={
+            "EntryPoint": ["python", "-m", "awslambdaric"],
+            "Command": ["nitro_actor.lambda_handler.handle"],
+        },
+    )

@@ -29,11 +29,12 @@ class ControlPlane:
             kept = {name: value for name, value in response.headers.items() if name.lower() not in _HOP}
             return web.Response(body=await response.read(), status=response.status, headers=kept)
 
-    async def function(self, name: str, qualifier: str | None) -> Function | None:
-        """The function as it was configured, None where there is none."""
-        query = f"?Qualifier={qualifier}" if qualifier else ""
-        url = f"{self._url}/2015-03-31/functions/{name}/configuration{query}"
-        async with self._open().get(url) as response:
+    async def function(self, request: web.Request) -> Function | None:
+        """The function of an Invoke as it was configured, None where there is none."""
+        url = f"{self._url}/2015-03-31/functions/{request.match_info['name']}/configuration"
+        # By the signature moto knows the region.
+        headers = {"Authorization": request.headers.get("Authorization", "")}
+        async with self._open().get(url, params=request.query, headers=headers) as response:
             if response.status != 200:
                 return None
             configuration = await response.json(content_type=None)

@@ -117,9 +117,9 @@ class Front:
         if fault == "throttled" or self.running >= self.knobs.concurrency:
             raise Refused(429, "TooManyRequestsException", "Rate Exceeded.", Reason=self.knobs.reason)
         name = request.match_info["name"]
-        function = self.functions.get(name) or (
-            await self._control.function(name, request.query.get("Qualifier")) if self._control else None
-        )
+        function = self.functions.get(name)
+        if function is None and self._control is not None:
+            function = await self._control.function(request)
         if function is None:
             raise Refused(404, "ResourceNotFoundException", f"Function not found: {name}")
         if len(body) > PAYLOAD_BYTES:
