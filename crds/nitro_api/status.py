@@ -128,6 +128,9 @@ class ActorsStatus(StatusModel):
     pod_seconds: Annotated[float, Field(ge=0)] | None = None
     """Time that actor pods have existed, terminating ones included. Unit: pod-seconds."""
 
+    provisioned: Count | None = None
+    """Sandboxes that AWS Lambda keeps ready, and bills while idle as well."""
+
 
 class CostStatus(StatusModel):
     """Cost of the run so far. Unit: US dollars."""

@@ -24,14 +24,20 @@ class Meter:
             included.
         pricing: resolved prices.
         pod_seconds: reads the pods' total lifetime so far in seconds, None when unknown.
+        provisioned: reads the sandboxes that Lambda keeps ready, which are billed for the round's whole time.
     """
 
     def __init__(
-        self, ledger: Ledger, pricing: Pricing, pod_seconds: Callable[[], float | None] | None = None
+        self,
+        ledger: Ledger,
+        pricing: Pricing,
+        pod_seconds: Callable[[], float | None] | None = None,
+        provisioned: Callable[[], int] = lambda: 0,
     ) -> None:
         self._ledger = ledger
         self._pricing = pricing
         self._pod_seconds = pod_seconds
+        self._provisioned = provisioned
         entries = ledger.entries
         self._metered = float(entries[-1].details.get("podSeconds", 0.0)) if entries else 0.0
 
@@ -54,14 +60,15 @@ class Meter:
         Raises:
             OSError: the journal cannot be written (disk full).
         """
-        cost = serverless_cost(self._pricing, seconds, billed)
+        provisioned = self._provisioned()
+        cost = serverless_cost(self._pricing, seconds, billed, provisioned)
         details = {
             "actors": actors,
             "seconds": seconds,
             "invocations": len(billed),
             "billedSeconds": sum(billed),
             "estimatedInvocations": estimated,
-        }
+        } | ({"provisioned": provisioned} if provisioned else {})
         if self._pod_seconds is not None:
             # An unknown or restarted meter bills nothing now; its next reading brings it all.
             now = max(self._pod_seconds() or 0.0, self._metered)

@@ -50,6 +50,7 @@ async def train(
     *,
     on_interrupt: Callable[[], None] = lambda: None,
     pod_seconds: Callable[[], float | None] | None = None,
+    provisioned: Callable[[], int] = lambda: 0,
 ) -> tuple[Outcome, dict[str, Any]]:
     """Trains in an open run folder until the end or an interruption, and returns the outcome with its
     summary.
@@ -70,7 +71,7 @@ async def train(
             run=run.id,
             checkpoints=run.checkpoints,
             checkpoint=run.checkpoint,
-            meter=Meter(ledger, run.job.spec.pricing, pod_seconds),
+            meter=Meter(ledger, run.job.spec.pricing, pod_seconds, provisioned),
             listeners=[CsvMetrics(folder.metrics), board, last, *listeners],
             history=run.history,
         )

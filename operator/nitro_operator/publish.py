@@ -102,4 +102,5 @@ def _situation(run: Pass) -> status.Situation:
         granted=run.granted,
         ready=backend.ready(run.observed, run.granted) if backend is not None else 0,
         pod_seconds=run.memory.meter.total,
+        provisioned=backend.provisioned if backend is not None else None,
     )

@@ -55,6 +55,8 @@ class Situation:
     granted: int = 0
     ready: int = 0
     pod_seconds: float = 0.0
+    provisioned: int | None = None
+    """Sandboxes that are kept ready; None where nothing of the kind is."""
 
 
 def phase(s: Situation) -> str:
@@ -107,6 +109,8 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
             "podSeconds": round(s.pod_seconds, 1),
         },
     }
+    if s.provisioned is not None:
+        found["actors"]["provisioned"] = s.provisioned
     if started is not None:
         found["startTime"] = started
     if s.judgement.finished:

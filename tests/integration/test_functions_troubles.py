@@ -112,9 +112,11 @@ class TestTroubles:
         again = await world.tended_once(key, functions, actors=12)
         assert world.service.provisioned[name]["RequestedProvisionedConcurrentExecutions"] == ACTORS
         assert again is not None
+        assert functions.state(key).provisioned == ACTORS, "what is paid for"
         world.service.provisioned[name]["LastModified"] = "2026-01-01T00:00:00+0000"  # ten minutes later
         await world.tended_once(key, functions, actors=12)
         assert world.service.provisioned[name]["RequestedProvisionedConcurrentExecutions"] == 12
+        assert functions.state(key).provisioned == 12
 
     async def test_deletion_waits_for_aws_but_not_for_ever(
         self, world: World, monkeypatch: pytest.MonkeyPatch

@@ -149,7 +149,9 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
     reporter.on_grant(grant)
     # Invocations are billed one by one; pods are metered by the operator.
     pod_seconds = None if spec.backend.type == "Lambda" else lambda: reporter.pod_seconds
-    outcome, _ = await train(opened, backend, listeners, pod_seconds=pod_seconds)
+    outcome, _ = await train(
+        opened, backend, listeners, pod_seconds=pod_seconds, provisioned=lambda: reporter.provisioned
+    )
     return outcome
 
 

@@ -69,12 +69,18 @@ class StatusReporter(Listener):
         self._closing_at: float | None = None
         self._granted: int | None = None
         self._pod_seconds: float | None = None
+        self._provisioned = 0
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
 
     @property
     def pod_seconds(self) -> float | None:
         """status.actors.podSeconds as last seen."""
         return self._pod_seconds
+
+    @property
+    def provisioned(self) -> int:
+        """status.actors.provisioned as last seen."""
+        return self._provisioned
 
     def on_grant(self, handler: Callable[[int], None]) -> None:
         """Calls `handler`, from the reporter's thread, with status.actors.granted now and whenever it
@@ -232,6 +238,7 @@ class StatusReporter(Listener):
         actors = (job.get("status") or {}).get("actors") or {}
         if actors.get("podSeconds") is not None:
             self._pod_seconds = float(actors["podSeconds"])
+        self._provisioned = int(actors.get("provisioned") or 0)
         granted = actors.get("granted")
         if granted is not None and granted != self._granted:
             with self._changed:

@@ -33,6 +33,8 @@ class ActorBackend(Protocol):
 
     limited: bool
     """Whether its actors count towards the platform's limit."""
+    provisioned: int | None
+    """Sandboxes that are kept ready and billed while idle; None where nothing of the kind is."""
 
     def blocker(self) -> Problem | None:
         """Why no job of this backend can run in this cluster, if so."""

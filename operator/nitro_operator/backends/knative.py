@@ -16,6 +16,7 @@ class KnativeActors:
     """See ActorBackend. Readiness is the Revision's: without an ingress the Service's own never comes."""
 
     limited = True
+    provisioned: int | None = None
 
     def __init__(self, release: KnativeRelease) -> None:
         self._release = release

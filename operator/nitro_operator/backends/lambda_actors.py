@@ -17,6 +17,7 @@ class LambdaActors:
 
     def __init__(self, state: FunctionState) -> None:
         self._state = state
+        self.provisioned = state.provisioned
 
     def blocker(self) -> Problem | None:
         return None if self._state.ready else self._state.problem or MAKING

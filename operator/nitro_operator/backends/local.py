@@ -13,6 +13,7 @@ class LocalActors:
     """See ActorBackend."""
 
     limited = False
+    provisioned: int | None = None
 
     def blocker(self) -> Problem | None:
         return None

@@ -167,10 +167,15 @@ class Functions:
         except (AwsError, SecretUnusable) as error:
             problem = _problem(error, function)
             # What cannot be seen now may well be there: only the problem is new.
-            outcome = Outcome(memory.state.ready, problem if problem.warning else None, changing=True)
+            outcome = Outcome(
+                memory.state.ready,
+                problem if problem.warning else None,
+                changing=True,
+                provisioned=memory.state.provisioned,
+            )
         if outcome.problem != memory.state.problem and outcome.problem is not None:
             logger.warning("%s: %s: %s", want.view.key, outcome.problem.reason, outcome.problem.message)
-        memory.state = FunctionState(outcome.ready, outcome.problem)
+        memory.state = FunctionState(outcome.ready, outcome.problem, outcome.provisioned)
         if outcome.problem is not None:
             memory.failures += 1
             return _pause(memory.failures)

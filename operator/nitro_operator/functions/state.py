@@ -15,6 +15,8 @@ class FunctionState:
     """Whether it can be invoked."""
     problem: Problem | None = None
     """What is wrong with it, or with the way to it."""
+    provisioned: int | None = None
+    """Its provisioned concurrency; None where that is off."""
 
 
 NOT_SEEN = FunctionState()

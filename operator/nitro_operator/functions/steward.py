@@ -37,6 +37,8 @@ class Outcome:
     """Seconds after which provisioned concurrency is due to change."""
     code_key: tuple[str, str] | None = None
     """Of the code that the alias has been set to."""
+    provisioned: int | None = None
+    """The provisioned concurrency that AWS was asked for last; None where that is off."""
 
 
 class Steward:
@@ -146,13 +148,19 @@ class Steward:
     async def _finish(
         self, wish: Wish, found: Found, actors: int, published: tuple[str, str] | None
     ) -> Outcome:
-        problem, again = problems.broken(found, self._name), None
+        problem, again, provisioned = problems.broken(found, self._name), None, None
         if wish.minutes_between_changes is not None:
             if published != found.code_key:
                 await self._publish()
-            trouble, again = await self._provision(wish, actors)
+            provisioned, trouble, again = await self._provision(wish, actors)
             problem = problem or trouble
-        return Outcome(ready=True, problem=problem, again=again, code_key=found.code_key)
+        return Outcome(
+            ready=True,
+            problem=problem,
+            again=again,
+            code_key=found.code_key,
+            provisioned=provisioned,
+        )
 
     async def _publish(self) -> None:
         """Point the alias to the newest code. Publishing code that has not changed makes no new version."""
@@ -168,7 +176,8 @@ class Steward:
             if alias["FunctionVersion"] != version:
                 await self._call("update_alias", **name, FunctionVersion=version)
 
-    async def _provision(self, wish: Wish, actors: int) -> tuple[Problem | None, float | None]:
+    async def _provision(self, wish: Wish, actors: int) -> tuple[int, Problem | None, float | None]:
+        """What is provisioned now, what is wrong with that, and when it is due to change."""
         assert wish.minutes_between_changes is not None
         name = {"FunctionName": self._name, "Qualifier": ALIAS}
         now = await self._provisioned(name)
@@ -182,7 +191,7 @@ class Steward:
             await self._call("put_provisioned_concurrency_config", **name, **count)
         failed = change is None and now.get("Status") == "FAILED"
         problem = problems.not_provisioned(self._name, str(now.get("StatusReason", ""))) if failed else None
-        return problem, left or None
+        return current if change is None else change, problem, left or None
 
     async def _provisioned(self, name: Object) -> Object:
         try:

@@ -44,6 +44,18 @@ def test_without_the_model_invocations_are_paid(tmp_path: Path) -> None:
     assert total.actors == pytest.approx(INVOCATIONS)
 
 
+def test_sandboxes_that_are_kept_ready_are_paid_for_the_whole_round(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        meter = Meter(ledger, job("paper").spec.pricing, provisioned=lambda: 64)
+        idle = meter.round(1, 3600.0, [], 0)
+        assert idle.actors == pytest.approx(0.96, rel=1e-3), "64 GB for an hour: nitro-spec, section 6"
+        total = meter.round(2, 20.0, BILLED, 3)
+        assert ledger.entries[1].details["provisioned"] == 64
+    # Invocations under provisioned concurrency have their own, lower price.
+    expected = 8.0 * 9.7222e-6 + 3 * 2e-7 + 20.0 * 64 * 4.1667e-6
+    assert total.actors - idle.actors == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("settings", "machines"),
     [
