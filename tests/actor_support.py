@@ -9,16 +9,25 @@ from gymnasium import spaces
 
 from nitro_actor import PROTOCOL_VERSION, keys
 from nitro_actor.building import make
-from nitro_actor.config import EnvironmentConfig
+from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment, EnvironmentSpec
+from nitro_actor.networks import NETWORKS
+from nitro_api.presets import preset_values
 
 RUN = "test-run"
 
 
 def environment(
-    id_: str = "Hopper-v5", count: int = 2, entry_point: str | None = None, **kwargs: Any
+    id_: str = "Hopper-v5",
+    count: int = 2,
+    entry_point: str | None = None,
+    *,
+    frame_stack: int = 1,
+    clip_rewards: bool = False,
+    atari: AtariConfig | None = None,
+    **kwargs: Any,
 ) -> Environment:
-    return make(EnvironmentConfig(id_, count, kwargs, entry_point))
+    return make(EnvironmentConfig(id_, count, kwargs, entry_point, frame_stack, clip_rewards, atari))
 
 
 def weights(
@@ -54,6 +63,22 @@ def weights(
         "logStd": log_std,
     }
     return {"schema": 1, "run": RUN, "version": version, "network": network, "observationClip": 10.0}, tensors
+
+
+def conv_weights(spec: EnvironmentSpec, preset: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A decoded weights container of a preset's convolutional network, with random parameters."""
+    values = preset_values(preset, atari=True, conv=True)
+    layers, hidden = values["network.convLayers"], values["network.hiddenSizes"]
+    network = {"kind": "conv", "convolutions": layers, "hidden": hidden, "activation": "relu"}
+    network |= {"head": "categorical", "logStd": "parameter"}
+    shapes, width = NETWORKS["conv"].parameters(network, spec.observation_shape)
+    head = {"policy.head.weight": (spec.action_size, width), "policy.head.bias": (spec.action_size,)}
+    rng = np.random.default_rng(0)
+    tensors = {
+        name: rng.normal(0, 0.02, shape).astype(np.float32)
+        for name, shape in ({name: one.shape for name, one in shapes.items()} | head).items()
+    }
+    return {"schema": 1, "run": RUN, "version": 1, "network": network, "observationClip": None}, tensors
 
 
 def request(**changes: Any) -> dict[str, Any]:
@@ -144,6 +169,13 @@ class Broken(Walk):
             if self._how == "reward":
                 reward = float("inf")
         return observation, reward, *rest
+
+
+class OtherShape(Walk):
+    """Begins with another shape than its space's."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.zeros(3), super().reset(seed=seed, options=options)[1]
 
 
 class DictSpace(Walk):

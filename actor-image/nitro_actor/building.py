@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines import tasks
+from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment, EnvironmentSpec
 
 _ATARI = "ALE/"
@@ -93,6 +94,10 @@ def _make_generic(config: EnvironmentConfig) -> Environment:
         )
     probe.close()
     engine = GenericEngine(factory, config.count, dtype)
+    try:
+        engine.reset([0] * config.count)  # a first look at what the space promises, before the first round
+    except EnvironmentCallError as error:
+        raise _unbuildable(config, error) from error
     spec = EnvironmentSpec(
         config.id, shape, dtype, size, low, high, time_limit, engine.resumable, config.frame_stack
     )

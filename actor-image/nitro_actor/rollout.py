@@ -168,4 +168,6 @@ def _require_finite(tensors: Tensors) -> None:
     where = f"at step {t} of environment {index}"
     if name == "distribution":
         raise PolicyError(f"the policy's distribution is NaN or infinite {where}: the weights have diverged")
-    raise EnvironmentCallError(f"the environment returned NaN or infinity in {name} {where}")
+    raise EnvironmentCallError(
+        f"the environment returned NaN or infinity in {name} {where}; it must return finite numbers"
+    )

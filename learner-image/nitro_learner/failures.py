@@ -6,6 +6,7 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
+from nitro_learner.architecture import NetworkMisfit
 from nitro_learner.backends.base import BackendError
 from nitro_learner.cache import CacheError
 from nitro_learner.checkpoint import CheckpointError
@@ -35,7 +36,7 @@ def told() -> Iterator[None]:
         yield
     except (RoundFailed, CacheError, CheckpointError, RllibError) as error:
         raise TrainingFailed(str(error), resumable=True) from error
-    except (BackendError, FloatingPointError) as error:
+    except (BackendError, FloatingPointError, NetworkMisfit) as error:
         raise TrainingFailed(str(error), resumable=False) from error
     except OSError as error:
         if error.errno not in _DISK_TROUBLE:

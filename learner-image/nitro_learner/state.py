@@ -4,6 +4,7 @@ themselves.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,8 +16,17 @@ from numpy.typing import NDArray
 
 from nitro_learner.batch import Fragment
 
+logger = logging.getLogger(__name__)
+
 EndState = dict[str, NDArray[Any]]
 _WINDOW = 20
+_ENDLESS_STEPS = 100_000
+_ENDLESS = (
+    f"No episode has ended in {_ENDLESS_STEPS:,} steps, so there is no training reward to report. If they "
+    "never end, give the environment a time limit (spec.environment.kwargs.max_episode_steps, or "
+    "gymnasium.wrappers.TimeLimit around your own); if they are longer than a rollout, set "
+    "spec.environment.resumeEpisodes: true or raise rolloutLength."
+)
 
 
 @dataclass
@@ -60,6 +70,7 @@ class TrainingState:
         finished.
         """
         finished: list[float] = []
+        before = self.env_steps
         for fragment in fragments:
             self.env_steps += int(fragment.meta["steps"])
             finished.extend(fragment.tensors["episode_returns"].tolist())
@@ -70,6 +81,8 @@ class TrainingState:
                     # memory.
                     self.end_states[fragment.slot] = {name: np.array(value) for name, value in state.items()}
         self.recent_returns.extend(finished)
+        if not self.recent_returns and before < _ENDLESS_STEPS <= self.env_steps:
+            logger.warning(_ENDLESS)
         mean = self.reward_mean
         if mean is not None:
             self.best_reward = mean if self.best_reward is None else max(mean, self.best_reward)

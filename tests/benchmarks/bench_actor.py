@@ -1,6 +1,6 @@
 """The actor in figures: loop speed on one core, start to ready and memory, encoding. Prints Markdown tables.
 
-    python tests/benchmarks/bench_actor.py [--repeats 9]
+    python tests/benchmarks/bench_actor.py [hopper humanoid atari start] [--repeats 9]
 
 Every figure is the median of the repeats, in which the candidates take turns, so that a busy machine is
 equally unfair to all of them. Processor time is what an otherwise idle core would need.
@@ -28,9 +28,12 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from actor_support import environment, request, weights
+from actor_support import conv_weights, environment, request, weights
 from nitro_actor import wire
+from nitro_actor.config import AtariConfig
+from nitro_actor.engines.atari import AtariEngine
 from nitro_actor.environment import Environment
+from nitro_actor.networks import Conv
 from nitro_actor.policy import Policy
 from nitro_actor.rollout import rollout
 
@@ -40,17 +43,7 @@ HIDDEN = (256, 256)
 
 def _nitro(env: Environment) -> Callable[[], int]:
     """Environment, policy and storing: a fragment, encoded, its episodes resumed as in training."""
-    policy = Policy(*weights(env.spec, hidden=HIDDEN), env.spec)
-    state: dict[str, np.ndarray] = {}
-
-    def run() -> int:
-        nonlocal state
-        fragment = rollout(env, policy, seed=1, steps=STEPS, state=state)
-        wire.encode(request(), fragment)
-        state = {n.removeprefix("state/"): a for n, a in fragment.items() if n.startswith("state/")}
-        return STEPS
-
-    return run
+    return _fragments(env, Policy(*weights(env.spec, hidden=HIDDEN), env.spec))
 
 
 def _gymnasium(count: int) -> Callable[[], int]:
@@ -106,6 +99,26 @@ def loop(repeats: int) -> None:
         "gymnasium and the same policy, 1 environment": _gymnasium(1),
         "physics alone (mj_step)": _physics(),
     }
+    rates = _taking_turns(candidates, repeats)
+    print(f"\n| Hopper-v5, {STEPS} steps, one core | steps/s | best | by processor time |")
+    print("|---|---:|---:|---:|")
+    _print(rates)
+    _encoding("Hopper-v5", repeats)
+
+
+def humanoid(repeats: int) -> None:
+    """348 observations: the loop, and what its fragments take on the wire."""
+    env = environment("Humanoid-v5", 8)
+    rates = _taking_turns({"Nitro, 8 environments": _nitro(env)}, repeats)
+    print("\n| Humanoid-v5, one core | steps/s | best | by processor time |\n|---|---:|---:|---:|")
+    _print(rates)
+    _encoding("Humanoid-v5", repeats)
+
+
+def _taking_turns(
+    candidates: dict[str, Callable[[], int]], repeats: int
+) -> dict[str, list[tuple[float, float]]]:
+    """Steps per second of wall and of processor time of each, several times."""
     rates: dict[str, list[tuple[float, float]]] = {name: [] for name in candidates}
     for repeat in range(repeats + 1):
         for name, run in candidates.items():
@@ -114,12 +127,94 @@ def loop(repeats: int) -> None:
             if repeat:  # the first is a warm-up
                 wall, processor = time.perf_counter() - wall, time.process_time() - processor
                 rates[name].append((steps / wall, steps / processor))
-    print(f"\n| Hopper-v5, {STEPS} steps, one core | steps/s | best | by processor time |")
-    print("|---|---:|---:|---:|")
+    return rates
+
+
+def _print(rates: dict[str, list[tuple[float, float]]]) -> None:
     for name, values in rates.items():
         walls, processors = zip(*values, strict=True)
         medians = statistics.median(walls), max(walls), statistics.median(processors)
         print(f"| {name} | " + " | ".join(f"{rate:,.0f}" for rate in medians) + " |")
+
+
+def atari(repeats: int) -> None:
+    """SpaceInvaders on one core: the whole loop with both presets' networks, its parts, and their floors."""
+    env = environment("ALE/SpaceInvaders-v5", 8, frame_stack=4, clip_rewards=True, atari=AtariConfig())
+    engine = env._engine
+    assert isinstance(engine, AtariEngine)
+    env.reset(range(8))
+    rng = np.random.default_rng(0)
+    game, frame, screen = engine._games[0], np.empty((84, 84), np.uint8), engine._screen
+
+    def played() -> int:
+        for _ in range(16):
+            _, terminated, _ = env.step(rng.integers(0, env.spec.action_size, 8))
+            for index in np.flatnonzero(terminated):
+                env.reset_one(int(index))
+        return 128
+
+    def emulated() -> int:
+        for _ in range(128 * 4):
+            game.act(1)
+            if game.game_over():
+                game.reset_game()
+        return 128
+
+    def shown() -> int:
+        for _ in range(128):
+            game.getScreenGrayscale(screen)
+            game.getScreenGrayscale(screen)
+            engine._resize(screen, frame)
+        return 128
+
+    candidates = {"environment alone": played, "emulator alone": emulated, "screens to frames": shown}
+    for preset in ("paper", "tuned"):
+        policy = Policy(*conv_weights(env.spec, preset), env.spec)
+        name = f"`{preset}` network"
+        candidates[f"Nitro, 8 environments, {name}"] = _fragments(env, policy)
+        candidates[f"policy alone, {name}"] = _decisions(env, policy)
+        candidates[f"its products alone, {name}"] = _products(policy)
+    rates = _taking_turns(candidates, repeats)
+    print("\n| SpaceInvaders, one core | steps/s | best | by processor time |\n|---|---:|---:|---:|")
+    _print(rates)
+
+
+def _fragments(env: Environment, policy: Policy) -> Callable[[], int]:
+    state: dict[str, np.ndarray] = {}
+
+    def run() -> int:
+        nonlocal state
+        fragment = rollout(env, policy, seed=1, steps=STEPS, state=state)
+        wire.encode(request(), fragment)
+        state = {n.removeprefix("state/"): a for n, a in fragment.items() if n.startswith("state/")}
+        return STEPS
+
+    return run
+
+
+def _decisions(env: Environment, policy: Policy) -> Callable[[], int]:
+    out = np.empty((8, env.spec.action_size), np.float32)
+
+    def run() -> int:
+        for _ in range(16):
+            policy.distribution(env.observations, out)
+        return 128
+
+    return run
+
+
+def _products(policy: Policy) -> Callable[[], int]:
+    """The matrix products of the convolutions, without gathering patches: what BLAS alone takes."""
+    network = policy._network
+    assert isinstance(network, Conv)
+
+    def run() -> int:
+        for _ in range(16):
+            for layer in network._layers:
+                np.matmul(layer._floats, layer._weight, out=layer._product)
+        return 128
+
+    return run
 
 
 def start(repeats: int) -> None:
@@ -178,8 +273,8 @@ def _ready(port: int) -> bool:
         return False
 
 
-def encoding(repeats: int) -> None:
-    env = environment("Hopper-v5", 8)
+def _encoding(name: str, repeats: int) -> None:
+    env = environment(name, 8)
     fragment = rollout(env, Policy(*weights(env.spec), env.spec), seed=1, steps=STEPS, state={})
     times = []
     for _ in range(20 * repeats):
@@ -189,24 +284,26 @@ def encoding(repeats: int) -> None:
         wire.decode(data)
         times.append((encoded - began, time.perf_counter() - encoded))
     write, read = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
-    print(f"\n| Fragment, {STEPS} Hopper steps, {len(data):,} bytes | ms |\n|---|---:|")
+    print(f"\n| Fragment, {STEPS} steps of {name}, {len(data):,} bytes | ms |\n|---|---:|")
     print(f"| encode | {write:.3f} |\n| decode | {read:.3f} |\n| both | {write + read:.3f} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", help="hopper, humanoid, atari, start; default: all")
     parser.add_argument("--repeats", type=int, default=9)
-    repeats = parser.parse_args().repeats
-    names = ("numpy", "mujoco", "gymnasium")
+    arguments = parser.parse_args()
+    repeats = arguments.repeats
+    names = ("numpy", "mujoco", "ale-py", "gymnasium")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     print(
         f"{_processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {platform.system()}; ",
         end="",
     )
     print(f"Python {platform.python_version()}, {versions}")
-    loop(repeats)
-    start(repeats)
-    encoding(repeats)
+    parts = {"hopper": loop, "humanoid": humanoid, "atari": atari, "start": start}
+    for name in arguments.parts or parts:
+        parts[name](repeats)
 
 
 def _processor() -> str:

@@ -107,7 +107,8 @@ class GenericEngine(Engine):
         if array.shape != self.observations.shape[1:]:
             raise EnvironmentCallError(
                 f"environment {index}: an observation of shape {list(array.shape)}, "
-                f"but its space says {list(self.observations.shape[1:])}"
+                f"but its space says {list(self.observations.shape[1:])}; all must have the shape of "
+                "observation_space, so resize or pad what changes"
             )
         self.observations[index] = array
 

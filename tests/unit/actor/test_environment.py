@@ -1,6 +1,7 @@
 """Which environments are taken, how they are described, and what a wrong one is told."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,12 +64,23 @@ def test_time_limits() -> None:
         ("x", "builtins:dict", "must make a gymnasium.Env"),
         ("x", "actor_support:DictSpace", "FlattenObservation"),
         ("x", "actor_support:BinaryActions", "must be a Box of floats or Discrete"),
+        ("x", "actor_support:OtherShape", r"shape \[3\], but its space says \[2\]; .* resize or pad"),
         ("Taxi-v4", None, "observation space Discrete"),
     ],
 )
 def test_refuses(name: str, entry_point: str | None, message: str) -> None:
     with pytest.raises(EnvironmentConfigError, match=message):
         environment(name, 1, entry_point)
+
+
+def test_a_module_that_raises_while_it_is_imported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raises_at_import.py").write_text("raise RuntimeError('no licence')")
+    monkeypatch.syspath_prepend(tmp_path)
+    message = r"importing raises_at_import raised RuntimeError: no licence; .* in the actor's image must pass"
+    with pytest.raises(EnvironmentConfigError, match=message):
+        environment("x", 1, "raises_at_import:Thing")
 
 
 @pytest.mark.parametrize("kwargs", [{"no_such_argument": 1}, {"main_body": "no such body"}])
