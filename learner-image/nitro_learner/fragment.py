@@ -7,6 +7,7 @@ every dtype, shape and value. What does not fit exactly is refused with a reason
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -95,12 +96,16 @@ class Expectation:
     envs: int = 0
     slots: dict[int, SlotRequest] = field(default_factory=dict)
 
-    @property
+    @cached_property
+    def tensors(self) -> dict[str, TensorSpec]:
+        """What a rollout fragment's tensors must be, end state apart."""
+        return tensor_specs(self.environment, self.steps, self.envs)
+
+    @cached_property
     def byte_limit(self) -> int:
         """Largest message worth reading: the tensors, twice, and room for end states."""
-        specs = tensor_specs(self.environment, self.steps, self.envs)
-        steps = max(self.steps, 1)
-        elements = sum(math.prod(steps if n is None else n for n in spec.shape) for spec in specs.values())
+        steps, specs = max(self.steps, 1), self.tensors.values()
+        elements = sum(math.prod(steps if n is None else n for n in spec.shape) for spec in specs)
         return min(wire.MAX_BYTES, 16 * elements + (self.envs + 1) * _STATE_BYTES)
 
 
@@ -211,7 +216,7 @@ def _check_meta(meta: Mapping[str, Any], expect: Expectation, request: SlotReque
 
 def _check_rollout(tensors: Mapping[str, NDArray[Any]], expect: Expectation) -> None:
     plain = {name: array for name, array in tensors.items() if not name.startswith(STATE_PREFIX)}
-    _check_tensors(plain, tensor_specs(expect.environment, expect.steps, expect.envs))
+    _check_tensors(plain, expect.tensors)
     state = {name: array for name, array in tensors.items() if name.startswith(STATE_PREFIX)}
     if bool(state) != bool(expect.environment["resumable"]):
         raise FragmentRefused(
