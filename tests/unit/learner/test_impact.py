@@ -10,11 +10,18 @@ import torch
 from torch import Tensor
 
 from learner_support import HOPPER, fragment, job
+from nitro_actor.building import make
+from nitro_actor.config import EnvironmentConfig
+from nitro_actor.policy import Policy
+from nitro_actor.rollout import rollout
+from nitro_api.scaling import Scaling
 from nitro_learner.algorithms.base import OffPolicyAlgorithm, OnPolicyAlgorithm
 from nitro_learner.algorithms.impact import Impact, denominator
 from nitro_learner.algorithms.ppo_loss import Coefficients, Samples, gradients, terms
 from nitro_learner.batch import Fragment
+from nitro_learner.boosting.detector import Detector
 from nitro_learner.distributions import Categorical, Distribution, Gaussian
+from nitro_learner.stacks import restack
 
 HYPER = "algorithm__hyperparameters__"
 SMALL = {
@@ -307,6 +314,22 @@ def test_a_restored_algorithm_goes_on_alike_once_its_buffer_is_empty(preset: str
     states = first.state_dict(), second.state_dict()
     assert states[0]["passes"] == states[1]["passes"]
     assert states[0]["learning_rate"] == states[1]["learning_rate"] < first.settings.learning_rate
+
+
+def test_it_learns_from_images() -> None:
+    env = make(EnvironmentConfig("colours", 3, {}, "learner_environments:Colours", frame_stack=2))
+    layers = [{"channels": 3, "kernel": 4, "stride": 2}]
+    settings = {"algorithm__name": "impact", "network__hiddenSizes": [4], "network__convLayers": layers}
+    algorithm = Impact(job(**settings, **{HYPER + "batchSize": 0}).spec, env.spec.to_json())
+    meta, weights = algorithm.weights()
+    policy, before = Policy(meta | {"version": 0}, weights, env.spec), parameters(algorithm)
+    for slot in range(2):
+        tensors = restack(rollout(env, policy, seed=slot, steps=60, state={}))
+        algorithm.take([Fragment({"slot": slot, "resumed": False}, tensors)])
+    assert algorithm.replay()
+    surrogate = algorithm.end_round(1).surrogate
+    assert not torch.equal(parameters(algorithm), before)
+    assert Detector(Scaling(), 0, 100).measure(surrogate, 1).ratio is not None
 
 
 def test_a_state_of_ppo_is_refused() -> None:
