@@ -36,7 +36,7 @@ def test_a_lambda_job_needs_no_knative_and_its_result_is_a_local_runs(
 
         bills = service.bills()
         billed = sum(GB_SECOND * 0.25 * bill["billed_ms"] / 1e3 + REQUEST for bill in bills)
-        assert status["cost"]["actors"] == pytest.approx(billed, rel=1e-3)
+        assert status["cost"]["actors"] == pytest.approx(billed, rel=1e-3, abs=1e-6)
         report("bills.txt", f"{len(bills)} invocations, {billed:.6f} dollars by the service's account")
 
         assert "Concurrency" not in service.aws.client().get_function(FunctionName=name), "let go at the end"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -136,3 +138,11 @@ def test_a_message_of_the_capacity_fits_as_base64() -> None:
         <= payload.LIMIT_BYTES
         < len(message) + payload.ENVELOPE_BYTES + 8
     )
+
+
+def test_the_examples_differ_in_the_backend_block_alone() -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    plain, function = (load_job(examples / f"{name}.yaml").to_dict() for name in ("hopper", "hopper-lambda"))
+    assert function["spec"].pop("backend")["type"] == "Lambda"
+    del plain["spec"]["backend"]
+    assert function == plain
