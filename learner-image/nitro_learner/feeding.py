@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,7 +16,7 @@ from nitro_learner.batch import Fragment
 from nitro_learner.cache import Cache
 from nitro_learner.compute import Compute
 from nitro_learner.dispatch import Dispatcher
-from nitro_learner.plans import RoundFailed, RoundPlan, RoundResult
+from nitro_learner.plans import DispatchStats, RoundFailed, RoundPlan, RoundResult
 from nitro_learner.stream import Stream
 from nitro_learner.waiting import Interrupted, Stages, unless
 
@@ -64,6 +65,9 @@ class Feed(Protocol):
     async def abandon(self, plan: RoundPlan) -> None:
         """Breaks off a round that was started but will not be used."""
 
+    async def close(self) -> list[DispatchStats]:
+        """Gives up what is under way after the last round, and says what that has taken."""
+
 
 def make(
     algorithm: Algorithm,
@@ -111,6 +115,9 @@ class WholeRounds:
 
     async def abandon(self, plan: RoundPlan) -> None:
         await self._dispatcher.abandon(plan)
+
+    async def close(self) -> list[DispatchStats]:
+        return []
 
 
 class Arrivals:
@@ -171,6 +178,11 @@ class Arrivals:
 
     async def abandon(self, plan: RoundPlan) -> None:
         """Nothing: what is under way serves the next round, and the dispatcher's `close` ends it."""
+
+    async def close(self) -> list[DispatchStats]:
+        await self._stream.drop(sys.maxsize)
+        stats, _ = await self._stream.end_round(0.0, self._backend.limit)
+        return [stats]
 
     async def _gather(self, wanted: int, stages: Stages) -> tuple[list[Fragment], list[list[int] | int]]:
         """Feeds until `wanted` fragments are learned from, or the deadline, or nothing more can come.

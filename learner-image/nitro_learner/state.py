@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_learner.batch import Fragment
+from nitro_learner.stop import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,17 @@ class TrainingState:
     def reward_std(self) -> float | None:
         """Their standard deviation."""
         return pstdev(self.recent_returns) if self.recent_returns else None
+
+    def progress(self, cost: float) -> Progress:
+        """What the stop conditions look at; `cost` is the run's so far."""
+        return Progress(
+            round=self.round,
+            actor_rounds=self.actor_rounds,
+            env_steps=self.env_steps,
+            evaluation_mean=self.evaluation_mean,
+            cost=cost,
+            seconds=self.seconds,
+        )
 
     def absorb(self, fragments: Iterable[Fragment], *, keep_end_states: bool) -> list[float]:
         """Takes in the fragments of the next round, sorted by slot, and returns the episode returns that they

@@ -236,28 +236,20 @@ class Trainer:
             self.state.actors = actors
 
     def _reason_to_stop(self) -> stop.StopReason | None:
-        state = self.state
-        progress = stop.Progress(
-            round=state.round,
-            actor_rounds=state.actor_rounds,
-            env_steps=state.env_steps,
-            evaluation_mean=state.evaluation_mean,
-            cost=self._meter.total,
-            seconds=state.seconds,
-        )
-        return stop.decide(self._spec.stop, progress)
+        return stop.decide(self._spec.stop, self.state.progress(self._meter.total))
 
     async def _finish(self, reason: stop.StopReason) -> Outcome:
         """Scores the last round, keeps its checkpoint and evaluates the final policy."""
         await self._settle()
         await self._save()
         self._tell_phase("final")
-        began = time.monotonic()
+        began, spent = time.monotonic(), await self._feed.close()
         await self._publish()
         played = await self._join(self._evaluate())
-        if played:
-            stats = played.stats
-            self._meter.round(0, time.monotonic() - began, stats.billed_seconds, 0, stats.estimated)
+        spent += [played.stats] if played else []
+        billed = [each for stats in spent for each in stats.billed_seconds]
+        guessed = sum(stats.estimated for stats in spent)
+        self._meter.round(0, time.monotonic() - began, billed, 0, guessed)
         returns = tuple(played.returns.tolist()) if played else ()
         return self._end(
             Outcome(reason.reason, reason.message, finished=True, rounds=self.state.round, evaluation=returns)

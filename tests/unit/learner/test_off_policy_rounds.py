@@ -408,6 +408,17 @@ async def test_an_interruption_ends_the_round_with_what_it_has(
     await work.close()
 
 
+async def test_what_is_under_way_at_the_end_is_given_up_and_paid(
+    work: Dispatcher, backend: FunctionBackend, compute: Compute
+) -> None:
+    backend.script = {0: [good], 1: [hang], 2: [hang]}
+    rounds = Rounds(work, backend, compute, Recorder())
+    await rounds.learn(1, 3)
+    (left,) = await rounds.feed.close()
+    assert (len(left.billed_seconds), left.estimated) == (2, 2)
+    assert backend.running == 0
+
+
 async def test_weights_are_kept_as_long_as_actors_may_sample_with_them(
     work: Dispatcher, backend: FunctionBackend, compute: Compute
 ) -> None:
