@@ -82,11 +82,12 @@ async def lambda_round(
     timeout: float = 20.0,
     observations: int = 11,
     envs: int = 2,
+    plays: str = "Hopper-v5",
     **changes: Any,
 ) -> AsyncIterator[tuple[LambdaBackend, Dispatcher]]:
     """A started backend and a dispatcher, weights 0 published."""
     transport = {"transport": "Redis", "redis": {"secretName": "redis"}} if redis_url else {}
-    backend = LambdaBackend(settings(url, **transport, **changes), limit=limit, redis_url=redis_url)
+    backend = LambdaBackend(settings(url, **transport, **changes), plays, limit=limit, redis_url=redis_url)
     try:
         environment = await backend.start()
         cache = backend.open_cache(RUN)

@@ -105,7 +105,7 @@ def _http(body: object) -> bytes:
 def nitro(url: str, requests: int) -> Iterator[FanOut]:
     """The learner: dispatcher, backend, payloads, bills."""
     with asyncio.Runner() as runner:
-        backend = LambdaBackend(settings(url), limit=requests)
+        backend = LambdaBackend(settings(url), ENVIRONMENT["id"], limit=requests)
         runner.run(backend.start())
         cache = backend.open_cache("run-1")
         runner.run(cache.publish_weights(0, WEIGHTS))
@@ -178,7 +178,7 @@ async def handler() -> None:
     starts = []
     for _ in range(3):
         async with front(what) as (aws, url):
-            backend = LambdaBackend(settings(url), limit=1)
+            backend = LambdaBackend(settings(url), "Hopper-v5", limit=1)
             await backend.start()
             starts.append(aws.bills[0])
             await backend.close()

@@ -117,7 +117,7 @@ async def test_a_slow_link_changes_nothing_but_the_time() -> None:
 async def test_settings_that_no_sandbox_can_start_with_are_told_in_its_words() -> None:
     wrong = function({"id": "Hopper-v5", "envs": 0})
     async with front(wrong) as (aws, url):
-        backend = LambdaBackend(settings(url), limit=1)
+        backend = LambdaBackend(settings(url), "Hopper-v5", limit=1)
         with pytest.raises(BackendError, match=r"cannot start: .*envs is 0"):
             await backend.start()
         assert backend.take_bills() == [bill.billed_ms / 1e3 for bill in aws.bills]
@@ -125,15 +125,18 @@ async def test_settings_that_no_sandbox_can_start_with_are_told_in_its_words() -
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "plays", "message"),
     [
-        ({"functionName": "other"}, "there is no Lambda function other"),
-        ({"memoryMiB": 2048}, f"memoryMiB: 2048; function {NAME} has 1024"),
+        ({"functionName": "other"}, "Hopper-v5", "there is no Lambda function other"),
+        ({"memoryMiB": 2048}, "Hopper-v5", f"memoryMiB: 2048; function {NAME} has 1024"),
+        ({}, "Walker2d-v5", "spec.environment.id: 'Walker2d-v5'; function nitro-test plays 'Hopper-v5'"),
     ],
 )
-async def test_a_function_that_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:
+async def test_a_function_that_does_not_fit_is_refused(
+    changes: dict[str, Any], plays: str, message: str
+) -> None:
     async with front() as (_, url):
-        backend = LambdaBackend(settings(url, **changes), limit=1)
+        backend = LambdaBackend(settings(url, **changes), plays, limit=1)
         with pytest.raises(FatalError, match=message):
             await backend.start()
         await backend.close()
@@ -145,7 +148,7 @@ async def test_a_function_that_the_operator_still_makes_is_waited_for(
     monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
     async with front() as (aws, url):
         aws.functions["made-later"] = aws.functions.pop(NAME)
-        backend = LambdaBackend(settings(url), limit=1, created_elsewhere=True)
+        backend = LambdaBackend(settings(url), "Hopper-v5", limit=1, created_elsewhere=True)
         aws.on_refusal = lambda: aws.functions.update({NAME: aws.functions["made-later"]})
         assert (await backend.start())["id"] == "Hopper-v5"
         assert aws.refused[0] == "ResourceNotFoundException"
@@ -155,7 +158,7 @@ async def test_a_function_that_the_operator_still_makes_is_waited_for(
 async def test_wrong_credentials_are_refused_by_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with front() as (_, url):
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-        backend = LambdaBackend(settings(url), limit=1)
+        backend = LambdaBackend(settings(url), "Hopper-v5", limit=1)
         with pytest.raises(FatalError, match=r"lambda:InvokeFunction.*valid"):
             await backend.start()
         await backend.close()
@@ -175,7 +178,10 @@ async def test_a_request_that_lambda_would_not_take_is_refused_with_its_size(
 
 async def test_a_fragment_that_no_response_takes_is_refused_by_the_actor() -> None:
     noise = function({"id": "noise", "entryPoint": "lambda_support:Noise", "envs": 2})
-    async with front(noise) as (_, url), lambda_round(url, observations=Noise.SIZE) as (_, work):
+    async with (
+        front(noise) as (_, url),
+        lambda_round(url, plays="noise", observations=Noise.SIZE) as (_, work),
+    ):
         with pytest.raises(FatalError, match=r"rolloutLength: the fragment has \d+ bytes, a Lambda.*Redis"):
             await sample(work, 1, steps=512)
 
@@ -183,7 +189,7 @@ async def test_a_fragment_that_no_response_takes_is_refused_by_the_actor() -> No
 async def test_a_sandbox_out_of_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
     async with front(function(memory_mib=40)) as (_, url):
-        backend = LambdaBackend(settings(url, memoryMiB=128), limit=1)
+        backend = LambdaBackend(settings(url, memoryMiB=128), "Hopper-v5", limit=1)
         with pytest.raises(BackendError, match=r"of 40 MiB were in use; raise spec.backend.lambda.memoryMiB"):
             await backend.start()
         await backend.close()
@@ -199,7 +205,7 @@ async def test_one_endpoint_serves_the_function_that_was_made_there(monkeypatch:
     try:
         async with serve(Front(control_plane=control)) as (aws, url):
             await asyncio.to_thread(_make_function, control, url)
-            backend = LambdaBackend(settings(url, functionName="made", memoryMiB=512), limit=1)
+            backend = LambdaBackend(settings(url, functionName="made", memoryMiB=512), "Hopper-v5", limit=1)
             assert (await backend.start())["id"] == "Hopper-v5"
             assert [bill.memory_mib for bill in aws.bills] == [512]
             await backend.close()

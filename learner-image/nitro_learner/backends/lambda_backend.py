@@ -51,6 +51,7 @@ class LambdaBackend:
 
     Args:
         settings: resolved spec.backend.lambda.
+        environment: the id that the function must play; its settings are not the learner's.
         limit: requests at once; the function's reserved concurrency, where it has one, is kept to as well.
         redis_url: where this learner reaches the Redis of `transport: Redis`; None with `Payload`.
         ready_seconds: how long to wait for a function that is being made or changed.
@@ -60,6 +61,7 @@ class LambdaBackend:
     def __init__(
         self,
         settings: Settings,
+        environment: str,
         *,
         limit: int,
         redis_url: str | None = None,
@@ -68,6 +70,7 @@ class LambdaBackend:
     ) -> None:
         self._settings = settings
         self._name = settings.function_name
+        self._environment = environment
         self._redis_url = redis_url
         self._ready_seconds = ready_seconds
         self._created_elsewhere = created_elsewhere
@@ -149,7 +152,13 @@ class LambdaBackend:
                 f"spec.backend.lambda.memoryMiB: {self._settings.memory_mib}; function {self._name} has "
                 f"{report.memory_mib}, so costs would be wrong; set memoryMiB to that or change the function"
             )
-        return read_spec(body, f"Lambda function {self._name}")
+        spec = read_spec(body, f"Lambda function {self._name}")
+        if spec.get("id") != self._environment:
+            raise FatalError(
+                f"spec.environment.id: {self._environment!r}; function {self._name} plays "
+                f"{spec.get('id')!r}; change its NITRO_ENVIRONMENT or name another function"
+            )
+        return spec
 
     def _event(self, request: bytes, meta: dict[str, Any]) -> Payload:
         """The event of a rollout. Raises FatalError where it is larger than Lambda takes."""

@@ -119,6 +119,7 @@ def lambda_backend(spec: Any, *, operated: bool) -> Any:
             )
     return LambdaBackend(
         spec.backend.lambda_,
+        spec.environment.id,
         limit=spec.scaling.max_actors + SLOTS,
         redis_url=redis_url,
         created_elsewhere=operated and spec.backend.lambda_.manage,
