@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +58,9 @@ class Aws:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
+        # One session for all: with one for each, AWS's model of Lambda would be kept ten megabytes at a time.
+        self._session = boto3.session.Session()
+        self._making = threading.Lock()  # to make clients from one session is not thread-safe
         self._clients: dict[tuple[Access, bool], Any] = {}
 
     async def call(self, access: Access, operation: str, **arguments: Any) -> Object:
@@ -98,27 +102,28 @@ class Aws:
             raise AwsError(operation, CLIENT, type(error).__name__) from error
 
     def _client(self, access: Access, *, invokes: bool) -> Any:
-        found = self._clients.get((access, invokes))
-        if found is None:
-            if len(self._clients) >= MAX_CLIENTS:  # rotated credentials leave their clients behind
-                self._clients.pop(next(iter(self._clients)), None)
-            found = self._clients[access, invokes] = _new_client(access, invokes=invokes)
-        return found
+        with self._making:
+            found = self._clients.get((access, invokes))
+            if found is None:
+                if len(self._clients) >= MAX_CLIENTS:  # rotated credentials leave their clients behind
+                    del self._clients[next(iter(self._clients))]
+                found = self._clients[access, invokes] = self._new_client(access, invokes=invokes)
+            return found
 
-
-def _new_client(access: Access, *, invokes: bool) -> Any:
-    key, secret, token = access.credentials or (None, None, None)
-    # A session for each client: the default one is shared, and making clients from it is not thread-safe.
-    session = boto3.session.Session(
-        aws_access_key_id=key,
-        aws_secret_access_key=secret,
-        aws_session_token=token,
-        region_name=access.region,
-    )
-    config = Config(
-        connect_timeout=CONNECT_SECONDS,
-        read_timeout=INVOKE_SECONDS if invokes else READ_SECONDS,
-        retries={"mode": "standard", "total_max_attempts": 1 if invokes else ATTEMPTS},
-        max_pool_connections=THREADS,
-    )
-    return session.client("lambda", endpoint_url=access.endpoint_url, config=config)
+    def _new_client(self, access: Access, *, invokes: bool) -> Any:
+        key, secret, token = access.credentials or (None, None, None)
+        config = Config(
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=INVOKE_SECONDS if invokes else READ_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": 1 if invokes else ATTEMPTS},
+            max_pool_connections=THREADS,
+        )
+        return self._session.client(
+            "lambda",
+            region_name=access.region,
+            endpoint_url=access.endpoint_url,
+            aws_access_key_id=key,
+            aws_secret_access_key=secret,
+            aws_session_token=token,
+            config=config,
+        )

@@ -167,15 +167,12 @@ class Functions:
         except (AwsError, SecretUnusable) as error:
             problem = _problem(error, function)
             # What cannot be seen now may well be there: only the problem is new.
-            outcome = Outcome(
-                memory.state.ready,
-                problem if problem.warning else None,
-                changing=True,
-                provisioned=memory.state.provisioned,
-            )
+            outcome = Outcome(memory.state.ready, problem if problem.warning else None, changing=True)
         if outcome.problem != memory.state.problem and outcome.problem is not None:
             logger.warning("%s: %s: %s", want.view.key, outcome.problem.reason, outcome.problem.message)
-        memory.state = FunctionState(outcome.ready, outcome.problem, outcome.provisioned)
+        # While AWS is at work, or cannot be seen, what it was asked for last still stands.
+        provisioned = memory.state.provisioned if outcome.changing else outcome.provisioned
+        memory.state = FunctionState(outcome.ready, outcome.problem, provisioned)
         if outcome.problem is not None:
             memory.failures += 1
             return _pause(memory.failures)
