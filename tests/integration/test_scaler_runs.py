@@ -22,16 +22,18 @@ def rows(run: Path) -> list[dict[str, str]]:
 
 
 def test_kungfu_follows_the_recorded_noise_and_resumes_to_the_bit(tmp_path: Path) -> None:
-    job = write_job(
-        tmp_path, stop={"rounds": 5}, scaling={"scaler": "kungfu", "minActors": 2, "maxActors": 6}
-    )
+    scaling = {"scaler": "kungfu", "minActors": 2, "maxActors": 6}
+    job = write_job(tmp_path, stop={"rounds": 5}, scaling=scaling, pricing={"model": "vm"})
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     done = nitro("train", job, "--run-dir", whole)
     assert done.returncode == 0, done.stderr
     recorded = rows(whole)
     signal = noise = None
     reference: tuple[float, int] | None = None
+    seconds = 0.0
     for row in recorded:
+        seconds += float(row["seconds_total"])
+        assert float(row["cost_actors"]) == pytest.approx(seconds * 0.68 / 3600), "one machine, used or not"
         g, s, actors = float(row["gradient_signal"]), float(row["gradient_noise"]), int(row["actors"])
         assert float(row["gradient_snr"]) == pytest.approx(2 * 64 * g / s, rel=1e-9)
         assert row["convexity_ratio"] == "", "nobody asked for it"
