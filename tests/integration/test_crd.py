@@ -59,7 +59,7 @@ def test_kubectl_refuses_a_wrong_job_as_validate_does(case: dict[str, Any], apis
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_applies_and_validates(path: Path, apiserver: ApiServer, namespace: str) -> None:
-    job = load_job(path)
+    job = load_job(path, [f"metadata.namespace={namespace}"])
     apiserver.kubectl("apply", "-n", namespace, "-f", str(path))
     stored = apiserver.get("ntj", job.metadata.name, "-n", namespace)
     assert resolve(load_job(stored)).spec == resolve(job).spec
