@@ -38,7 +38,7 @@ _JOB: Object = {
             "convexityRatio": 1.5,
             "updatedAt": "2026-01-01T00:00:10.5Z",
         },
-        "actors": {"requested": 8, "granted": 6, "ready": 5, "podSeconds": 100.5},
+        "actors": {"requested": 8, "granted": 6, "ready": 5, "provisioned": 2, "podSeconds": 100.5},
         "cost": {"learner": 0.5, "actors": 0.25, "total": 0.75},
     },
 }

@@ -68,6 +68,11 @@ _GAUGES = (
         ("status", "actors", "granted"),
     ),
     _Field("nitro_job_status_actors_ready", "Actors that are ready", ("status", "actors", "ready")),
+    _Field(
+        "nitro_job_status_actors_provisioned",
+        "Sandboxes that AWS Lambda keeps ready, and bills while idle as well",
+        ("status", "actors", "provisioned"),
+    ),
     _Field("nitro_job_spec_rounds", "Rounds after which the job stops", ("spec", "stop", "rounds")),
     _Field(
         "nitro_job_spec_target_reward",

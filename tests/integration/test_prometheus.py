@@ -27,6 +27,7 @@ RIGHTLY_EMPTY = {
     "Actors requested, granted, ready: requested": OPERATOR,
     "Actors requested, granted, ready: granted": OPERATOR,
     "Actors requested, granted, ready: ready": OPERATOR,
+    "Actors requested, granted, ready: provisioned": OPERATOR,
 }
 
 
