@@ -166,6 +166,10 @@ class Environment:
             self._stack[:, :-1] = own["stack"]
             self._stack[:, -1] = self.frames
 
+    def picture(self, index: int) -> NDArray[np.uint8] | None:
+        """As the engine's."""
+        return self._engine.picture(index)
+
     def close(self) -> None:
         self._engine.close()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +17,10 @@ from numpy.typing import NDArray
 
 from nitro_actor.building import make
 from nitro_actor.config import EnvironmentConfig
-from nitro_actor.environment import EnvironmentSpec
+from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.policy import Policy
 from nitro_actor.rollout import evaluate
+from nitro_actor.stacking import join
 from nitro_api import JobSpec
 from nitro_learner import algorithms
 from nitro_learner.checkpoint import Checkpoint
@@ -87,20 +90,22 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> float:
 
     if path.suffix not in {".gif", ".webp"}:
         raise VideoError(f"{path}: a video ends in .gif or .webp")
-    environment = _renderable(spec)
-    try:
-        probe = make(_config(spec, 1))
-        policy = _policy(spec, checkpoint, probe.spec)
-        probe.close()
-        pictures, total = [], 0.0
-        for frame, reward in _episode(
-            environment, policy, evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
-        ):
+    seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
+    environment = make(_config(spec, 1))
+    policy = _policy(spec, checkpoint, environment.spec)
+    pictures, total = [], 0.0
+    with contextlib.ExitStack() as stack:
+        stack.callback(environment.close)
+        if spec.environment.atari:
+            episode, rate = _game(environment, policy, seed), 60 / spec.environment.atari.frame_skip
+        else:
+            drawing = _renderable(spec)
+            stack.callback(drawing.close)
+            episode = _episode(drawing, policy, seed, environment.spec.frame_stack)
+            rate = float(drawing.metadata.get("render_fps") or 30)
+        for frame, reward in episode:
             pictures.append(Image.fromarray(frame))
             total += reward
-        rate = float(environment.metadata.get("render_fps") or 30)
-    finally:
-        environment.close()
     path.parent.mkdir(parents=True, exist_ok=True)
     pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=1000 / rate, loop=0)
     return total
@@ -149,17 +154,36 @@ def _make(id: str, entry_point: str | None, kwargs: dict[str, Any]) -> Any:
     return getattr(importlib.import_module(module), attribute)(**kwargs)
 
 
-def _episode(environment: Any, policy: Policy, seed: int) -> Iterator[tuple[NDArray[np.uint8], float]]:
-    """Frames and rewards of one episode, at most _FRAMES of them."""
-    observation, _ = environment.reset(seed=seed % 2**32)
+def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[tuple[NDArray[np.uint8], float]]:
+    """As `_episode`, of an Atari game, whose engine shows its screens without gymnasium."""
+    environment.reset([seed])
     distribution = np.empty((1, policy.parameters_per_action), np.float32)
     for _ in range(_FRAMES):
-        policy.distribution(np.asarray(observation)[None], distribution)
+        policy.distribution(environment.observations, distribution)
+        rewards, terminated, truncated = environment.step(policy.mode(distribution))
+        picture = environment.picture(0)
+        assert picture is not None, "the engine of Atari games has pictures"
+        yield picture, float(rewards[0])
+        if terminated[0] or truncated[0]:
+            return
+
+
+def _episode(
+    environment: Any, policy: Policy, seed: int, stack: int
+) -> Iterator[tuple[NDArray[np.uint8], float]]:
+    """Pictures and rewards of one episode, at most _FRAMES of them; the policy sees `stack` observations."""
+    observation, _ = environment.reset(seed=seed % 2**32)
+    seen = deque([np.asarray(observation)] * stack, maxlen=stack)
+    distribution = np.empty((1, policy.parameters_per_action), np.float32)
+    for _ in range(_FRAMES):
+        shown = seen[0] if stack == 1 else join(np.stack(seen), 0)
+        policy.distribution(shown[None], distribution)
         action = policy.mode(distribution)[0]
         if action.ndim:
             space = environment.action_space
             action = np.clip(action, space.low.reshape(-1), space.high.reshape(-1)).reshape(space.shape)
         observation, reward, terminated, truncated, _ = environment.step(action)
+        seen.append(np.asarray(observation))
         yield np.asarray(environment.render(), np.uint8), float(reward)
         if terminated or truncated:
             return

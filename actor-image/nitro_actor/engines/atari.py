@@ -160,7 +160,6 @@ class AtariEngine(Engine):
         self._generators = unpack_generators(snapshot["generators"])
 
     def picture(self, index: int) -> NDArray[np.uint8]:
-        """The present screen of one copy in its colours, u8 [height, width, 3]."""
         screen: NDArray[np.uint8] = self._games[index].getScreenRGB()
         return screen
 

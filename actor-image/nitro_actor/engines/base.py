@@ -67,6 +67,10 @@ class Engine(ABC):
             WireError: the tensors are no snapshot of such an engine.
         """
 
+    def picture(self, index: int) -> NDArray[np.uint8] | None:  # noqa: ARG002
+        """What a viewer sees of one copy now, u8 [height, width, 3]; None where the engine draws nothing."""
+        return None
+
     def close(self) -> None:
         """Let go of what the environment holds."""
         return
