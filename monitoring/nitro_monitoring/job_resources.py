@@ -16,8 +16,8 @@ def actors(found: builders.Dashboard) -> None:
             "Actors requested, granted, ready",
             "What the learner asks for, what the operator allows within the platform's limit (the larger of "
             "the last two requests), and the actors that are ready. Ready below granted: nodes are full or "
-            "pods fail. Granted below requested: the platform is full, rounds sample in waves. Provisioned: what "
-            "Lambda keeps ready and bills, where a job asks for it.",
+            "pods fail. Granted below requested: the platform is full, rounds sample in waves. Provisioned: "
+            "what Lambda keeps ready and bills, where a job asks for it.",
             "none",
             *(
                 Query(f"max(nitro_job_status_actors_{name}{JOB})", name)
