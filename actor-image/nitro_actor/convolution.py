@@ -95,7 +95,9 @@ class Convolution:
             self._padded = np.zeros((rows, channels, tall, wide), dtype)
             self._inside = self._padded[:, :, top : top + height, left : left + width]
             by_image, by_channel, by_row, by_column = self._padded.strides
-            run, shape, strides = kernel, (channels, kernel), (by_channel, by_row)
+            run = kernel
+            shape: tuple[int, ...] = (channels, kernel)
+            strides: tuple[int, ...] = (by_channel, by_row)
         else:
             self._padded = np.zeros((rows, tall, wide, channels), dtype)
             self._inside = self._padded[:, top : top + height, left : left + width]

@@ -175,7 +175,7 @@ class LearnerMetrics(Listener):
         Raises:
             OSError: the port is taken.
         """
-        disable_created_metrics()  # one more series for each counter, and nobody asks when it began
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # nobody asks when a counter began
         server, thread = start_http_server(port, registry=self.registry)
         assert isinstance(thread, threading.Thread)
         return int(server.server_port)

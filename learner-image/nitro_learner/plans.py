@@ -61,8 +61,8 @@ class DispatchStats:
     ``slot_seconds``: the actor's own time per slot; ``seconds``: ``total`` = ``sample`` (what the actors' own
     times take, packed without gaps) + ``dispatch`` (the rest: queueing, transfer, cold starts, retries).
 
-    ``overhead_seconds``: of each answered request, what it took beyond the actor's own time: queueing in front
-    of the actor, a cold start, transfer.
+    ``overhead_seconds``: of each answered request, what it took beyond the actor's own time: queueing in
+    front of the actor, a cold start, transfer.
     """
 
     retries: Mapping[str, int]

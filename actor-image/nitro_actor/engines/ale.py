@@ -53,7 +53,7 @@ def rom(name: str) -> Path:
         close = difflib.get_close_matches(game, games, n=1)
         hint = f"did you mean ALE/{close[0]}{_VERSION}?" if close else "an id looks like ALE/SpaceInvaders-v5"
         raise EnvironmentConfigError(f"there is no Atari game ALE/{name}; {hint}")
-    path = folder / games[game]
+    path: Path = folder / games[game]
     data = path.read_bytes() if path.is_file() else b""
     if hashlib.md5(data, usedforsecurity=False).hexdigest() != sums[games[game]]:
         what = "is not the one that ale-py knows" if data else "is missing"

@@ -43,4 +43,5 @@ def areas(length: int, parts: int) -> Floats:
     edges = np.arange(parts + 1) * length / parts
     cells = np.arange(length)
     overlap = np.minimum(edges[1:, None], cells + 1) - np.maximum(edges[:-1, None], cells)
-    return (np.maximum(overlap, 0) * parts / length).astype(np.float32)
+    shares: Floats = (np.maximum(overlap, 0) * parts / length).astype(np.float32)
+    return shares

@@ -28,6 +28,9 @@ SPENT: Mapping[str, Callable[[Columns], Floats]] = {
 }
 """What a run had spent when each of its rounds ended, f64 [rounds], by the budget's unit."""
 
+STEPS = frozenset({"actors", "boosting_score", "convexity_ratio"})
+"""Metrics that a round has, and not a moment."""
+
 UNITS = {
     "rounds": "rounds",
     "actorRounds": "actor-rounds",
@@ -38,16 +41,29 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Points (x, y) of one metric of one run, x ascending, without gaps: f64 [n] each."""
+    """Points (x, y) of one metric of one run, x ascending, without gaps: f64 [n] each.
+
+    Attributes:
+        steps: whether a value holds for its whole round, from the point before; else lines join the points.
+    """
 
     x: Floats
     y: Floats
+    steps: bool = False
+
+    def values(self, x: Floats) -> Floats:
+        """y at each x, all of them within the curve."""
+        if self.steps:
+            found: Floats = self.y[np.searchsorted(self.x, x).clip(max=len(self.x) - 1)]
+        else:
+            found = np.interp(x, self.x, self.y)
+        return found
 
     def at(self, x: float) -> float:
-        """y at x by linear interpolation; NaN where the curve does not reach."""
+        """y at x; NaN where the curve does not reach."""
         if not len(self.x) or x > self.x[-1] or x < self.x[0]:
             return float("nan")
-        return float(np.interp(x, self.x, self.y))
+        return float(self.values(np.array([x]))[0])
 
     def mean(self, end: float) -> float:
         """Mean of y over x from the first point to `end` (the area under the curve by its width)."""
@@ -88,7 +104,7 @@ class FinishedRun:
             final = self.summary.get("evaluation", {}).get("mean", float("nan"))
             x, y = np.concatenate([[0.0], x]), np.append(y, final)
         known = np.isfinite(y)
-        return Curve(x[known], y[known])
+        return Curve(x[known], y[known], steps=metric in STEPS)
 
 
 def read(folder: RunDir) -> FinishedRun:

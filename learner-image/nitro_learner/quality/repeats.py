@@ -61,7 +61,7 @@ async def repeat(
         async with opened(folder, job, round) as probe:
             fragments = await probe.sample(actors * repeats)
             before = copy.deepcopy(probe.algorithm.state_dict())
-            found = []
+            found: list[Mapping[str, float | None]] = []
             for index in range(repeats):
                 probe.algorithm.load_state_dict(before)
                 update = await probe.update(fragments[index * actors : (index + 1) * actors])

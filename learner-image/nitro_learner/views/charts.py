@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,12 +103,12 @@ def _stages(axes: Axes, columns: Columns) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _svg(draw, columns: Columns) -> str:  # type: ignore[no-untyped-def]
+def _svg(draw: Callable[[Axes, Columns], None], columns: Columns) -> str:
     """One chart. Text stays text, so the page's font and colours hold and a reader can search it."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    style = {
+    style: dict[str, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "nitro",
         "font.size": 8,
@@ -126,7 +126,7 @@ def _svg(draw, columns: Columns) -> str:  # type: ignore[no-untyped-def]
         "legend.frameon": False,
         "axes.xmargin": 0.01,
     }
-    with mpl.rc_context(style):
+    with mpl.rc_context(style):  # type: ignore[arg-type]
         figure = Figure(figsize=(5, 2.5), layout="constrained")
         figure.patch.set_alpha(0)
         axes = figure.add_subplot()
