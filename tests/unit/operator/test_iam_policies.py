@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from pathlib import Path
@@ -19,6 +20,12 @@ OF_A_RESOURCE = ["repository"]
 """Policies that are attached to a resource name a principal, and have no grammar check of their own here."""
 NO_OPERATION = {"iam:PassRole", "lambda:InvokeFunction"}
 """Permissions that no operation of AWS's API is called after."""
+
+
+@functools.cache
+def operations(service: str) -> frozenset[str]:
+    """The operations of a service of AWS, by botocore's model of it."""
+    return frozenset(botocore.session.get_session().get_service_model(service).operation_names)
 
 
 def policy(name: str) -> dict[str, Any]:
@@ -48,10 +55,9 @@ def test_a_trust_policy_is_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_action_exists_and_none_is_a_wildcard(name: str) -> None:
-    session = botocore.session.get_session()
     for action in {*actions(name), *actions(name, "Deny")} - NO_OPERATION:
         service, _, operation = action.partition(":")
-        assert operation in session.get_service_model(service).operation_names, action
+        assert operation in operations(service), action
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -63,13 +69,12 @@ def test_only_what_aws_gives_no_names_to_is_allowed_on_everything(name: str) -> 
 
 
 def test_the_operator_may_do_what_it_does_and_nothing_else() -> None:
-    operations = set(botocore.session.get_session().get_service_model("lambda").operation_names)
     called = set()
     for file in (ROOT / "operator" / "nitro_operator" / "functions").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 name = "".join(part.capitalize() for part in node.value.split("_"))
-                if re.fullmatch("[a-z_]+", node.value) and name in operations:
+                if re.fullmatch("[a-z_]+", node.value) and name in operations("lambda"):
                     called.add("lambda:InvokeFunction" if name == "Invoke" else f"lambda:{name}")
     assert called == {action for action in actions("operator") if action.startswith("lambda:")}
 
