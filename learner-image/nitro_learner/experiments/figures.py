@@ -26,6 +26,7 @@ TITLES = {
 }
 # After as many variants as there are colours, they come again with another line.
 _LINES = ("-", "--", ":")
+_LEGEND_COLUMNS = 7
 
 
 def draw_metric(results: Results, metric: str, path: Path) -> bool:
@@ -47,7 +48,6 @@ def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
     layout = {"ncols": 2, "figsize": (11.5, height), "width_ratios": (1.25, 1)}
     with picture(path, **layout) as (figure, (left, right)):
         _curves(left, results, experiment.score)
-        left.legend(loc="upper left", fontsize=9)
         _title(left, f"{results.environment}, seeds: {len(results.seeds)}")
         order = list(results.runs)
         labels = []
@@ -64,7 +64,11 @@ def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
         right.grid(axis="y", visible=False)
         right.set_xlabel("Difference of return at the budget")
         _title(right, "Paired by seed, 95 % interval")
-        figure.tight_layout(w_pad=2)
+        handles, names = left.get_legend_handles_labels()
+        columns = min(len(names), _LEGEND_COLUMNS)
+        figure.legend(handles, names, loc="lower left", ncols=columns, fontsize=9, columnspacing=1.4)
+        below = 0.3 * -(-len(names) // columns) / height
+        figure.tight_layout(w_pad=2, rect=(0, below, 1, 1))
     return path
 
 

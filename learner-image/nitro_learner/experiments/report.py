@@ -24,6 +24,9 @@ from nitro_learner.experiments.statistics import Interval
 from nitro_learner.page import replace
 from nitro_learner.rundir import RunDir, RunDirError
 
+# Resamples of fewer seeds hardly differ from each other: of two, every second one is a single seed twice.
+_SEEDS_FOR_A_VERDICT = 5
+
 
 def write(folder: ExperimentDir, experiment: Experiment) -> str:
     """Writes everything into the folder and returns the text of report.md.
@@ -104,8 +107,11 @@ def _environment(folder: ExperimentDir, experiment: Experiment, results: Results
     yield f"{len(results.seeds)} paired seeds: {seeds}." + (
         f" Without a finished run, hence left out: {', '.join(results.missing)}." if results.missing else ""
     )
-    if len(results.seeds) < 5:
-        yield "\nWith so few seeds the intervals are too narrow and prove nothing by themselves."
+    if len(results.seeds) < _SEEDS_FOR_A_VERDICT:
+        yield (
+            f"\nWith fewer than {_SEEDS_FOR_A_VERDICT} seeds these intervals are too narrow: there is no "
+            "verdict."
+        )
     name = slug(results.environment)
     known = [
         score
@@ -154,13 +160,15 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
     if comparisons:
         yield _line(["compared", "difference at the budget", "difference over training", "P", "verdict"])
         yield _line(["---", "---:", "---:", "---:", "---"])
-        yield from (_comparison(one) for one in comparisons)
+        yield from (_comparison(one, len(results.seeds)) for one in comparisons)
         yield ""
 
 
-def _comparison(one: Comparison) -> str:
+def _comparison(one: Comparison, seeds: int) -> str:
     verdict = "no difference shown"
-    if one.difference.excludes_zero:
+    if seeds < _SEEDS_FOR_A_VERDICT:
+        verdict = "too few seeds"
+    elif one.difference.excludes_zero:
         verdict = "better" if one.difference.value > 0 else "worse"
     return _line(
         [

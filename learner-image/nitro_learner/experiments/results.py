@@ -15,7 +15,7 @@ from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.spec import Budget, Experiment
 from nitro_learner.experiments.statistics import Interval
 
-_GRID = 100
+_GRID = 200
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,10 @@ class Results:
         curves = self.curves(variant, metric)
         if not curves or not all(len(curve.x) > 1 for curve in curves):
             return None
-        start = max(curve.x[0] for curve in curves)
+        start = 0.0 if curves[0].steps else max(curve.x[0] for curve in curves)
         end = min(self.budget.amount, *(curve.x[-1] for curve in curves))
         x = np.linspace(start, end, _GRID)
-        values = np.array([np.interp(x, curve.x, curve.y) for curve in curves])
+        values = np.array([curve.values(x) for curve in curves])
         return Band(x, *statistics.mean_band(values))
 
 

@@ -30,6 +30,11 @@ def test_a_curve_is_read_between_its_points() -> None:
     assert math.isnan(curve.reaches(50, 10))
 
 
+def test_the_actors_of_a_round_hold_from_the_round_before() -> None:
+    curve = Curve(np.array([2.0, 6.0, 7.0]), np.array([2.0, 4.0, 1.0]), steps=True)
+    assert curve.values(np.array([0.0, 2.0, 2.1, 6.0, 6.5, 7.0])).tolist() == [2, 2, 4, 4, 1, 1]
+
+
 @pytest.fixture
 def experiment(tmp_path: Path) -> tuple[ExperimentDir, Experiment]:
     """fixed reaches 8 actor-rounds exactly, nitro overshoots to 10; seed 2 is only half done."""
@@ -63,9 +68,21 @@ def test_the_report_compares_at_exactly_the_budget(experiment: tuple[ExperimentD
     assert "0 of 2 |" in text
     (line,) = [line for line in text.splitlines() if line.startswith("| nitro - fixed |")]
     assert "+10.0 [+10.0, +10.0]" in line
-    assert line.endswith("| 1.00 [1.00, 1.00] | better |")
-    assert "proves nothing" not in text
-    assert "prove nothing by themselves" in text
+    assert line.endswith("| 1.00 [1.00, 1.00] | too few seeds |")
+    assert "With fewer than 5 seeds" in text
+
+
+def test_a_verdict_needs_an_interval_that_excludes_zero_and_enough_seeds(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, seeds=[0, 1, 2, 3, 4], variants={"a": {}, "b": {}, "c": {}}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        gain = {"a": 0.0, "b": 10.0 + run.seed, "c": (-1) ** run.seed}[run.variant]
+        pretend(folder, run, actors=[4, 4], returns=[0, 50 + gain])
+    text = report.write(folder, spec)
+    verdicts = [line.split(" | ") for line in text.splitlines() if line.startswith(("| b - a", "| c - a"))]
+    assert [line[-1] for line in verdicts] == ["better |", "no difference shown |"]
+    assert verdicts[0][1] == "+12.0 [+10.8, +13.2]"
 
 
 def test_the_report_leaves_tables_and_pictures(experiment: tuple[ExperimentDir, Experiment]) -> None:
