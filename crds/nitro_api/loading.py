@@ -37,7 +37,7 @@ def load_job(source: Path | str | dict[str, Any], overrides: Sequence[str] = ())
         mistakes += apply_override(data, override)
     job, found = _check(_without_nulls(data))
     if job is not None and not mistakes:
-        found = [*network_rules.mistakes(job), *payload.mistakes(job)]
+        found = network_rules.mistakes(job) or payload.mistakes(job)
     if found or mistakes or job is None:
         raise JobInvalid([*mistakes, *found])
     return job

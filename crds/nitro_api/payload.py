@@ -7,9 +7,11 @@ frames of pixels, the learner finds out with the first messages, and says so in 
 from __future__ import annotations
 
 import itertools
+import math
 
 from nitro_api.errors import FieldError
 from nitro_api.job import JobSpec, NitroTrainingJob
+from nitro_api.network import image_sizes
 from nitro_api.resolution import resolve
 
 LIMIT_BYTES = 6 * 2**20
@@ -83,8 +85,12 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
 def least_weights(spec: JobSpec) -> int:
     """Fewest bytes that the policy of a resolved job takes, compressed."""
     observation, action = _spaces(spec)
-    widths = [observation, *spec.network.hidden_sizes, action]
-    numbers = sum(before * after for before, after in itertools.pairwise(widths))
+    if spec.network.type == "conv":
+        filters, inputs = _convolutions(spec)
+    else:
+        filters, inputs = 0, observation * spec.environment.frame_stack
+    widths = [inputs, *spec.network.hidden_sizes, action]
+    numbers = filters + sum(before * after for before, after in itertools.pairwise(widths))
     return int(numbers * _FLOAT_BYTES * _WEIGHTS_LEFT)
 
 
@@ -93,6 +99,17 @@ def least_fragment(spec: JobSpec) -> int:
     observation, action = _spaces(spec)
     numbers = spec.environment.rollout_length * (observation + 2 * action)
     return int(numbers * _FLOAT_BYTES * _FRAGMENT_LEFT)
+
+
+def _convolutions(spec: JobSpec) -> tuple[int, int]:
+    """Numbers in the filters, and the features behind them; of images of unknown size the least possible."""
+    atari, layers = spec.environment.atari, spec.network.conv_layers or []
+    channels = [spec.environment.frame_stack if atari else 1, *(layer.channels for layer in layers)]
+    filters = sum(
+        before * layer.kernel**2 * layer.channels for before, layer in zip(channels, layers, strict=False)
+    )
+    sizes = image_sizes(atari.frame_size, atari.frame_size, layers) if atari else [(1, 1)]
+    return filters, channels[-1] * math.prod(sizes[-1])
 
 
 def _spaces(spec: JobSpec) -> tuple[int, int]:

@@ -10,7 +10,8 @@ import pytest
 import zstandard
 from gymnasium import spaces
 
-from actor_support import environment, weights
+from actor_support import conv_weights, environment, weights
+from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.policy import Policy
 from nitro_actor.rollout import rollout
 from nitro_api import JobInvalid, NitroTrainingJob, load_job, payload, resolve, warnings
@@ -88,6 +89,19 @@ def test_weights_that_cannot_fit_are_refused_with_limit_size_and_remedy() -> Non
         "spec.backend.lambda.transport=Redis",
         "spec.backend.lambda.redis={secretName: redis}",
     )
+
+
+def test_the_networks_of_games_are_counted() -> None:
+    game, paper = "spec.environment.id=ALE/Pong-v5", "spec.algorithm.preset=paper"
+    assert job(game, paper)
+    with pytest.raises(JobInvalid, match=r"hiddenSizes: \[512\]; needs 6\.\d MB for a request"):
+        job(game)
+    spec = EnvironmentSpec("ALE/Pong-v5", (84, 84), "uint8", 6, None, None, None, True, 4)
+    for preset, settings in (("paper", [paper]), ("tuned", ["spec.backend={type: Local}"])):
+        _, tensors = conv_weights(spec, preset)
+        compress = zstandard.ZstdCompressor(level=1).compress
+        sent = sum(len(compress(tensor.tobytes())) for tensor in tensors.values())
+        assert 0.9 * sent <= payload.least_weights(resolve(job(game, *settings)).spec) <= sent
 
 
 def test_rollouts_that_cannot_fit_are_refused() -> None:
