@@ -78,6 +78,8 @@ e2e: $(STAMP) ## build and load the images, install, and test on the cluster of 
 paper-small: $(STAMP) ## the small comparison with the paper and the tables of docs/results.md (an hour on two cores)
 	$(BIN)/nitro experiment run experiments/paper-small.yaml
 	$(BIN)/nitro experiment report runs/paper-small --into docs/results.md
+	$(BIN)/nitro plot runs/paper-small/runs/Hopper-v5/{fixed,random-score,nitro,hydrozoa}/seed-* \
+		--out docs/results/paper-small-rounds.png
 	$(BIN)/nitro experiment run experiments/detector-small.yaml
 
 PEERS := build/peers
