@@ -13,24 +13,27 @@ import sys
 from pathlib import Path
 
 PEERS = Path(__file__).parent / "peers"
-MEASUREMENTS = (("sb3.py", "loop"), ("rllib.py", "loop"), ("sb3.py", "epoch"))
+MEASUREMENTS = (
+    ("sb3.py", "loop", "Hopper-v5"),
+    ("sb3.py", "loop", "Humanoid-v5"),
+    ("rllib.py", "loop"),
+    ("sb3.py", "epoch"),
+)
 
 
 def main(python: str) -> None:
     print("| peer | figure | value |\n|---|---|---:|")
-    for script, what in MEASUREMENTS:
+    for script, *what in MEASUREMENTS:
         done = subprocess.run(
-            [python, str(PEERS / script), what],
+            [python, str(PEERS / script), *what],
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             text=True,
             check=True,
         )
         for name, value in json.loads(done.stdout.splitlines()[-1]).items():
-            print(
-                f"| {script.removesuffix('.py')} {what} | {name.replace('_', ' ')} | {value:,.3f} |",
-                flush=True,
-            )
+            peer = " ".join([script.removesuffix(".py"), *what])
+            print(f"| {peer} | {name.replace('_', ' ')} | {value:,.3f} |", flush=True)
 
 
 if __name__ == "__main__":

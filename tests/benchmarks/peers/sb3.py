@@ -1,6 +1,6 @@
 """Stable-Baselines3 doing what Nitro's parts do: run in the peers' environment, prints one JSON object.
 
-python sb3.py loop      environment + policy + storing, Hopper-v5, steps per second on one core
+python sb3.py loop ID   environment + policy + storing, such as Hopper-v5, steps per second on one core
 python sb3.py epoch     one PPO epoch, full batch of 8192 Hopper samples, 2 x 256 networks, seconds
 python sb3.py train STEPS SEED   PPO with CleanRL's MuJoCo settings, wall seconds and last 20 episodes' return
 """
@@ -22,10 +22,10 @@ def _net(size: int) -> dict:
     return {"net_arch": {"pi": [size, size], "vf": [size, size]}, "activation_fn": torch.nn.Tanh}
 
 
-def _collector(envs: int, steps: int, size: int) -> tuple[PPO, BaseCallback]:
+def _collector(envs: int, steps: int, size: int, environment: str) -> tuple[PPO, BaseCallback]:
     model = PPO(
         "MlpPolicy",
-        make_vec_env("Hopper-v5", n_envs=envs, seed=0),
+        make_vec_env(environment, n_envs=envs, seed=0),
         n_steps=steps // envs,
         batch_size=steps,
         n_epochs=1,
@@ -37,12 +37,12 @@ def _collector(envs: int, steps: int, size: int) -> tuple[PPO, BaseCallback]:
     return model, callback
 
 
-def loop() -> dict:
+def loop(environment: str) -> dict:
     """Steps per second of collect_rollouts, 512 steps, median of 9, for 1 and 8 environments."""
     torch.set_num_threads(1)
     result = {}
     for envs in (1, 8):
-        model, callback = _collector(envs, 512, 256)
+        model, callback = _collector(envs, 512, 256, environment)
         rates = []
         for _ in range(10):
             start = time.perf_counter()
@@ -55,7 +55,7 @@ def loop() -> dict:
 def epoch() -> dict:
     """Seconds of one PPO.train() with one epoch of one full batch of 8192 samples, median of 9."""
     torch.set_num_threads(1)
-    model, callback = _collector(8, 8192, 256)
+    model, callback = _collector(8, 8192, 256, "Hopper-v5")
     model.collect_rollouts(model.env, callback, model.rollout_buffer, 1024)
     seconds = []
     for _ in range(10):
@@ -77,10 +77,10 @@ class _Returns(BaseCallback):
         return True
 
 
-def train(steps: int, seed: int) -> dict:
+def train(steps: str, seed: str) -> dict:
     """Hopper-v5 by PPO with the settings of CleanRL's ppo_continuous_action."""
     torch.set_num_threads(2)
-    env = VecNormalize(make_vec_env("Hopper-v5", n_envs=1, seed=seed), gamma=0.99)
+    env = VecNormalize(make_vec_env("Hopper-v5", n_envs=1, seed=int(seed)), gamma=0.99)
     model = PPO(
         "MlpPolicy",
         env,
@@ -90,15 +90,15 @@ def train(steps: int, seed: int) -> dict:
         n_epochs=10,
         ent_coef=0.0,
         policy_kwargs=_net(64),
-        seed=seed,
+        seed=int(seed),
         device="cpu",
     )
     returns = _Returns()
     start = time.perf_counter()
-    model.learn(steps, callback=returns)
+    model.learn(int(steps), callback=returns)
     return {"wall_seconds": time.perf_counter() - start, "return_last_20": float(np.mean(returns.last))}
 
 
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
-    print(json.dumps({"loop": loop, "epoch": epoch, "train": train}[what](*map(int, rest))))
+    print(json.dumps({"loop": loop, "epoch": epoch, "train": train}[what](*rest)))
