@@ -14,7 +14,7 @@ from nitro_learner.failures import TrainingFailed
 
 MISSING = (
     'spec.algorithm.name: "rllib/ppo"; needs Ray\'s RLlib, which is not installed; '
-    "run pip install 'nitro-learner[rllib]', on a cluster use a learner image that was built with "
+    "run pip install 'nitro-learner[train,rllib]', on a cluster use a learner image that was built with "
     "--build-arg EXTRAS=rllib"
 )
 
