@@ -17,8 +17,8 @@ RLLIB = "rllib/"
 
 UNCHECKED = "spec.algorithm.rllib: is checked when the learner starts, because RLlib is not installed here"
 _MISSING = (
-    "needs Ray's RLlib, which is not installed; run pip install 'nitro-learner[train,rllib]', on a cluster use "
-    "a learner image that was built with --build-arg EXTRAS=rllib"
+    "needs Ray's RLlib, which is not installed; run pip install 'nitro-learner[train,rllib]', on a cluster "
+    "use a learner image that was built with --build-arg EXTRAS=rllib"
 )
 
 
