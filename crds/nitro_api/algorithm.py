@@ -50,7 +50,8 @@ class Hyperparameters(Model):
     Default: the preset's."""
 
     epochs: int = resolved(ge=1, le=1000)
-    """Passes over a round's batch. PPO only. Default: the preset's."""
+    """Passes over a round's batch, or over a batch of IMPACT's buffer each time that it is drawn. Default: the
+    preset's."""
 
     minibatch_size: int = resolved(ge=0, le=10_000_000)
     """Samples per gradient step. 0 is the whole batch. Default: the preset's."""
@@ -95,7 +96,7 @@ class Hyperparameters(Model):
 
 
 ONLY = {
-    "ppo": ("valueClip", "epochs"),
+    "ppo": ("valueClip",),
     "impact": ("batchSize", "bufferBatches", "bufferUses", "targetUpdateFrequency", "maxStaleness"),
 }
 """Hyperparameters that one algorithm alone has."""

@@ -100,10 +100,11 @@ IMPACT: tuple[tuple[str, Any, Any], ...] = (
     (_HYPER + "normaliseObservations",      False,        True),
     (_HYPER + "normaliseRewards",           False,        True),
     (_HYPER + "orthogonalInit",             False,        True),
+    (_HYPER + "epochs",                     1,            5),
     (_HYPER + "batchSize",                  4096,         2048),
     (_HYPER + "bufferBatches",              None,         2),
-    (_HYPER + "bufferUses",                 None,         10),
-    (_HYPER + "targetUpdateFrequency",      1.0,          0.5),
+    (_HYPER + "bufferUses",                 None,         2),
+    (_HYPER + "targetUpdateFrequency",      1.0,          0.25),
     (_HYPER + "maxStaleness",               4,            4),
 )
 

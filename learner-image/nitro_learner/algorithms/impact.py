@@ -86,8 +86,9 @@ class Impact(ActorCriticAlgorithm):
         samples, _ = self.samples(batch)
         c = self.coefficients()
         generator = torch.Generator().manual_seed(stream(self._seed, self._passes))
-        for minibatch in self.minibatches(samples, generator):
-            self.step(minibatch, c)
+        for _ in range(self.settings.epochs):
+            for minibatch in self.minibatches(samples, generator):
+                self.step(minibatch, c)
         self._passes += 1
         if self._passes % self._target_every == 0:
             self._follow()

@@ -68,7 +68,8 @@ def test_identity(preset: str, replays: int, hyperparameters: dict[str, Any]) ->
 def test_cartpole() -> None:
     """The best return is 500, a random policy's 22."""
     environments = [environment("CartPole-v1", 4) for _ in range(2)]
-    spec = job("tuned", stop__rounds=25, **COMMON | {"environment__id": "CartPole-v1"})
+    changes = {"environment__id": "CartPole-v1", HYPER + "batchSize": 512, HYPER + "learningRate": 2e-3}
+    spec = job("tuned", stop__rounds=25, **COMMON | changes)
     policy = train_off_policy(spec, environments, 25, replays=4)
     result = rollout.evaluate(environments[0], policy, seed=1, episodes=10, max_steps=500)
     assert float(result["episode_returns"].mean()) > 300
