@@ -18,7 +18,7 @@ from nitro_learner.experiments.curves import UNITS, Floats
 from nitro_learner.experiments.figures import TITLES, draw_metric, draw_overview
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import slug
-from nitro_learner.experiments.results import Comparison, Results, collect, rows
+from nitro_learner.experiments.results import Comparison, Line, Results, collect, rows
 from nitro_learner.experiments.spec import SCORES, Experiment
 from nitro_learner.experiments.statistics import Interval
 from nitro_learner.page import replace
@@ -40,9 +40,10 @@ def write(folder: ExperimentDir, experiment: Experiment) -> str:
             f"{folder.path}: no seed is finished yet by every variant. Go on with nitro experiment run."
         )
     writer = RunDir(folder.path)
-    writer.write_text(folder.path / "runs.csv", _csv(rows(folder, experiment)))
+    finished = list(rows(folder, experiment))
+    writer.write_text(folder.path / "runs.csv", _csv(finished))
     writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
-    text = "\n".join(_text(folder, experiment, results)).rstrip() + "\n"
+    text = "\n".join(_text(folder, experiment, results, finished)).rstrip() + "\n"
     writer.write_text(folder.report, text)
     return text
 
@@ -66,7 +67,9 @@ def insert(text: str, folder: ExperimentDir, name: str, page: Path) -> None:
         shutil.copyfile(folder.path / picture, page.parent / page.stem / new)
 
 
-def _text(folder: ExperimentDir, experiment: Experiment, results: Sequence[Results]) -> Iterator[str]:
+def _text(
+    folder: ExperimentDir, experiment: Experiment, results: Sequence[Results], finished: Sequence[Line]
+) -> Iterator[str]:
     budget = results[0].budget
     yield f"# {experiment.name}\n"
     yield experiment.figure
@@ -78,15 +81,14 @@ def _text(folder: ExperimentDir, experiment: Experiment, results: Sequence[Resul
         f"({statistics.RESAMPLES:,} resamples); differences are paired by seed; IQM is the interquartile "
         "mean; P is the probability that a run of the first scores higher than a run of the second."
     )
-    yield _made_by(folder, experiment)
+    yield _made_by(folder, experiment, finished)
     for one in results:
         yield from _environment(folder, experiment, one)
 
 
-def _made_by(folder: ExperimentDir, experiment: Experiment) -> str:
+def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[Line]) -> str:
     """The machine, and what the finished runs took."""
-    seconds = sum(float(row["seconds"]) for row in rows(folder, experiment))
-    count = sum(1 for _ in rows(folder, experiment))
+    seconds = sum(float(row["seconds"]) for row in finished)
     planned = len(experiment.seeds) * len(experiment.variants) * max(1, len(experiment.environments))
     machines = json.loads(folder.machine.read_text(encoding="utf-8"))
     told = [
@@ -95,7 +97,7 @@ def _made_by(folder: ExperimentDir, experiment: Experiment) -> str:
         for one in machines
     ]
     return (
-        f"\n{count} of {planned} runs are finished and took {seconds / 3600:.2f} core-hours, on "
+        f"\n{len(finished)} of {planned} runs are finished and took {seconds / 3600:.2f} core-hours, on "
         + "; and on ".join(told)
         + ".\n"
     )
@@ -206,7 +208,7 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _curves(results: Sequence[Results], experiment: Experiment) -> Iterator[dict[str, str | float]]:
+def _curves(results: Sequence[Results], experiment: Experiment) -> Iterator[Line]:
     """What the pictures show, for curves.csv."""
     for one in results:
         for metric in experiment.figures:
@@ -226,7 +228,7 @@ def _curves(results: Sequence[Results], experiment: Experiment) -> Iterator[dict
                     }
 
 
-def _csv(lines: Iterable[dict[str, str | float]]) -> str:
+def _csv(lines: Iterable[Line]) -> str:
     buffer = io.StringIO()
     writer: csv.DictWriter[str] | None = None
     for line in lines:

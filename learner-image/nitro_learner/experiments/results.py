@@ -17,6 +17,9 @@ from nitro_learner.experiments.statistics import Interval
 
 _GRID = 200
 
+Line = dict[str, str | float]
+"""A line of a CSV file by column."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -143,7 +146,7 @@ def collect(folder: ExperimentDir, experiment: Experiment) -> list[Results]:
     return [Results(environment, variants, experiment) for environment, variants in found.items()]
 
 
-def rows(folder: ExperimentDir, experiment: Experiment) -> Iterator[dict[str, str | float]]:
+def rows(folder: ExperimentDir, experiment: Experiment) -> Iterator[Line]:
     """One row per finished run, for runs.csv."""
     budget = experiment.budget or Budget()
     for run in plan(experiment):
@@ -151,7 +154,7 @@ def rows(folder: ExperimentDir, experiment: Experiment) -> Iterator[dict[str, st
             yield _row(run, read(folder.run(run)), budget)
 
 
-def _row(run: PlannedRun, finished: FinishedRun, budget: Budget) -> dict[str, str | float]:
+def _row(run: PlannedRun, finished: FinishedRun, budget: Budget) -> Line:
     curves: Sequence[tuple[str, Curve]] = [
         (metric, finished.curve(metric, budget.unit)) for metric in ("reward_mean", "evaluation_mean")
     ]
