@@ -272,7 +272,7 @@ class Cluster:
         """As Knative would: the Revision that the Service's template names, ready."""
         service = eventually(lambda: self.get("services.serving.knative.dev", f"{name}-actors"))
         template = service["spec"]["template"]
-        meta = {**template["metadata"], "ownerReferences": [_owner(service)]}
+        meta = {**template["metadata"], "ownerReferences": [owner_reference(service)]}
         spec = {
             "apiVersion": "serving.knative.dev/v1",
             "kind": "Revision",
@@ -313,7 +313,7 @@ class Cluster:
         meta = {
             "generateName": prefix,
             "labels": template["metadata"]["labels"],
-            "ownerReferences": [_owner(owner)],
+            "ownerReferences": [owner_reference(owner)],
         }
         return self.create(
             {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}}
@@ -368,7 +368,7 @@ def _deleted(obj: Object | None) -> Object | None:
     return obj if obj is not None and "deletionTimestamp" in obj["metadata"] else None
 
 
-def _owner(obj: Object) -> Object:
+def owner_reference(obj: Object) -> Object:
     meta = obj["metadata"]
     return {
         "apiVersion": obj["apiVersion"],

@@ -34,7 +34,7 @@ import aiohttp  # noqa: E402
 from apiserver import ApiServer  # noqa: E402
 from kube_assets import find_assets  # noqa: E402
 
-from operator_support import OperatorProcess, job, knative_definitions  # noqa: E402
+from operator_support import OperatorProcess, job, knative_definitions, owner_reference  # noqa: E402
 
 Object = dict[str, Any]
 NAMESPACE = "bench"
@@ -104,13 +104,17 @@ class Learner:
         service = await self._api.call("GET", f"{KNATIVE}/services/{self.name}-actors")
         template = service["spec"]["template"]
         revision = {"apiVersion": "serving.knative.dev/v1", "kind": "Revision", **template}
-        revision["metadata"] = {**template["metadata"], "ownerReferences": [_owner(service)]}
+        revision["metadata"] = {**template["metadata"], "ownerReferences": [owner_reference(service)]}
         await self._api.call("POST", f"{KNATIVE}/revisions", revision)
         ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         await self._api.merge(f"{KNATIVE}/revisions/{self.name}-actors-v1/status", ready)
         pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
         labels = owner["spec"]["template"]["metadata"]["labels"]
-        meta = {"name": f"{self.name}-learner-x", "labels": labels, "ownerReferences": [_owner(owner)]}
+        meta = {
+            "name": f"{self.name}-learner-x",
+            "labels": labels,
+            "ownerReferences": [owner_reference(owner)],
+        }
         spec = {"containers": [{"name": "learner", "image": "x"}]}
         await self._api.call(
             "POST", pods, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
@@ -127,7 +131,11 @@ class Learner:
         """One actor pod, so that pod-seconds grow and are published."""
         pods, name = f"/api/v1/namespaces/{NAMESPACE}/pods", f"{self.name}-actor"
         revision = await self._api.call("GET", f"{KNATIVE}/revisions/{self.name}-actors-v1")
-        meta = {"name": name, "labels": revision["metadata"]["labels"], "ownerReferences": [_owner(revision)]}
+        meta = {
+            "name": name,
+            "labels": revision["metadata"]["labels"],
+            "ownerReferences": [owner_reference(revision)],
+        }
         spec = {"containers": [{"name": "actor", "image": "x"}]}
         await self._api.call(
             "POST", pods, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
@@ -281,17 +289,6 @@ def _memory(pid: int, field: str) -> float:
 def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _owner(obj: Object) -> Object:
-    meta = obj["metadata"]
-    return {
-        "apiVersion": obj["apiVersion"],
-        "kind": obj["kind"],
-        "name": meta["name"],
-        "uid": meta["uid"],
-        "controller": True,
-    }
 
 
 def _now() -> str:
