@@ -50,7 +50,7 @@ class Hyperparameters(Model):
     Default: the preset's."""
 
     epochs: int = resolved(ge=1, le=1000)
-    """Passes over a round's batch; with IMPACT over a batch of the buffer each time that it is drawn. Default:
+    """Passes over a round's batch, or with IMPACT over a batch of its buffer each time one is drawn. Default:
     the preset's."""
 
     minibatch_size: int = resolved(ge=0, le=10_000_000)
