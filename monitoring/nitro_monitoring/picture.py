@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import Bbox
@@ -46,10 +46,10 @@ def draw(
         if panel["type"] == "row":
             figure.text(0.01, top - 0.75 / (height + 2), panel["title"], size=12, weight="bold", color=_INK)
             continue
-        left, wide = place["x"] / 24 + 0.03, place["w"] / 24 - 0.045
+        left, wide = place["x"] / 24 + 0.045, place["w"] / 24 - 0.06
         tall = place["h"] / (height + 2)
         axes = figure.add_axes((left, top - tall + 1.6 / (height + 2), wide, tall - 2.6 / (height + 2)))
-        axes.set_title(panel["title"], loc="left", size=9.5, color=_INK)
+        axes.set_title(panel["title"], loc="left", size=9.5, color=_INK, pad=14)
         if panel["type"] == "table":
             _table(axes, panel, ask, variables)
         else:
@@ -69,6 +69,10 @@ def _series(panel: Mapping[str, Any], ask: Ask, variables: Mapping[str, str]) ->
 
 def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
     options = panel["fieldConfig"]["defaults"]
+    if not series:
+        axes.set(xticks=[], yticks=[])
+        axes.text(0.5, 0.5, "no data", size=9, ha="center", color="#888888", transform=axes.transAxes)
+        return
     styles = {
         override["matcher"]["options"]: {each["id"]: each["value"] for each in override["properties"]}
         for override in panel["fieldConfig"].get("overrides", [])
@@ -83,10 +87,8 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
         axes.set_ylim(bottom=options["min"])
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _worded(value, options["unit"])))
-    locator = AutoDateLocator(maxticks=5)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    formatter = ConciseDateFormatter(locator, show_offset=False)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_formatter(formatter)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda time, _: _clock(time)))
     axes.tick_params(labelsize=8, colors="#555555", length=2)
     axes.grid(color=_FAINT, linewidth=0.5)
     for side in axes.spines.values():
@@ -94,7 +96,7 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
     if 0 < len(axes.get_legend_handles_labels()[1]) <= 6:
         axes.legend(
             loc="lower right",
-            bbox_to_anchor=(1.01, 0.97),
+            bbox_to_anchor=(1.0, 0.99),
             borderaxespad=0,
             fontsize=7.5,
             frameon=False,
@@ -112,10 +114,10 @@ def _lines(axes: Axes, series: list[Series], styles: Mapping[str, Mapping[str, A
         if style.get("custom.lineWidth") == 0:
             below = by_name.get(style.get("custom.fillBelowTo", ""))
             if below is not None:
-                axes.fill_between(_dates(times), values, below[1], color=_PALETTE[0], alpha=0.18, linewidth=0)
+                axes.fill_between(times, values, below[1], color=_PALETTE[0], alpha=0.18, linewidth=0)
             continue
         dashed = "--" if "custom.lineStyle" in style else "-"
-        axes.plot(_dates(times), values, dashed, color=next(colour), linewidth=1.3, label=legend)
+        axes.plot(times, values, dashed, color=next(colour), linewidth=1.3, label=legend)
 
 
 def _stack(axes: Axes, series: list[Series]) -> None:
@@ -131,7 +133,7 @@ def _stack(axes: Axes, series: list[Series]) -> None:
         row[np.searchsorted(grid, times)] = np.nan_to_num(values)
         heights.append(row)
     colours = [_PALETTE[position % len(_PALETTE)] for position in range(len(shown))]
-    axes.stackplot(_dates(grid), heights, labels=[one[0] for one in shown], colors=colours, alpha=0.65)
+    axes.stackplot(grid, heights, labels=[one[0] for one in shown], colors=colours, alpha=0.65)
 
 
 def _number(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
@@ -152,7 +154,11 @@ def _table(axes: Axes, panel: Mapping[str, Any], ask: Ask, variables: Mapping[st
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for target in panel["targets"]:
         column = options["renameByName"].get(f"Value #{target['refId']}")
-        for one in ask(filled(target["expr"], variables)):
+        found = ask(filled(target["expr"], variables))
+        newest = max((one["values"][-1][0] for one in found), default=0)
+        for one in found:
+            if one["values"][-1][0] < newest:
+                continue  # it is over: a phase that was left, a job that was deleted
             labels = one["metric"]
             row = rows.setdefault((labels["namespace"], labels["job_name"]), {})
             if column is None:
@@ -175,8 +181,8 @@ def _table(axes: Axes, panel: Mapping[str, Any], ask: Ask, variables: Mapping[st
 _DRAW = {"timeseries": _graph, "stat": _number}
 
 
-def _dates(times: np.ndarray) -> Any:
-    return date2num(times.astype("datetime64[s]"))  # type: ignore[no-untyped-call]
+def _clock(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S")
 
 
 def _worded(value: float, unit: str) -> str:
