@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--episodes", type=int, default=2, metavar="N", help="episodes per point; default: 2")
     parser.add_argument(
-        "--out", type=Path, metavar="D", help="folder for the results; default: RUN/landscape"
+        "--out",
+        type=Path,
+        metavar="F",
+        help="the picture (.png, .svg or .pdf), the CSV goes beside it; default: in RUN/landscape",
     )
 
 
@@ -50,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name, least in (("points", 3), ("episodes", 1)):
         if getattr(arguments, name) < least:
             raise CommandError(f"--{name} {getattr(arguments, name)}: at least {least}")
+    if arguments.out and arguments.out.suffix not in (".png", ".svg", ".pdf"):
+        raise CommandError(f"--out {arguments.out}: must end in .png, .svg or .pdf")
     if not 0 < arguments.span < float("inf"):
         raise CommandError(f"--span {arguments.span}: must be above 0")
     folder, job = read_run(arguments.run)
@@ -69,9 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     except (BackendError, CacheError, CheckpointError, RoundFailed, ValueError) as error:
         raise CommandError(str(error), FAILED) from None
-    out = arguments.out or folder.path / "landscape"
-    picture, table = (out / f"round-{landscape.round:06d}{suffix}" for suffix in (".png", ".csv"))
-    out.mkdir(parents=True, exist_ok=True)
+    picture = arguments.out or folder.path / "landscape" / f"round-{landscape.round:06d}.png"
+    table = picture.with_suffix(".csv")
+    picture.parent.mkdir(parents=True, exist_ok=True)
     folder.write_text(table, landscape.csv())
     draw(landscape, f"{job.metadata.name}: {job.spec.environment.id}", picture)
     ratio = "none" if landscape.ratio is None else f"{landscape.ratio:.4g}"
