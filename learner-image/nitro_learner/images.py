@@ -67,12 +67,12 @@ class Convolutions(nn.Module):
 
     @torch.no_grad()
     def trace(self, observations: Tensor) -> list[Tensor]:
-        """Each layer's padded input, and the last one's activation, without a graph."""
+        """Each layer's input, and the last one's activation, without a graph."""
         x = self._pixels(observations)
         trace = []
         for layer in self._convolutions():
             trace.append(layer.pad(x))
-            z = torch.conv2d(trace[-1], layer.weight, layer.bias, layer.stride)
+            z = torch.conv2d(trace[-1], layer.weight, layer.bias, layer.stride, layer.padding)
             x = z.tanh_() if self.activation == "tanh" else z.relu_()
         return [*trace, x]
 
@@ -96,7 +96,7 @@ class Convolutions(nn.Module):
                 layer.weight,
                 [len(layer.bias)],
                 [layer.stride] * 2,
-                [0, 0],
+                layer.padding,
                 [1, 1],
                 False,
                 [0, 0],
@@ -114,7 +114,7 @@ class Convolutions(nn.Module):
         """[n, height, width(, channels)] to float [n, channels, height, width] in NHWC's layout."""
         x = observations.reshape(*observations.shape[:3], self._channels).permute(0, 3, 1, 2)
         dtype = next(self.parameters()).dtype
-        scaled = x.to(dtype) / 255 if x.dtype == torch.uint8 else x.to(dtype)
+        scaled = x.to(dtype).mul_(1 / 255) if x.dtype == torch.uint8 else x.to(dtype)
         return scaled.contiguous(memory_format=_NHWC)
 
     def _convolutions(self) -> list["_Convolution"]:
@@ -129,24 +129,26 @@ class _Convolution(nn.Module):
         self.weight = nn.Parameter(torch.empty(layer.channels, channels, layer.kernel, layer.kernel))
         self.bias = nn.Parameter(torch.empty(layer.channels))
         self.stride = layer.stride
-        (top, bottom), (left, right) = (_padding(n, layer) for n in size)
-        self._sides = (left, right, top, bottom)
+        totals = [_padding(n, layer) for n in size]
+        # Equal sides are the operator's own business, which is fastest; an odd zero is put behind before.
+        self.padding = [total // 2 for total in totals]
+        self._below, self._right = (total % 2 for total in totals)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.conv2d(self.pad(x), self.weight, self.bias, self.stride)
+        return torch.conv2d(self.pad(x), self.weight, self.bias, self.stride, self.padding)
 
     def pad(self, x: Tensor) -> Tensor:
-        return nn.functional.pad(x, self._sides) if any(self._sides) else x
+        """With the odd zeros."""
+        odd = (0, self._right, 0, self._below)
+        return nn.functional.pad(x, odd) if any(odd) else x
 
     def crop(self, x: Tensor) -> Tensor:
         """Without what `pad` added."""
-        left, right, top, bottom = self._sides
-        return x[:, :, top : x.shape[2] - bottom, left : x.shape[3] - right]
+        return x[:, :, : x.shape[2] - self._below, : x.shape[3] - self._right]
 
 
-def _padding(size: int, layer: ConvLayer) -> tuple[int, int]:
-    """Zeros before and after a side of that length: with `same` as few as cover it, an odd one behind."""
+def _padding(size: int, layer: ConvLayer) -> int:
+    """Zeros around a side of that length: with `same` as few as cover it."""
     if layer.padding == "valid":
-        return 0, 0
-    total = max((math.ceil(size / layer.stride) - 1) * layer.stride + layer.kernel - size, 0)
-    return total // 2, total - total // 2
+        return 0
+    return max((math.ceil(size / layer.stride) - 1) * layer.stride + layer.kernel - size, 0)
