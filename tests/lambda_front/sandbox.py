@@ -199,7 +199,10 @@ class Sandbox:
         return await self._answered(request, "Unhandled")
 
     async def _answered(self, request: web.Request, error: str) -> web.Response:
-        body = await request.read()
+        try:
+            body = await request.read()
+        except ConnectionResetError:  # killed while it was answering
+            return web.Response(status=500)
         event = self._event
         if event is None or event.id != request.match_info["id"]:
             return web.json_response({"errorType": "InvalidRequestID"}, status=400)
