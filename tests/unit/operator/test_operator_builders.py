@@ -224,6 +224,8 @@ class TestActors:
             "kwargs": {"size": 3},
             "entryPoint": "my.envs:Mine",
             "envs": 2,
+            "frameStack": 1,
+            "clipRewards": False,
         }
         assert found["NITRO_REDIS_URL"]["key"] == "redis-actor-url"
 
