@@ -5,6 +5,7 @@ https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -40,6 +41,15 @@ class Answer:
 
     body: bytes
     error: str = ""
+
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+def _die_with_parent() -> None:
+    """A frozen process would outlive a test that was killed."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class SandboxDied(Exception):  # noqa: N818
@@ -93,6 +103,7 @@ class Sandbox:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_die_with_parent,
         )
         self._ended = asyncio.create_task(self._read())
         await self._until(self._ready.wait(), INIT_SECONDS)
