@@ -45,9 +45,6 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
     """Networks that cannot take what a job's environment shows, as far as that is known without it."""
     spec = resolve(job).spec
     layers = spec.network.conv_layers
-    if spec.network.type == "conv" and spec.algorithm.name.startswith("rllib/"):
-        text = "must be mlp with an algorithm of RLlib, which learns from vectors here; set it, or name: ppo"
-        return [FieldError("spec.network.type", spec.network.type, text)]
     if spec.environment.atari is None or layers is None:
         return []
     size = spec.environment.atari.frame_size

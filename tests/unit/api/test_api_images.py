@@ -107,15 +107,16 @@ def test_what_an_actor_is_told() -> None:
             ["spec.algorithm.preset=paper", "spec.environment.atari.frameSize=64"],
             r"convLayers\[2\].kernel: 11; has filters of 11 x 11, but the image that reaches it is 8 x 8",
         ),
-        (
-            ["spec.algorithm.name=rllib/ppo"],
-            "must be mlp with an algorithm of RLlib",
-        ),
     ],
 )
 def test_networks_that_cannot_fit_are_refused(changes: list[str], message: str) -> None:
     with pytest.raises(JobInvalid, match=message):
         load_job(JOB, changes)
+
+
+def test_rllib_s_algorithms_take_images_too() -> None:
+    spec = resolve(load_job(JOB, ["spec.algorithm.name=rllib/ppo", "spec.algorithm.preset=paper"])).spec
+    assert spec.network.type == "conv"
 
 
 def test_explain_knows_the_games() -> None:
