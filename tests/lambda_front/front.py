@@ -24,7 +24,7 @@ RESPONSE_BYTES = 6_291_556
 """Lambda's own numbers."""
 
 _DEATH_SECONDS = 0.01
-"""How far into an invocation its sandbox is killed."""
+"""How far into an invocation, in which it hangs, a sandbox is killed."""
 
 
 class Refused(Exception):  # noqa: N818
@@ -171,7 +171,7 @@ class Front:
                 began = time.monotonic()
             waiting = asyncio.get_running_loop().create_future()
             deadline = time.time() + function.timeout_seconds
-            event = Event(identity, body, arn, deadline, waiting, hangs=fault == "timeout")
+            event = Event(identity, body, arn, deadline, waiting, hangs=fault in ("timeout", "death"))
             running = asyncio.create_task(sandbox.run(event))
             if fault == "death":
                 await asyncio.sleep(_DEATH_SECONDS)
