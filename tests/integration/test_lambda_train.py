@@ -1,4 +1,4 @@
-"""`nitro train --backend lambda` on failing sandboxes: the local run to the bit, and a ledger that adds up."""
+"""`nitro train --backend lambda`, sandboxes failing: the local run to the bit, and a ledger that adds up."""
 
 import json
 import subprocess
