@@ -118,7 +118,7 @@ class Algorithm(Model):
     hyperparameters: Hyperparameters = Field(default_factory=Hyperparameters)
     """Settings that differ from the preset."""
 
-    rllib: dict[str, Any] | None = None
+    rllib: Annotated[dict[str, Any], Field(max_length=128)] | None = None
     """RLlib's settings, by the names that its config's `training()` has: lr, num_epochs, clip_param, ... They
     are checked when the learner starts, and by `nitro validate` where RLlib is installed. Only with a name
     that begins with `rllib/`. Default: `paper` has RLlib's own defaults, but steps on whole batches; `tuned`
