@@ -42,9 +42,9 @@ class Meter:
         self._metered = float(entries[-1].details.get("podSeconds", 0.0)) if entries else 0.0
 
     @property
-    def total(self) -> float:
-        """Dollars so far."""
-        return self._ledger.total.total
+    def total(self) -> RoundCost:
+        """The run's cost so far."""
+        return self._ledger.total
 
     def round(
         self, number: int, seconds: float, billed: Sequence[float], actors: int, estimated: int = 0
@@ -81,4 +81,4 @@ class Meter:
             details.setdefault("invocationDollars", cost.actors)
             cost = vm_cost(self._pricing, seconds)
         self._ledger.append(number, cost, **details)
-        return self._ledger.total
+        return self.total

@@ -210,6 +210,7 @@ class Outcome:
         reason: a word for programs: TargetReached, BudgetSpent, RoundsDone, ActorRoundsDone, EnvStepsDone,
             TimeUp, or Interrupted.
         finished: a stop condition held; False = it was interrupted and `--resume` goes on.
+        cost: of the run so far, the evaluation at the end included.
         evaluation: episode returns of the final policy by mean actions; empty when not finished.
     """
 
@@ -217,6 +218,7 @@ class Outcome:
     message: str
     finished: bool
     rounds: int
+    cost: RoundCost
     evaluation: tuple[float, ...] = ()
 
 

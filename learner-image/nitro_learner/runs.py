@@ -112,6 +112,7 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         "reason": outcome.reason,
         "message": outcome.message,
         "rounds": outcome.rounds,
+        "cost": asdict(outcome.cost) | {"total": outcome.cost.total},
         "versions": _versions(),
     }
     if last:
@@ -119,7 +120,6 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             "envSteps": last["env_steps"],
             "wallSeconds": last["wall_seconds"],
             "rewardMean": last["reward_mean"],
-            "cost": {name: last[f"cost_{name}"] for name in ("learner", "actors", "total")},
         }
     if run.job.spec.scaling.agent:
         with contextlib.suppress(AgentError):  # the file was needed only when the run began

@@ -97,8 +97,8 @@ class Trainer:
                     await self._open(stack)
                 except Interrupted:
                     done = self._checkpoint.round if self._checkpoint else 0
-                    message = "interrupted while the actors started"
-                    return self._end(Outcome("Interrupted", message, finished=False, rounds=done))
+                    why = stop.StopReason("Interrupted", "interrupted while the actors started")
+                    return self._end(why, done, finished=False)
                 try:
                     return await self._rounds()
                 except (RoundFailed, CacheError, BackendError):
@@ -157,7 +157,8 @@ class Trainer:
             await self._settle()
             await self._save()
             message = f"interrupted after round {self.state.round}; its checkpoint is on disk"
-            return self._end(Outcome("Interrupted", message, finished=False, rounds=self.state.round))
+            why = stop.StopReason("Interrupted", message)
+            return self._end(why, self.state.round, finished=False)
 
     async def _round(self) -> None:
         state, spec = self.state, self._spec
@@ -236,7 +237,7 @@ class Trainer:
             self.state.actors = actors
 
     def _reason_to_stop(self) -> stop.StopReason | None:
-        return stop.decide(self._spec.stop, self.state.progress(self._meter.total))
+        return stop.decide(self._spec.stop, self.state.progress(self._meter.total.total))
 
     async def _finish(self, reason: stop.StopReason) -> Outcome:
         """Scores the last round, keeps its checkpoint and evaluates the final policy."""
@@ -251,11 +252,12 @@ class Trainer:
         guessed = sum(stats.estimated for stats in spent)
         self._meter.round(0, time.monotonic() - began, billed, 0, guessed)
         returns = tuple(played.returns.tolist()) if played else ()
-        return self._end(
-            Outcome(reason.reason, reason.message, finished=True, rounds=self.state.round, evaluation=returns)
-        )
+        return self._end(reason, self.state.round, finished=True, evaluation=returns)
 
-    def _end(self, outcome: Outcome) -> Outcome:
+    def _end(
+        self, why: stop.StopReason, rounds: int, *, finished: bool, evaluation: tuple[float, ...] = ()
+    ) -> Outcome:
+        outcome = Outcome(why.reason, why.message, finished, rounds, self._meter.total, evaluation)
         for listener in self._listeners:
             listener.ended(outcome)
         logger.info("run ended", extra={"fields": {"reason": outcome.reason, "rounds": outcome.rounds}})

@@ -6,6 +6,7 @@ import signal
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 import yaml
 
 from nitro_learner.report import COLUMNS
@@ -43,7 +44,11 @@ def test_a_run_leaves_everything_that_the_readme_promises(tmp_path: Path) -> Non
         f"round-00000{number}.safetensors" for number in (4, 5, 6)
     ]
     assert list((run / "tensorboard").iterdir())
-    assert len((run / "ledger.jsonl").read_text().splitlines()) == 7  # the last for the last evaluation
+    paid = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    assert len(paid) == 7, "the last for the last evaluation"
+    assert summary["cost"]["learner"] == pytest.approx(sum(entry["learner"] for entry in paid))
+    assert summary["cost"]["actors"] == pytest.approx(sum(entry["actors"] for entry in paid))
+    assert summary["cost"]["total"] > float(rows[-1]["cost_total"])
     log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     assert [entry["round"] for entry in log if entry["message"] == "round done"] == [1, 2, 3, 4, 5, 6]
 

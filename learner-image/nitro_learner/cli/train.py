@@ -179,7 +179,7 @@ def _conclude(folder: Any, outcome: Any, result: dict[str, Any]) -> None:
             f"final return {score['mean']:.1f} ± {score['std']:.1f} over {score['episodes']} episodes "
             f"with mean actions ({score['min']:.1f} to {score['max']:.1f})"
         )
-    if "cost" in result:
+    if "envSteps" in result:
         reward, cost = result["rewardMean"], result["cost"]
         last = f"last 20 training episodes {reward:.1f}, " if reward is not None else ""
         print(

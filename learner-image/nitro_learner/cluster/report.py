@@ -135,6 +135,7 @@ class StatusReporter(Listener):
         self._update(state=state, reason=reason, message=message[:1000])
 
     def ended(self, outcome: Outcome) -> None:
+        self._spend(outcome.cost.learner, outcome.cost.actors)
         state = "Succeeded" if outcome.finished else "Running"
         self.conclude(state, outcome.reason, outcome.message)
 
@@ -151,11 +152,7 @@ class StatusReporter(Listener):
         }
         with self._changed:
             self._history.append(_present(entry))
-            # Never back: rounds that a crash made the run do again were paid all the same.
-            self._cost = {
-                name: max(self._cost.get(name, 0.0), round(float(row[f"cost_{name}"]), 6))
-                for name in ("learner", "actors", "total")
-            }
+        self._spend(float(row["cost_learner"]), float(row["cost_actors"]))
         evaluation = _present({"evaluationMean": _readable(row["evaluation_mean"], 3)})
         self._update(
             round=int(row["round"]),
@@ -167,6 +164,13 @@ class StatusReporter(Listener):
             convexityRatio=row["convexity_ratio"],
             **evaluation,
         )
+
+    def _spend(self, learner: float, actors: float) -> None:
+        """Takes in the run's cost so far."""
+        now = {"learner": learner, "actors": actors, "total": learner + actors}
+        with self._changed:
+            # Never back: rounds that a crash made the run do again were paid all the same.
+            self._cost = {name: max(self._cost.get(name, 0.0), round(now[name], 6)) for name in now}
 
     def _update(self, **fields: Any) -> None:
         with self._changed:

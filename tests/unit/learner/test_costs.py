@@ -22,7 +22,7 @@ def test_machines_are_paid_by_the_wall_time_whatever_the_actors_do(tmp_path: Pat
         total = meter.round(2, 40.0, BILLED * 10, 30)
         assert total.learner == pytest.approx(60 * 3.06 / 3600)
         assert total.actors == pytest.approx(60 * 4 * 0.68 / 3600)
-        assert meter.total == total.total
+        assert meter.total == total
     first = json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[0])
     assert first["details"]["invocationDollars"] == pytest.approx(INVOCATIONS)
 

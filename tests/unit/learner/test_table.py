@@ -3,6 +3,7 @@
 import io
 import json
 
+from nitro_api.prices import RoundCost
 from nitro_learner.report import Outcome
 from nitro_learner.table import JsonLines, LiveTable, PlainLines, clock
 from report_support import report
@@ -26,7 +27,7 @@ def test_json_has_null_where_there_is_no_number() -> None:
     stream = io.StringIO()
     lines = JsonLines(stream)
     lines.round_done(report(1, kl=float("nan"), boosting_score=None))
-    lines.ended(Outcome("RoundsDone", "all done", finished=True, rounds=1))
+    lines.ended(Outcome("RoundsDone", "all done", True, 1, RoundCost(0.2, 0.1)))
     first, last = (json.loads(line) for line in stream.getvalue().splitlines())
     assert first["kl"] is None
     assert first["boosting_score"] is None
