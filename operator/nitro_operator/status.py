@@ -22,7 +22,7 @@ from nitro_operator.conditions import (
 )
 from nitro_operator.diagnosis import Problem, learner_problem
 from nitro_operator.kinds import Object
-from nitro_operator.observed import Observed, learner_running
+from nitro_operator.observed import Observed, learner_done, learner_running
 from nitro_operator.stage import Judgement, Stage
 
 OWNED = ("phase", "conditions", "observedGeneration", "startTime", "completionTime", "actors", "checkpoint")
@@ -62,7 +62,7 @@ class Situation:
 def phase(s: Situation) -> str:
     if s.judgement.stage is not Stage.ACTIVE:
         return PHASES[s.judgement.stage]
-    if learner_running(s.observed):
+    if learner_running(s.observed) or learner_done(s.observed):
         return "Running"
     return "Pending" if s.waiting is not None and s.observed.learner_job is None else "Starting"
 
@@ -175,6 +175,8 @@ def _learner(s: Situation) -> Condition:
     problem = learner_problem(s.observed, backoff)
     if problem is not None:
         return from_problem(LEARNER_READY, problem)
+    if learner_done(s.observed):
+        return false(LEARNER_READY, "Finished", "the learner has ended; its pod is being cleaned up")
     if not learner_running(s.observed):
         return false(LEARNER_READY, "Starting", "the learner's pod is being started")
     if not s.heard:

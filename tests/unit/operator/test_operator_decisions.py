@@ -262,6 +262,16 @@ class TestStatus:
         ):
             assert status.phase(self.situation(judgement=Judgement(stage))) == phase
 
+    def test_a_learner_that_has_ended_well_does_not_start_again(self) -> None:
+        """Its pod is over before its Job is Complete."""
+        done = self.situation(observed=observed_with(terminated(0, reason="Completed"), phase="Succeeded"))
+        assert status.phase(done) == "Running"
+        found = {c.type: c for c in status.conditions(done)}
+        assert (found["LearnerReady"].status, found["LearnerReady"].reason) == (False, "Finished")
+        assert not found["LearnerReady"].warning
+        crashed = self.situation(observed=observed_with(terminated(1), phase="Failed"))
+        assert status.phase(crashed) == "Starting"
+
     def test_all_six_conditions_are_always_there_and_ready_names_what_is_wrong(self) -> None:
         found = {c.type: c for c in status.conditions(self.situation())}
         assert set(found) == {"Ready", "LearnerReady", "ActorsReady", "Suspended", "Complete", "Failed"}
