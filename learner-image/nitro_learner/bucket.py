@@ -94,9 +94,12 @@ class RunBucket:
         return _BucketCheckpoints(folder, keep_last, self)
 
     def _names(self) -> set[str]:
-        """The objects of this run, without their prefix."""
+        """The objects of this run, without their prefix. Others' that name no file of a folder, such as the
+        empty ones that stand for folders in Amazon's console, are left alone."""
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
-        return {item["Key"].removeprefix(self.prefix) for page in pages for item in page.get("Contents", [])}
+        keys = (item["Key"] for page in pages for item in page.get("Contents", []))
+        names = (key.removeprefix(self.prefix) for key in keys)
+        return {name for name in names if not {"", ".", ".."} & set(name.split("/"))}
 
     @contextlib.contextmanager
     def _explained(self, verb: str) -> Iterator[None]:

@@ -90,6 +90,22 @@ def test_a_folder_with_a_run_is_not_overwritten(bucket: RunBucket, tmp_path: Pat
     assert again.folder.ledger.read_text() == "newer than the bucket\n"
 
 
+def test_objects_that_name_no_file_are_left_alone(bucket: RunBucket, endpoint: str, tmp_path: Path) -> None:
+    s3 = boto3.client(
+        "s3", "us-east-1", endpoint_url=endpoint, aws_access_key_id="who", aws_secret_access_key="what"
+    )
+    outside = tmp_path / "outside"
+    for name in ("", "checkpoints/", "../outside", str(outside)):
+        s3.put_object(Bucket="runs", Key=bucket.prefix + name, Body=b"")
+    s3.put_object(Bucket="runs", Key=f"{bucket.prefix}metrics.csv", Body=b"round\n")
+    folder = RunDir(tmp_path / "run")
+    bucket.restore(folder)
+    assert files(folder.path) == {"metrics.csv": b"round\n"}
+    assert not outside.exists()
+    bucket.keep(folder)
+    assert len(s3.list_objects_v2(Bucket="runs")["Contents"]) == 5
+
+
 def test_a_missing_bucket_is_named_with_the_remedy(endpoint: str, bucket: RunBucket, tmp_path: Path) -> None:
     assert str(bucket) == "s3://runs/team/a/kept-1/"
     missing = bucket_at(endpoint, "no-such-bucket")
