@@ -173,8 +173,9 @@ class LambdaClient:
         def source() -> Credentials:
             try:
                 return cast("Credentials", credentials.get_frozen_credentials())
-            except botocore.exceptions.BotoCoreError as error:
-                raise FatalError(f"AWS credentials cannot be renewed: {error}") from error
+            # The second is a refusal of STS: a role that may not be assumed, a token that has expired.
+            except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+                raise FatalError(f"AWS gives no credentials: {error}") from error
 
         bundle = os.environ.get("AWS_CA_BUNDLE") or botocore.httpsession.get_cert_path(True)
         return source, client.meta.endpoint_url, bundle

@@ -5,10 +5,13 @@ import base64
 import hashlib
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
@@ -17,7 +20,7 @@ from nitro_actor import parcel
 from nitro_api import payload
 from nitro_learner.backends import lambda_errors, lambda_report
 from nitro_learner.backends.base import FatalError, RetryableError
-from nitro_learner.backends.lambda_client import Payload, Prefix
+from nitro_learner.backends.lambda_client import LambdaClient, Payload, Prefix
 from nitro_learner.backends.lambda_report import Report
 from nitro_learner.backends.sigv4 import Signer
 from nitro_learner.memory_cache import MemoryCache
@@ -184,6 +187,31 @@ def test_a_response_that_lambda_does_not_take_ends_the_run() -> None:
     ).encode()
     with pytest.raises(FatalError, match="6291556 bytes; lower rolloutLength"):
         raise lambda_errors.failure(body, None, 1.0)
+
+
+async def test_a_role_that_may_not_be_assumed_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        error = "<Error><Code>AccessDenied</Code><Message>not this service account</Message></Error>"
+        return web.Response(status=403, text=f"<ErrorResponse>{error}</ErrorResponse>")
+
+    sts = web.Application()
+    sts.router.add_post("/", refuse)
+    token = tmp_path / "token"
+    token.write_text("from Kubernetes")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/learner")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-2")
+    async with TestServer(sts) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", str(server.make_url("/")))
+        client = LambdaClient("nitro", "us-east-2", None, None)
+        await client.open()
+        with pytest.raises(FatalError, match=r"no credentials.*AccessDenied.*not this service account"):
+            await client.invoke(Payload(Prefix(b"{"), b"}"), 1.0)
+        await client.close()
 
 
 async def test_memory_cache_hands_over_and_forgets() -> None:
