@@ -4,8 +4,8 @@ The job comes from the API server and the progress goes into its status. The run
 checkpoint when there is one. SIGTERM stops it after a checkpoint with exit code 75, and the next pod goes on.
 
 The environment says which job it is: NITRO_JOB_NAMESPACE, NITRO_JOB_NAME, NITRO_RUN (the job's uid),
-    NITRO_RUN_DIR (on the checkpoint volume), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN and
-    NITRO_METRICS_PORT (0 or absent: no metrics).
+NITRO_RUN_DIR (on the checkpoint volume), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN and
+NITRO_METRICS_PORT (0 or absent: no metrics).
 
 examples:
   nitro learn

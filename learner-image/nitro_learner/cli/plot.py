@@ -1,7 +1,7 @@
 """Draws a run folder: reward, boosting score, actors and cost, over rounds and over time.
 
 Several folders are compared: runs that differ in their seed only become one curve, mean and one standard
-    deviation.
+deviation.
 
 examples:
   nitro plot runs/hopper-20260101-120000                    # writes result.png into it
