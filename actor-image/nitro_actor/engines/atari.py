@@ -82,9 +82,10 @@ class AtariEngine(Engine):
         if self._config.noop_max:
             for _ in range(self._generators[index].integers(1, self._config.noop_max + 1)):
                 game.act(_IDLE)
-            game.getScreenGrayscale(screen)
             if game.game_over(with_truncation=False):  # idled to death: as it was before
                 game.restoreState(self._start)
+            else:
+                game.getScreenGrayscale(screen)
         self._resize(screen, self.observations[index])
 
     def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:

@@ -156,6 +156,19 @@ def test_episodes_begin_with_idle_screens() -> None:
     assert lengths == {1, 2, 3, 4, 5}
 
 
+def test_a_game_that_is_idled_to_death_begins_at_its_start() -> None:
+    class Dying(Recorder):
+        def game_over(self, **_: bool) -> bool:
+            return True
+
+    start = atari(count=1, noop_max=0)
+    start.reset([3])
+    env, _ = recorded(noop_max=30)
+    engine(env)._games[0] = Dying(engine(env)._games[0])
+    env.reset_one(0)
+    np.testing.assert_array_equal(env.frames, start.frames)
+
+
 def play(env: Environment, seed: int, steps: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     seen: list[Any] = []
