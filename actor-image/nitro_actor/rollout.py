@@ -131,7 +131,9 @@ def evaluate(
                 playing[index] = episode + count if episode + count < episodes else None
             environment.reset_one(int(index))
     if not np.isfinite(returns).all():
-        raise EnvironmentCallError("the environment returned a reward that is NaN or infinite")
+        raise EnvironmentCallError(
+            "the environment returned a reward that is NaN or infinite; it must return finite numbers"
+        )
     return {"episode_returns": returns, "episode_lengths": lengths}
 
 
@@ -162,7 +164,9 @@ def _require_finite(tensors: Tensors) -> None:
         for name in ("last_observations", "final_observations"):
             array = tensors.get(name)
             if array is not None and not np.isfinite(array).all():
-                raise EnvironmentCallError(f"the environment returned NaN or infinity in {name}")
+                raise EnvironmentCallError(
+                    f"the environment returned NaN or infinity in {name}; it must return finite numbers"
+                )
         return
     t, _, index, name = min(causes)
     where = f"at step {t} of environment {index}"
