@@ -34,10 +34,10 @@ COMMANDS = {
     "learn": "train the job of this pod (run by the operator)",
 }
 
-
-# What asks a cluster, or nobody: it works where nothing that trains is installed.
 _TRAINING = ("nitro_actor", "redis", "safetensors", "tensorboard", "torch")
 """What only the extra `train` installs."""
+
+# What asks a cluster, or nobody: it works where nothing that trains is installed.
 KUBECTL = ("top", "report", "validate", "explain")
 
 

@@ -120,12 +120,13 @@ def of_run(path: Path) -> Report:
     # Without a summary it trains still, or was broken off in between; what it has is shown.
     summary = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else {}
     job = yaml.safe_load(folder.job.read_text(encoding="utf-8"))
-    cost = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
+    rounds = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
     return Report(
         job={"metadata": {"name": job["metadata"]["name"]}, "spec": job["spec"]},
         outcome=summary.get("message", "not ended yet"),
         columns=columns,
-        cost=cost,
+        # A summary has the evaluation at the end, too; one of an earlier sitting knows less than the rounds.
+        cost=max(rounds, summary.get("cost", rounds), key=lambda cost: cost["total"]),
         evaluation=summary.get("evaluation"),
         versions=summary.get("versions", {}),
     )

@@ -71,6 +71,7 @@ def test_the_page_needs_nothing_else_and_says_what_the_run_came_to(tmp_path: Pat
     summary = {
         "message": "all 40 rounds are done",
         "evaluation": {"mean": 321.5, "std": 7.0, "episodes": 6},
+        "cost": {"learner": 0.12, "actors": 0.06, "total": 0.18},
         "versions": {"torch": "9.8.7"},
     }
     (folder / "summary.json").write_text(json.dumps(summary))
@@ -78,11 +79,11 @@ def test_the_page_needs_nothing_else_and_says_what_the_run_came_to(tmp_path: Pat
     assert all(link.startswith("#") for link in page.links), "something is fetched from elsewhere"
     assert "@import" not in html
     text = " ".join(page.words)
-    for expected in ("321.5 ± 7.0", "20,480", "$0.1600", "all 40 rounds are done", "torch 9.8.7"):
+    for expected in ("321.5 ± 7.0", "20,480", "$0.1800", "all 40 rounds are done", "torch 9.8.7"):
         assert expected in text
-    # 0.16 dollars for 20,480 steps; the best return is 80.
-    assert "per 1,000 environment steps $0.007812" in text
-    assert "per 1,000 points of the best return $2.000000" in text
+    # 0.16 dollars for 20,480 steps, 0.02 for the evaluation at the end; the best return is 80.
+    assert "per 1,000 environment steps $0.008789" in text
+    assert "per 1,000 points of the best return $2.250000" in text
     assert html.count("<figure>") == 6
 
 
