@@ -113,7 +113,7 @@ def test_training_without_what_trains_says_what_to_install(apiserver: ApiServer,
     )
     done = run(apiserver, sys.executable, "-c", WITHOUT_TRAINING, "train", str(tmp_path / "job.yaml"))
     assert done.returncode == 1
-    assert "pip install 'nitro-learner[train]'" in done.stderr
+    assert "pip install ./actor-image './learner-image[train]'" in done.stderr
 
 
 @pytest.mark.parametrize(

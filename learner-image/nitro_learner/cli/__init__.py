@@ -79,9 +79,8 @@ def main(
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _TRAINING:
             raise
-        print(
-            f"nitro: {chosen} trains, which takes more: pip install 'nitro-learner[train]'", file=sys.stderr
-        )
+        install = "pip install ./actor-image './learner-image[train]'"
+        print(f"nitro: {chosen} trains, which takes more: in a checkout {install}", file=sys.stderr)
         return 1
     except CommandError as error:
         print(f"nitro: {error}", file=sys.stderr)
