@@ -8,6 +8,7 @@ Nothing here loads torch.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -166,7 +167,12 @@ def _rules(experiment: Experiment) -> list[FieldError]:
     for index, name in enumerate(experiment.figures):
         found += _among(f"figures[{index}]", name, COLUMNS, "a column of metrics.csv")
     for index, command in enumerate(experiment.commands):
-        if command.split()[0] not in ("nitro", "python"):
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            found.append(FieldError(f"commands[{index}]", command, f"cannot be read ({error}); correct it"))
+            continue
+        if words[:1] not in (["nitro"], ["python"]):
             found.append(FieldError(f"commands[{index}]", command, "must begin with nitro or python"))
     return found
 

@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[3]
         ({"variants": {}}, "variants: is required where there are no commands; add it"),
         ({"against": ["fixd"]}, 'against[0]: "fixd"; is not a variant; did you mean fixed?'),
         ({"figures": ["reward"]}, 'figures[0]: "reward"; is not a column of metrics.csv'),
+        ({"commands": [" "]}, 'commands[0]: " "; must begin with nitro or python'),
+        ({"commands": ["nitro 'plot"]}, "cannot be read (No closing quotation); correct it"),
         ({"commands": ["rm -r x"]}, 'commands[0]: "rm -r x"; must begin with nitro or python'),
         ({"job": "absent.yaml"}, 'job: "absent.yaml"; cannot be used:'),
         ({"job": 3}, "job: 3; must be the path of a job file, or a job"),
