@@ -68,6 +68,13 @@ def test_explain_knows_every_field_and_says_so_otherwise() -> None:
     assert "decya" in unknown.stderr
 
 
+def test_profile_says_when_the_network_does_not_fit(tmp_path: Path) -> None:
+    shown = nitro("profile", write_job(tmp_path, network={"type": "conv"}))
+    assert shown.returncode == 1
+    assert "Traceback" not in shown.stderr
+    assert "spec.network" in shown.stderr
+
+
 def test_profile_measures_a_real_actor(tmp_path: Path) -> None:
     shown = nitro("profile", write_job(tmp_path), "--json")
     assert shown.returncode == 0, shown.stderr

@@ -69,11 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     runs = [read_run(path) for path in arguments.run]
     # Imported only now: they load torch, which takes seconds.
     from nitro_learner import logs
-    from nitro_learner.backends.base import BackendError
-    from nitro_learner.cache import CacheError
-    from nitro_learner.checkpoint import CheckpointError
+    from nitro_learner.failures import TrainingFailed, told
     from nitro_learner.page import parts, replace
-    from nitro_learner.plans import RoundFailed
     from nitro_learner.rundir import RunDirError
 
     logs.configure(structured=False)
@@ -81,12 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.into:
             # A page without a place for the table is known before the work is done.
             parts(arguments.into, "detector")
-        result = _measure(runs, arguments)
+        with told():
+            result = _measure(runs, arguments)
         if arguments.into:
             replace(arguments.into, "detector", _markdown(result, runs[0][1]))
     except RunDirError as error:
         raise CommandError(str(error)) from None
-    except (BackendError, CacheError, CheckpointError, RoundFailed) as error:
+    except TrainingFailed as error:
         raise CommandError(str(error), FAILED) from None
     print(json.dumps(result) if arguments.json else "\n".join(_lines(result)))
     return DONE

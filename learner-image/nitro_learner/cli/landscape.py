@@ -60,19 +60,17 @@ def run(arguments: argparse.Namespace) -> int:
     folder, job = read_run(arguments.run)
     # Imported only now: they load torch, which takes seconds.
     from nitro_learner import logs
-    from nitro_learner.backends.base import BackendError
-    from nitro_learner.cache import CacheError
-    from nitro_learner.checkpoint import CheckpointError
+    from nitro_learner.failures import TrainingFailed, told
     from nitro_learner.landscape_picture import draw
-    from nitro_learner.plans import RoundFailed
     from nitro_learner.rundir import RunDirError
 
     logs.configure(structured=False)
     try:
-        landscape = asyncio.run(_survey(folder, job, arguments))
+        with told():
+            landscape = asyncio.run(_survey(folder, job, arguments))
     except RunDirError as error:
         raise CommandError(str(error)) from None
-    except (BackendError, CacheError, CheckpointError, RoundFailed, ValueError) as error:
+    except (TrainingFailed, ValueError) as error:
         raise CommandError(str(error), FAILED) from None
     picture = arguments.out or folder.path / "landscape" / f"round-{landscape.round:06d}.png"
     table = picture.with_suffix(".csv")

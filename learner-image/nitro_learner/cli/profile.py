@@ -31,12 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
     spec = read_job(arguments.job, [*arguments.overrides, *one]).spec
     # Imported only now: it loads torch, which takes seconds.
     from nitro_learner import profiling
-    from nitro_learner.backends.base import BackendError
-    from nitro_learner.plans import RoundFailed
+    from nitro_learner.failures import TrainingFailed, told
 
     try:
-        measured = asyncio.run(profiling.measure(spec))
-    except (BackendError, RoundFailed) as error:
+        with told():
+            measured = asyncio.run(profiling.measure(spec))
+    except TrainingFailed as error:
         raise CommandError(str(error), FAILED) from None
     choices = profiling.settings(measured, spec.pricing)
     best = profiling.recommended(choices)
