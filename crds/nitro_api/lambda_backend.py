@@ -106,7 +106,8 @@ class LambdaBackend(Model):
     identity, environment)."""
 
     learner_role_arn: Arn | None = None
-    """IAM role that the learner's service account takes on (IRSA), to invoke the function. Default: none."""
+    """IAM role that the learner's service account takes on (IRSA), to invoke the function and for checkpoints
+    in S3. Default: none."""
 
     transport: Literal["Payload", "Redis"] = "Payload"
     """How weights and fragments travel. Payload: in request and response, at most 6 MB each way. Redis:
