@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from nitro_api.ledger import Ledger
+from nitro_api.ledger import Ledger, LedgerCorrupt
 from nitro_learner import logs
 from nitro_learner.backends.base import ActorBackend
 from nitro_learner.costs import Meter
 from nitro_learner.plot import draw
 from nitro_learner.report import Listener, Outcome, RoundReport, Row
-from nitro_learner.rundir import CsvMetrics, RunDirError, TensorBoard
+from nitro_learner.rundir import CsvMetrics, RunDir, RunDirError, TensorBoard
 from nitro_learner.runs import OpenRun, summary
 from nitro_learner.trainer import Trainer
 
@@ -60,11 +60,12 @@ async def train(
 
     Raises:
         TrainingFailed, Aborted, OSError
+        RunDirError: the folder's ledger cannot be read.
     """
     folder = run.folder
     # The CSV first: what a checkpoint or the status says is then on disk already.
     last, board = _LastRow(), TensorBoard(folder.tensorboard)
-    with logs.to_file(folder.log), contextlib.closing(board), Ledger(folder.ledger) as ledger:
+    with logs.to_file(folder.log), contextlib.closing(board), _ledger(folder) as ledger:
         trainer = Trainer(
             run.job,
             backend,
@@ -85,6 +86,13 @@ async def train(
         with contextlib.suppress(RunDirError):
             await asyncio.to_thread(draw, [folder.path], folder.plot)
     return outcome, result
+
+
+def _ledger(folder: RunDir) -> Ledger:
+    try:
+        return Ledger(folder.ledger)
+    except LedgerCorrupt as error:
+        raise RunDirError(str(error)) from error
 
 
 @contextlib.contextmanager

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from learner_support import job
+from nitro_learner.backends.local import LocalBackend
 from nitro_learner.report import COLUMNS
 from nitro_learner.rundir import CsvMetrics, RunDir, RunDirError, TensorBoard, read_metrics, read_rows
-from nitro_learner.runs import check_same_job
+from nitro_learner.runs import check_same_job, open_run
+from nitro_learner.session import train
 from report_support import report
 
 
@@ -116,3 +119,10 @@ def test_another_job_is_refused_by_its_fields(tmp_path: Path) -> None:
         "  spec.seed: 0 in the folder, 1 now",
     ]
     check_same_job(old, {"spec": {**old["spec"], "stop": {"rounds": 9}}}, RunDir(tmp_path))
+
+
+async def test_a_ledger_that_cannot_be_read_is_told_before_anything_starts(tmp_path: Path) -> None:
+    run = open_run(RunDir(tmp_path / "run"), job(), resume=True)
+    run.folder.ledger.write_text("not JSON\n{}\n")
+    with pytest.raises(RunDirError, match="line 1 is not a ledger entry"):
+        await train(run, LocalBackend(run.job.spec, run.id))
