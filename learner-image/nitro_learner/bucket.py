@@ -43,15 +43,19 @@ class RunBucket:
 
     Credentials are those of the Secret that the job names, which the operator gives in
     NITRO_S3_AWS_ACCESS_KEY_ID and so on, else what boto3 finds.
+
+    Raises:
+        BucketError: the credentials are not whole, or the endpoint is no URL.
     """
 
     def __init__(self, where: CheckpointBucket, run: str) -> None:
         self.bucket = where.bucket
         self.prefix = str(PurePosixPath(where.prefix or "") / run) + "/"
         keys = {name.lower(): os.environ.get(f"NITRO_S3_{name}") for name in _KEYS}
-        self._s3 = boto3.client(
-            "s3", region_name=where.region, endpoint_url=where.endpoint_url, config=_CLIENT, **keys
-        )
+        with self._explained("read"):
+            self._s3 = boto3.client(
+                "s3", region_name=where.region, endpoint_url=where.endpoint_url, config=_CLIENT, **keys
+            )
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
@@ -105,7 +109,7 @@ class RunBucket:
     def _explained(self, verb: str) -> Iterator[None]:
         try:
             yield
-        except (BotoCoreError, ClientError, OSError, boto3.exceptions.Boto3Error) as error:
+        except (BotoCoreError, ClientError, OSError, ValueError, boto3.exceptions.Boto3Error) as error:
             raise BucketError(
                 f"{self}: the run could not be {verb} ({error}). Check spec.learner.checkpoint.s3, its "
                 "credentials and the bucket's policy; the run goes on from its last checkpoint there."

@@ -111,3 +111,13 @@ def test_a_missing_bucket_is_named_with_the_remedy(endpoint: str, bucket: RunBuc
     missing = bucket_at(endpoint, "no-such-bucket")
     with pytest.raises(BucketError, match=r"s3://no-such-bucket/team/a/kept-1/.*spec.learner.checkpoint.s3"):
         missing.restore(RunDir(tmp_path / "run"))
+
+
+def test_credentials_that_are_not_whole_and_endpoints_that_are_none_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(BucketError, match="Invalid endpoint"):
+        bucket_at("http://no host")
+    monkeypatch.setenv("NITRO_S3_AWS_ACCESS_KEY_ID", "who")
+    with pytest.raises(BucketError, match="aws_secret_access_key"):
+        bucket_at("http://127.0.0.1:9")
