@@ -113,7 +113,11 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         "message": outcome.message,
         "rounds": outcome.rounds,
         "cost": asdict(outcome.cost) | {"total": outcome.cost.total},
-        "versions": _versions(),
+        "versions": {
+            "python": platform.python_version(),
+            "machine": platform.platform(),
+            **package_versions(),
+        },
     }
     if last:
         result |= {
@@ -136,11 +140,10 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
     return result
 
 
-def _versions() -> dict[str, str]:
-    """What the results depend on, of the learner's own machine."""
-    packages = ("nitro-learner", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
-    found = {name: metadata.version(name) for name in packages}
-    return {"python": platform.python_version(), "machine": platform.platform(), **found}
+def package_versions() -> dict[str, str]:
+    """Of what computes."""
+    names = ("nitro-learner", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
+    return {name: metadata.version(name) for name in names}
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ import yaml
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.rundir import RunDir, RunDirError
-from nitro_learner.runs import check_same_job
-
-_PACKAGES = ("nitro-learner", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
+from nitro_learner.runs import check_same_job, package_versions
 
 
 class ExperimentDir:
@@ -76,18 +73,12 @@ class ExperimentDir:
 
 def machine() -> dict[str, Any]:
     """What results depend on besides the job: processor, cores, and versions of what computes."""
-    versions = {}
-    for package in _PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "versions": versions,
+        "versions": package_versions(),
     }
 
 
