@@ -119,8 +119,9 @@ def learner_running(observed: Observed) -> bool:
 
 def learner_done(observed: Observed) -> bool:
     """Whether the training container has ended well; its Job is Complete only some seconds later."""
-    state = (container(observed.learner_pod, learner_builder.CONTAINER) or {}).get("state") or {}
-    return "terminated" in state and state["terminated"].get("exitCode") == 0
+    status = container(observed.learner_pod, learner_builder.CONTAINER)
+    ended = ((status or {}).get("state") or {}).get("terminated") or {}
+    return status is not None and ended.get("exitCode") == 0
 
 
 def redis_status(observed: Observed) -> Object | None:

@@ -211,7 +211,7 @@ class Steward:
             body = told["body"]
             if "FunctionError" in answer or told["status"] != 200:
                 raise ValueError
-            protocol, environment = int(body["protocol"]), str(body["id"])
+            protocol, environment = int(body["protocol"]), str(body["id"])[:200]
         except (ValueError, KeyError, TypeError):
             return problems.unhealthy(self._name, text)
         if protocol != PROTOCOL_VERSION:
