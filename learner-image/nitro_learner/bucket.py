@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 # botocore's standard mode waits between tries for a random time that grows.
 _CLIENT = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard", "total_max_attempts": 5})
 _PARTIAL = ".partial"
+_MISSES = 5
+"""Checkpoints in a row that the bucket may miss."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
@@ -76,21 +78,26 @@ class RunBucket:
                 self._s3.download_file(self.bucket, self.prefix + name, str(temporary))
                 temporary.replace(path)
 
-    def keep(self, folder: RunDir) -> None:
-        """Makes the bucket's copy equal to the folder: all files, the checkpoints last, less what is gone.
+    def keep(self, folder: RunDir, *, ended: bool = False) -> None:
+        """Copies what a continuation needs, the checkpoints last, and removes those that are gone; of a run
+        that has ended, everything.
 
         Raises:
             BucketError: the bucket cannot be written.
         """
         local = {str(path.relative_to(folder.path)): path for path in _files(folder.path)}
         checkpoints = folder.checkpoints.relative_to(folder.path).parts[0]
+        if not ended:  # logs and TensorBoard's events grow, and would go whole with every checkpoint
+            needed = {path.name for path in (folder.job, folder.metrics, folder.ledger)}
+            local = {n: p for n, p in local.items() if n in needed or n.startswith(checkpoints)}
         with self._explained("written"):
             there = self._names()
             for name in sorted(local, key=lambda name: (name.startswith(checkpoints), name)):
                 # Checkpoints never change, so one that is there already need not go again.
                 if not (name.startswith(checkpoints) and name in there):
                     self._s3.upload_file(str(local[name]), self.bucket, self.prefix + name)
-            for name in sorted(there - local.keys()):
+            gone = {name for name in there - local.keys() if name.startswith(checkpoints)}
+            for name in sorted(gone):
                 self._s3.delete_object(Bucket=self.bucket, Key=self.prefix + name)
 
     def store(self, folder: RunDir, keep_last: int) -> CheckpointStore:
@@ -121,10 +128,21 @@ class _BucketCheckpoints(CheckpointStore):
         super().__init__(folder.checkpoints, keep_last)
         self._folder = folder
         self._bucket = bucket
+        self._misses = 0
 
     def save(self, round: int, state: Mapping[str, Any]) -> Path:
         path = super().save(round, state)
-        self._bucket.keep(self._folder)
+        try:
+            self._bucket.keep(self._folder)
+        except BucketError as error:
+            # The next checkpoint takes along what this one could not; a bucket that stays away ends the run,
+            # because nothing of it would outlive the pod.
+            self._misses += 1
+            if self._misses >= _MISSES:
+                raise
+            logger.warning("%s", error)
+        else:
+            self._misses = 0
         return path
 
 

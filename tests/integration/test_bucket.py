@@ -80,6 +80,32 @@ def test_an_empty_disk_gets_the_run_back_as_it_was(bucket: RunBucket, tmp_path: 
     assert files(again.folder.path) == files(run.folder.path)
 
 
+def test_logs_are_copied_once_at_the_end(bucket: RunBucket, tmp_path: Path) -> None:
+    job = resolve(load_job(JOB))
+    run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
+    run.folder.log.write_text("a line\n")
+    run.checkpoints.save(1, {"run": "r"})
+    bucket.restore(RunDir(tmp_path / "second"))
+    assert not RunDir(tmp_path / "second").log.exists()
+    bucket.keep(run.folder, ended=True)
+    bucket.restore(RunDir(tmp_path / "third"))
+    assert RunDir(tmp_path / "third").log.read_text() == "a line\n"
+
+
+def test_a_bucket_that_is_away_for_a_while_costs_nothing_but_one_that_stays_away_ends_the_run(
+    endpoint: str, bucket: RunBucket, tmp_path: Path
+) -> None:
+    job = resolve(load_job(JOB))
+    away = bucket_at(endpoint, "away")
+    run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
+    store = away.store(run.folder, 2)
+    for number in range(1, 5):
+        store.save(number, {"run": "r"})
+    with pytest.raises(BucketError, match="s3://away/"):
+        store.save(5, {"run": "r"})
+    assert store.rounds() == [4, 5], "on the pod's own disk every checkpoint is whole"
+
+
 def test_a_folder_with_a_run_is_not_overwritten(bucket: RunBucket, tmp_path: Path) -> None:
     job = resolve(load_job(JOB))
     run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)

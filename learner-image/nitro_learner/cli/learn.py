@@ -97,7 +97,7 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
             reporter.starting(round=checkpoint.round if checkpoint else 0, actors=actors)
             outcome = asyncio.run(_train(opened, reporter))
             if bucket:
-                bucket.keep(folder)  # the summary and the picture of the end
+                bucket.keep(folder, ended=True)
     except RunDirBusy as error:
         return _give_up(reporter, "RunDirBusy", str(error), INTERRUPTED)
     except RunDirError as error:
