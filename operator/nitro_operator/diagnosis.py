@@ -78,7 +78,11 @@ def finished_message(job: Object, pod: Object | None) -> Problem:
     if failed.get("reason") == "DeadlineExceeded":
         return deadline_problem()
     if failed.get("reason") == "PodFailurePolicy" or code == learner_builder.INVALID_JOB_EXIT_CODE:
-        return Problem("InvalidJob", f"the learner refused the job: {words} {REVIVE}")
+        remedy = (
+            "Remedy: delete the job and create it anew with that put right; where the image is at fault, mend "
+            "it and set spec.suspend to true and back to false."
+        )
+        return Problem("InvalidJob", f"the learner refused the job: {words} {remedy}")
     tries = f"{failed.get('reason') or 'Failed'}: {failed.get('message') or 'the learner Job failed'}"
     return Problem("LearnerFailed", f"{tries}. Last exit code {code}. Last words: {words} {REVIVE}")
 
@@ -234,7 +238,7 @@ def _last_words(status: Object | None) -> str:
     """The last lines of the container's message: a traceback's end is where the error is."""
     lines = [line.strip() for line in (_terminated(status).get("message") or "").splitlines() if line.strip()]
     words = " / ".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:]
-    return f"{words!r}." if words else "none."
+    return f'"{words}".' if words else "none."
 
 
 def _short(text: str) -> str:

@@ -79,14 +79,14 @@ class TestStage:
 
     def test_exit_code_2_says_that_the_job_is_wrong(self) -> None:
         ended = pod(
-            "learner", phase="Failed", learner=terminated(2, "spec.environment.id: no such environment")
+            "learner", phase="Failed", learner=terminated(2, "spec.environment.id: no such 'x' in \"y\"")
         )
         problem = judge(
             make_job(), Observed(learner_job=learner_job("Failed"), learner_pod=ended), None, NOW
         ).problem
         assert problem is not None
         assert problem.reason == "InvalidJob"
-        assert "no such environment" in problem.message
+        assert "spec.environment.id: no such 'x' in \"y\"" in problem.message, "as the learner said it"
 
 
 def observed_with(learner: Object | None = None, redis: Object | None = None, **status: Any) -> Observed:
