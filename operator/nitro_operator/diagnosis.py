@@ -79,7 +79,7 @@ def finished_message(job: Object, pod: Object | None) -> Problem:
         return deadline_problem()
     if failed.get("reason") == "PodFailurePolicy" or code == learner_builder.INVALID_JOB_EXIT_CODE:
         remedy = (
-            "Remedy: delete the job and create it anew with that put right; where the image is at fault, mend "
+            "Remedy: delete the job and create it anew with that put right; if the image is at fault, mend "
             "it and set spec.suspend to true and back to false."
         )
         return Problem("InvalidJob", f"the learner refused the job: {words} {remedy}")
