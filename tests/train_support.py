@@ -54,7 +54,7 @@ def write_job(directory: Path, **spec: Any) -> Path:
 
 
 def nitro(
-    *arguments: str | Path, record: Path | None = None, kill: str | None = None, timeout: float = 120
+    *arguments: str | Path, record: Path | None = None, kill: str | None = None, timeout: float = 280
 ) -> subprocess.CompletedProcess[str]:
     """Runs a `nitro` command to its end."""
     return subprocess.run(
@@ -78,7 +78,7 @@ def start(*arguments: str | Path, record: Path | None = None) -> subprocess.Pope
     )
 
 
-def wait_for_rows(run: Path, rows: int, process: "subprocess.Popen[str]", timeout: float = 90) -> None:
+def wait_for_rows(run: Path, rows: int, process: "subprocess.Popen[str]", timeout: float = 280) -> None:
     """Returns when metrics.csv has so many rounds; fails when the process ends before."""
     end = time.monotonic() + timeout
     metrics = run / "metrics.csv"

@@ -81,7 +81,15 @@ def test_a_terminal_of_sixty_columns_is_kept_up_to_date_until_ctrl_c(apiserver: 
     terminal, child = pty.openpty()
     env = environment(apiserver, COLUMNS="60", LINES="20", TERM="xterm-256color")
     command = ["nitro", "top", "-n", jobs, "--interval", "0.5"]
-    process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=env)
+    # A shell starts what runs in its background with SIGINT ignored, and a test run may be just that.
+    process = subprocess.Popen(
+        command,
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env=env,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     os.close(child)
     try:
         assert "Running" in _read(terminal, "Running")
