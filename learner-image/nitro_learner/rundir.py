@@ -86,6 +86,13 @@ class RunDir:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
 
+    def read_summary(self) -> dict[str, Any]:
+        """What summary.json says; nothing while the run has not ended, or when it was broken off."""
+        found: dict[str, Any] = {}
+        if self.summary.exists():
+            found = json.loads(self.summary.read_text(encoding="utf-8"))
+        return found
+
     def write_summary(self, summary: dict[str, Any]) -> None:
         self.write_text(self.summary, json.dumps(summary, indent=2) + "\n")
 

@@ -7,7 +7,6 @@ rounds before and after it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -114,5 +113,5 @@ def read(folder: RunDir) -> FinishedRun:
         name: np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
         for name in rows[0]
     }
-    summary = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else {}
+    summary = folder.read_summary()
     return FinishedRun(columns, summary)

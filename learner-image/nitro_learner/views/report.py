@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -117,8 +116,7 @@ def of_run(path: Path) -> Report:
     """
     folder = RunDir(path)
     columns = columns_of(read_metrics(folder.metrics))
-    # Without a summary it trains still, or was broken off in between; what it has is shown.
-    summary = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else {}
+    summary = folder.read_summary()
     job = yaml.safe_load(folder.job.read_text(encoding="utf-8"))
     rounds = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
     return Report(
