@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from nitro_actor.products import Floats, Product
+
+_CACHED_BYTES = 2**19
+"""Of patches that are gathered, converted and multiplied at a time: they stay in a core's cache."""
 
 
 class Shape(NamedTuple):
@@ -62,8 +64,9 @@ class Convolution:
         self._pad = [_padding(n, m, self._kernel, self._stride) if same else (0, 0) for n, m in sides]
         self._first = first
         order = (1, 2, 3, 0) if first else (2, 3, 1, 0)
-        self._weight = np.ascontiguousarray(weight.transpose(order).reshape(-1, self.output.channels))
-        self._pixel_weight = self._weight / np.float32(255)
+        matrix = np.ascontiguousarray(weight.transpose(order).reshape(-1, self.output.channels))
+        self._depth = len(matrix)
+        self._float_product, self._pixel_product = Product(matrix), Product(matrix / np.float32(255))
         # A row of the output at a time: adding few channels at a time would cost more than the product.
         self._bias = np.tile(bias, self.output.width)
         self._activation = activation
@@ -74,12 +77,13 @@ class Convolution:
         if len(images) != self._rows or images.dtype != self._padded.dtype:
             self._prepare(len(images), images.dtype)
         np.copyto(self._inside, images)
-        np.copyto(self._patches, self._windows)
-        weight = self._weight
-        if self._matrix.dtype != self._floats.dtype:
-            np.copyto(self._floats, self._matrix)
-            weight = self._pixel_weight
-        np.matmul(self._floats, weight, out=self._product)
+        pixels = self._matrix.dtype != self._floats.dtype
+        multiply = self._pixel_product if pixels else self._float_product
+        for windows, product in self._parts:
+            np.copyto(self._patches, windows)
+            if pixels:
+                np.copyto(self._floats, self._matrix)
+            multiply(self._floats, product)
         np.add(self._product_rows, self._bias, out=self._product_rows)
         self._activation(self._product, out=self._product)
         return self._product.reshape(self._rows, *self.output)
@@ -104,18 +108,22 @@ class Convolution:
             by_image, by_row, by_column, _ = self._padded.strides
             run, shape, strides = kernel * channels, (kernel,), (by_row,)
         item = _item(run * dtype.itemsize)
-        self._windows = np.ndarray(
+        windows = np.ndarray(
             (rows, out_height, out_width, *shape),
             item,
             self._padded,
             strides=(by_image, stride * by_row, stride * by_column, *strides),
         )
-        places = rows * out_height * out_width
-        self._matrix = np.empty((places, len(self._weight)), dtype)
-        self._patches = self._matrix.view(item).reshape(self._windows.shape)
+        places = out_height * out_width
+        most = max(1, _CACHED_BYTES // (places * self._depth * 4))
+        part = next(n for n in range(min(rows, most), 0, -1) if rows % n == 0)
+        self._matrix = np.empty((part * places, self._depth), dtype)
+        self._patches = self._matrix.view(item).reshape(part, *windows.shape[1:])
         self._floats = self._matrix if dtype == np.float32 else np.empty(self._matrix.shape, np.float32)
-        self._product = np.empty((places, out_channels), np.float32)
+        self._product = np.empty((rows * places, out_channels), np.float32)
         self._product_rows = self._product.reshape(rows * out_height, out_width * out_channels)
+        begins = range(0, rows, part)
+        self._parts = [(windows[i : i + part], self._product[i * places :][: part * places]) for i in begins]
 
 
 def _padding(size: int, parts: int, kernel: int, stride: int) -> tuple[int, int]:

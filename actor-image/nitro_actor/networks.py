@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.convolution import Convolution, Shape
+from nitro_actor.products import Floats, Product
 
-Floats = NDArray[np.float32]
 Tensors = Mapping[str, np.ndarray]
 Specs = dict[str, wire.TensorSpec]
 
@@ -42,7 +41,8 @@ class Mlp:
     def __init__(self, network: Mapping[str, Any], tensors: Tensors, shape: Sequence[int]) -> None:
         self.width = int([math.prod(shape), *network["hidden"]][-1])
         self._activation = ACTIVATIONS[network["activation"]]
-        self._layers = [linear(tensors, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
+        layers = [linear(tensors, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
+        self._layers = [(Product(weight), bias) for weight, bias in layers]
         self._buffers: list[Floats] = []
 
     @staticmethod
@@ -59,10 +59,10 @@ class Mlp:
     def __call__(self, observations: np.ndarray) -> Floats:
         rows = len(observations)
         if self._layers and (not self._buffers or len(self._buffers[0]) != rows):
-            self._buffers = [np.empty((rows, weight.shape[1]), np.float32) for weight, _ in self._layers]
+            self._buffers = [np.empty((rows, len(bias)), np.float32) for _, bias in self._layers]
         features: Floats = observations.reshape(rows, -1).astype(np.float32, copy=False)
-        for (weight, bias), buffer in zip(self._layers, self._buffers, strict=True):
-            np.matmul(features, weight, out=buffer)
+        for (multiply, bias), buffer in zip(self._layers, self._buffers, strict=True):
+            multiply(features, buffer)
             np.add(buffer, bias, out=buffer)
             features = self._activation(buffer, out=buffer)
         return features
@@ -106,11 +106,11 @@ class Conv:
     def __call__(self, observations: np.ndarray) -> Floats:
         height, width, channels = self._shape
         # Stacks of frames are views of [E, channels, height, width], which the first layer reads fastest.
-        images = np.moveaxis(observations.reshape(len(observations), height, width, channels), -1, 1)
+        images = observations.reshape(len(observations), height, width, channels).transpose(0, 3, 1, 2)
         for layer in self._layers:
             images = layer(images)
         # [E, height, width, channels], in the learner's order.
-        return self._dense(np.moveaxis(images, -1, 1))
+        return self._dense(images.transpose(0, 3, 1, 2))
 
 
 NETWORKS: dict[str, type[Mlp] | type[Conv]] = {"mlp": Mlp, "conv": Conv}

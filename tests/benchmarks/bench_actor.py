@@ -144,7 +144,7 @@ def atari(repeats: int) -> None:
     assert isinstance(engine, AtariEngine)
     env.reset(range(8))
     rng = np.random.default_rng(0)
-    game, frame, screen = engine._games[0], np.empty((84, 84), np.uint8), engine._screen
+    game, frame, screen = engine._games[0], np.empty((84, 84), np.uint8), engine._screens[0]
 
     def played() -> int:
         for _ in range(16):
@@ -213,7 +213,8 @@ def _products(policy: Policy) -> Callable[[], int]:
     def run() -> int:
         for _ in range(16):
             for layer in network._layers:
-                np.matmul(layer._floats, layer._weight, out=layer._product)
+                for _, product in layer._parts:
+                    layer._float_product(layer._floats, product)
         return 128
 
     return run

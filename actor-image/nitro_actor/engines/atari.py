@@ -60,7 +60,7 @@ class AtariEngine(Engine):
         self.actions = len(self._legal)
         self._start, self._start_screen = first.cloneState(), first.getScreenGrayscale()
         height, width = first.getScreenDims()
-        self._screen, self._before = np.empty((2, height, width), np.uint8)
+        self._screens, self._before = np.empty((2, count, height, width), np.uint8)
         self._resize = Resize(height, width, config.frame_size)
         self._sticking = np.full(count, _IDLE)
         self._generators = unpack_generators(np.zeros((count, 6), np.uint64))
@@ -75,7 +75,7 @@ class AtariEngine(Engine):
             self.reset_one(index)
 
     def reset_one(self, index: int) -> None:
-        game, screen = self._games[index], self._screen
+        game, screen = self._games[index], self._screens[index]
         game.restoreState(self._start)
         screen[:] = self._start_screen
         self._sticking[index] = _IDLE
@@ -90,7 +90,7 @@ class AtariEngine(Engine):
 
     def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         skip, sticky = self._config.frame_skip, self._config.sticky_actions
-        screen, before = self._screen, self._before
+        # First all emulators, then all screens: taking turns, each would find its data gone from the cache.
         for index, game in enumerate(self._games):
             wanted, seen = self._legal[actions[index]], int(self._sticking[index])
             sticks = (self._generators[index].random(skip) < sticky).tolist()
@@ -100,14 +100,15 @@ class AtariEngine(Engine):
                     seen = wanted
                 reward += game.act(seen)
                 if number == skip - 1:
-                    game.getScreenGrayscale(before)
-            game.getScreenGrayscale(screen)
-            if skip > 1:
-                np.maximum(screen, before, out=screen)
+                    game.getScreenGrayscale(self._before[index])
+            game.getScreenGrayscale(self._screens[index])
             self._sticking[index] = seen
             self._rewards[index] = reward
             self._terminated[index] = game.game_over(with_truncation=False)
-            self._resize(screen, self.observations[index])
+        if skip > 1:
+            np.maximum(self._screens, self._before, out=self._screens)
+        for screen, frame in zip(self._screens, self.observations, strict=True):
+            self._resize(screen, frame)
         return self._rewards, self._terminated, self._never_truncated
 
     def snapshot(self) -> Snapshot:
