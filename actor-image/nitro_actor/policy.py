@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.environment import EnvironmentSpec
-from nitro_actor.networks import ACTIVATIONS, NETWORKS, Floats, Network, Tensors, linear, linear_parameters
+from nitro_actor.networks import ACTIVATIONS, NETWORKS, Network, Tensors, linear, linear_parameters
+from nitro_actor.products import Floats
 
 LOG_STD_RANGE = (-20.0, 2.0)
 """Range that a log standard deviation is clamped to, in the actor as in the learner."""
