@@ -38,14 +38,16 @@ def on_cluster(spec: Object) -> Rounds:
     cluster = Cluster(os.environ.get("RELEASE", "nitro"), os.environ.get("NAMESPACE", "nitro-system"))
     namespace = f"bench-{uuid.uuid4().hex[:6]}"
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    try:
-        volumes.provide(cluster, namespace, "bench-checkpoint")
-        cluster.create_job(namespace, "bench", spec)
-        cluster.until_phase(namespace, "bench", "Succeeded")
-        return read(volumes.read(cluster, namespace, "bench-checkpoint", "bench-*/metrics.csv").decode())
-    finally:
-        cluster.core.delete_namespace(namespace)
-        volumes.remove(cluster, namespace)
+    with volumes.disks(cluster, 1) as disks:
+        try:
+            disks.provide(namespace, "bench-checkpoint")
+            cluster.create_job(namespace, "bench", spec)
+            cluster.until_phase(namespace, "bench", "Succeeded")
+            (metrics,) = volumes.read(cluster, namespace, "bench-checkpoint", "bench-*/metrics.csv")
+            return read(metrics.decode())
+        finally:
+            cluster.core.delete_namespace(namespace)
+            disks.remove(namespace)
 
 
 def on_this_machine(spec: Object) -> Rounds:

@@ -7,7 +7,7 @@ from typing import Any
 
 Object = dict[str, Any]
 
-ROUNDS = 24
+ROUNDS = 14
 MIN_ACTORS, MAX_ACTORS, INITIAL_ACTORS = 4, 24, 8
 TINY_LEARNER: Object = {
     "requests": {"cpu": "10m", "memory": "256Mi"},

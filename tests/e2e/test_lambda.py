@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from harness import Cluster, Object
+from harness import Cluster
 from jobs import MAX_ACTORS, ROUNDS, hopper
 from lambda_service import lambda_service, without_knative
-from outcome import Outcome, on_cluster
+from namespaces import Start
+from run_outcome import Outcome, on_cluster
 
 from aws_support import CREDENTIALS, lambda_backend, secret
 
-Start = Callable[[str, Object], Object]
 Report = Callable[[str, str], None]
 
 GB_SECOND, REQUEST = 1.66667e-5, 2e-7

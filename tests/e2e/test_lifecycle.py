@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from harness import Cluster, Object, phase_of, round_of
 from jobs import ROUNDS, hopper
-from outcome import Outcome, on_cluster
-
-Start = Callable[[str, Object], Object]
+from namespaces import Start
+from run_outcome import Outcome, on_cluster
 
 
 def test_suspend_releases_all_pods_and_resume_goes_on(

@@ -5,7 +5,7 @@ what every alert watches has data.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +13,13 @@ import pytest
 from harness import Cluster, Object
 from jobs import hopper
 from monitoring import samples, scraping, until
+from namespaces import Start
 
 from dashboard_support import assert_all_filled, board, empty_queries
 from nitro_monitoring.alerts import ALERTS
 from nitro_monitoring.picture import draw
 from prometheus_support import Prometheus
 
-Start = Callable[[str, Object], Object]
 NAME = "watched"
 OTHER = "default"
 """A namespace with another job of the same name, which is suspended."""

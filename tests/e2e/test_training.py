@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from harness import Cluster, Object
 from jobs import INITIAL_ACTORS, MAX_ACTORS, MIN_ACTORS, ROUNDS, hopper
-from outcome import Outcome, on_cluster
+from namespaces import Start
 from recording import recording
+from run_outcome import Outcome, on_cluster
 
-Start = Callable[[str, Object], Object]
 Report = Callable[[str, str], None]
 
 
@@ -53,7 +53,8 @@ def test_two_jobs_share_the_platform(cluster: Cluster, namespace: str, start: St
     limit = cluster.max_actors
     each = (3, limit // 2, limit)
     assert limit <= 64, f"platform.maxActors is {limit}: more pods than this test should start"
-    spec = {seed: hopper(rounds=12, actors=each, seed=seed) for seed in (1, 2)}
+    rounds = 8
+    spec = {seed: hopper(rounds=rounds, actors=each, seed=seed) for seed in (1, 2)}
     with recording(cluster, namespace, "one") as one, recording(cluster, namespace, "two") as two:
         start("one", spec[1])
         start("two", spec[2])
@@ -76,4 +77,4 @@ def test_two_jobs_share_the_platform(cluster: Cluster, namespace: str, start: St
     assert sum(asked) > limit, f"together they asked for {asked} of {limit}: this run shows nothing"
     assert max(sums) > 0.7 * limit, "one job's leave was not given to the other"
     for name in ("one", "two"):
-        assert cluster.job(namespace, name)["status"]["training"]["round"] == 12
+        assert cluster.job(namespace, name)["status"]["training"]["round"] == rounds

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
-from harness import Cluster, Object
+import pytest
+from harness import Cluster
 from jobs import hopper
+from namespaces import Start, new_namespace
+from volumes import Disks
 
-Start = Callable[[str, Object], Object]
-
-
-def test_an_actor_image_that_crashes(cluster: Cluster, namespace: str, start: Start) -> None:
-    # The operator's image, without its configuration, ends with an error at once.
-    start("crash", hopper(actor={"image": cluster.images["operator"]}))
-    found = cluster.until_says(namespace, "crash", "actor", "NITRO_ACTOR_IMAGE")
-    assert found["status"] == "False"
+FEW = (1, 2, 3)
+LITTLE = {"requests": {"cpu": "5m", "memory": "24Mi"}, "limits": {"memory": "24Mi"}}
 
 
-def test_a_learner_image_that_cannot_be_pulled(cluster: Cluster, namespace: str, start: Start) -> None:
-    start("pull", hopper(learner={"image": "dev.local/no-such-image:1"}))
-    found = cluster.until_says(namespace, "pull", "dev.local/no-such-image:1")
-    assert found["status"] == "False"
+@pytest.fixture(scope="class")
+def ill(cluster: Cluster, disks: Disks, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace with jobs that cannot run, all started at once, because their tests mostly wait."""
+    with new_namespace(cluster, disks, request.node) as (namespace, start):
+        # The operator's image, without its configuration, ends with an error at once.
+        start("crash", hopper(actors=FEW, actor={"image": cluster.images["operator"]}))
+        start("pull", hopper(actors=FEW, learner={"image": "dev.local/no-such-image:1"}))
+        start("small", hopper(actors=FEW, actor={"resources": LITTLE}))
+        start("rllib", hopper(actors=FEW, algorithm={"name": "rllib/ppo"}))
+        yield namespace
 
 
-def test_an_actor_with_too_little_memory(cluster: Cluster, namespace: str, start: Start) -> None:
-    little = {"requests": {"cpu": "5m", "memory": "24Mi"}, "limits": {"memory": "24Mi"}}
-    start("small", hopper(actor={"resources": little}))
-    found = cluster.until_says(namespace, "small", "OOMKilled")
-    assert "spec.actor.resources" in found["message"]
+class TestCannotRun:
+    def test_an_actor_image_that_crashes(self, cluster: Cluster, ill: str) -> None:
+        found = cluster.until_says(ill, "crash", "actor", "NITRO_ACTOR_IMAGE")
+        assert found["status"] == "False"
+
+    def test_a_learner_image_that_cannot_be_pulled(self, cluster: Cluster, ill: str) -> None:
+        found = cluster.until_says(ill, "pull", "dev.local/no-such-image:1")
+        assert found["status"] == "False"
+
+    def test_an_actor_with_too_little_memory(self, cluster: Cluster, ill: str) -> None:
+        found = cluster.until_says(ill, "small", "OOMKilled")
+        assert "spec.actor.resources" in found["message"]
+
+    def test_a_learner_image_without_rllib_says_what_is_missing(self, cluster: Cluster, ill: str) -> None:
+        job = cluster.until_phase(ill, "rllib", "Failed")
+        (failed,) = [one for one in job["status"]["conditions"] if one["type"] == "Failed"]
+        assert "needs Ray's RLlib, which is not installed" in failed["message"]
+        assert "--build-arg EXTRAS=rllib" in failed["message"]
 
 
 def test_a_quota_of_three_pods(cluster: Cluster, namespace: str, start: Start) -> None:
@@ -45,7 +61,7 @@ def test_a_quota_of_three_pods(cluster: Cluster, namespace: str, start: Start) -
 
 
 def test_a_secret_that_is_deleted_by_hand(cluster: Cluster, namespace: str, start: Start) -> None:
-    start("secret", hopper(rounds=16))
+    start("secret", hopper())
     cluster.until_round(namespace, "secret", 2)
     cluster.delete("v1", "Secret", namespace, "secret-credentials")
     cluster.until_phase(namespace, "secret", "Succeeded")

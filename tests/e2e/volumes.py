@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import uuid
+from collections.abc import Iterator
 
 from harness import Cluster, Object, kubectl
 from kubernetes import client
@@ -16,57 +19,81 @@ UNPRIVILEGED: Object = {
 }
 
 
-def provide(cluster: Cluster, namespace: str, claim: str) -> None:
-    """Where the cluster makes no volumes by itself, a volume on the node that only this claim can bind."""
-    classes = client.StorageV1Api(cluster.api).list_storage_class().items
-    mark = "storageclass.kubernetes.io/is-default-class"
-    if any((one.metadata.annotations or {}).get(mark) == "true" for one in classes):
-        return
-    folder = f"{HOST_FOLDER}/{namespace}-{claim}"
-    _run_on_node(cluster, f"import os; os.makedirs({folder!r}, exist_ok=True); os.chmod({folder!r}, 0o777)")
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"{namespace}-{claim}", "labels": {"nitro-e2e": namespace}},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": namespace, "name": claim},
-            "hostPath": {"path": folder, "type": "Directory"},
-        },
-    }
-    cluster.create(volume)
+class Disks:
+    """Volumes for claims where the cluster makes none by itself: folders of the node, all made by one pod."""
+
+    def __init__(self, cluster: Cluster, count: int) -> None:
+        classes = client.StorageV1Api(cluster.api).list_storage_class().items
+        mark = "storageclass.kubernetes.io/is-default-class"
+        self._cluster = cluster
+        self._provisioned = any((one.metadata.annotations or {}).get(mark) == "true" for one in classes)
+        self._folder = f"{HOST_FOLDER}/{uuid.uuid4().hex[:6]}"
+        self._left = iter([f"{self._folder}/{number}" for number in range(count)])
+        if not self._provisioned:
+            each = f"folder = f'{self._folder}/{{number}}'; os.makedirs(folder); os.chmod(folder, 0o777)"
+            _run_on_node(cluster, f"import os\nfor number in range({count}): {each}")
+
+    def provide(self, namespace: str, claim: str) -> None:
+        """A volume that only this claim can bind."""
+        if self._provisioned:
+            return
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"{namespace}-{claim}", "labels": {"nitro-e2e": namespace}},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "claimRef": {"namespace": namespace, "name": claim},
+                "hostPath": {"path": next(self._left), "type": "Directory"},
+            },
+        }
+        self._cluster.create(volume)
+
+    def remove(self, namespace: str) -> None:
+        """Delete the volumes of a namespace; their files go with `close`."""
+        for volume in self._cluster.core.list_persistent_volume(
+            label_selector=f"nitro-e2e={namespace}"
+        ).items:
+            self._cluster.core.delete_persistent_volume(volume.metadata.name)
+
+    def close(self) -> None:
+        """Delete all files."""
+        if not self._provisioned:
+            _run_on_node(self._cluster, f"import shutil; shutil.rmtree({self._folder!r})")
 
 
-def remove(cluster: Cluster, namespace: str) -> None:
-    """Delete what `provide` made for a namespace, with the files."""
-    volumes = cluster.core.list_persistent_volume(label_selector=f"nitro-e2e={namespace}").items
-    for volume in volumes:
-        cluster.core.delete_persistent_volume(volume.metadata.name)
-    if volumes:
-        pattern = f"{HOST_FOLDER}/{namespace}-*"
-        _run_on_node(cluster, f"import glob, shutil\nfor f in glob.glob({pattern!r}): shutil.rmtree(f)")
+@contextlib.contextmanager
+def disks(cluster: Cluster, count: int) -> Iterator[Disks]:
+    """Enough for so many claims, until the block ends."""
+    made = Disks(cluster, count)
+    try:
+        yield made
+    finally:
+        made.close()
 
 
-def read(cluster: Cluster, namespace: str, claim: str, pattern: str) -> bytes:
-    """The last file, by name, that matches `pattern` on a claim.
+def read(cluster: Cluster, namespace: str, claim: str, *patterns: str) -> list[bytes]:
+    """For each pattern the last file, by name, that matches it on a claim.
 
     Raises:
         AssertionError: none does; the text lists what is there.
     """
     program = (
         "import base64, glob, sys\n"
-        f"found = sorted(glob.glob('/volume/{pattern}', recursive=True))\n"
-        "found or sys.exit(repr(glob.glob('/volume/**', recursive=True)))\n"
-        "print(base64.b64encode(open(found[-1], 'rb').read()).decode())"
+        f"for pattern in {patterns!r}:\n"
+        "    found = sorted(glob.glob(f'/volume/{pattern}', recursive=True))\n"
+        "    found or sys.exit(repr(glob.glob('/volume/**', recursive=True)))\n"
+        "    print(base64.b64encode(open(found[-1], 'rb').read()).decode())"
     )
     container = {
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "volume", "mountPath": "/volume", "readOnly": True}],
     }
     volume = {"name": "volume", "persistentVolumeClaim": {"claimName": claim}}
-    return base64.b64decode(_run(cluster, namespace, program, container, volume, UNPRIVILEGED))
+    printed = _run(cluster, namespace, program, container, volume, UNPRIVILEGED)
+    return [base64.b64decode(line) for line in printed.splitlines()]
 
 
 def _run_on_node(cluster: Cluster, program: str) -> None:

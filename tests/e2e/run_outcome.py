@@ -89,9 +89,5 @@ def local(spec: Object, folder: Path) -> Outcome:
 
 def on_cluster(cluster: Cluster, namespace: str, name: str) -> Outcome:
     """Read what a job of the cluster left on its claim."""
-    claim = f"{name}-checkpoint"
-
-    def read(pattern: str) -> bytes:
-        return volumes.read(cluster, namespace, claim, f"{name}-*/{pattern}")
-
-    return Outcome.of(read("metrics.csv"), read("checkpoints/*.safetensors"))
+    patterns = (f"{name}-*/metrics.csv", f"{name}-*/checkpoints/*.safetensors")
+    return Outcome.of(*volumes.read(cluster, namespace, f"{name}-checkpoint", *patterns))
