@@ -1,8 +1,20 @@
-"""Round reports for tests."""
+"""Round reports for tests, and run folders full of them."""
 
+import csv
+from pathlib import Path
 from typing import Any
 
-from nitro_learner.report import RoundReport
+from nitro_learner.report import COLUMNS, RoundReport
+
+JOB = """\
+apiVersion: nitro.dev/v1alpha1
+kind: NitroTrainingJob
+metadata: {name: hopper}
+spec:
+  environment: {id: Hopper-v5}
+  algorithm: {name: ppo, preset: tuned}
+  scaling: {scaler: nitro}
+"""
 
 
 def report(number: int, **values: Any) -> RoundReport:
@@ -48,3 +60,18 @@ def report(number: int, **values: Any) -> RoundReport:
         "advantage_std": 12.0,
     }
     return RoundReport(**{**base, **values})
+
+
+def run_folder(path: Path, rounds: int, job: str = JOB) -> Path:
+    """What a run of so many rounds leaves: job.yaml and metrics.csv."""
+    path.mkdir()
+    (path / "job.yaml").write_text(job)
+    with (path / "metrics.csv").open("w") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", restval="")
+        writer.writeheader()
+        for k in range(1, rounds + 1):
+            row = dict.fromkeys(COLUMNS, "0.5") | {"round": k, "reward_mean": 2 * k, "env_steps": 512 * k}
+            row |= {"cost_learner": 0.001 * k, "cost_actors": 0.003 * k, "cost_total": 0.004 * k, "actors": 8}
+            row |= {} if k % 10 == 0 else {"evaluation_mean": "", "evaluation_std": ""}
+            writer.writerow(row)
+    return path

@@ -20,6 +20,9 @@ Columns = Mapping[str, Floats]
 POINTS = 500
 """Points of a curve at most: a longer run is drawn by the means of equal parts."""
 
+_INCHES = (4, 2.2)
+"""Small, so that 7.5 points of it are legible on a phone: the page stretches it over the phone's width."""
+
 # Colours that nothing else uses; in the SVG each becomes a variable of the page's style.
 _INK, _GRID, _PAPER = "#010101", "#010102", "#010103"
 _SERIES = tuple(f"#0102{number:02x}" for number in range(6))
@@ -77,7 +80,13 @@ def _score(axes: Axes, columns: Columns) -> None:
 
 
 def _ratio(axes: Axes, columns: Columns) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     axes.semilogy(thin(columns["round"]), thin(columns["convexity_ratio"]), color=_SERIES[3], lw=1.4)
+    # Plain numbers: powers of ten have exponents too small for a phone.
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _actors(axes: Axes, columns: Columns) -> None:
@@ -99,7 +108,8 @@ def _cost(axes: Axes, columns: Columns) -> None:
 def _stages(axes: Axes, columns: Columns) -> None:
     parts = [np.nan_to_num(thin(columns[f"seconds_{stage}"])) for stage in _STAGES]
     axes.stackplot(thin(columns["round"]), parts, colors=_SERIES, labels=_STAGES, alpha=0.8, lw=0)
-    axes.legend(ncols=3, loc="upper right")
+    # Above the axes: single long rounds reach to the top.
+    axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
     axes.set_ylim(bottom=0)
 
 
@@ -122,12 +132,12 @@ def _svg(draw: Callable[[Axes, Columns], None], columns: Columns) -> str:
         "axes.axisbelow": True,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "legend.fontsize": 7,
+        "legend.fontsize": 7.5,
         "legend.frameon": False,
         "axes.xmargin": 0.01,
     }
     with mpl.rc_context(style):  # type: ignore[arg-type]
-        figure = Figure(figsize=(5, 2.5), layout="constrained")
+        figure = Figure(figsize=_INCHES, layout="constrained")
         figure.patch.set_alpha(0)
         axes = figure.add_subplot()
         axes.patch.set_alpha(0)

@@ -72,7 +72,7 @@ class Report:
         facts = []
         if self.evaluation:
             mean, std = self.evaluation["mean"], self.evaluation["std"]
-            facts.append(("Final return, mean actions", f"{mean:,.1f} ± {std:,.1f}"))
+            facts.append(("Final return, mean actions", f"{mean:,.1f} ±\N{NO-BREAK SPACE}{std:,.1f}"))
         for title, column, pattern in (
             ("Training return", "reward_mean", "{:,.1f}"),
             ("Rounds", "round", "{:,.0f}"),
@@ -83,7 +83,9 @@ class Report:
                 facts.append((title, pattern.format(value)))
         actors = self.columns.get("actors")
         if actors is not None and np.isfinite(actors).any():
-            facts.append(("Actors of a round", f"{np.nanmin(actors):.0f} to {np.nanmax(actors):.0f}"))
+            fewest, most = np.nanmin(actors), np.nanmax(actors)
+            text = f"{fewest:.0f} to {most:.0f}" if fewest < most else f"{most:.0f}"
+            facts.append(("Actors of a round", text))
         if "total" in self.cost:
             facts.append(("Cost", f"${self.cost['total']:,.4f}"))
         return facts

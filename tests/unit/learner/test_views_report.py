@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from html.parser import HTMLParser
@@ -11,34 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nitro_learner.report import COLUMNS
 from nitro_learner.rundir import RunDirError
 from nitro_learner.views import charts
 from nitro_learner.views.report import of_job, of_run
-
-JOB = """\
-apiVersion: nitro.dev/v1alpha1
-kind: NitroTrainingJob
-metadata: {name: hopper}
-spec:
-  environment: {id: Hopper-v5}
-  algorithm: {name: ppo, preset: tuned}
-  scaling: {scaler: nitro}
-"""
-
-
-def run_folder(path: Path, rounds: int, job: str = JOB) -> Path:
-    path.mkdir()
-    (path / "job.yaml").write_text(job)
-    with (path / "metrics.csv").open("w") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", restval="")
-        writer.writeheader()
-        for k in range(1, rounds + 1):
-            row = dict.fromkeys(COLUMNS, "0.5") | {"round": k, "reward_mean": 2 * k, "env_steps": 512 * k}
-            row |= {"cost_learner": 0.001 * k, "cost_actors": 0.003 * k, "cost_total": 0.004 * k, "actors": 8}
-            row |= {} if k % 10 == 0 else {"evaluation_mean": "", "evaluation_std": ""}
-            writer.writerow(row)
-    return path
+from report_support import JOB, run_folder
 
 
 class Page(HTMLParser):
