@@ -60,8 +60,9 @@ def pretend(
     evaluations: Sequence[float] = (),
     final: float | None = None,
     finished: bool = True,
+    cents: float = 1,
 ) -> None:
-    """Leaves a run folder with these rounds; a round costs a cent per actor and has 100 steps per actor."""
+    """Leaves a run folder with these rounds; a round costs `cents` per actor and has 100 steps per actor."""
     place = folder.prepare(run)
     rows = []
     for index, count in enumerate(actors):
@@ -70,7 +71,7 @@ def pretend(
             "round": index + 1,
             "actors": count,
             "env_steps": 100 * spent,
-            "cost_total": 0.01 * spent,
+            "cost_total": 0.01 * cents * spent,
             "wall_seconds": 36.0 * (index + 1),
             "reward_mean": returns[index],
             "evaluation_mean": evaluations[index] if evaluations else "",

@@ -160,6 +160,7 @@ def group(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return labels
 
 
+_TITLE_NAMES = 5
 _PLAIN = ("environment.id", "algorithm.preset", "scaling.scaler")
 
 
@@ -248,7 +249,7 @@ def _titles(groups: Mapping[str, Sequence[Run]]) -> tuple[str, str]:
     runs = [run for members in groups.values() for run in members]
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
-    title = names[0] if len(names) == 1 else " · ".join(names[:3])
+    title = " · ".join([*names[:_TITLE_NAMES], *(["…"] if len(names) > _TITLE_NAMES else [])])
     environment = first.spec["environment"]["id"]
     algorithm = first.spec["algorithm"]
     parts = [environment, f"{algorithm['name'].upper()} ({algorithm['preset']})"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nitro_learner.experiments.curves import UNITS
-from nitro_learner.experiments.results import Results
+from nitro_learner.experiments.curves import STEPS, UNITS
+from nitro_learner.experiments.results import Comparison, Results
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.look import COLOURS, INK, MUTED, picture
 
@@ -44,26 +45,14 @@ def draw_metric(results: Results, metric: str, path: Path) -> bool:
 def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
     """The score's curves, and beside them every paired difference at the budget with its interval."""
     comparisons = results.comparisons(experiment.score)
-    height = max(4.0, 1.4 + 0.3 * len(comparisons))
+    # A row for each comparison, below a row that names what its group is compared with.
+    rows = len(comparisons) + len({one.other for one in comparisons})
+    height = max(4.0, 1.4 + 0.28 * rows)
     layout = {"ncols": 2, "figsize": (11.5, height), "width_ratios": (1.25, 1)}
     with picture(path, **layout) as (figure, (left, right)):
         _curves(left, results, experiment.score)
-        _title(left, f"{results.environment}, seeds: {len(results.seeds)}")
-        order = list(results.runs)
-        labels = []
-        for index, one in enumerate(comparisons):
-            place, difference = len(comparisons) - index, one.difference
-            colour = COLOURS[order.index(one.variant) % len(COLOURS)]
-            if np.isfinite(difference.low):
-                right.plot([difference.low, difference.high], [place, place], color=colour, lw=2.5)
-            right.plot([difference.value], [place], "o", color=colour, ms=7)
-            labels.append(f"{one.variant} − {one.other}")
-        right.axvline(0, color=MUTED, lw=1)
-        right.set_yticks(range(len(comparisons), 0, -1), labels, color=INK)
-        right.set_ylim(0.4, len(comparisons) + 0.6)
-        right.grid(axis="y", visible=False)
-        right.set_xlabel("Difference of return at the budget")
-        _title(right, "Paired by seed, 95 % interval")
+        _title(left, f"{results.environment}, seeds: {len(results.seeds)}, mean and 95 % interval")
+        _differences(right, comparisons, list(results.runs))
         handles, names = left.get_legend_handles_labels()
         columns = min(len(names), _LEGEND_COLUMNS)
         figure.legend(handles, names, loc="lower left", ncols=columns, fontsize=9, columnspacing=1.4)
@@ -72,13 +61,40 @@ def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
     return path
 
 
+def _differences(axis: Axes, comparisons: Sequence[Comparison], order: Sequence[str]) -> None:
+    """Points with intervals, one row each, right of zero where the variant is better than what it is compared
+    with."""
+    labels: list[str] = []
+    heads: list[int] = []
+    for index, one in enumerate(comparisons):
+        if index == 0 or one.other != comparisons[index - 1].other:
+            heads.append(len(labels))
+            labels.append(f"compared with {one.other}")
+        place, difference = len(labels), one.difference
+        colour = COLOURS[order.index(one.variant) % len(COLOURS)]
+        if np.isfinite(difference.low):
+            axis.plot([difference.low, difference.high], [place, place], color=colour, lw=2.5)
+        axis.plot([difference.value], [place], "o", color=colour, ms=7)
+        labels.append(one.variant)
+    axis.axvline(0, color=MUTED, lw=1)
+    axis.set_yticks(range(len(labels)), labels, color=INK)
+    for head in heads:
+        axis.get_yticklabels()[head].set_fontweight("bold")
+    axis.set_ylim(len(labels) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel("Difference of return at the budget")
+    _title(axis, "Paired by seed, 95 % interval; right of 0 is better")
+
+
 def _curves(axis: Axes, results: Results, metric: str) -> None:
     for index, variant in enumerate(results.runs):
         band = results.band(variant, metric)
         if band is None:
             continue
         colour, line = COLOURS[index % len(COLOURS)], _LINES[index // len(COLOURS) % len(_LINES)]
-        axis.plot(band.x, band.mean, line, color=colour, lw=1.8, label=variant)
+        drawn = "steps-post" if metric in STEPS else "default"
+        axis.plot(band.x, band.mean, line, color=colour, lw=1.8, label=variant, drawstyle=drawn)
         axis.fill_between(band.x, band.low, band.high, color=colour, alpha=0.1, lw=0)
     axis.set_xlabel(UNITS[results.budget.unit].capitalize())
     axis.set_ylabel(TITLES.get(metric, metric.replace("_", " ").capitalize()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,19 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from nitro_learner.experiments import statistics
+from nitro_learner.experiments import answers, cells, statistics
+from nitro_learner.experiments.cells import SEEDS_FOR_A_VERDICT
 from nitro_learner.experiments.curves import UNITS, Floats
 from nitro_learner.experiments.figures import TITLES, draw_metric, draw_overview
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import slug
 from nitro_learner.experiments.results import Comparison, Line, Results, collect, rows
 from nitro_learner.experiments.spec import SCORES, Experiment
-from nitro_learner.experiments.statistics import Interval
 from nitro_learner.page import replace
 from nitro_learner.rundir import RunDir, RunDirError
-
-# Resamples of fewer seeds hardly differ from each other: of two, every second one is a single seed twice.
-_SEEDS_FOR_A_VERDICT = 5
 
 
 def write(folder: ExperimentDir, experiment: Experiment) -> str:
@@ -82,6 +78,7 @@ def _text(
         "mean; P is the probability that a run of the first scores higher than a run of the second."
     )
     yield _made_by(folder, experiment, finished)
+    yield from answers.table(experiment, results)
     for one in results:
         yield from _environment(folder, experiment, one)
 
@@ -109,9 +106,9 @@ def _environment(folder: ExperimentDir, experiment: Experiment, results: Results
     yield f"{len(results.seeds)} paired seeds: {seeds}." + (
         f" Without a finished run, hence left out: {', '.join(results.missing)}." if results.missing else ""
     )
-    if len(results.seeds) < _SEEDS_FOR_A_VERDICT:
+    if len(results.seeds) < SEEDS_FOR_A_VERDICT:
         yield (
-            f"\nWith fewer than {_SEEDS_FOR_A_VERDICT} seeds these intervals are too narrow: there is no "
+            f"\nWith fewer than {SEEDS_FOR_A_VERDICT} seeds these intervals are too narrow: there is no "
             "verdict."
         )
     name = slug(results.environment)
@@ -141,44 +138,38 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
     heads = ["variant", "at the budget", "IQM", "over training", "rounds", "steps", "cost"]
     if target is not None:
         heads.append(f"cost to reach {target:g}")
-    yield _line(heads)
-    yield _line(["---", *["---:"] * (len(heads) - 1)])
+    yield from cells.head(heads)
     for variant in results.runs:
         final = results.at_budget(variant, score)
-        cells = [
+        row = [
             variant,
-            _interval(statistics.mean(final)),
-            _number(statistics.interquartile_mean(final)),
-            _interval(statistics.mean(results.over_training(variant, score))),
-            _number(float(results.spent(variant, "rounds").mean())),
+            cells.interval(statistics.mean(final)),
+            cells.number(statistics.interquartile_mean(final)),
+            cells.interval(statistics.mean(results.over_training(variant, score))),
+            cells.number(float(results.spent(variant, "rounds").mean())),
             f"{results.spent(variant, 'envSteps').mean():,.0f}",
             f"${results.spent(variant, 'dollars').mean():.4f}",
         ]
         if target is not None:
-            cells.append(_price(results.price_of_target(variant)))
-        yield _line(cells)
+            row.append(_price(results.price_of_target(variant)))
+        yield cells.line(row)
     yield ""
     comparisons = results.comparisons(score)
     if comparisons:
-        yield _line(["compared", "difference at the budget", "difference over training", "P", "verdict"])
-        yield _line(["---", "---:", "---:", "---:", "---"])
+        yield cells.line(["compared", "difference at the budget", "difference over training", "P", "verdict"])
+        yield cells.line(["---", "---:", "---:", "---:", "---"])
         yield from (_comparison(one, len(results.seeds)) for one in comparisons)
         yield ""
 
 
 def _comparison(one: Comparison, seeds: int) -> str:
-    verdict = "no difference shown"
-    if seeds < _SEEDS_FOR_A_VERDICT:
-        verdict = "too few seeds"
-    elif one.difference.excludes_zero:
-        verdict = "better" if one.difference.value > 0 else "worse"
-    return _line(
+    return cells.line(
         [
             f"{one.variant} - {one.other}",
-            _interval(one.difference, sign=True),
-            _interval(one.over_training, sign=True),
-            _interval(one.improvement, digits=2),
-            verdict,
+            cells.interval(one.difference, sign=True),
+            cells.interval(one.over_training, sign=True),
+            cells.interval(one.improvement, digits=2),
+            cells.verdict(one.difference, seeds),
         ]
     )
 
@@ -188,24 +179,6 @@ def _price(prices: Floats) -> str:
     if not len(reached):
         return f"0 of {len(prices)}"
     return f"${reached.mean():.4f} ({len(reached)} of {len(prices)})"
-
-
-def _interval(interval: Interval, *, sign: bool = False, digits: int | None = None) -> str:
-    def shown(value: float) -> str:
-        return _number(value, sign=sign) if digits is None else f"{value:.{digits}f}"
-
-    if math.isnan(interval.low):
-        return shown(interval.value)
-    return f"{shown(interval.value)} [{shown(interval.low)}, {shown(interval.high)}]"
-
-
-def _number(value: float, *, sign: bool = False) -> str:
-    plus = "+" if sign else ""
-    return f"{value:{plus},.0f}" if abs(value) >= 1000 else f"{value:{plus}.1f}"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _curves(results: Sequence[Results], experiment: Experiment) -> Iterator[Line]:

@@ -97,6 +97,10 @@ class Experiment(Model):
     against: Annotated[list[_Name], Field(max_length=10)] = Field(default_factory=list)
     """Variants that the others are compared with. Default: the first."""
 
+    questions: Annotated[dict[_Text, list[_Name]], Field(max_length=20)] = Field(default_factory=dict)
+    """What is asked, and the two variants whose difference answers: a table above all others says whether the
+    first one's return is better than the second's, and what it cost."""
+
     score: Score = "reward_mean"
     """What is compared: the mean return of the last 20 training episodes, or of evaluations with mean
     actions."""
@@ -164,6 +168,12 @@ def _rules(experiment: Experiment) -> list[FieldError]:
         found.append(FieldError("seeds", experiment.seeds, "holds a seed twice; remove one"))
     for index, name in enumerate(experiment.against):
         found += _among(f"against[{index}]", name, experiment.variants, "a variant")
+    for question, pair in experiment.questions.items():
+        if len(pair) != 2:
+            message = "must be two variants: the one that is asked about, and what it is compared with"
+            found.append(FieldError(f"questions.{question}", pair, message))
+        for index, name in enumerate(pair):
+            found += _among(f"questions.{question}[{index}]", name, experiment.variants, "a variant")
     for index, name in enumerate(experiment.figures):
         found += _among(f"figures[{index}]", name, COLUMNS, "a column of metrics.csv")
     for index, command in enumerate(experiment.commands):

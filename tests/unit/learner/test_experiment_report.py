@@ -85,6 +85,33 @@ def test_a_verdict_needs_an_interval_that_excludes_zero_and_enough_seeds(tmp_pat
     assert verdicts[0][1] == "+12.0 [+10.8, +13.2]"
 
 
+def test_questions_are_answered_by_return_and_by_cost(tmp_path: Path) -> None:
+    """b costs half of a per actor and reaches 40 in four of six seeds; nothing of c is finished."""
+    questions = {"1. Is b?": ["b", "a"], "2. Is a?": ["a", "b"], "3. Is c?": ["c", "a"]}
+    variants: dict[str, dict[str, str]] = {"a": {}, "b": {}, "c": {}}
+    spec = load(
+        write_spec(tmp_path, seeds=list(range(6)), variants=variants, questions=questions, target=40.0)
+    )
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        if run.variant != "c":
+            cheap = run.variant == "b"
+            end = (60 if run.seed < 4 else 30) if cheap else 80
+            pretend(folder, run, actors=[4, 4], returns=[0, end], cents=0.5 if cheap else 1)
+    (head, _, better, worse, absent, *_) = report.write(folder, spec).split("| question", 1)[1].splitlines()
+    assert head == " | compared | return at the budget | cost of the budget | cost to reach 40 |"
+    assert better.split(" | ")[1:4] == [
+        "b - a",
+        "worse: -30.0 [-40.0, -20.0]",
+        "cheaper: -50.0 % [-50.0, -50.0]",
+    ]
+    # a: 40 of 80 lies half way between 4 cents and 8; b: two thirds between 2 and 4, in four seeds.
+    assert better.split(" | ")[4] == "too few seeds: -44.4 % [-44.4, -44.4] (4 of 6 seeds) |"
+    assert worse.split(" | ")[2:4] == ["better: +30.0 [+20.0, +40.0]", "dearer: +100.0 % [+100.0, +100.0]"]
+    assert absent.split(" | ")[2:] == ["not finished", "not finished", "not finished |"]
+
+
 def test_the_report_leaves_tables_and_pictures(experiment: tuple[ExperimentDir, Experiment]) -> None:
     folder, spec = experiment
     text = report.write(folder, spec)

@@ -29,6 +29,11 @@ ROOT = Path(__file__).parents[3]
         ({"budget": {"actorRound": 3}}, "did you mean actorRounds?"),
         ({"variants": {}}, "variants: is required where there are no commands; add it"),
         ({"against": ["fixd"]}, 'against[0]: "fixd"; is not a variant; did you mean fixed?'),
+        ({"questions": {"Better?": ["nitro"]}}, 'questions.Better?: ["nitro"]; must be two variants'),
+        (
+            {"questions": {"Better?": ["nitro", "fixd"]}},
+            'questions.Better?[1]: "fixd"; is not a variant; did you mean fixed?',
+        ),
         ({"figures": ["reward"]}, 'figures[0]: "reward"; is not a column of metrics.csv'),
         ({"commands": [" "]}, 'commands[0]: " "; must begin with nitro or python'),
         ({"commands": ["nitro 'plot"]}, "cannot be read (No closing quotation); correct it"),

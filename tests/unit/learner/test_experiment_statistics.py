@@ -49,6 +49,13 @@ def test_paired_interval_is_the_percentile_bootstrap_of_differences() -> None:
     assert found == statistics.paired_difference(scores, others), "a report must repeat itself"
 
 
+def test_a_relative_difference_keeps_seeds_paired() -> None:
+    scores = np.array([1.0, 2.0, 6.0])
+    doubled = statistics.relative_difference(2 * scores, scores)
+    assert (doubled.value, doubled.low, doubled.high) == (100, 100, 100), "in every resample"
+    assert statistics.relative_difference(scores, scores + 1).value == pytest.approx(100 * (3 / 4 - 1))
+
+
 def test_seeds_stay_paired() -> None:
     """A constant difference has no uncertainty, however much the seeds differ among themselves."""
     others = RNG.normal(0, 100, 6)

@@ -1,0 +1,56 @@
+"""An experiment's questions and their answers, in the table that stands above all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from nitro_learner.experiments import cells, statistics
+from nitro_learner.experiments.curves import Floats
+from nitro_learner.experiments.results import Results
+from nitro_learner.experiments.spec import Experiment
+
+
+def table(experiment: Experiment, results: Sequence[Results]) -> Iterator[str]:
+    """The table's lines: every question in every environment; none where the experiment asks nothing."""
+    if not experiment.questions:
+        return
+    several, target = len(results) > 1, experiment.target
+    texts = ["question", "compared", *(["environment"] if several else [])]
+    numbers = ["return at the budget", "cost of the budget"]
+    if target is not None:
+        numbers.append(f"cost to reach {target:g}")
+    yield from cells.head([*texts, *numbers], len(texts))
+    for question, (variant, other) in experiment.questions.items():
+        for one in results:
+            asked = [question, f"{variant} - {other}", *([one.environment] if several else [])]
+            yield cells.line([*asked, *_answers(one, experiment, variant, other)])
+    yield ""
+
+
+def _answers(results: Results, experiment: Experiment, variant: str, other: str) -> Iterator[str]:
+    """The answers of one row: by return, by what the budget cost, by what the target cost."""
+    pair = (variant, other)
+    if not all(one in results.runs for one in pair):
+        yield from ["not finished"] * (2 if experiment.target is None else 3)
+        return
+    ours, theirs = (results.at_budget(one, experiment.score) for one in pair)
+    gain = statistics.paired_difference(ours, theirs)
+    known = np.isfinite(gain.value)
+    yield f"{cells.verdict(gain, len(ours))}: {cells.interval(gain, sign=True)}" if known else "not known"
+    yield _dearer(*(results.spent(one, "dollars") for one in pair))
+    if experiment.target is not None:
+        yield _dearer(*(results.price_of_target(one) for one in pair))
+
+
+def _dearer(ours: Floats, theirs: Floats) -> str:
+    """How much more one costs than the other, over the seeds in which both have a price."""
+    both = np.isfinite(ours) & np.isfinite(theirs)
+    priced = int(both.sum())
+    among = "" if priced == len(both) else f" ({priced} of {len(both)} seeds)"
+    if not priced:
+        return f"not known{among}"
+    change = statistics.relative_difference(ours[both], theirs[both])
+    told = cells.verdict(change, priced, more="dearer", less="cheaper")
+    return f"{told}: {cells.interval(change, sign=True, unit=' %')}{among}"
