@@ -80,6 +80,8 @@ paper-small: $(STAMP) ## the small comparison with the paper and the tables of d
 	$(BIN)/nitro experiment report runs/paper-small --into docs/results.md
 	$(BIN)/nitro plot runs/paper-small/runs/Hopper-v5/{fixed,random-score,nitro,hydrozoa}/seed-* \
 		--out docs/results/paper-small-rounds.png
+	$(BIN)/nitro experiment run experiments/cost-small.yaml
+	$(BIN)/nitro experiment report runs/cost-small --into docs/results.md
 	$(BIN)/nitro experiment run experiments/detector-small.yaml
 
 PEERS := build/peers

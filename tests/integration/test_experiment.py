@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import os
 import signal
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from experiment_support import write_spec
 from local_support import alive, until
 from nitro_api import load_job, resolve
-from nitro_learner.quality.branches import BranchDir, branches
+from nitro_learner.quality.branches import BranchDir, branches, gains
 from nitro_learner.rundir import RunDir
 from nitro_learner.runs import open_run
 from train_support import nitro, start, wait_for_rows
@@ -140,20 +139,42 @@ def test_the_detectors_quality_is_reported(results: Path) -> None:
     assert "ICC" not in both.stdout
 
 
-def test_branches_differ_in_the_next_round_only(results: Path, tmp_path: Path) -> None:
+def test_branches_differ_in_when_they_spend_their_actors(results: Path, tmp_path: Path) -> None:
     source = RunDir(results / "runs" / "two-state" / "nitro" / "seed-0")
-    with_one, with_two = (
-        branch
-        for branch in branches(resolve(load_job(source.job)), rounds=[2], factor=2, seeds=1, ahead=2)
-        if branch.seed == 0
-    )
+    job = resolve(load_job(source.job))
+    planned = branches(job, rounds=[2], factor=2, seeds=1, ahead=2)
     planted = BranchDir(tmp_path, source)
-    opened = open_run(planted.prepare(with_two), with_two.job, resume=True)
-    assert opened.checkpoint is not None
-    assert (opened.checkpoint.round, opened.checkpoint.state["training"]["actors"]) == (2, 2)
-    assert [row["round"] for row in opened.history] == [1, 2]
-    done = nitro("train", "--resume", planted.prepare(with_one).path)
+    spent = {}
+    for run in planned:
+        opened = open_run(planted.prepare(run), run.job, resume=True)
+        assert opened.checkpoint is not None
+        assert opened.checkpoint.round == 2
+        assert [row["round"] for row in opened.history] == [1, 2]
+        done = nitro("train", "--resume", planted.run(run).path)
+        assert done.returncode == 0, done.stderr
+        spent[run.variant] = [int(row["actors"]) for row in _rows(planted.run(run).path)[2:]]
+    assert spent == {"round-2-base": [1, 1], "round-2-sooner": [2, 1], "round-2-later": [1, 1, 1]}
+    final = {
+        run.variant: json.loads(planted.run(run).summary.read_text())["evaluation"]["mean"] for run in planned
+    }
+    found = gains(planted, planned, [2])
+    assert found.sooner.item() == final["round-2-sooner"] - final["round-2-base"]
+    assert found.later.item() == final["round-2-later"] - final["round-2-base"]
+
+
+def test_what_actors_buy_is_told_beside_the_statistics(results: Path, tmp_path: Path) -> None:
+    run = results / "runs" / "two-state" / "nitro" / "seed-0"
+    page = tmp_path / "page.md"
+    page.write_text("<!-- detector: begin -->\n<!-- detector: end -->\n")
+    command = ("detector", run, "--rounds", "3", "--repeats", "2", "--gain", "2", "--ahead", "1")
+    done = nitro(*command, "--json", "--into", page)
     assert done.returncode == 0, done.stderr
-    rows = _rows(planted.run(with_one).path)
-    assert [row["actors"] for row in rows[2:]] == ["1", "1"]
-    assert math.isfinite(json.loads(planted.run(with_one).summary.read_text())["evaluation"]["mean"])
+    gain = json.loads(done.stdout)["gain"]
+    assert len(gain["later"]["byRound"]) == 3
+    assert gain["sooner"]["low"] <= gain["sooner"]["mean"] <= gain["sooner"]["high"]
+    assert f"in further rounds instead: {gain['later']['mean']:+.1f} [" in page.read_text()
+    branched = sorted((run / "detector" / "branches").rglob("metrics.csv"))
+    assert len(branched) == 3 * 3 * 2
+    before = [path.stat().st_mtime_ns for path in branched]
+    assert nitro(*command).returncode == 0
+    assert [path.stat().st_mtime_ns for path in branched] == before, "branches are not trained again"

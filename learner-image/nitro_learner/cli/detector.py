@@ -8,8 +8,9 @@ sampling noise.
 Foresight: the rank correlation with what the next round improved, from the run's own metrics.
 
 Gain (--gain): after each of these rounds the run is continued with minActors and with --factor times as many
-in the next round; the difference of return some rounds later is what a statistic would have to foretell.
-Branches are kept below RUN/detector and not trained again.
+in the next round; the difference of return some rounds later is what a statistic would have to foretell. A
+third branch spends the same actors on further rounds instead. Branches are kept below RUN/detector and not
+trained again.
 
 All checkpoints are needed: train with --set spec.learner.checkpoint.keepLast=1000. With several runs only
 foresight is reported, averaged over them.
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nitro_api import NitroTrainingJob
-    from nitro_learner.quality.agreement import Floats
+    from nitro_learner.quality.branches import Gains
     from nitro_learner.rundir import RunDir
 
 
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gain", type=int, metavar="SEEDS", help="measure the gain, over so many seeds")
     parser.add_argument("--factor", type=int, default=2, metavar="N", help="times minActors; default: 2")
     parser.add_argument("--ahead", type=int, default=3, metavar="N", help="rounds of a branch; default: 3")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="branches at a time; default: 1")
+    parser.add_argument("--jobs", type=int, metavar="N", help="branches at a time; default: one per core")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.add_argument(
         "--into",
@@ -110,6 +111,7 @@ def _look_again(
     folder: RunDir, job: NitroTrainingJob, table: dict[str, dict[str, float]], arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Adds reliability, and what the gain says, to the statistics' table."""
+    from nitro_learner.experiments import statistics
     from nitro_learner.logs import finite
     from nitro_learner.quality.agreement import intraclass_correlation, spearman, split_half
     from nitro_learner.quality.repeats import repeat
@@ -130,18 +132,24 @@ def _look_again(
             noiseShare=1 - correlation,
         )
         if gains is not None:
-            table[name]["foretellsGain"] = spearman(values.mean(axis=1), gains.mean(axis=1))
+            table[name]["foretellsGain"] = spearman(values.mean(axis=1), gains.sooner.mean(axis=1))
     told: dict[str, Any] = {"rounds": rounds, "repeats": arguments.repeats}
     if gains is not None:
-        told["gain"] = finite(
-            {
-                "factor": arguments.factor,
-                "seeds": arguments.gain,
-                "mean": float(gains.mean()),
-                "byRound": gains.mean(axis=1).tolist(),
-                "splitHalf": split_half(gains),
+        told["gain"] = {
+            "factor": arguments.factor,
+            "seeds": arguments.gain,
+            "ahead": arguments.ahead,
+            "splitHalf": split_half(gains.sooner),
+        }
+        for name, gained in (("sooner", gains.sooner), ("later", gains.later)):
+            over_seeds = statistics.mean(gained.mean(axis=0))
+            told["gain"][name] = {
+                "mean": over_seeds.value,
+                "low": over_seeds.low,
+                "high": over_seeds.high,
+                "byRound": gained.mean(axis=1).tolist(),
             }
-        )
+        told["gain"] = finite(told["gain"])
     return told
 
 
@@ -162,8 +170,9 @@ def _rounds(folder: RunDir, count: int) -> list[int]:
 
 def _gains(
     folder: RunDir, job: NitroTrainingJob, rounds: Sequence[int], arguments: argparse.Namespace
-) -> Floats:
+) -> Gains:
     """Trains the branches that are not there yet."""
+    from nitro_learner.experiments.folder import machine
     from nitro_learner.experiments.progress import PlainLines
     from nitro_learner.experiments.runner import Runner
     from nitro_learner.experiments.spec import Budget
@@ -171,7 +180,9 @@ def _gains(
 
     runs = branches(job, rounds, factor=arguments.factor, seeds=arguments.gain, ahead=arguments.ahead)
     planted = BranchDir(folder.path / "detector", folder)
-    runner = Runner(planted, runs, Budget(rounds=max(rounds) + arguments.ahead), jobs=arguments.jobs)
+    longest = max(run.job.spec.stop.rounds for run in runs)
+    jobs = arguments.jobs or machine()["cores"]
+    runner = Runner(planted, runs, Budget(rounds=longest), jobs=jobs)
     runner.watcher = PlainLines(runner.states, sys.stderr)
     asyncio.run(runner.train())
     failed = [state for state in runner.states if state.status == "failed"]
@@ -221,9 +232,16 @@ def _markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:
 
 
 def _gain(gain: dict[str, Any]) -> str:
+    sooner, later = (
+        f"{gain[kind]['mean']:+.1f} [{gain[kind]['low']:+.1f}, {gain[kind]['high']:+.1f}]"
+        for kind in ("sooner", "later")
+    )
+    by_round = ", ".join(f"{one:+.1f}" for one in gain["sooner"]["byRound"])
     return (
-        f"Gain of {gain['factor']} times the actors in one round: {gain['mean']:+.1f} on average "
-        f"over {gain['seeds']} seeds; split-half correlation over rounds {_shown(gain['splitHalf'])}."
+        f"What {gain['factor']} times the actors in one round gained, {gain['ahead']} rounds later: "
+        f"{sooner} on average over {gain['seeds']} seeds (by round {by_round}; split-half correlation over "
+        f"rounds {_shown(gain['splitHalf'])}). What the same actors gained in further rounds instead: "
+        f"{later}."
     )
 
 

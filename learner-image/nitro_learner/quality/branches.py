@@ -1,7 +1,8 @@
-"""What more actors buy, measured: a run is continued twice from a checkpoint, over several seeds.
+"""What more actors buy, measured: a run is continued from a checkpoint in three ways, over several seeds.
 
-One branch has minActors in the next round, the other a multiple; all later rounds have minActors. Branches of
-one seed share the slots that both have, so their difference is paired.
+One branch has minActors in every round, the second a multiple of them in the next one. The third has
+minActors in every round, and as many further rounds as the second one's additional actors make up: the same
+actors, spent later. Branches of one seed share the slots that they have in common, so differences are paired.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import copy
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -57,34 +59,54 @@ class BranchDir(ExperimentDir):
         CheckpointStore(folder.checkpoints, keep_last=1).save(round, state)
 
 
+@dataclass(frozen=True)
+class Gains:
+    """What actors bought, as differences of return between branches, f64 [rounds, seeds] each.
+
+    Attributes:
+        sooner: with additional actors in the next round, above the branch without them.
+        later: with the same additional actors in further rounds, above the branch without them.
+    """
+
+    sooner: Floats
+    later: Floats
+
+
 def branches(
     job: NitroTrainingJob, rounds: Sequence[int], *, factor: int, seeds: int, ahead: int
 ) -> list[PlannedRun]:
-    """All branches: after each of `rounds`, for each seed, with minActors and with `factor` times as many.
+    """All branches, for each seed and after each of `rounds`.
 
     Args:
-        seeds: branches per round and factor.
-        ahead: rounds that a branch goes on.
+        factor: times minActors in the next round of the second branch.
+        seeds: branches per round and kind.
+        ahead: rounds that the first two branches go on.
     """
     return [
-        _branch(job, round, times, seed, ahead)
+        _branch(job, round, kind, seed, following)
         for seed in range(seeds)
         for round in rounds
-        for times in (1, factor)
+        for kind, following in _kinds(job.spec.scaling.min_actors, factor, ahead)
     ]
 
 
-def _branch(job: NitroTrainingJob, round: int, factor: int, seed: int, ahead: int) -> PlannedRun:
+def _kinds(actors: int, factor: int, ahead: int) -> Iterator[tuple[str, list[int]]]:
+    """Each kind's name and the actors of the rounds that follow."""
+    yield "base", [actors] * ahead
+    yield "sooner", [factor * actors] + [actors] * (ahead - 1)
+    yield "later", [actors] * (ahead + factor - 1)
+
+
+def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: list[int]) -> PlannedRun:
     data = job.to_dict()
     spec, actors = data["spec"], job.spec.scaling.min_actors
-    schedule = [actors] * (round + ahead)
-    schedule[round] = factor * actors
+    schedule = [actors] * round + following
     spec["seed"] = job.spec.seed + 1 + seed
     spec["scaling"] = {"scaler": "schedule", "schedule": schedule}
-    spec["stop"] = {"rounds": round + ahead}
-    spec["evaluation"] = {"episodes": _EPISODES, "everyRounds": round + ahead}
+    spec["stop"] = {"rounds": len(schedule)}
+    spec["evaluation"] = {"episodes": _EPISODES, "everyRounds": len(schedule)}
     spec["backend"] = {"type": "Local", "local": {"processes": 1}}
-    variant = f"round-{round}-x{factor}"
+    variant = f"round-{round}-{kind}"
     folder = PurePosixPath("branches", variant, f"seed-{seed}")
     return PlannedRun(job.spec.environment.id, variant, seed, resolve(load_job(data)), folder)
 
@@ -94,17 +116,19 @@ def _round(run: PlannedRun) -> int:
     return int(run.variant.split("-")[1])
 
 
-def gains(folder: BranchDir, runs: Sequence[PlannedRun], rounds: Sequence[int]) -> Floats:
-    """Return of each branch with more actors minus that of its twin, f64 [rounds, seeds].
+def gains(folder: BranchDir, runs: Sequence[PlannedRun], rounds: Sequence[int]) -> Gains:
+    """The differences between trained branches.
 
     Raises:
         RunDirError: a branch has not been trained.
     """
     final = {
-        (_round(run), not run.variant.endswith("-x1"), run.seed): float(
-            read(folder.run(run)).summary["evaluation"]["mean"]
-        )
-        for run in runs
+        (run.variant, run.seed): float(read(folder.run(run)).summary["evaluation"]["mean"]) for run in runs
     }
     seeds = sorted({run.seed for run in runs})
-    return np.array([[final[r, True, s] - final[r, False, s] for s in seeds] for r in rounds])
+
+    def returns(kind: str) -> Floats:
+        return np.array([[final[f"round-{round}-{kind}", seed] for seed in seeds] for round in rounds])
+
+    base = returns("base")
+    return Gains(returns("sooner") - base, returns("later") - base)
