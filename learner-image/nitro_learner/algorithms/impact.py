@@ -26,7 +26,7 @@ from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.ppo_loss import Samples
 from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
 from nitro_learner.algorithms.replay import CircularBuffer
-from nitro_learner.algorithms.vtrace import vtrace
+from nitro_learner.algorithms.vtrace import traced
 from nitro_learner.batch import Fragment, Rollouts
 
 _MOST_RATIO = 2.0
@@ -125,29 +125,24 @@ class Impact(ActorCriticAlgorithm):
             ]
         )
         target_log_probs = self.distribution.log_prob(target, rollouts.actions)
-        values, following = rollouts.values(self.values)
-        traced = vtrace(
-            rollouts.by_lane(target_log_probs - rollouts.log_probs),
-            rollouts.rewards,
-            rollouts.by_lane(values),
-            following,
-            rollouts.terminated,
-            rollouts.truncated,
+        trace = traced(
+            rollouts,
+            target_log_probs,
+            self.values,
             gamma=self.settings.gamma,
             lam=self.settings.gae_lambda,
         )
-        advantages, targets = rollouts.by_row(traced.advantages), rollouts.by_row(traced.targets)
         samples = Samples(
             rollouts.observations,
             rollouts.actions,
             denominator(target_log_probs, rollouts.log_probs),
             target,
-            self.scaled(advantages),
-            targets,
+            self.scaled(trace.advantages),
+            trace.targets,
         )
         return samples, {
-            "explained_variance": explained_variance(values, targets),
-            "advantage_std": advantages.std(correction=0).item(),
+            "explained_variance": explained_variance(trace.values, trace.targets),
+            "advantage_std": trace.advantages.std(correction=0).item(),
         }
 
     def state_dict(self) -> dict[str, Any]:

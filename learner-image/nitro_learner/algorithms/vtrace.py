@@ -2,9 +2,13 @@
 another one, over parallel lanes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
+
+from nitro_learner.batch import Rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,51 @@ def vtrace(
     following = np.concatenate([excess[1:], np.zeros_like(excess[:1])])
     advantages = delta + gamma * rho * np.where(ended, 0.0, following)
     return VTrace((values + excess).astype(np.float32), advantages.astype(np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRollouts:
+    """V-trace of fragments, by row, f32 [N] each.
+
+    Attributes:
+        values: V(s) of the critic.
+        targets: see `VTrace`.
+        advantages: see `VTrace`; not standardised.
+    """
+
+    values: Tensor
+    targets: Tensor
+    advantages: Tensor
+
+
+def traced(
+    rollouts: Rollouts,
+    target_log_probs: Tensor,
+    critic: Callable[[Tensor], Tensor],
+    *,
+    gamma: float,
+    lam: float = 1.0,
+) -> TracedRollouts:
+    """`vtrace` of fragments.
+
+    Args:
+        target_log_probs: of the actions taken under the target policy, f32 [N].
+        critic: observations to V [n].
+        gamma: discount per step.
+        lam: shortens the traces.
+    """
+    values, following = rollouts.values(critic)
+    found = vtrace(
+        rollouts.by_lane(target_log_probs - rollouts.log_probs),
+        rollouts.rewards,
+        rollouts.by_lane(values),
+        following,
+        rollouts.terminated,
+        rollouts.truncated,
+        gamma=gamma,
+        lam=lam,
+    )
+    return TracedRollouts(values, rollouts.by_row(found.targets), rollouts.by_row(found.advantages))
 
 
 def _backward_sums(terms: np.ndarray, factors: np.ndarray) -> np.ndarray:

@@ -111,13 +111,15 @@ class RllibAlgorithm:
         """Weight of the entropy bonus, which may follow a schedule."""
         return float(self.learner.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID].get_current_value())
 
-    def learn(self, fragments: list[Fragment], timesteps: dict[str, int], **how: Any) -> dict[str, float]:
+    def learn(
+        self, fragments: list[Fragment], timesteps: dict[str, int], minibatch_size: int = 0
+    ) -> dict[str, float]:
         """One update of RLlib's learner on these fragments.
 
         Args:
             fragments: at least one.
             timesteps: what schedules and target networks go by, besides the steps that were sampled.
-            how: further keywords of `Learner.update`.
+            minibatch_size: rows of a gradient step; 0 for all of them.
 
         Returns:
             The newest values of the module's metrics, by RLlib's names.
@@ -134,8 +136,9 @@ class RllibAlgorithm:
                     episodes=chunks,
                     timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps, **timesteps},
                     num_epochs=self.config.num_epochs,
-                    shuffle_batch_per_epoch=self.config.shuffle_batch_per_epoch,
-                    **how,
+                    minibatch_size=minibatch_size,
+                    # RLlib would shuffle whole batches too: to no end, and V-trace needs their order.
+                    shuffle_batch_per_epoch=self.config.shuffle_batch_per_epoch and minibatch_size > 0,
                 )
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"

@@ -21,7 +21,7 @@ from nitro_learner.algorithms.ppo_loss import Samples
 from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
 from nitro_learner.algorithms.replay import CircularBuffer
 from nitro_learner.algorithms.rllib.base import RllibAlgorithm
-from nitro_learner.algorithms.vtrace import vtrace
+from nitro_learner.algorithms.vtrace import traced
 from nitro_learner.batch import Fragment, Rollouts
 
 _MAX_STALENESS = 4
@@ -81,7 +81,11 @@ class RllibImpala(RllibAlgorithm):
             "learning_rate": self._result["default_optimizer_learning_rate"],
             "kl_coefficient": coefficients.kl,
         }
-        return UpdateResult(stats, PpoSurrogate(self.network, self.distribution, samples, coefficients))
+        envs = fresh[0].tensors["rewards"].shape[1]
+        surrogate = PpoSurrogate(
+            self.network, self.distribution, samples, coefficients, slots=len(fresh), envs=envs
+        )
+        return UpdateResult(stats, surrogate)
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"trained": self._trained}
@@ -116,30 +120,20 @@ class RllibImpala(RllibAlgorithm):
         parts = torch.split(rollouts.observations, self._chunk)
         target = torch.cat([self._target(rows) for rows in parts])
         target_log_probs = self.distribution.log_prob(target, rollouts.actions)
-        values, following = rollouts.values(self.values)
-        traced = vtrace(
-            rollouts.by_lane(target_log_probs - rollouts.log_probs),
-            rollouts.rewards,
-            rollouts.by_lane(values),
-            following,
-            rollouts.terminated,
-            rollouts.truncated,
-            gamma=self.config.gamma,
-        )
-        advantages, targets = rollouts.by_row(traced.advantages), rollouts.by_row(traced.targets)
+        trace = traced(rollouts, target_log_probs, self.values, gamma=self.config.gamma)
         present = torch.cat([self.network.policy(rows) for rows in parts])
         samples = Samples(
             rollouts.observations,
             rollouts.actions,
             self._denominator(target_log_probs, rollouts.log_probs),
             target,
-            standardise(advantages),
-            targets,
+            standardise(trace.advantages),
+            trace.targets,
         )
         return samples, {
             "kl": self.distribution.kl(rollouts.distribution, present).mean().item(),
-            "explained_variance": explained_variance(values, targets),
-            "advantage_std": advantages.std(correction=0).item(),
+            "explained_variance": explained_variance(trace.values, trace.targets),
+            "advantage_std": trace.advantages.std(correction=0).item(),
         }
 
 

@@ -1,5 +1,6 @@
 """RLlib's PPO: one update of its learner is one round."""
 
+import copy
 import math
 
 from nitro_learner.algorithms.actor_critic import explained_variance, loss_terms, standardise
@@ -22,6 +23,7 @@ class RllibPpo(RllibAlgorithm):
             value_clip=math.inf if config.vf_clip_param is None else config.vf_clip_param,
         )
         self._steps += len(batch)
+        sampled = copy.deepcopy(self.network)
         minibatch = config.minibatch_size or 0
         # RLlib would fill up a minibatch that is larger than the batch by repeating rows.
         result = self.learn(fragments, {}, minibatch_size=minibatch if minibatch < len(batch) else 0)
@@ -40,7 +42,17 @@ class RllibPpo(RllibAlgorithm):
             "learning_rate": result["default_optimizer_learning_rate"],
             "kl_coefficient": coefficients.kl,
         }
-        return UpdateResult(stats, PpoSurrogate(self.network, self.distribution, samples, coefficients))
+        envs = fragments[0].tensors["rewards"].shape[1]
+        surrogate = PpoSurrogate(
+            self.network,
+            self.distribution,
+            samples,
+            coefficients,
+            sampled,
+            slots=len(fragments),
+            envs=envs,
+        )
+        return UpdateResult(stats, surrogate)
 
     def _assemble(self, fragments: list[Fragment]) -> Batch:
         """The round as the detector sees it.
