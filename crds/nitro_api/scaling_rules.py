@@ -90,20 +90,6 @@ declare(
 )
 declare(
     JobSpec,
-    Rule(
-        path="scaling.scaler",
-        cel="self.scaling.scaler != 'kungfu' || !self.algorithm.name.startsWith('rllib/')",
-        sentence="must not be kungfu with an algorithm of RLlib, whose learner does not show the gradients "
-        "of single trajectories; choose another scaler or algorithm",
-        holds=lambda spec: spec.scaling.scaler != "kungfu" or not spec.algorithm.name.startswith("rllib/"),
-    ),
-    Rule(
-        path="scaling.mode",
-        cel="self.scaling.mode != 'noise' || !self.algorithm.name.startsWith('rllib/')",
-        sentence="must not be noise with an algorithm of RLlib, whose learner does not show the gradients of "
-        "single trajectories; choose another mode or algorithm",
-        holds=lambda spec: spec.scaling.mode != "noise" or not spec.algorithm.name.startswith("rllib/"),
-    ),
     *(
         Rule(
             path=f"stop.{field}",

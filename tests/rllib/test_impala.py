@@ -19,6 +19,7 @@ from nitro_learner.algorithms.base import OffPolicyAlgorithm
 from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.batch import Fragment
 from nitro_learner.boosting.detector import Detector
+from nitro_learner.boosting.gradient_noise import gradient_noise
 from nitro_learner.checkpoint import load, pack
 from nitro_learner.extras import RllibError
 from rllib_support import algorithm, rllib_job
@@ -137,6 +138,9 @@ def test_a_round_is_described_and_measured_and_stays_as_it_was(name: str) -> Non
         measured = Detector(spec.scaling, spec.seed, 128).measure(result.surrogate, 1)
         assert measured.ratio is not None
         assert measured.lambda_min < 0 < measured.lambda_max
+    trajectories = result.surrogate.trajectories("total")
+    assert len(trajectories.terms) == 4
+    assert gradient_noise(trajectories, result.surrogate.size) is not None
     assert _state(learner) == before
 
 

@@ -11,15 +11,17 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.training_data import TrainingData
 
 from actor_support import environment
-from learner_support import fragment, job, train
+from learner_support import HOPPER, fragment, job, train
 from nitro_actor import rollout
 from nitro_learner import algorithms
 from nitro_learner.algorithms.ppo import Ppo
 from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.batch import Fragment
 from nitro_learner.boosting.detector import Detector
+from nitro_learner.boosting.gradient_noise import gradient_noise
+from nitro_learner.boosting.surrogate import Objective
 from nitro_learner.checkpoint import load, pack
-from rllib_support import algorithm, rllib_job
+from rllib_support import SMALL, algorithm, rllib_job
 
 QUICK = {"num_epochs": 2, "minibatch_size": 64, "lr": 1e-3}
 
@@ -54,26 +56,23 @@ def test_it_solves_small_environments(entry_point: str, rounds: int, least: floa
     assert float(result["episode_returns"].mean()) >= least
 
 
+def _both() -> tuple[Any, Ppo]:
+    """RLlib's PPO and ours, with the same start, loss and optimiser: one epoch over the whole batch."""
+    ours = job(
+        "paper",
+        **SMALL,
+        algorithm__hyperparameters__epochs=1,
+        algorithm__hyperparameters__learningRate=1e-3,
+    )
+    return algorithm(settings={"num_epochs": 1, "minibatch_size": 0, "lr": 1e-3}), Ppo(ours.spec, HOPPER)
+
+
 def test_it_moves_as_our_own_ppo_does() -> None:
-    """Same start, data, loss and optimiser: one epoch over the whole batch differs by arithmetic alone.
+    """Equal rounds differ by arithmetic alone.
 
     (RLlib's advantages are standardised with its meaningless rows, so they are scaled by a few per cent.)
     """
-    settings = {"num_epochs": 1, "minibatch_size": 0, "lr": 1e-3}
-    theirs = algorithm(settings=settings)
-    ours = Ppo(
-        job(
-            "paper",
-            seed=7,
-            network__hiddenSizes=[16, 16],
-            algorithm__hyperparameters__epochs=1,
-            algorithm__hyperparameters__learningRate=1e-3,
-        ).spec,
-        {
-            "observation": {"shape": [11], "dtype": "float32"},
-            "action": {"kind": "continuous", "size": 3},
-        },
-    )
+    theirs, ours = _both()
     before = theirs.weights()[1]
     for name, value in ours.weights()[1].items():
         assert (value == before[name]).all()
@@ -84,6 +83,20 @@ def test_it_moves_as_our_own_ppo_does() -> None:
     for name, value in ours.weights()[1].items():
         moved = value - before[name]
         np.testing.assert_allclose(after[name] - before[name], moved, atol=0.05 * np.abs(moved).max())
+
+
+@pytest.mark.parametrize("objective", ["total", "clip"])
+def test_its_gradient_noise_is_our_own_ppo_s(objective: Objective) -> None:
+    """What KungFu's scaler and the mode `noise` go by: one gradient for each trajectory, at the weights that
+    sampled it."""
+    fragments = [fragment(slot, envs=4) for slot in range(3)]
+    theirs, ours = (
+        gradient_noise(surrogate.trajectories(objective), surrogate.size)
+        for surrogate in (learner.update(fragments, 1).surrogate for learner in _both())
+    )
+    assert theirs is not None
+    assert ours is not None
+    assert (theirs.signal, theirs.noise) == pytest.approx((ours.signal, ours.noise), rel=1e-4)
 
 
 def test_equal_rounds_give_equal_weights_whatever_was_drawn_before() -> None:
