@@ -155,9 +155,9 @@ async def hang(_meta: dict[str, Any], _cache: MemoryCache) -> Ack:
     raise AssertionError
 
 
-def failing(reason: str = "unavailable", billed: float = 0.0) -> Any:
+def failing(reason: str = "unavailable", billed: float = 0.0, *, deterministic: bool = False) -> Any:
     async def fail(_meta: dict[str, Any], _cache: MemoryCache) -> Ack:
-        raise RetryableError(reason, "as told", billed)
+        raise RetryableError(reason, "as told", billed, deterministic=deterministic)
 
     return fail
 

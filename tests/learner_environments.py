@@ -1,5 +1,7 @@
 """Environments whose best policy is known, to be found within seconds."""
 
+import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -111,3 +113,23 @@ class Catch(gymnasium.Env[np.ndarray, Any]):
         picture = np.zeros((8, 12), np.uint8)
         picture[2 * self._row : 2 * self._row + 2, self._column] = 255
         return picture
+
+
+class Endless(gymnasium.Env[np.ndarray, Any]):
+    """Never ends an episode, and takes a millisecond for each step while the file `brake` is there: so a run
+    is met where it samples."""
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, brake: str) -> None:
+        self._brake = Path(brake)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:  # noqa: ARG002
+        if self._brake.exists():
+            time.sleep(0.001)
+        return np.zeros(1, np.float32), 1.0, False, False, {}

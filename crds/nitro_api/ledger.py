@@ -23,7 +23,8 @@ class Entry:
     """One paid round."""
 
     round: int
-    """The round, counted from 1; 0 for what belongs to none, such as the evaluation at the end."""
+    """The round, counted from 1; 0 for what belongs to none: the evaluation at the end, what was broken
+    off."""
 
     cost: RoundCost
     """What it cost. Unit: US dollars."""

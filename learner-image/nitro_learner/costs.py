@@ -52,7 +52,7 @@ class Meter:
         """Writes down a round and returns the run's cost so far.
 
         Args:
-            number: the round; 0 for the evaluation at the end, which belongs to none.
+            number: the round; 0 for what belongs to none: the evaluation at the end, and what was broken off.
             seconds: the round's wall time.
             billed: seconds of every invocation, failed and evaluation ones included.
             estimated: how many of them nobody reported, so that their time is a guess.

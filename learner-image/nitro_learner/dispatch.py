@@ -12,6 +12,7 @@ import numpy as np
 from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_learner.backends.base import EVALUATION, ROLLOUT, ActorBackend
 from nitro_learner.cache import Cache
+from nitro_learner.counts import Counts
 from nitro_learner.deadlines import Deadlines
 from nitro_learner.fanout import Fanout, Slot
 from nitro_learner.fragment import Expectation, SlotRequest
@@ -68,6 +69,7 @@ class Dispatcher:
         )
         self._rounds: dict[int, _Round] = {}
         self._fanouts: set[Fanout] = set()
+        self._unused = Counts()
 
     @property
     def pending(self) -> int:
@@ -143,8 +145,14 @@ class Dispatcher:
         finally:
             await self._end(fanout)
 
+    def take_unused(self) -> Counts:
+        """What rounds and evaluations without a result have taken since the last call: those that failed or
+        were broken off. Their invocations are billed all the same."""
+        counts, self._unused = self._unused, Counts()
+        return counts
+
     async def abandon(self, plan: RoundPlan) -> None:
-        """Breaks off a round that was started but will not be used (a stop between rounds)."""
+        """Breaks off a round, if it is under way."""
         running = self._rounds.pop(plan.round, None)
         if running is not None:
             await self._end(running.fanout)
@@ -217,11 +225,12 @@ class Dispatcher:
     async def _end(self, fanout: Fanout) -> None:
         self._fanouts.discard(fanout)
         await fanout.close()
+        self._unused.add(fanout.take_counts())
 
     async def _settle_twice(self, fanout: Fanout, started: float) -> None:
-        """One deadline for all slots, and one more for those that are missing then."""
+        """One deadline for all slots, and one more for those that are missing then and not hopeless."""
         await fanout.settle(self.deadlines.after(started))
-        missing = [slot.index for slot in fanout.missing()]
+        missing = [slot.index for slot in fanout.missing() if not slot.hopeless]
         if missing:
             log.warning("slots %s are invoked once more: %s", missing, fanout.slots[missing[0]].trouble)
             fanout.start(missing)
@@ -229,7 +238,7 @@ class Dispatcher:
 
     def _stats(self, fanout: Fanout, started: float) -> DispatchStats:
         seconds = max(fanout.last_stored_at - started, 0.0)
-        return fanout.counts.stats(seconds, at_once=min(self._backend.limit, len(fanout.slots)))
+        return fanout.take_counts().stats(seconds, at_once=min(self._backend.limit, len(fanout.slots)))
 
 
 @dataclass
@@ -247,5 +256,6 @@ def _failed(what: str, fanout: Fanout, needed: str) -> RoundFailed:
     return RoundFailed(
         f"{what}: {len(missing)} of {len(fanout.slots)} slots did not come back although they were asked for "
         f"again ({needed}). Most frequent last trouble: "
-        + "; ".join(f"{count} x {trouble}" for trouble, count in causes)
+        + "; ".join(f"{count} x {trouble}" for trouble, count in causes),
+        resumable=not all(slot.hopeless for slot in missing),
     )

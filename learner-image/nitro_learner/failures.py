@@ -34,7 +34,9 @@ def told() -> Iterator[None]:
     """Raises TrainingFailed for what the actors, the cache, the disk or the numerics raise within."""
     try:
         yield
-    except (RoundFailed, CacheError, CheckpointError, RllibError) as error:
+    except RoundFailed as error:
+        raise TrainingFailed(str(error), resumable=error.resumable) from error
+    except (CacheError, CheckpointError, RllibError) as error:
         raise TrainingFailed(str(error), resumable=True) from error
     except (BackendError, FloatingPointError, NetworkMisfit) as error:
         raise TrainingFailed(str(error), resumable=False) from error

@@ -15,6 +15,9 @@ from nitro_learner.fragment import Expectation, FragmentRefused
 MAX_TRIES = 5
 """Invocations of one slot within one deadline."""
 
+_TRIES_AT_WORK = 2
+"""How often an actor may fail at a slot's work itself; the second may have been another machine."""
+
 _BACKOFF_SECONDS = 0.2
 _BACKOFF_CAP_SECONDS = 5.0
 _POLL_SECONDS = 0.5
@@ -25,7 +28,10 @@ _CACHE_WAIT_SECONDS = 15.0
 
 
 class Slot:
-    """One slot's progress. ``fragment`` is the first sound one that was stored, whichever attempt made it."""
+    """One slot's progress. ``fragment`` is the first sound one that was stored, whichever attempt made it.
+
+    ``hopeless``: its work itself failed, as it would again.
+    """
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -33,8 +39,13 @@ class Slot:
         self.fragment: Fragment | None = None
         self.refused: set[int] = set()
         self.trouble = "no answer yet"
+        self.failed_at_work = 0
         self.task: asyncio.Task[None] | None = None
         self.news = asyncio.Event()
+
+    @property
+    def hopeless(self) -> bool:
+        return self.failed_at_work >= _TRIES_AT_WORK
 
 
 class Fanout:
@@ -79,6 +90,11 @@ class Fanout:
     def missing(self) -> list[Slot]:
         """Those slots."""
         return [slot for slot in self.slots.values() if slot.fragment is None]
+
+    def take_counts(self) -> Counts:
+        """What has happened since the last call."""
+        counts, self.counts = self.counts, Counts()
+        return counts
 
     def start(self, slots: Iterable[int]) -> None:
         """Begins to ask for ``slots``; one that is known already and still missing is asked for anew."""
@@ -131,12 +147,12 @@ class Fanout:
             # Stored, but something hung behind that: the answer, or a later attempt nobody needs.
 
     async def _ask(self, slot: Slot) -> None:
-        """Asks for one slot until its fragment is stored, at most MAX_TRIES times.
+        """Asks for one slot until its fragment is stored or it is hopeless, at most MAX_TRIES times.
 
         A request that was turned away because too many run is no try: only the deadline ends that.
         """
         tried = pauses = 0
-        while tried < MAX_TRIES:
+        while tried < MAX_TRIES and not slot.hopeless:
             if pauses:
                 ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2**pauses)
                 await asyncio.sleep(random.uniform(0, ceiling))
@@ -149,6 +165,7 @@ class Fanout:
                 await self._invoke(slot, attempt)
             except RetryableError as error:
                 tried += not error.throttled
+                slot.failed_at_work += error.deterministic
                 if error.billed_seconds:
                     self.counts.bill(error.billed_seconds, estimated=error.estimated)
                 self._note(slot, error.reason, str(error))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -16,7 +15,7 @@ from nitro_learner.batch import Fragment
 from nitro_learner.cache import Cache
 from nitro_learner.compute import Compute
 from nitro_learner.dispatch import Dispatcher
-from nitro_learner.plans import DispatchStats, RoundFailed, RoundPlan, RoundResult
+from nitro_learner.plans import RoundFailed, RoundPlan, RoundResult
 from nitro_learner.stream import Stream
 from nitro_learner.waiting import Interrupted, Stages, unless
 
@@ -61,12 +60,6 @@ class Feed(Protocol):
             RoundFailed, FatalError, CacheError: see Dispatcher.finish.
             FloatingPointError: the weights are not finite any more.
         """
-
-    async def abandon(self, plan: RoundPlan) -> None:
-        """Breaks off a round that was started but will not be used."""
-
-    async def close(self) -> list[DispatchStats]:
-        """Gives up what is under way after the last round, and says what that has taken."""
 
 
 def make(
@@ -113,12 +106,6 @@ class WholeRounds:
             update = await self._compute.update(self._algorithm.update, result.fragments, round.plan.round)
         return result, update
 
-    async def abandon(self, plan: RoundPlan) -> None:
-        await self._dispatcher.abandon(plan)
-
-    async def close(self) -> list[DispatchStats]:
-        return []
-
 
 class Arrivals:
     """The feed of an off-policy algorithm: fragments as they arrive, also of earlier rounds, and replay while
@@ -162,7 +149,8 @@ class Arrivals:
                 raise Interrupted
             raise RoundFailed(
                 f"round {plan.round}: no fragment came before the deadline, {wanted} are wanted. "
-                f"Most frequent last trouble: {self._stream.troubles or 'no answer yet'}"
+                f"Most frequent last trouble: {self._stream.troubles or 'no answer yet'}",
+                resumable=bool(self._stream.under_way) or not self._stream.hopeless,
             )
         round.phase("update")
         with stages("update"):
@@ -175,14 +163,6 @@ class Arrivals:
         missed = 0 if self._stop.is_set() else max(0, wanted - len(learned))
         stats = replace(stats, deadline_misses=stats.deadline_misses + missed)
         return RoundResult(learned, lost, stats, staleness=plan.weights_version - oldest), update
-
-    async def abandon(self, plan: RoundPlan) -> None:
-        """Nothing: what is under way serves the next round, and the dispatcher's `close` ends it."""
-
-    async def close(self) -> list[DispatchStats]:
-        await self._stream.drop(sys.maxsize)
-        stats, _ = await self._stream.end_round(0.0, self._backend.limit)
-        return [stats]
 
     async def _gather(self, wanted: int, stages: Stages) -> tuple[list[Fragment], list[list[int] | int]]:
         """Feeds until `wanted` fragments are learned from, or the deadline, or nothing more can come.

@@ -14,7 +14,15 @@ State = Mapping[str, NDArray[Any]]
 
 
 class RoundFailed(Exception):  # noqa: N818
-    """Too few slots of a round came back. Nothing was trained on: the run resumes from its checkpoint."""
+    """Too few slots of a round came back. Nothing was trained on: the run resumes from its checkpoint.
+
+    ``resumable``: False where all of them failed at the work itself (the environment raised), as they would
+    again.
+    """
+
+    def __init__(self, message: str, *, resumable: bool = True) -> None:
+        super().__init__(message)
+        self.resumable = resumable
 
 
 @dataclass(frozen=True)

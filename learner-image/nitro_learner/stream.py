@@ -11,7 +11,6 @@ from collections import Counter
 from dataclasses import replace
 
 from nitro_learner.batch import Fragment
-from nitro_learner.counts import Counts
 from nitro_learner.dispatch import Dispatcher
 from nitro_learner.fanout import Fanout, Slot
 from nitro_learner.plans import DispatchStats, RoundPlan
@@ -37,7 +36,9 @@ class Stream:
         self._arrived: list[Fragment] = []
         self._lost: list[int] = []
         self._troubles: Counter[str] = Counter()
-        self._closed = Counts()
+        self.hopeless = True
+        """Whether every slot that was given up in this round failed at its work itself."""
+        self._stale = 0
         self._news = asyncio.Event()
         # End states follow from the order of arrival, so leftovers of an earlier sitting may go on from
         # others than this one's requests do. This one does not look where they lie.
@@ -98,7 +99,7 @@ class Stream:
         stale = [lane for lane, number in self._busy.items() if number in old]
         for lane in stale:
             del self._busy[lane]
-        self._closed.dropped["stale"] += len(stale)
+        self._stale += len(stale)
         self._arrived = [fragment for fragment in self._arrived if fragment.slot in self._busy]
         for number in old:
             await self._close(number)
@@ -108,18 +109,19 @@ class Stream:
         for number, (_, fanout) in list(self._rounds.items()):
             if number not in self._busy.values() and not fanout.running:
                 await self._close(number)
-        counts, self._closed = self._closed, Counts()
+        counts = self._dispatcher.take_unused()
         for _, fanout in self._rounds.values():
-            counts.add(fanout.counts)
-            fanout.counts = Counts()
+            counts.add(fanout.take_counts())
+        counts.dropped += Counter(stale=self._stale)
+        self._stale = 0
         lost, self._lost = self._lost, []
         self._troubles.clear()
+        self.hopeless = True
         return counts.stats(seconds, at_once), lost
 
     async def _close(self, number: int) -> None:
-        plan, fanout = self._rounds.pop(number)
+        plan, _ = self._rounds.pop(number)
         await self._dispatcher.abandon(plan)
-        self._closed.add(fanout.counts)
 
     def _hear(self, round: int, slot: Slot) -> None:
         if self._busy.get(slot.index) != round:
@@ -130,4 +132,5 @@ class Stream:
             del self._busy[slot.index]
             self._lost.append(slot.index)
             self._troubles[slot.trouble] += 1
+            self.hopeless &= slot.hopeless
         self._news.set()

@@ -17,15 +17,17 @@ from statistics import fmean
 
 from nitro_actor import wire
 from nitro_api import NitroTrainingJob
+from nitro_api.prices import RoundCost
 from nitro_learner import algorithms, evaluation, failures, feeding, scalers, stop
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.cache import CacheError
 from nitro_learner.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.compute import Compute
 from nitro_learner.costs import Meter
+from nitro_learner.counts import Counts
 from nitro_learner.dispatch import Dispatcher
 from nitro_learner.feeding import RoundContext
-from nitro_learner.plans import EvaluationResult, RoundFailed, RoundPlan, RoundResult
+from nitro_learner.plans import DispatchStats, EvaluationResult, RoundFailed, RoundPlan, RoundResult
 from nitro_learner.report import Listener, Outcome, RoundReport, draft
 from nitro_learner.saving import Saving
 from nitro_learner.scalers import Scaler
@@ -80,7 +82,8 @@ class Trainer:
         self._stop = asyncio.Event()
 
     def interrupt(self) -> None:
-        """Ends the run after a checkpoint: at once while actors sample, else after the update under way."""
+        """Ends the run after a checkpoint: at once while it waits for actors, else after the update under
+        way."""
         self._stop.set()
 
     async def run(self) -> Outcome:
@@ -145,6 +148,7 @@ class Trainer:
         logger.info("run started", extra={"fields": {"run": self.run_id, "round": self.state.round}})
 
     async def _rounds(self) -> Outcome:
+        self._paid_at = time.monotonic()
         try:
             while True:
                 reason = self._reason_to_stop()
@@ -154,11 +158,23 @@ class Trainer:
                     raise Interrupted
                 await self._round()
         except Interrupted:
+            await self._break_off()
             await self._settle()
             await self._save()
             message = f"interrupted after round {self.state.round}; its checkpoint is on disk"
             why = stop.StopReason("Interrupted", message)
             return self._end(why, self.state.round, finished=False)
+        except BaseException:
+            await self._break_off()
+            raise
+
+    async def _break_off(self) -> None:
+        """Gives up what is under way, and pays for it: actors have worked although nothing was learned."""
+        await self._dispatcher.close()
+        try:
+            self._pay(0, 0)
+        except OSError as error:  # the run ends for another reason, which the user must hear of first
+            logger.warning("What was broken off is missing in the ledger: %s", error)
 
     async def _round(self) -> None:
         state, spec = self.state, self._spec
@@ -190,11 +206,10 @@ class Trainer:
             context = RoundContext(plan, state.actors, saving, stages, self._tell_phase)
             result, update = await self._feed.learn(context)
         except BaseException:
+            # A checkpoint is written to its end. What either task raises, this error stands for.
             if evaluating:
                 evaluating.cancel()
-            if saving:
-                await asyncio.wait({saving})
-            await self._feed.abandon(plan)
+            await asyncio.gather(*filter(None, (evaluating, saving)), return_exceptions=True)
             raise
         with stages("evaluate"):
             evaluated = await self._join(evaluating)
@@ -211,11 +226,19 @@ class Trainer:
             state.evaluation_mean = fmean(evaluated.returns.tolist())
         seconds = stages.total()
         state.seconds += seconds
-        sampled = [result.stats, evaluated.stats] if evaluated else [result.stats]
-        billed = [each for part in sampled for each in part.billed_seconds] + self._backend.take_bills()
-        guessed = sum(part.estimated for part in sampled)
-        cost = self._meter.round(state.round, seconds, billed, state.actors, guessed)
+        cost = self._pay(state.round, state.actors, result, evaluated)
         return draft(state, result, evaluated, finished, stats, stages, seconds, cost)
+
+    def _pay(self, round: int, actors: int, *results: RoundResult | EvaluationResult | None) -> RoundCost:
+        """Writes down the time since the last payment, and all invocations: of the results, of what gave
+        none, and the backend's own. Returns the run's cost so far."""
+        parts: list[Counts | DispatchStats] = [result.stats for result in results if result]
+        parts.append(self._dispatcher.take_unused())
+        billed = [each for part in parts for each in part.billed_seconds] + self._backend.take_bills()
+        guessed = sum(part.estimated for part in parts)
+        now = time.monotonic()
+        seconds, self._paid_at = now - self._paid_at, now
+        return self._meter.round(round, seconds, billed, actors, guessed)
 
     async def _decide(self, stages: Stages, early: int) -> None:
         """Settles the round before, while `early` slots of this one sample.
@@ -244,13 +267,10 @@ class Trainer:
         await self._settle()
         await self._save()
         self._tell_phase("final")
-        began, spent = time.monotonic(), await self._feed.close()
+        await self._dispatcher.close()  # lanes of an off-policy algorithm, which nobody waits for any more
         await self._publish()
-        played = await self._join(self._evaluate())
-        spent += [played.stats] if played else []
-        billed = [each for stats in spent for each in stats.billed_seconds]
-        guessed = sum(stats.estimated for stats in spent)
-        self._meter.round(0, time.monotonic() - began, billed, 0, guessed)
+        played = await unless(self._stop, self._join(self._evaluate()))
+        self._pay(0, 0, played)
         returns = tuple(played.returns.tolist()) if played else ()
         return self._end(reason, self.state.round, finished=True, evaluation=returns)
 

@@ -5,6 +5,7 @@ import json
 import signal
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -101,7 +102,7 @@ def test_interrupt_stops_after_a_checkpoint_and_says_how_to_go_on(tmp_path: Path
     process = start("train", write_job(tmp_path, stop={"rounds": 5000}), "--run-dir", run)
     wait_for_rows(run, 3, process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=280)
     assert process.returncode == 75, (out, err)
     assert f"nitro train --resume {run}" in err
     rounds = len(_rows(run))
@@ -110,6 +111,59 @@ def test_interrupt_stops_after_a_checkpoint_and_says_how_to_go_on(tmp_path: Path
     again = nitro("train", "--resume", run, "--set", f"spec.stop.rounds={rounds + 2}")
     assert again.returncode == 0, again.stderr
     assert [row["round"] for row in _rows(run)] == [str(number) for number in range(1, rounds + 3)]
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> dict[str, Any]:
+    """An environment without end, which is slow while the file `brake` is there."""
+    brake = tmp_path / "brake"
+    brake.touch()
+    entry_point = "learner_environments:Endless"
+    return {"id": "Endless-v0", "entryPoint": entry_point, "kwargs": {"brake": str(brake)}, "envsPerActor": 1}
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "impact"])
+def test_what_an_interrupt_breaks_off_is_paid(
+    tmp_path: Path, endless: dict[str, Any], algorithm: str
+) -> None:
+    run = tmp_path / "run"
+    job = write_job(
+        tmp_path,
+        environment={**endless, "rolloutLength": 2000},
+        algorithm={"name": algorithm, "hyperparameters": {"epochs": 1}},
+        evaluation={"everyRounds": 1000},
+        scaling={"scaler": "fixed", "minActors": 2, "maxActors": 2},
+    )
+    process = start("train", job, "--run-dir", run)
+    wait_for_rows(run, 1, process)
+    process.send_signal(signal.SIGTERM)  # two seconds of sampling have begun
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 75, (out, err)
+    entries = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    last = entries[-1]
+    assert last["round"] == 0
+    assert last["details"]["invocations"] >= 1
+    assert last["details"]["estimatedInvocations"] == last["details"]["invocations"]
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["cost"]["actors"] == pytest.approx(sum(entry["actors"] for entry in entries))
+
+
+def test_a_signal_ends_the_evaluation_at_the_end_which_a_resume_does_again(
+    tmp_path: Path, endless: dict[str, Any]
+) -> None:
+    run = tmp_path / "run"
+    job = write_job(tmp_path, environment={**endless, "rolloutLength": 64}, stop={"rounds": 1})
+    process = start("train", job, "--run-dir", run)
+    wait_for_rows(run, 1, process)
+    process.send_signal(signal.SIGTERM)  # its 27,000 steps take half a minute
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 75, (out, err)
+    assert "interrupted after round 1" in err
+    assert "evaluation" not in json.loads((run / "summary.json").read_text())
+    (tmp_path / "brake").unlink()
+    again = nitro("train", "--resume", run)
+    assert again.returncode == 0, again.stderr
+    assert json.loads((run / "summary.json").read_text())["evaluation"]["mean"] == 27_000
 
 
 def test_metrics_are_served_while_it_trains(tmp_path: Path) -> None:
@@ -126,7 +180,7 @@ def test_metrics_are_served_while_it_trains(tmp_path: Path) -> None:
         text = urllib.request.urlopen(line.split()[1], timeout=10).read().decode()
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=280)
     labels = 'job_name="small",namespace="local"'
     for name in (
         "nitro_episode_reward_mean",

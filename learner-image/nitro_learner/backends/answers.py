@@ -21,6 +21,8 @@ _REASONS = {
     507: "redis_full",
 }
 _WORK_CODES = frozenset({"environment", "weights_invalid", "internal"})
+"""What an actor fails at itself: the environment raised, the policy is not finite, an error of its own."""
+
 _CODES = frozenset(
     {"busy", "draining", "starting", "redis_unreachable", "redis_full", "weights_missing"} | _WORK_CODES
 )
@@ -76,7 +78,12 @@ def read_failure(status: int, body: object, wall: float) -> RetryableError | Fat
     code = value.get("code")
     known = isinstance(code, str) and code in _CODES
     reason = str(code) if known else _REASONS.get(status, "bad_answer")
-    return RetryableError(reason, f"HTTP {status}: {text}", wall if reason in _ACCEPTED else 0.0)
+    return RetryableError(
+        reason,
+        f"HTTP {status}: {text}",
+        wall if reason in _ACCEPTED else 0.0,
+        deterministic=reason in _WORK_CODES,
+    )
 
 
 def read_spec(body: object, where: str) -> dict[str, Any]:

@@ -24,7 +24,8 @@ class RetryableError(BackendError):
 
     ``reason`` is one of a bounded set (it is a metric's label); ``billed_seconds`` is how long an actor may
     have worked on the request, 0 where none accepted it, and ``estimated`` whether nobody reported that;
-    ``throttled`` says that the request was turned away because too many run, which uses up no try.
+    ``throttled`` says that the request was turned away because too many run, which uses up no try;
+    ``deterministic`` that the actor failed at the work itself, as the next one with the same seed will.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class RetryableError(BackendError):
         *,
         estimated: bool = True,
         throttled: bool = False,
+        deterministic: bool = False,
     ) -> None:
         super().__init__(f"{reason}: {message}")
         self.reason = reason
@@ -42,6 +44,7 @@ class RetryableError(BackendError):
         self.billed_seconds = billed_seconds
         self.estimated = estimated
         self.throttled = throttled
+        self.deterministic = deterministic
 
 
 class FatalError(BackendError):

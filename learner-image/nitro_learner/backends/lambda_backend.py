@@ -201,10 +201,9 @@ class LambdaBackend:
             if self._cache is not None:
                 self._cache.put(meta["result"]["key"], _fragment(fragment, invoked.wall_seconds))
         except RetryableError as error:
-            if report is None:
-                raise
-            billed = report.billed_seconds
-            raise RetryableError(error.reason, error.message, billed, estimated=False) from error
+            if report is not None:
+                error.billed_seconds, error.estimated = report.billed_seconds, False
+            raise
         if report is None:
             # The init phase is billed too, and of that only the learner's own clock knows.
             guess = ack.wall_seconds if ack.cold_start else ack.seconds["total"]

@@ -231,12 +231,65 @@ async def test_the_cause_is_in_the_message(
     backend: FunctionBackend, cache: MemoryCache, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("nitro_learner.fanout._BACKOFF_SECONDS", 0.001)
-    backend.default = failing("environment")
+    backend.default = failing("unavailable")
     work, this = dispatcher(backend, cache), plan()
     work.start_slots(this, range(2))
-    with pytest.raises(RoundFailed, match="2 x environment: as told"):
+    with pytest.raises(RoundFailed, match="2 x unavailable: as told") as failure:
         await work.finish(this)
     assert len(backend.requests) == 2 * 2 * 5, "five tries, once more after that, for both slots"
+    assert failure.value.resumable
+
+
+async def test_what_fails_at_the_work_itself_is_tried_once_more(
+    backend: FunctionBackend, cache: MemoryCache
+) -> None:
+    broken = failing("environment", 0.5, deterministic=True)
+    backend.script = {0: [broken], 1: [failing(), broken, failing(), broken]}
+    work, this = dispatcher(backend, cache), plan()
+    work.start_slots(this, range(5))
+    result = await work.finish(this)
+    assert result.lost == [1]
+    assert result.stats.retries == {"environment": 3, "unavailable": 2}
+    backend.script, backend.default = {}, broken
+    next_one = plan(round=4)
+    work.start_slots(next_one, range(3))
+    backend.requests.clear()
+    with pytest.raises(RoundFailed, match="3 x environment: as told") as failure:
+        await work.finish(next_one)
+    assert len(backend.requests) == 2 * 3
+    assert not failure.value.resumable, "the same seeds would fail again"
+
+
+async def test_what_gave_no_result_is_billed_all_the_same(
+    backend: FunctionBackend, cache: MemoryCache, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_SECONDS", 0.001)
+    work, this = dispatcher(backend, cache), plan()
+    work.start_slots(this, range(2))
+    await work.finish(this)
+    assert work.take_unused().billed_seconds == [], "a round that was finished says itself what it took"
+    backend.default = failing("environment", 0.5, deterministic=True)
+    failed = plan(round=4)
+    work.start_slots(failed, range(2))
+    with pytest.raises(RoundFailed):
+        await work.finish(failed)
+    with pytest.raises(RoundFailed):
+        await work.evaluate(EvaluationPlan("run-1", 7, 3, 4, 1000, 4))
+    assert work.take_unused().billed_seconds == [0.5] * (2 * 2 + 2 * 4)
+    backend.script, backend.default = {0: [good]}, hang
+    interrupted = plan(round=5)
+    work.start_slots(interrupted, range(3))
+    finishing = asyncio.create_task(work.finish(interrupted))
+    evaluating = asyncio.create_task(work.evaluate(EvaluationPlan("run-1", 7, 3, 2, 1000, 2)))
+    await asyncio.sleep(0.01)
+    finishing.cancel()
+    await asyncio.wait([finishing])
+    await work.close()
+    unused = work.take_unused()
+    assert (len(unused.billed_seconds), unused.estimated) == (3 + 2, 2 + 1)
+    assert work.take_unused().billed_seconds == []
+    evaluating.cancel()
+    await asyncio.wait([evaluating])
 
 
 async def test_fatal_errors_end_the_round_at_once(backend: FunctionBackend, cache: MemoryCache) -> None:

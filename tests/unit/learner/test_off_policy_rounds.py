@@ -370,8 +370,21 @@ async def test_the_deadline_ends_a_round_with_what_it_has(backend: FunctionBacke
 async def test_a_round_without_any_fragment_fails(backend: FunctionBackend, compute: Compute) -> None:
     work = dispatcher(backend, backend.cache, deadline=0.1)
     backend.default = hang
-    with pytest.raises(RoundFailed, match="round 1: no fragment came before the deadline, 2 are wanted"):
+    with pytest.raises(
+        RoundFailed, match="round 1: no fragment came before the deadline, 2 are wanted"
+    ) as lost:
         await Rounds(work, backend, compute, Recorder()).learn(1, 4)
+    assert lost.value.resumable
+    await work.close()
+
+
+async def test_a_round_of_which_the_work_itself_fails_is_not_resumable(
+    work: Dispatcher, backend: FunctionBackend, compute: Compute
+) -> None:
+    backend.default = failing("environment", deterministic=True)
+    with pytest.raises(RoundFailed, match="4 x environment: as told") as broken:
+        await Rounds(work, backend, compute, Recorder()).learn(1, 4)
+    assert not broken.value.resumable
     await work.close()
 
 
@@ -414,7 +427,8 @@ async def test_what_is_under_way_at_the_end_is_given_up_and_paid(
     backend.script = {0: [good], 1: [hang], 2: [hang]}
     rounds = Rounds(work, backend, compute, Recorder())
     await rounds.learn(1, 3)
-    (left,) = await rounds.feed.close()
+    await work.close()
+    left = work.take_unused()
     assert (len(left.billed_seconds), left.estimated) == (2, 2)
     assert backend.running == 0
 
