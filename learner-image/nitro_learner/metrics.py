@@ -49,6 +49,7 @@ RETRY_REASONS = (
     "busy",
     "cache",
     "connection",
+    "credentials",
     "draining",
     "environment",
     "function_error",

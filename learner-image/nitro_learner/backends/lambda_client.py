@@ -18,7 +18,8 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from nitro_learner.backends.base import BackendError, FatalError, RetryableError
+from nitro_learner.backends import lambda_errors
+from nitro_learner.backends.base import BackendError, RetryableError
 from nitro_learner.backends.sigv4 import Credentials, Signer
 
 ANSWER_BYTES = 7 * 2**20
@@ -83,7 +84,7 @@ class LambdaClient:
         self._name, self._region = name, region
         self._endpoint_url, self._qualifier = endpoint_url, qualifier
         self._session: aiohttp.ClientSession | None = None
-        self._refreshing = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
         self._looked_at = -_REFRESH_SECONDS
 
     async def open(self) -> None:
@@ -105,7 +106,8 @@ class LambdaClient:
         self._proxy = _proxy(self.url)
 
     async def invoke(self, payload: Payload, timeout: float) -> Invoked:
-        """One request, one answer. Raises RetryableError where there was none."""
+        """One request, one answer. Raises RetryableError where there was none, FatalError where AWS gives no
+        credentials."""
         assert self._session is not None, "the client is not open"
         headers = self._signer.sign(await self._credentials(), payload.digest)
         began = time.perf_counter()
@@ -145,13 +147,17 @@ class LambdaClient:
             self._session = None
 
     async def _credentials(self) -> Credentials:
-        """The newest ones. Asking for them may refresh them over the network, so that happens in a thread."""
+        """The newest ones. All requests that wait for them share one look, and its failure."""
         if time.monotonic() - self._looked_at >= _REFRESH_SECONDS:
-            async with self._refreshing:
-                if time.monotonic() - self._looked_at >= _REFRESH_SECONDS:
-                    self._frozen = await asyncio.to_thread(self._source)
-                    self._looked_at = time.monotonic()
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = asyncio.create_task(self._refresh())
+            await asyncio.shield(self._refreshing)
         return self._frozen
+
+    async def _refresh(self) -> None:
+        # In a thread, because it may go over the network.
+        self._frozen = await asyncio.to_thread(self._source)
+        self._looked_at = time.monotonic()
 
     def _resolve(self) -> tuple[Callable[[], Credentials], str, str]:
         import botocore.exceptions
@@ -162,7 +168,7 @@ class LambdaClient:
         try:
             credentials = session.get_credentials()
             client = session.create_client("lambda", self._region, endpoint_url=self._endpoint_url)
-        except botocore.exceptions.BotoCoreError as error:
+        except (botocore.exceptions.BotoCoreError, ValueError) as error:  # ValueError: endpointUrl
             raise BackendError(f"AWS cannot be used: {error}") from error
         if credentials is None:
             raise BackendError(
@@ -173,9 +179,8 @@ class LambdaClient:
         def source() -> Credentials:
             try:
                 return cast("Credentials", credentials.get_frozen_credentials())
-            # The second is a refusal of STS: a role that may not be assumed, a token that has expired.
             except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-                raise FatalError(f"AWS gives no credentials: {error}") from error
+                raise lambda_errors.no_credentials(error) from error
 
         bundle = os.environ.get("AWS_CA_BUNDLE") or botocore.httpsession.get_cert_path(True)
         return source, client.meta.endpoint_url, bundle

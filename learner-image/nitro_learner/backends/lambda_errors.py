@@ -37,8 +37,30 @@ _THROTTLES = {
 _NOT_READY = frozenset({"ResourceConflictException", "ResourceNotReadyException"})
 """The function is being made or changed."""
 
+_STS_TROUBLE = frozenset({"IDPCommunicationError", "Throttling"})
+"""With these STS says that another try may do, although its status is 400."""
+
 _MEMORY_SHARE = 0.98
 """A sandbox that was killed with so much of its memory in use ran out of it."""
+
+
+def no_credentials(error: Exception) -> RetryableError | FatalError:
+    """What it means that botocore, which has tried several times itself, found no credentials.
+
+    Args:
+        error: its BotoCoreError, or the ClientError by which STS refused: a role that may not be assumed, a
+            token that has expired.
+    """
+    import botocore.exceptions as failures  # only here: it takes long, and the local backend needs none
+
+    message = f"AWS gives no credentials: {error}"
+    unreachable = (failures.ConnectionError, failures.HTTPClientError, failures.CredentialRetrievalError)
+    if isinstance(error, failures.ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        passing = status >= 500 or error.response.get("Error", {}).get("Code") in _STS_TROUBLE
+    else:
+        passing = isinstance(error, unreachable)
+    return RetryableError("credentials", message) if passing else FatalError(message)
 
 
 def refusal(status: int, error_type: str, body: bytes, name: str) -> RetryableError | FatalError:

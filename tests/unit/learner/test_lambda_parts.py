@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -189,12 +190,26 @@ def test_a_response_that_lambda_does_not_take_ends_the_run() -> None:
         raise lambda_errors.failure(body, None, 1.0)
 
 
-async def test_a_role_that_may_not_be_assumed_ends_the_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (403, "AccessDenied", FatalError),
+        (400, "ExpiredTokenException", FatalError),
+        (400, "IDPCommunicationError", RetryableError),
+        (503, "ServiceUnavailable", RetryableError),
+        (None, "Could not connect to the endpoint", RetryableError),
+    ],
+)
+async def test_sts_in_trouble_is_asked_again_but_its_refusal_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int | None, code: str, expected: type[Exception]
 ) -> None:
+    asked = 0
+
     async def refuse(_: web.Request) -> web.Response:
-        error = "<Error><Code>AccessDenied</Code><Message>not this service account</Message></Error>"
-        return web.Response(status=403, text=f"<ErrorResponse>{error}</ErrorResponse>")
+        nonlocal asked
+        asked += 1
+        error = f"<Error><Code>{code}</Code><Message>not this service account</Message></Error>"
+        return web.Response(status=status or 500, text=f"<ErrorResponse>{error}</ErrorResponse>")
 
     sts = web.Application()
     sts.router.add_post("/", refuse)
@@ -205,12 +220,21 @@ async def test_a_role_that_may_not_be_assumed_ends_the_run(
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/learner")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-2")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     async with TestServer(sts) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", str(server.make_url("/")))
+        if status is None:
+            await server.close()
         client = LambdaClient("nitro", "us-east-2", None, None)
         await client.open()
-        with pytest.raises(FatalError, match=r"no credentials.*AccessDenied.*not this service account"):
+        invocations = [client.invoke(Payload(Prefix(b"{"), b"}"), 1.0) for _ in range(3)]
+        for error in await asyncio.gather(*invocations, return_exceptions=True):
+            assert type(error) is expected
+            assert re.search(f"AWS gives no credentials: .*{code}", str(error))
+        assert asked == (status is not None), "a burst of requests asks once"
+        with pytest.raises(expected):
             await client.invoke(Payload(Prefix(b"{"), b"}"), 1.0)
+        assert asked == 2 * (status is not None), "a failure is not kept"
         await client.close()
 
 
