@@ -15,6 +15,9 @@ from pydantic_core import PydanticCustomError
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 """Name of a Kubernetes object."""
 
+Arn = Annotated[str, Field(min_length=1, max_length=256)]
+"""Amazon Resource Name."""
+
 RULES_BROKEN = "rules_broken"
 """Type of the validation error that carries every broken rule of one object."""
 

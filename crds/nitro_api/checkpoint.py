@@ -43,8 +43,7 @@ class CheckpointBucket(Model):
 
     credentials_secret: Name | None = None
     """Secret of the job's namespace with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN
-    where there is one. Default: the pod's own identity: EKS Pod Identity, or with backend.type: Lambda the
-    role in spec.backend.lambda.learnerRoleArn (IRSA)."""
+    where there is one. Default: the pod's own identity: spec.learner.roleArn, or EKS Pod Identity."""
 
 
 class Checkpoint(Model):

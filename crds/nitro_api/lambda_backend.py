@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nitro_api.base import Model, Name, resolved
+from nitro_api.base import Arn, Model, Name, resolved
 
 ALIAS = "nitro"
 """Alias of a managed function that has provisioned concurrency: Lambda does not give it to newest code."""
@@ -26,7 +26,6 @@ ECR_IMAGE = (
 """Address of an image in Amazon ECR."""
 
 AwsId = Annotated[str, Field(min_length=1, max_length=64)]
-Arn = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class Vpc(Model):
@@ -104,10 +103,6 @@ class LambdaBackend(Model):
     """A Secret in the job's namespace with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for temporary ones,
     AWS_SESSION_TOKEN, for operator and learner. Default: none; each uses what its pod has (IRSA, pod
     identity, environment)."""
-
-    learner_role_arn: Arn | None = None
-    """IAM role that the learner's service account takes on (IRSA), to invoke the function and for checkpoints
-    in S3. Default: none."""
 
     transport: Literal["Payload", "Redis"] = "Payload"
     """How weights and fragments travel. Payload: in request and response, at most 6 MB each way. Redis:

@@ -8,13 +8,14 @@ from nitro_api.backend import Backend
 from nitro_api.base import Rule, declare
 from nitro_api.job import JobSpec
 from nitro_api.lambda_backend import ECR_IMAGE, LambdaBackend, image_region
+from nitro_api.pods import Learner
 
 MAX_TIMEOUT_SECONDS = 900
 """Lambda's own limit."""
 
 _FUNCTION = "^[A-Za-z0-9_-]+$"
 _REGION = "^[a-z]{2}(-[a-z]+)+-[0-9]$"
-_URL = "^https?://[A-Za-z0-9.:_-]+(/[A-Za-z0-9./_-]*)?$"
+_URL = "^https?://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9./_-]*)?$"
 _ROLE = "^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$"
 _MANAGED_ONLY = {
     "image": "image",
@@ -30,6 +31,16 @@ def _matches(pattern: str, text: str | None) -> bool:
     return text is None or re.fullmatch(pattern, text) is not None
 
 
+def _is_a_role() -> Rule:
+    return Rule(
+        path="roleArn",
+        cel=f"!has(self.roleArn) || self.roleArn.matches(r'{_ROLE}')",
+        sentence="must be the ARN of an IAM role; write it as arn:aws:iam::123456789012:role/name",
+        holds=lambda model: _matches(_ROLE, model.role_arn),
+    )
+
+
+declare(Learner, _is_a_role())
 declare(
     LambdaBackend,
     Rule(
@@ -57,15 +68,7 @@ declare(
         sentence="is required with manage: true; give the role that the function runs as (docs/lambda.md)",
         holds=lambda function: not function.manage or function.role_arn is not None,
     ),
-    *(
-        Rule(
-            path=path,
-            cel=f"!has(self.{path}) || self.{path}.matches(r'{_ROLE}')",
-            sentence="must be the ARN of an IAM role; write it as arn:aws:iam::123456789012:role/name",
-            holds=lambda function, name=name: _matches(_ROLE, getattr(function, name)),  # type: ignore[misc]
-        )
-        for path, name in (("roleArn", "role_arn"), ("learnerRoleArn", "learner_role_arn"))
-    ),
+    _is_a_role(),
     *(
         Rule(
             path=path,
@@ -104,12 +107,6 @@ declare(
         cel=f"!has(self.endpointUrl) || self.endpointUrl.matches(r'{_URL}')",
         sentence="must be an http or https URL without user, query or fragment; write it as https://host:port",
         holds=lambda function: _matches(_URL, function.endpoint_url),
-    ),
-    Rule(
-        path="learnerRoleArn",
-        cel="!has(self.learnerRoleArn) || !has(self.credentialsSecret)",
-        sentence="excludes credentialsSecret, whose user the learner would be instead; remove either",
-        holds=lambda function: function.learner_role_arn is None or function.credentials_secret is None,
     ),
     Rule(
         path="tags",
@@ -152,5 +149,17 @@ declare(
         sentence=f"must be at most {MAX_TIMEOUT_SECONDS} with backend.type: Lambda, which ends an invocation "
         "then; lower it, or sample less per rollout",
         holds=lambda spec: spec.backend.type != "Lambda" or spec.actor.timeout_seconds <= MAX_TIMEOUT_SECONDS,
+    ),
+    Rule(
+        path="learner.roleArn",
+        cel="!has(self.learner.roleArn) || !has(self.backend.lambda) "
+        "|| !has(self.backend.lambda.credentialsSecret)",
+        sentence="excludes backend.lambda.credentialsSecret, whose user the learner would be instead; remove "
+        "either",
+        holds=lambda spec: (
+            spec.learner.role_arn is None
+            or spec.backend.lambda_ is None
+            or spec.backend.lambda_.credentials_secret is None
+        ),
     ),
 )

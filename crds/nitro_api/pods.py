@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nitro_api.base import Model, Name
+from nitro_api.base import Arn, Model, Name
 from nitro_api.checkpoint import Checkpoint
 from nitro_api.quantities import Quantity
 
@@ -79,6 +79,10 @@ class Learner(Model):
 
     priority_class_name: Name | None = None
     """Priority class of the learner's pod. Default: the cluster's."""
+
+    role_arn: Arn | None = None
+    """IAM role that the learner takes on, by its service account (IRSA on EKS): to invoke the function of
+    backend.type: Lambda, and for checkpoints in S3. Default: none."""
 
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     """Checkpoints."""

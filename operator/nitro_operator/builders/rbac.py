@@ -39,10 +39,8 @@ def learner_access(view: JobView) -> list[Object]:
 
 def _identity(view: JobView) -> Object:
     """The AWS role that EKS gives to the learner's pod (IRSA)."""
-    function = view.spec.backend.lambda_
-    if function is None or function.learner_role_arn is None:
-        return {}
-    return {"annotations": {"eks.amazonaws.com/role-arn": function.learner_role_arn}}
+    role = view.spec.learner.role_arn
+    return {"annotations": {"eks.amazonaws.com/role-arn": role}} if role is not None else {}
 
 
 def _rule(resource: str, name: str, verb: str) -> Object:

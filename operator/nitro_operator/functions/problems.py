@@ -9,7 +9,7 @@ import re
 
 from nitro_api.lambda_backend import function_name, image_region
 from nitro_operator.diagnosis import Problem
-from nitro_operator.functions.aws import CLIENT, NO_CREDENTIALS, UNREACHABLE, AwsError
+from nitro_operator.functions.aws import CLIENT, ENDPOINT, NO_CREDENTIALS, UNREACHABLE, AwsError
 from nitro_operator.functions.found import Found
 from nitro_operator.kinds import Object
 
@@ -55,6 +55,11 @@ def refusal(error: AwsError, function: str) -> Problem:
         return Problem(
             "AwsUnreachable",
             f"{what}: AWS cannot be reached: {said}. Check region, endpointUrl and the network; {AGAIN}.",
+        )
+    if error.code == ENDPOINT:
+        return Problem(
+            "AwsEndpointInvalid",
+            f"{what}: spec.backend.lambda.endpointUrl is no address: {said}. Correct it in a new job.",
         )
     if error.code == "ResourceConflictException":
         return Problem(

@@ -12,7 +12,7 @@ from operator_objects import UID, make_job, make_view
 from nitro_operator.backends import KnativeRelease, backend_of
 from nitro_operator.builders import learner_access, learner_job, network_policies
 from nitro_operator.functions import NOT_SEEN, FunctionState, problems
-from nitro_operator.functions.aws import Access, AwsError
+from nitro_operator.functions.aws import Access, Aws, AwsError
 from nitro_operator.functions.found import Found, parse
 from nitro_operator.functions.steps import next_step, provisioning
 from nitro_operator.functions.wish import Wish, wish
@@ -186,6 +186,17 @@ class TestProblems:
         assert "nitro-team-hopper" in told.message
         assert told.message.endswith("it is tried again by itself.")
 
+    async def test_an_endpoint_that_is_no_address_is_a_reason_too(self) -> None:
+        aws = Aws()
+        access = Access("us-east-2", "http://two..dots", ("id", "key", None))
+        with pytest.raises(AwsError) as error:
+            await aws.call(access, "get_function", FunctionName="f")
+        aws.close()
+        told = problems.refusal(error.value, "f")
+        assert told.reason == "AwsEndpointInvalid"
+        assert "spec.backend.lambda.endpointUrl is no address" in told.message
+        assert "http://two..dots" in told.message
+
     def test_what_is_left_behind_is_named(self) -> None:
         cause = problems.refusal(AwsError("delete_function", "AccessDeniedException", "no"), "f")
         told = problems.left_behind(cause, make_job(backend=backend()))
@@ -213,9 +224,9 @@ class TestObjects:
         assert found["valueFrom"] == {"secretKeyRef": {"name": "r", "key": "k"}}
 
     def test_the_learners_role_is_on_its_service_account(self) -> None:
-        account = learner_access(make_view(backend=backend(learnerRoleArn=ROLE)))[0]
+        account = learner_access(make_view(learner={"roleArn": ROLE}))[0]
         assert account["metadata"]["annotations"] == {"eks.amazonaws.com/role-arn": ROLE}
-        assert "annotations" not in learner_access(make_view(backend=backend()))[0]["metadata"]
+        assert "annotations" not in learner_access(make_view())[0]["metadata"]
 
     def test_the_learner_waits_for_its_function_and_not_for_the_platform(self) -> None:
         spec, release = make_view(backend=backend()).spec, KnativeRelease()
