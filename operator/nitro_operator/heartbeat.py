@@ -64,6 +64,10 @@ class Heartbeat:
             self._lost = True
         return self._running and not self._lost
 
+    def silence(self, now: float) -> float:
+        """Seconds since the last sign of life."""
+        return now - self._at
+
     def next_look(self, now: float) -> float:
         """Seconds until the next look is due, if no report comes before."""
         return max(self._at + LATE_SECONDS, self._looked + LOOK_SECONDS) - now

@@ -127,7 +127,7 @@ class Reconciler:
         assert backend is not None
         await self._listen(run)
         self._take_grant(run, view, backend)
-        await self._scale(run, run.granted if run.heard else 0)
+        await self._scale(run, run.granted if self._held(run, backend) else 0)
         if run.waiting is None:
             await self._starter.start(run, view, backend)
         left = seconds_left(run.job, run.server_now)
@@ -155,6 +155,11 @@ class Reconciler:
         run.heard = heartbeat.heard(run.now)
         if run.heard:
             run.again.append(max(heartbeat.next_look(run.now), 0) + 0.1)
+
+    def _held(self, run: Pass, backend: ActorBackend) -> bool:
+        """Whether actors are held: for a learner that is heard of, or that was and may come back."""
+        known = run.observed.learner_job is not None and _training(run.job) is not None
+        return run.heard or (known and run.memory.heartbeat.silence(run.now) < backend.patience)
 
     def _take_grant(self, run: Pass, view: JobView, backend: ActorBackend) -> None:
         """How many actors the job asks for and may have; and whether it must wait for them."""

@@ -13,6 +13,6 @@ __all__ = ["ActorBackend", "KnativeRelease", "backend_of"]
 
 def backend_of(spec: JobSpec, release: KnativeRelease, function: FunctionState) -> ActorBackend:
     """The backend that a job names."""
-    if spec.backend.type == "Lambda":
-        return LambdaActors(function)
+    if spec.backend.lambda_ is not None:
+        return LambdaActors(spec.backend.lambda_, function)
     return LocalActors() if spec.backend.type == "Local" else KnativeActors(release)

@@ -36,6 +36,9 @@ class ActorBackend(Protocol):
     provisioned: int | None
     """Sandboxes that are kept ready and billed while idle; None where nothing of the kind is."""
 
+    patience: float
+    """Seconds for which actors are held for a learner that is silent or starting anew."""
+
     def blocker(self) -> Problem | None:
         """Why no job of this backend can run in this cluster, if so."""
 

@@ -17,6 +17,7 @@ class KnativeActors:
 
     limited = True
     provisioned: int | None = None
+    patience = 0.0
 
     def __init__(self, release: KnativeRelease) -> None:
         self._release = release

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nitro_api.lambda_backend import LambdaBackend
 from nitro_operator.backends.base import ScalePatch
 from nitro_operator.builders import JobView
 from nitro_operator.diagnosis import Problem
@@ -11,12 +12,18 @@ from nitro_operator.observed import Observed, learner_running
 
 
 class LambdaActors:
-    """See ActorBackend. The platform's limit is about this cluster's pods: AWS has its own, per account."""
+    """See ActorBackend. The platform's limit is about this cluster's pods: AWS has its own, per account.
+
+    Sandboxes that were let go would not come back within the time in which they may change once, so the
+    learner has that time to come back.
+    """
 
     limited = False
 
-    def __init__(self, state: FunctionState) -> None:
+    def __init__(self, function: LambdaBackend, state: FunctionState) -> None:
         self._state = state
+        provisioning = function.provisioned_concurrency
+        self.patience = 60.0 * provisioning.minutes_between_changes if provisioning is not None else 0.0
         self.provisioned = state.provisioned
 
     def blocker(self) -> Problem | None:

@@ -14,6 +14,7 @@ class LocalActors:
 
     limited = False
     provisioned: int | None = None
+    patience = 0.0
 
     def blocker(self) -> Problem | None:
         return None

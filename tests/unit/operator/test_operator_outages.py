@@ -34,8 +34,8 @@ GOING = (
 )
 
 
-def reported(at: str = "1970-01-01T00:00:00Z", version: int = 1) -> Object:
-    job = make_job({"training": {"updatedAt": at}})  # whatever the learner's clock says
+def reported(at: str = "1970-01-01T00:00:00Z", version: int = 1, **spec: Any) -> Object:
+    job = make_job({"training": {"updatedAt": at}}, **spec)  # whatever the learner's clock says
     job["metadata"]["resourceVersion"] = str(version)
     return job
 
@@ -147,6 +147,28 @@ async def test_a_late_learner_is_looked_at_without_the_watch(monkeypatch: pytest
     assert written == [True] * 5
     assert bench.cache.job(KEY)["status"] == bench.kube.job["status"]  # type: ignore[index]
     assert bench.woken == [KEY]
+
+
+async def test_a_learner_that_starts_anew_keeps_its_provisioned_concurrency(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its pod is evicted at second 5; nothing runs until the ten minutes between changes are over."""
+    bench = Bench(monkeypatch, running=True)
+    function = {
+        "image": "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0",
+        "roleArn": "arn:aws:iam::123456789012:role/nitro-actor",
+        "provisionedConcurrency": {"minutesBetweenChanges": 10},
+    }
+    bench.cache.put(TRAINING_JOB, reported(version=2, backend={"type": "Lambda", "lambda": function}))
+    wanted = []
+    monkeypatch.setattr(bench.reconciler._functions, "want", lambda _, want: wanted.append(want.actors))
+    monkeypatch.setattr(bench.reconciler, "_publish", lambda _: _note([], None))
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: _note([], None))
+    await bench.reconciler.reconcile(KEY)
+    bench.cache.remove(POD, pod("learner", redis=RUNNING, learner=RUNNING))
+    for bench.now in (5.0, 100, 600, 606):
+        await bench.reconciler.reconcile(KEY)
+    assert wanted == [8, 8, 8, 8, 0]
 
 
 async def _note(notes: list[Any], value: Any) -> None:
