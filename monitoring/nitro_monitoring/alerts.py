@@ -71,6 +71,17 @@ JOB_ALERTS = (
         "Its pod runs, but for three minutes no report has come. The operator has released its actors.",
     ),
     Alert(
+        "NitroJobNotStarting",
+        f'max by {_JOB} (nitro_job_status_phase{{phase="Starting"}})\n'
+        f"or 0 * max by {_JOB} (nitro_job_status_phase)",
+        "> 0",
+        "10m",
+        "warning",
+        f"{_WHO} does not start",
+        "Its learner's pod has been coming up for ten minutes: an image, a node, a quota or a volume is "
+        "missing. The message of the job's condition Ready says which.",
+    ),
+    Alert(
         "NitroActorsBelowGranted",
         f"max by {_JOB} (max_over_time(nitro_job_status_actors_ready[5m])\n"
         f"/ min_over_time(nitro_job_status_actors_granted[5m]))\n{_RUNNING}",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, MultipleLocator
 from matplotlib.transforms import Bbox
 
 from nitro_monitoring.queries import filled
@@ -28,6 +28,10 @@ Series = tuple[str, np.ndarray, np.ndarray]
 _CELL_INCHES = (0.6, 0.4)
 _PALETTE = ("#3274d9", "#e0752d", "#56a64b", "#a352cc", "#c4162a", "#1f9e9e", "#8f6b00", "#7a7a7a")
 _INK, _FAINT = "#24292e", "#d8dce0"
+_STATES = {"green": "#2f7d32", "yellow": "#b07d00", "red": "#c4162a"}
+"""Colours of thresholds, dark enough for numbers on white."""
+_TICK_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
+_TICKS = 4
 
 
 def draw(
@@ -71,6 +75,8 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
     options = panel["fieldConfig"]["defaults"]
     if not series:
         axes.set(xticks=[], yticks=[])
+        for side in axes.spines.values():
+            side.set_color(_FAINT)
         axes.text(0.5, 0.5, "no data", size=9, ha="center", color="#888888", transform=axes.transAxes)
         return
     styles = {
@@ -85,10 +91,7 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
         axes.axhline(step["value"], color=step["color"], linestyle=":", linewidth=1)
     if options.get("min") is not None:
         axes.set_ylim(bottom=options["min"])
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _worded(value, options["unit"])))
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda time, _: _clock(time)))
+    _scales(axes, series, options["unit"])
     axes.tick_params(labelsize=8, colors="#555555", length=2)
     axes.grid(color=_FAINT, linewidth=0.5)
     for side in axes.spines.values():
@@ -104,6 +107,30 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
             handlelength=1,
             columnspacing=1,
         )
+
+
+def _scales(axes: Axes, series: list[Series], unit: str) -> None:
+    """Ticks at round numbers of the unit, and at round times."""
+    whole = unit == "none" and all(
+        (values == np.round(values))[np.isfinite(values)].all() for *_, values in series
+    )
+    bottom, top = axes.get_ylim()
+    if not any(np.nan_to_num(values).any() for *_, values in series):
+        axes.set_ylim(0, top := max(top, 1.0))  # nothing but zeros: a scale of small fractions says nothing
+    if unit == "bytes":
+        one = 1024 ** _power(top)
+        ticks = MaxNLocator(_TICKS).tick_values(bottom / one, top / one) * one
+        axes.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if bottom <= tick <= top]))
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(_TICKS, integer=whole))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _worded(value, unit)))
+    begin, end = axes.get_xlim()
+    step = next((step for step in _TICK_SECONDS if (end - begin) / step <= _TICKS), _TICK_SECONDS[-1])
+    pattern = "%H:%M" if step % 60 == 0 else "%H:%M:%S"
+    axes.xaxis.set_major_locator(MultipleLocator(step))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda time, _: datetime.fromtimestamp(time, UTC).strftime(pattern))
+    )
 
 
 def _lines(axes: Axes, series: list[Series], styles: Mapping[str, Mapping[str, Any]]) -> None:
@@ -138,13 +165,16 @@ def _stack(axes: Axes, series: list[Series]) -> None:
 
 def _number(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
     axes.set_axis_off()
-    unit = panel["fieldConfig"]["defaults"]["unit"]
+    unit, state = panel["fieldConfig"]["defaults"]["unit"], "green"
     if panel["options"].get("textMode") == "name":
         newest = max(series, key=lambda one: one[1][-1], default=("-", None, None))
         text = newest[0]
     else:
         text = " / ".join(_worded(values[-1], unit) for _, _, values in series) or "-"
-    axes.text(0.5, 0.4, text, size=17, ha="center", va="center", color="#2f7d32")
+        steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        value = series[0][2][-1] if series else math.nan
+        state = [step["color"] for step in steps if step["value"] is None or value >= step["value"]][-1]
+    axes.text(0.5, 0.4, text, size=17, ha="center", va="center", color=_STATES.get(state, _INK))
 
 
 def _table(axes: Axes, panel: Mapping[str, Any], ask: Ask, variables: Mapping[str, str]) -> None:
@@ -181,8 +211,9 @@ def _table(axes: Axes, panel: Mapping[str, Any], ask: Ask, variables: Mapping[st
 _DRAW = {"timeseries": _graph, "stat": _number}
 
 
-def _clock(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S")
+def _power(value: float) -> int:
+    """Of 1024, below a number of bytes."""
+    return min(3, int(math.log(max(abs(value), 1), 1024)))
 
 
 def _worded(value: float, unit: str) -> str:
@@ -190,7 +221,7 @@ def _worded(value: float, unit: str) -> str:
     if not math.isfinite(value):
         return "-"
     if unit == "bytes":
-        power = min(3, int(math.log(max(abs(value), 1), 1024)))
+        power = _power(value)
         return f"{value / 1024**power:.3g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
     if unit == "percentunit":
         return f"{100 * value:.3g}%"

@@ -188,6 +188,8 @@ def _actors(s: Situation) -> Condition:
     stage, trouble = s.judgement.stage, (s.trouble or {}).get("actors")
     if stage is not Stage.ACTIVE:
         return false(ACTORS_READY, "Released", "no actor is held")
+    if s.observed.learner_job is None and s.waiting is not None:
+        return false(ACTORS_READY, "Waiting", s.waiting.message)
     for problem in (s.actor_trouble, trouble):
         if problem is not None:
             return from_problem(ACTORS_READY, problem)
@@ -207,9 +209,7 @@ SILENT = Problem(
 def limit_problem(minimum: int, limit: int, held: int) -> Problem:
     """Why a job waits for the platform's limit."""
     if minimum > limit:
-        remedy = (
-            "lower spec.scaling.minActors in a new job, or raise the operator's NITRO_PLATFORM_MAX_ACTORS"
-        )
+        remedy = "lower spec.scaling.minActors in a new job, or raise the chart's platform.maxActors"
         return Problem(
             "PlatformLimit", f"the job needs {minimum} actors, the platform allows {limit} in all: {remedy}."
         )

@@ -62,6 +62,17 @@ CASES = [
         job("team", job_status_heartbeat_timestamp_seconds="1000+15x7 1105x5 1300+15x200"),
     ),
     Case(
+        "NitroJobNotStarting",
+        "11m",
+        job("team", "Starting") | job("rivals") | job("queued", "Pending") | job("ended", "Failed"),
+        {"team": ""},
+    ),
+    Case(  # most of them are only slow
+        "NitroJobNotStarting",
+        "9m",
+        job("team", "Starting"),
+    ),
+    Case(
         "NitroActorsBelowGranted",
         "12m",
         job("team", job_status_actors_ready="5x200", job_status_actors_granted="8x200")

@@ -276,6 +276,10 @@ class TestStatus:
         found = {c.type: c for c in status.conditions(self.situation())}
         assert set(found) == {"Ready", "LearnerReady", "ActorsReady", "Suspended", "Complete", "Failed"}
         assert found["Ready"].status
+        wait = status.limit_problem(40, 28, 0)
+        queued = self.situation(observed=Observed(), waiting=wait, serving=False)
+        for condition in status.conditions(queued)[:3]:  # none of them says that something is being started
+            assert (condition.status, "platform.maxActors" in condition.message) == (False, True)
         silent = {c.type: c for c in status.conditions(self.situation(heard=False))}
         assert (silent["Ready"].status, silent["Ready"].reason) == (False, "HeartbeatLost")
 
