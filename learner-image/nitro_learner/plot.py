@@ -14,7 +14,7 @@ import yaml
 from numpy.typing import NDArray
 
 from nitro_learner.look import COLOURS, INK, MUTED, picture
-from nitro_learner.rundir import RunDir, RunDirError, read_metrics
+from nitro_learner.rundir import RunDir, RunDirError, columns_of, read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,11 +116,7 @@ def read_run(run_dir: RunDir) -> Run:
     if not run_dir.job.exists():
         raise RunDirError(f"{run_dir.path}: no job.yaml in it, so it is no run folder.")
     job = yaml.safe_load(run_dir.job.read_text(encoding="utf-8"))
-    rows = read_metrics(run_dir.metrics)
-    columns = {
-        name: np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
-        for name in rows[0]
-    }
+    columns = columns_of(read_metrics(run_dir.metrics))
     ignored = {"seed", "backend", "actor", "learner", "stop", "suspend"}
     spec = {key: value for key, value in job["spec"].items() if key not in ignored}
     return Run(job.get("metadata", {}).get("name", run_dir.path.name), spec, columns)

@@ -9,11 +9,14 @@ import fcntl
 import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nitro_learner.report import COLUMNS, STATISTICS, Listener, RoundReport, Row
 
@@ -207,6 +210,14 @@ def read_metrics(path: Path) -> list[dict[str, float | None]]:
             f"{path}: no rounds in it. Give the folder of a run that finished at least one round."
         )
     return [{name: float(value) if value else None for name, value in row.items()} for row in rows]
+
+
+def columns_of(rows: Sequence[Mapping[str, float | None]]) -> dict[str, NDArray[np.float64]]:
+    """Rows as columns, f64 [rows], by the names of the first row; NaN where a row has no such number."""
+    return {
+        name: np.array([np.nan if row.get(name) is None else row[name] for row in rows], np.float64)
+        for name in (rows[0] if rows else {})
+    }
 
 
 def _cell(value: float | None) -> str | int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_learner.rundir import RunDir, read_metrics
+from nitro_learner.rundir import RunDir, columns_of, read_metrics
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]
@@ -108,10 +108,4 @@ class FinishedRun:
 
 def read(folder: RunDir) -> FinishedRun:
     """Raises RunDirError when there is no round in it."""
-    rows = read_metrics(folder.metrics)
-    columns = {
-        name: np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
-        for name in rows[0]
-    }
-    summary = folder.read_summary()
-    return FinishedRun(columns, summary)
+    return FinishedRun(columns_of(read_metrics(folder.metrics)), folder.read_summary())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -156,11 +156,3 @@ def _themed(svg: str) -> str:
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, f"var({variable})")
     return re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", svg)
-
-
-def columns_of(rows: Sequence[Mapping[str, float | None]]) -> dict[str, Floats]:
-    """Rows as columns; the rows' own order."""
-    return {
-        name: np.array([np.nan if row.get(name) is None else row[name] for row in rows], dtype=np.float64)
-        for name in (rows[0] if rows else {})
-    }

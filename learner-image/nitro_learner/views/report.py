@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from nitro_learner.rundir import RunDir, read_metrics
-from nitro_learner.views.charts import POINTS, Columns, charts, columns_of
+from nitro_learner.rundir import RunDir, columns_of, read_metrics
+from nitro_learner.views.charts import POINTS, Columns, charts
 
 Pairs = Sequence[tuple[str, str]]
 _HISTORY = {"reward_mean": "rewardMean", "boosting_score": "score", "actors": "actors", "cost_total": "cost"}

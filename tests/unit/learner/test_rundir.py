@@ -6,12 +6,21 @@ import fcntl
 import multiprocessing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from learner_support import job
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.report import COLUMNS
-from nitro_learner.rundir import CsvMetrics, RunDir, RunDirError, TensorBoard, read_metrics, read_rows
+from nitro_learner.rundir import (
+    CsvMetrics,
+    RunDir,
+    RunDirError,
+    TensorBoard,
+    columns_of,
+    read_metrics,
+    read_rows,
+)
 from nitro_learner.runs import check_same_job, open_run
 from nitro_learner.session import train
 from report_support import report
@@ -51,6 +60,14 @@ def test_a_line_cut_within_its_last_number_is_not_read(tmp_path: Path) -> None:
     csv.round_done(report(2))
     csv.path.write_text(csv.path.read_text()[:-3])
     assert [row["round"] for row in read_rows(csv.path)] == ["1"]
+
+
+def test_rows_become_columns_with_nan_for_what_is_unknown() -> None:
+    columns = columns_of([{"round": 1, "kl": None}, {"round": 2, "kl": 0.5, "later": 1.0}, {"round": 3}])
+    assert {name: column.dtype for name, column in columns.items()} == {"round": float, "kl": float}
+    np.testing.assert_array_equal(columns["round"], [1, 2, 3])
+    np.testing.assert_array_equal(columns["kl"], [np.nan, 0.5, np.nan])
+    assert columns_of([]) == {}
 
 
 def test_no_rounds_is_a_clear_error(tmp_path: Path) -> None:
