@@ -32,6 +32,7 @@ _STATES = {"green": "#2f7d32", "yellow": "#b07d00", "red": "#c4162a"}
 """Colours of thresholds, dark enough for numbers on white."""
 _TICK_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
 _TICKS = 4
+_BYTES = ("B", "KiB", "MiB", "GiB")
 
 
 def draw(
@@ -117,15 +118,18 @@ def _scales(axes: Axes, series: list[Series], unit: str) -> None:
     bottom, top = axes.get_ylim()
     if not any(np.nan_to_num(values).any() for *_, values in series):
         axes.set_ylim(0, top := max(top, 1.0))  # nothing but zeros: a scale of small fractions says nothing
+    formatter = FuncFormatter(lambda value, _: _worded(value, unit))
     if unit == "bytes":
-        one = 1024 ** _power(top)
+        power = _power(top)
+        one = 1024**power
+        formatter = FuncFormatter(lambda value, _: f"{value / one:.3g} {_BYTES[power]}")
         ticks = MaxNLocator(_TICKS).tick_values(bottom / one, top / one) * one
         axes.yaxis.set_major_locator(FixedLocator([tick for tick in ticks if bottom <= tick <= top]))
     else:
         axes.yaxis.set_major_locator(MaxNLocator(_TICKS, integer=whole))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _worded(value, unit)))
+    axes.yaxis.set_major_formatter(formatter)
     begin, end = axes.get_xlim()
-    step = next((step for step in _TICK_SECONDS if (end - begin) / step <= _TICKS), _TICK_SECONDS[-1])
+    step = next((step for step in _TICK_SECONDS if (end - begin) / step <= _TICKS + 1), _TICK_SECONDS[-1])
     pattern = "%H:%M" if step % 60 == 0 else "%H:%M:%S"
     axes.xaxis.set_major_locator(MultipleLocator(step))
     axes.xaxis.set_major_formatter(
@@ -213,7 +217,7 @@ _DRAW = {"timeseries": _graph, "stat": _number}
 
 def _power(value: float) -> int:
     """Of 1024, below a number of bytes."""
-    return min(3, int(math.log(max(abs(value), 1), 1024)))
+    return min(len(_BYTES) - 1, int(math.log(max(abs(value), 1), 1024)))
 
 
 def _worded(value: float, unit: str) -> str:
@@ -222,7 +226,7 @@ def _worded(value: float, unit: str) -> str:
         return "-"
     if unit == "bytes":
         power = _power(value)
-        return f"{value / 1024**power:.3g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
+        return f"{value / 1024**power:.3g} {_BYTES[power]}"
     if unit == "percentunit":
         return f"{100 * value:.3g}%"
     if unit == "currencyUSD":
