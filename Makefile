@@ -53,7 +53,7 @@ test: lint ## lint, then the whole test suite (ARGS='-k detector' for a part)
 # RLlib's tests have an environment of their own, so that the usual one stays free of Ray.
 RLLIB ?= build/rllib
 $(RLLIB)/installed: constraints.txt learner-image/pyproject.toml $(STAMP)
-	$(UV) venv --quiet --clear --python $(BIN)/python $(RLLIB)
+	@test -x $(RLLIB)/bin/python || $(UV) venv --quiet --python $(BIN)/python $(RLLIB)
 	$(UV) pip install --quiet --python $(RLLIB)/bin/python --constraints constraints.txt --group dev \
 		-e crds -e actor-image -e learner-image[train,local,rllib]
 	@touch $@
