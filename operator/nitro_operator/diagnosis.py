@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nitro_operator import names
 from nitro_operator.builders import actors as actor_builder
 from nitro_operator.builders import learner as learner_builder
 from nitro_operator.builders import redis as redis_builder
@@ -213,7 +212,7 @@ def _revision_problem(revision: Object | None) -> Problem | None:
         return quota_problem(text)
     return Problem(
         found.get("reason") or "RevisionFailed",
-        f"Knative says of Revision {names.revision('')[1:]}: {_short(found.get('message', ''))}. "
+        f"Knative says of the actors: {_short(found.get('message', ''))}. "
         "Mend the cause; if it does "
         "not recover, set spec.suspend to true and back to false, which makes the Revision anew.",
     )

@@ -20,6 +20,8 @@ TEMPLATE_ANNOTATIONS = {
     "autoscaling.knative.dev/target-utilization-percentage": "100",
     "autoscaling.knative.dev/target-burst-capacity": "-1",  # the activator stays in the path
     "autoscaling.knative.dev/window": "6s",  # Knative's shortest: pods that are let go leave soon
+    # By itself Knative gives a Revision up for good after ten minutes, and a node or an image may come later.
+    "serving.knative.dev/progress-deadline": "720h",
     MIN_SCALE: "0",
     MAX_SCALE: "1",
 }

@@ -193,6 +193,7 @@ class TestActors:
             "autoscaling.knative.dev/target-utilization-percentage": "100",
             "autoscaling.knative.dev/target-burst-capacity": "-1",
             "autoscaling.knative.dev/window": "6s",
+            "serving.knative.dev/progress-deadline": "720h",
             "autoscaling.knative.dev/min-scale": "0",
             "autoscaling.knative.dev/max-scale": "1",
         }
