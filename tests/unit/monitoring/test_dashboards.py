@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from nitro_monitoring import exposition, files, job_dashboard
+from nitro_monitoring.alerts import ALERTS
 from nitro_monitoring.queries import filled, panels, queries
 from prometheus_support import promtool
 
@@ -22,6 +23,14 @@ BOARDS = {
 }
 EACH = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 Board = dict[str, Any]
+NOT_SHOWN = {
+    "nitro_job_info": "the lists of namespaces and jobs are made from it",
+    "nitro_job_status_convexity_ratio": "panels show the learner's own series, which has more points",
+    "nitro_job_status_env_steps": "the same",
+    "nitro_job_status_evaluation_mean": "the same",
+    "nitro_job_status_pod_seconds": "panels show what they cost",
+}
+"""Metrics that no panel and no alert asks for -> why they are there all the same."""
 
 
 def exposed() -> dict[str, set[str]]:
@@ -109,6 +118,15 @@ def test_queries_are_about_series_and_labels_that_exist(board: Board) -> None:
         named |= set(re.findall(r'(\w+)(?:=|=~|!=)"', text))
         named |= set(re.findall(r"{{(\w+)}}", query.legend))
         assert named <= labels, f"{query.panel}: {named - labels}"
+
+
+def test_no_metric_is_forgotten() -> None:
+    texts = [query.expr for board in BOARDS.values() for query in queries(board)]
+    used = set(re.findall(r"\bnitro_\w+", "\n".join([*texts, *(alert.expr for alert in ALERTS)])))
+    with exposition.operator() as operator:
+        families = [*operator.collect(), *exposition.learner().collect()]
+    unused = {one.name for one in families if not used & {sample.name for sample in one.samples}}
+    assert unused == set(NOT_SHOWN)
 
 
 def test_the_job_dashboard_never_mixes_two_jobs_of_one_name() -> None:
