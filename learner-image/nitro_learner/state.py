@@ -28,6 +28,12 @@ _ENDLESS = (
     "gymnasium.wrappers.TimeLimit around your own); if they are longer than a rollout, set "
     "spec.environment.resumeEpisodes: true or raise rolloutLength."
 )
+_CUT = (
+    "Most steps of this round belong to episodes that a rollout's end cut off, because this environment "
+    "cannot be resumed. They do not count as training episodes: training rewards are those of short ones. "
+    "Set spec.environment.envsPerActor: 1 or raise rolloutLength until an episode fits, or give the "
+    "environment get_state() and set_state() (docs/development.md says how)."
+)
 
 
 @dataclass
@@ -44,6 +50,7 @@ class TrainingState:
         end_states: newest end state of each slot ("state/..." tensors), whatever round it is from.
         evaluation_mean: mean return of the newest evaluation.
         best_reward: highest mean of `recent_returns` so far.
+        told_of_cuts: whether the user has been warned of episodes that cannot go on; no part of a checkpoint.
     """
 
     actors: int
@@ -55,6 +62,7 @@ class TrainingState:
     end_states: dict[int, EndState] = field(default_factory=dict)
     evaluation_mean: float | None = None
     best_reward: float | None = None
+    told_of_cuts: bool = False
 
     @property
     def reward_mean(self) -> float | None:
@@ -83,15 +91,20 @@ class TrainingState:
         """
         finished: list[float] = []
         before = self.env_steps
+        cut_off = 0  # steps of episodes that cannot go on
         for fragment in fragments:
-            self.env_steps += int(fragment.meta["steps"])
+            steps = int(fragment.meta["steps"])
+            self.env_steps += steps
             finished.extend(fragment.tensors["episode_returns"].tolist())
-            if keep_end_states:
-                state = {name: value for name, value in fragment.tensors.items() if name.startswith("state/")}
-                if state:
-                    # Copies: the fragment's arrays are views of its whole message, which would stay in
-                    # memory.
-                    self.end_states[fragment.slot] = {name: np.array(value) for name, value in state.items()}
+            state = {name: value for name, value in fragment.tensors.items() if name.startswith("state/")}
+            if not state:
+                cut_off += steps - int(fragment.tensors["episode_lengths"].sum())
+            elif keep_end_states:
+                # Copies: the fragment's arrays are views of its whole message, which would stay in memory.
+                self.end_states[fragment.slot] = {name: np.array(value) for name, value in state.items()}
+        if not self.told_of_cuts and 2 * cut_off > self.env_steps - before:
+            self.told_of_cuts = True
+            logger.warning(_CUT)
         self.recent_returns.extend(finished)
         if not self.recent_returns and before < _ENDLESS_STEPS <= self.env_steps:
             logger.warning(_ENDLESS)

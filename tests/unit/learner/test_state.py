@@ -9,8 +9,12 @@ from nitro_learner.batch import Fragment
 from nitro_learner.state import TrainingState
 
 
-def fragment(steps: int, returns: list[float]) -> Fragment:
-    return Fragment({"slot": 0, "steps": steps}, {"episode_returns": np.array(returns)})
+def fragment(
+    steps: int, returns: list[float], lengths: list[int] | None = None, *, resumable: bool = True
+) -> Fragment:
+    tensors = {"episode_returns": np.array(returns), "episode_lengths": np.array(lengths or [], np.int64)}
+    state = {"state/returns": np.zeros(1)} if resumable else {}
+    return Fragment({"slot": 0, "steps": steps}, tensors | state)
 
 
 def test_episodes_that_never_end_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -30,3 +34,25 @@ def test_one_episode_that_ended_is_enough(caplog: pytest.LogCaptureFixture) -> N
             state.absorb([fragment(40_000, returns)], keep_end_states=False)
     assert not caplog.records
     assert state.reward_mean == 3.0
+
+
+def test_episodes_that_rollouts_cut_off_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    state = TrainingState(actors=1)
+    with caplog.at_level(logging.WARNING):
+        # At first most steps belong to episodes that end within a rollout. Then the policy learns to last.
+        state.absorb([fragment(512, [20.0] * 20, [20] * 20, resumable=False)], keep_end_states=True)
+        assert not caplog.records
+        for _ in range(2):
+            state.absorb([fragment(512, [60.0], [60], resumable=False)], keep_end_states=True)
+    (record,) = caplog.records
+    assert "cannot be resumed" in record.message
+    assert "envsPerActor: 1" in record.message
+
+
+def test_episodes_that_go_on_in_the_next_round_are_no_trap(caplog: pytest.LogCaptureFixture) -> None:
+    state = TrainingState(actors=1)
+    with caplog.at_level(logging.WARNING):
+        for keep in (True, False):  # False: the job says resumeEpisodes: false and means it
+            state.absorb([fragment(512, [], [])], keep_end_states=keep)
+    assert not caplog.records
+    assert list(state.end_states) == [0]
