@@ -115,7 +115,7 @@ def alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Waits for something that other processes do."""
     end = time.monotonic() + seconds
     while not condition():

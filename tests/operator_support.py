@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nitro_operator import kinds
+
 Object = dict[str, Any]
 
 JOB: Object = {
@@ -68,6 +70,18 @@ def _definition(plural: str, kind: str, version: str) -> Object:
             ],
         },
     }
+
+
+def install_knative(server: Any, version: str = "1.23.0") -> None:
+    """Make `server`, a tests/integration/apiserver.ApiServer, serve both kinds."""
+    for definition in knative_definitions(version):
+        server.kubectl("apply", "-f", "-", input=json.dumps(definition))
+
+    def served() -> bool:
+        group = server.request("GET", "/apis/serving.knative.dev/v1") or {"resources": []}
+        return {"services", "revisions"} <= {resource["name"] for resource in group["resources"]}
+
+    eventually(served, what="Knative's kinds")
 
 
 # ---------------------------------------------------------------- the operator as a process
@@ -150,7 +164,7 @@ def _free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") -> Any:
+def eventually(check: Callable[[], Any], seconds: float = 120, what: str = "") -> Any:
     """The first true value of `check`; an exception counts as false. Raises AssertionError in the end."""
     deadline = time.monotonic() + seconds
     error: Exception | None = None
@@ -167,6 +181,17 @@ def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") ->
 
 
 # ---------------------------------------------------------------- what a cluster would do
+
+_OWN = [kind for kind in (*kinds.WATCHED_CHILDREN, kinds.SECRET) if kind not in kinds.KNATIVE_KINDS]
+KINDS: dict[str, kinds.Kind] = {
+    "ntj": kinds.TRAINING_JOB,
+    "pvc": kinds.VOLUME_CLAIM,
+    "events": kinds.EVENT,
+    **{kind.kind.lower(): kind for kind in _OWN},
+    **{kind.plural: kind for kind in _OWN},
+    **{f"{kind.plural}.{kind.group}": kind for kind in kinds.KNATIVE_KINDS},
+}
+"""Kinds by the names that kubectl knows them by."""
 
 
 class Cluster:
@@ -186,18 +211,21 @@ class Cluster:
         items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         self.kubectl("apply", "-f", "-", input=json.dumps(items))
 
-    def create(self, obj: Object) -> Object:
-        text = self.kubectl("create", "-o", "json", "-f", "-", input=json.dumps(obj))
-        created: Object = json.loads(text)
+    def create(self, kind: kinds.Kind, obj: Object) -> Object:
+        created: Object = self._server.request("POST", kind.path(self.namespace), obj)
         return created
 
     def get(self, kind: str, name: str) -> Object | None:
-        text = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
-        return json.loads(text) if text.strip() else None
+        found: Object | None = self._server.request("GET", KINDS[kind].path(self.namespace, name))
+        return found
 
-    def list(self, kind: str) -> list[Object]:
-        items: list[Object] = json.loads(self.kubectl("get", kind, "-o", "json"))["items"]
-        return items
+    def list(self, *names: str) -> list[Object]:
+        """All objects of these kinds; none of a kind that is not served."""
+        found = []
+        for kind in map(KINDS.__getitem__, names):
+            listed = self._server.request("GET", kind.path(self.namespace)) or {"items": []}
+            found += [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for one in listed["items"]]
+        return found
 
     def status(self, name: str) -> Object:
         found = self.get("ntj", name)
@@ -207,8 +235,8 @@ class Cluster:
         return next((c for c in self.status(name).get("conditions", []) if c["type"] == kind), {})
 
     def patch(self, kind: str, name: str, patch: Object, *, status: bool = False) -> None:
-        sub = ("--subresource=status",) if status else ()
-        self.kubectl("patch", kind, name, "--type=merge", *sub, "-p", json.dumps(patch))
+        path = KINDS[kind].path(self.namespace, name, "status" if status else None)
+        self._server.request("PATCH", path, patch)
 
     def patch_spec(self, name: str, **spec: Any) -> None:
         self.patch("ntj", name, {"spec": spec})
@@ -279,7 +307,7 @@ class Cluster:
             "metadata": meta,
             "spec": template["spec"],
         }
-        revision = self.create(spec)
+        revision = self.create(kinds.REVISION, spec)
         self.set_revision(name, "True")
         return revision
 
@@ -315,9 +343,8 @@ class Cluster:
             "labels": template["metadata"]["labels"],
             "ownerReferences": [owner_reference(owner)],
         }
-        return self.create(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}}
-        )
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}}
+        return self.create(kinds.POD, pod)
 
     def set_pod(self, pod: Object, *, phase: str, containers: dict[str, Object], **status: Any) -> None:
         ready = phase == "Running" and all("running" in state for state in containers.values())
@@ -344,9 +371,8 @@ class Cluster:
         self.patch("pod", pod["metadata"]["name"], {"status": full}, status=True)
 
     def delete_pod(self, pod: Object) -> None:
-        self.kubectl(
-            "delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0", "--ignore-not-found"
-        )
+        path = kinds.POD.path(self.namespace, pod["metadata"]["name"])
+        self._server.request("DELETE", path, {"gracePeriodSeconds": 0})
 
     # -- the garbage collector
 

@@ -84,7 +84,7 @@ class Prometheus:
     def _get(self, path: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         url = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 data: dict[str, Any] = json.load(answer)["data"]
         except urllib.error.HTTPError as error:  # the body says what is wrong with the query
             raise AssertionError(f"{parameters}: {error.read().decode()}") from error
@@ -117,11 +117,11 @@ def running(folder: Path, config: Mapping[str, Any]) -> Iterator[Prometheus]:
             yield server
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=120)
 
 
 def _until_ready(server: Prometheus, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while True:
         assert process.poll() is None, log.read_text()
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{server.url}/-/ready", timeout=5):

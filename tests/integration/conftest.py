@@ -12,6 +12,8 @@ import pytest
 from apiserver import ApiServer
 from kube_assets import AssetsMissing, find_assets
 
+from nitro_operator.kinds import TRAINING_JOB
+
 if TYPE_CHECKING:
     from aws_support import FakeAws
     from functions_support import World
@@ -53,9 +55,9 @@ def apiserver(pytestconfig: pytest.Config) -> Iterator[ApiServer]:
 def namespace(apiserver: ApiServer) -> Iterator[str]:
     """A fresh namespace. No controller empties it afterwards; it goes with the server."""
     name = f"test-{uuid.uuid4().hex[:8]}"
-    apiserver.kubectl("create", "namespace", name)
+    apiserver.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     yield name
-    apiserver.kubectl("delete", "nitrotrainingjobs", "--all", "-n", name, "--wait=false")
+    apiserver.request("DELETE", TRAINING_JOB.path(name))
 
 
 @pytest.fixture(scope="module")

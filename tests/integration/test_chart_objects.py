@@ -93,21 +93,15 @@ def review(
     server: ApiServer, verb: str, kind: kinds.Kind, subresource: str = "", namespace: str = "team-a"
 ) -> bool:
     """Whether the operator may do `verb`, as the API server's own authoriser says."""
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": OPERATOR,
-            "resourceAttributes": {
-                "group": kind.group,
-                "resource": kind.plural,
-                "subresource": subresource,
-                "verb": verb,
-                "namespace": namespace,
-            },
-        },
+    attributes = {
+        "group": kind.group,
+        "resource": kind.plural,
+        "subresource": subresource,
+        "verb": verb,
+        "namespace": namespace,
     }
-    answer = json.loads(server.kubectl("create", "-o", "json", "-f", "-", input=json.dumps(body)))
+    body = {"spec": {"user": OPERATOR, "resourceAttributes": attributes}}
+    answer = server.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
     allowed: bool = answer["status"]["allowed"]
     return allowed
 

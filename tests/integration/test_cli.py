@@ -1,11 +1,13 @@
 """The command line: help, bad input, exit codes, and the commands that read a run folder."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from train_support import nitro, write_job
 
@@ -118,6 +120,7 @@ def test_plot_one_run_and_several(run: Path, tmp_path: Path) -> None:
         (["train", "absent.yaml"], "absent.yaml"),
         (["train", "--resume", "absent"], "holds no run to resume"),
         (["train", "--resume", "a", "--run-dir", "b"], "leave --run-dir out"),
+        (["train", "absent.yaml", "--metrics-port", "65536"], "a port is at most 65535"),
         (["evaluate", "absent"], "is no run folder"),
         (["evaluate", "absent", "--episodes", "0"], "at least 1"),
         (["nonsense"], "invalid choice"),
@@ -129,3 +132,54 @@ def test_bad_input_is_exit_code_2_and_one_sentence(arguments: list[str], sentenc
     assert result.returncode == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def _damage(run: Path, name: str) -> None:
+    """Cuts a file, or all of a folder, in the middle, as a copy that was broken off does."""
+    for path in [run / name] if (run / name).is_file() else (run / name).iterdir():
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("command", "damaged", "code", "sentence"),
+    [
+        ("plot", "job.yaml", 2, "job.yaml is damaged"),
+        ("report", "job.yaml", 2, "job.yaml is damaged"),
+        ("report", "summary.json", 2, "summary.json is damaged"),
+        ("evaluate", "checkpoints", 1, "all 3 checkpoints are damaged"),
+        ("landscape", "job.yaml", 2, "correct the YAML there"),
+    ],
+)
+def test_a_damaged_run_folder_is_named(
+    run: Path, tmp_path: Path, command: str, damaged: str, code: int, sentence: str
+) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    _damage(copy, damaged)
+    result = nitro(command, copy)
+    assert result.returncode == code, result.stderr
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_checkpoint_of_another_network_is_not_evaluated(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    job = yaml.safe_load((copy / "job.yaml").read_text())
+    job["spec"]["network"]["hiddenSizes"] = [8]
+    (copy / "job.yaml").write_text(yaml.safe_dump(job))
+    result = nitro("evaluate", copy)
+    assert result.returncode == 1, result.stderr
+    assert "is not of this job: the state is of the network" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_cannot_be_written_is_named(run: Path, tmp_path: Path) -> None:
+    """A file stands where a folder should be: unlike rights, this stops root as well."""
+    (tmp_path / "file").touch()
+    for arguments in (
+        ("train", write_job(tmp_path), "--run-dir", tmp_path / "file" / "run"),
+        ("plot", run, "--out", tmp_path / "file" / "picture.png"),
+    ):
+        result = nitro(*arguments)
+        assert result.returncode == 1, result.stderr
+        assert result.stderr.startswith(f"nitro: {tmp_path / 'file'}"), result.stderr
+        assert result.stderr.count("\n") == 1

@@ -150,7 +150,7 @@ def test_the_heartbeat_beats_while_actors_are_awaited(
         )
     finally:
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=280)
     assert process.returncode == 75, err
 
 

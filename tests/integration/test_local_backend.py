@@ -153,7 +153,7 @@ def test_no_process_outlives_the_learner(end: signal.Signals | None) -> None:
             assert len(children) == 4, "the guard, Redis and two actors"
             learner.send_signal(end)
         try:
-            learner.wait(60)
+            learner.wait(280)
         except subprocess.TimeoutExpired:
             learner.send_signal(signal.SIGUSR1)  # its threads' stacks, on standard error
             time.sleep(1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from apiserver import ApiServer
 
-from operator_support import Cluster, Object, OperatorProcess, eventually, job, knative_definitions
+from operator_support import Cluster, Object, OperatorProcess, eventually, install_knative, job
 
 CHILDREN = [
     ("serviceaccount", "{}-learner"),
@@ -28,10 +28,7 @@ LIMIT = 24
 
 @pytest.fixture(scope="module")
 def knative(apiserver: ApiServer) -> ApiServer:
-    for definition in knative_definitions():
-        apiserver.kubectl("apply", "-f", "-", input=json.dumps(definition))
-    apiserver.kubectl("wait", "crd", "--for=condition=Established", "--all", "--timeout=30s")
-    eventually(lambda: "revisions" in apiserver.kubectl("api-resources"))
+    install_knative(apiserver)
     return apiserver
 
 
@@ -188,7 +185,7 @@ class TestTrouble:
         cluster.kubectl("delete", "secret", "secretive-credentials")
         waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": "secret not found"}}
         cluster.set_pod(cluster.start_actor("secretive"), phase="Pending", containers={"actor": waiting})
-        secret = eventually(lambda: cluster.get("secret", "secretive-credentials"), 30)
+        secret = eventually(lambda: cluster.get("secret", "secretive-credentials"))
         assert secret["metadata"]["uid"] != before
         assert secret["immutable"] is True
         for old in (pod, actor):
@@ -262,7 +259,8 @@ class TestTrouble:
         }
         cluster.apply(quota)
         hard = {"persistentvolumeclaims": "0"}
-        cluster.patch("resourcequota", "none", {"status": {"hard": hard, "used": hard}}, status=True)
+        used = json.dumps({"status": {"hard": hard, "used": hard}})
+        cluster.kubectl("patch", "resourcequota", "none", "--subresource=status", "--type=merge", "-p", used)
         cluster.apply(job("crowded"))
         assert (
             "quota"
@@ -287,7 +285,7 @@ class TestTrouble:
         eventually(lambda: _false(cluster, "taken", "LearnerReady", "NameTaken"))
         assert _selector(cluster, "taken-redis")["nitro.dev/job"] == "mine"
         cluster.kubectl("delete", "service", "taken-redis")
-        eventually(lambda: cluster.get("job", "taken-learner"), 40)
+        eventually(lambda: cluster.get("job", "taken-learner"))
 
 
 def _false(cluster: Cluster, name: str, kind: str, reason: str) -> Object | None:

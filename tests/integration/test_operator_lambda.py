@@ -12,8 +12,6 @@ from apiserver import ApiServer
 from aws_support import CREDENTIALS, FakeAws, lambda_backend, secret
 from operator_support import Cluster, OperatorProcess, eventually, job, knative_definitions
 
-PATIENCE = 60.0
-"""Seconds; only a broken operator takes them."""
 KEY = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
 
 
@@ -46,25 +44,25 @@ def test_a_lambda_job_from_its_creation_to_its_deletion(
     service.pending_looks = 2
     kill_at(service, operator, "POST")
     cluster.apply(secret("aws", **CREDENTIALS), job("hopper", backend=lambda_backend(service)))
-    eventually(lambda: name in service.functions(), PATIENCE, "the function")
+    eventually(lambda: name in service.functions(), what="the function")
     assert cluster.get("job", "hopper-learner") is None, "no GPU waits for AWS"
     operator.start()
 
-    learner = eventually(lambda: cluster.get("job", "hopper-learner"), PATIENCE, "the learner's Job")
+    learner = eventually(lambda: cluster.get("job", "hopper-learner"), what="the learner's Job")
     assert service.calls.count("POST /2015-03-31/functions") == 1
     environment = {e["name"] for e in learner["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= environment
     assert cluster.get("service", "hopper-redis") is None
     assert cluster.get("secret", "hopper-credentials") is None
     cluster.start_learner("hopper")
-    eventually(lambda: cluster.condition("hopper", "Ready").get("status") == "True", PATIENCE, "Ready")
+    eventually(lambda: cluster.condition("hopper", "Ready").get("status") == "True", what="Ready")
     assert cluster.status("hopper")["actors"] == {"requested": 8, "granted": 8, "ready": 8, "podSeconds": 0}
 
     kill_at(service, operator, "DELETE")
     cluster.kubectl("delete", "ntj", "hopper", "--wait=false")
-    eventually(lambda: name not in service.functions(), PATIENCE, "the function is removed")
+    eventually(lambda: name not in service.functions(), what="the function is removed")
     operator.start()
-    eventually(lambda: cluster.get("ntj", "hopper") is None, PATIENCE, "the job goes")
+    eventually(lambda: cluster.get("ntj", "hopper") is None, what="the job goes")
     assert cluster.get("job", "hopper-learner") is None
 
     told = operator.log() + json.dumps([cluster.list("events"), cluster.list("ntj")])

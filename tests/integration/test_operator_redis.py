@@ -50,7 +50,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     }
     found = {user: f"redis://{user}:{word}@127.0.0.1:{port}/0" for user, word in passwords.items()}
     try:
-        for _ in range(100):
+        for _ in range(1200):
             assert server.poll() is None, log.read_text()
             try:
                 redis.Redis.from_url(found["learner"]).ping()
@@ -60,7 +60,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield found
     finally:
         server.terminate()
-        server.wait(timeout=10)
+        server.wait(timeout=60)
 
 
 def test_the_learner_does_what_its_cache_does(urls: dict[str, str]) -> None:

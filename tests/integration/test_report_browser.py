@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 
 from browser_support import Browser, Look, browser
 from nitro_learner.views.report import of_run
-from report_support import run_folder
+from report_support import JOB, run_folder
 
 PHONE, DESK = 390, 1280
 """Widths of a window in CSS pixels."""
 LONG = 10_000
+LONG_NAME = JOB.replace("hopper", 63 * "n")
 LEGIBLE = 9
 """Height of the smallest letters, in CSS pixels."""
 PLOTS = """
@@ -28,6 +30,10 @@ PLOTS = """
       letters: Math.min(...[...svg.querySelectorAll("text")].map(
         text => parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a)),
     }));
+"""
+UNFOLDED = """
+    document.querySelector("details").open = true;
+    return document.scrollingElement.scrollWidth;
 """
 CONTRAST = """
     const style = getComputedStyle(document.documentElement);
@@ -43,7 +49,8 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module", params=[20, LONG], ids=["short", "long"])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = run_folder(tmp_path_factory.mktemp("run") / "run", request.param)
+    folder = run_folder(tmp_path_factory.mktemp("run") / "run", request.param, LONG_NAME)
+    (folder / "summary.json").write_text(json.dumps({"versions": {"machine": "Linux-6.18-" + 60 * "x"}}))
     file = folder / "report.html"
     file.write_text(of_run(folder).html(), encoding="utf-8")
     return file
@@ -57,6 +64,7 @@ def test_the_page_reads_on_a_phone_and_on_a_desk_in_light_and_in_dark(
     for scheme in ("light", "dark"):
         looks[scheme] = look = chromium.look(page, width, scheme)
         assert look.width <= width, "it has to be scrolled sideways"
+        assert chromium.ask(UNFOLDED) <= width
         assert not look.errors
         assert not look.requests
         _assert_plots_are_drawn(chromium, look, width)

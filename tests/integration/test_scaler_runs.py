@@ -69,7 +69,7 @@ def _job(directory: Path, agent: Path, rounds: int = 3) -> Path:
 
 def _wait_for_a_paid_round(folder: Path, process: Any) -> int:
     """Rounds in the ledger of an episode's first attempt, once there is one."""
-    ledger, end = folder / "attempt-1" / "ledger.jsonl", time.monotonic() + 90
+    ledger, end = folder / "attempt-1" / "ledger.jsonl", time.monotonic() + 280
     while not ledger.exists() or not ledger.read_bytes().count(b"\n"):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end, "no progress"

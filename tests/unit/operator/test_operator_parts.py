@@ -61,6 +61,7 @@ class TestCache:
 class TestQueue:
     async def test_one_run_at_a_time_for_a_key_and_none_is_lost(self) -> None:
         running, most, runs = 0, 0, 0
+        twice = asyncio.Event()
 
         async def handle(_: str) -> None:
             nonlocal running, most, runs
@@ -68,6 +69,8 @@ class TestQueue:
             most = max(most, running)
             await asyncio.sleep(0.01)
             running -= 1
+            if runs == 2:
+                twice.set()
 
         queue = WorkQueue(handle, workers=4, timeout=1)
         queue.start()
@@ -75,7 +78,7 @@ class TestQueue:
         await asyncio.sleep(0.005)
         for _ in range(10):
             queue.add("a")
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(twice.wait(), 60)
         await queue.stop()
         assert (most, runs) == (1, 2)
 
@@ -84,6 +87,7 @@ class TestQueue:
     ) -> None:
         monkeypatch.setattr("nitro_operator.queue.FIRST_RETRY_SECONDS", 0.01)
         runs = 0
+        healed = asyncio.Event()
 
         async def handle(_: str) -> None:
             nonlocal runs
@@ -91,28 +95,31 @@ class TestQueue:
             if runs == 1:
                 raise ValueError("no")
             if runs == 2:
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
+            healed.set()
 
         queue = WorkQueue(handle, workers=1, timeout=0.05)
         queue.start()
         queue.add("a")
-        await asyncio.sleep(0.4)
+        await asyncio.wait_for(healed.wait(), 60)
         assert queue.longest_run() == 0
         await queue.stop()
         assert runs == 3
 
     async def test_the_earlier_of_two_delays_counts(self) -> None:
         runs: list[str] = []
+        ran = asyncio.Event()
 
         async def handle(key: str) -> None:
             runs.append(key)
+            ran.set()
 
         queue = WorkQueue(handle, workers=1, timeout=1)
         queue.start()
         queue.add_after("a", 60)
         queue.add_after("a", 0.01)
         queue.add_after("a", 60)
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(ran.wait(), 60)
         await queue.stop()
         assert runs == ["a"]
 
