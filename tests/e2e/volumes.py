@@ -61,7 +61,7 @@ class Disks:
     def close(self) -> None:
         """Delete all files."""
         if not self._provisioned:
-            _run_on_node(self._cluster, f"import shutil; shutil.rmtree({self._folder!r})")
+            _run_on_node(self._cluster, f"import shutil; shutil.rmtree({self._folder!r}, ignore_errors=True)")
 
 
 @contextlib.contextmanager
@@ -85,7 +85,7 @@ def read(cluster: Cluster, namespace: str, claim: str, *patterns: str) -> list[b
         f"for pattern in {patterns!r}:\n"
         "    found = sorted(glob.glob(f'/volume/{pattern}', recursive=True))\n"
         "    found or sys.exit(repr(glob.glob('/volume/**', recursive=True)))\n"
-        "    print(base64.b64encode(open(found[-1], 'rb').read()).decode())"
+        "    print(base64.b64encode(open(found[-1], 'rb').read()).decode(), end='.')"
     )
     container = {
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -93,7 +93,7 @@ def read(cluster: Cluster, namespace: str, claim: str, *patterns: str) -> list[b
     }
     volume = {"name": "volume", "persistentVolumeClaim": {"claimName": claim}}
     printed = _run(cluster, namespace, program, container, volume, UNPRIVILEGED)
-    return [base64.b64decode(line) for line in printed.splitlines()]
+    return [base64.b64decode(file) for file in printed.split(".")[:-1]]
 
 
 def _run_on_node(cluster: Cluster, program: str) -> None:
