@@ -114,12 +114,12 @@ def of_run(path: Path) -> Report:
     """The report of a run folder, also of one that trains still or was cut off.
 
     Raises:
-        RunDirError: it holds no finished round.
+        RunDirError: it holds no finished round, or is damaged.
     """
     folder = RunDir(path)
     columns = columns_of(read_metrics(folder.metrics))
     summary = folder.read_summary()
-    job = yaml.safe_load(folder.job.read_text(encoding="utf-8"))
+    job = folder.read_job()
     rounds = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
     return Report(
         job={"metadata": {"name": job["metadata"]["name"]}, "spec": job["spec"]},
