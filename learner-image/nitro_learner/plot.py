@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from nitro_learner.look import COLOURS, INK, MUTED, picture
-from nitro_learner.rundir import RunDir, RunDirError, columns_of, read_metrics
+from nitro_learner.rundir import RunDir, columns_of, read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,9 +112,7 @@ def read_run(run_dir: RunDir) -> Run:
     Raises:
         RunDirError: it is none, or holds no round.
     """
-    if not run_dir.job.exists():
-        raise RunDirError(f"{run_dir.path}: no job.yaml in it, so it is no run folder.")
-    job = yaml.safe_load(run_dir.job.read_text(encoding="utf-8"))
+    job = run_dir.read_job()
     columns = columns_of(read_metrics(run_dir.metrics))
     ignored = {"seed", "backend", "actor", "learner", "stop", "suspend"}
     spec = {key: value for key, value in job["spec"].items() if key not in ignored}

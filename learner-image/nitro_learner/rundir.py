@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from nitro_learner.report import COLUMNS, STATISTICS, Listener, RoundReport, Row
@@ -89,11 +90,33 @@ class RunDir:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
 
+    def read_job(self) -> dict[str, Any]:
+        """What job.yaml says, as it stands there: environment, algorithm and scaling at least.
+
+        Raises RunDirError where it is missing or damaged.
+        """
+        if not self.job.exists():
+            raise RunDirError(f"{self.path}: no job.yaml in it, so it is no run folder.")
+        try:
+            found = yaml.safe_load(self.job.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError):
+            found = None
+        spec = found.get("spec") if isinstance(found, dict) else None
+        if not isinstance(spec, dict) or not {"environment", "algorithm", "scaling"} <= spec.keys():
+            raise RunDirError(f"{self.job} is damaged: it holds no job.")
+        return dict(found)
+
     def read_summary(self) -> dict[str, Any]:
-        """What summary.json says; nothing while the run has not ended, or when it was broken off."""
+        """What summary.json says; nothing while the run has not ended, or when it was broken off.
+
+        Raises RunDirError where it is damaged.
+        """
         found: dict[str, Any] = {}
         if self.summary.exists():
-            found = json.loads(self.summary.read_text(encoding="utf-8"))
+            try:
+                found = json.loads(self.summary.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise RunDirError(f"{self.summary} is damaged: {error}.") from None
         return found
 
     def write_summary(self, summary: dict[str, Any]) -> None:
@@ -202,9 +225,15 @@ def read_metrics(path: Path) -> list[dict[str, float | None]]:
     """The rows as numbers, an empty cell as None.
 
     Raises:
-        RunDirError: there is no such file, or it holds no rounds.
+        RunDirError: there is no such file, it holds no rounds, or something else than numbers.
     """
-    rows = read_rows(path)
+    try:
+        return _numbers(path, read_rows(path))
+    except (ValueError, KeyError) as error:
+        raise RunDirError(f"{path} is damaged: {error}.") from None
+
+
+def _numbers(path: Path, rows: list[dict[str, str]]) -> list[dict[str, float | None]]:
     if not rows:
         raise RunDirError(
             f"{path}: no rounds in it. Give the folder of a run that finished at least one round."

@@ -11,8 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from nitro_api import NitroTrainingJob
 from nitro_learner.checkpoint import Checkpoint, CheckpointStore
 from nitro_learner.report import Outcome
@@ -72,7 +70,7 @@ def open_run(
             "or choose another folder."
         )
     if folder.job.exists():
-        check_same_job(yaml.safe_load(folder.job.read_text(encoding="utf-8")), job.to_dict(), folder)
+        check_same_job(folder.read_job(), job.to_dict(), folder)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write_text(folder.job, job.to_yaml())
     kept = job.spec.learner.checkpoint.keep_last

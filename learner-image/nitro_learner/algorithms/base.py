@@ -30,6 +30,10 @@ from nitro_learner.batch import Fragment
 from nitro_learner.boosting.surrogate import Surrogate
 
 
+class StateMisfit(ValueError):  # noqa: N818
+    """A saved state is of another network than the job's."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
     """What a round taught.

@@ -15,7 +15,8 @@ from importlib import import_module, metadata
 from types import ModuleType
 from typing import Any
 
-from nitro_learner.cli.common import EPILOG, CommandError
+from nitro_api import JobInvalid
+from nitro_learner.cli.common import ABORTED, BAD_INPUT, DONE, EPILOG, FAILED, CommandError
 
 # Name and one-line help are here so that `nitro --help` imports no subcommand.
 COMMANDS = {
@@ -53,7 +54,7 @@ def main(
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
         prog=prog,
-        description="Serverless reinforcement learning.",
+        description="Serverless reinforcement learning. Every command's --help has examples.",
         epilog=EPILOG,
         formatter_class=_Formatter,
     )
@@ -81,16 +82,24 @@ def main(
             raise
         install = "pip install ./actor-image './learner-image[train]'"
         print(f"nitro: {chosen} trains, which takes more: in a checkout {install}", file=sys.stderr)
-        return 1
+        return FAILED
     except CommandError as error:
         print(f"nitro: {error}", file=sys.stderr)
         return error.code
+    except JobInvalid as error:  # what only the start of a run finds, such as the file of a scaling agent
+        print(f"nitro: {error}", file=sys.stderr)
+        return BAD_INPUT
     except BrokenPipeError:
         # `nitro explain | head`: nobody reads on, which is no error. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return DONE
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"nitro: {error.filename}: {error.strerror}", file=sys.stderr)  # no right, no room, no folder
+        return FAILED
     except KeyboardInterrupt:
-        return 130
+        return ABORTED
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

@@ -3,6 +3,9 @@ max.
 
 Equal calls play equal episodes. They are none of those that were played during training.
 
+Videos of MuJoCo's environments need OpenGL. A machine without a display has it, with or without a GPU, after
+`apt-get install libegl1 libgl1-mesa-dri` (Debian, Ubuntu), or with libosmesa6. Atari games need nothing.
+
 examples:
   nitro evaluate runs/hopper-20260101-120000
   nitro evaluate runs/hopper-20260101-120000 --episodes 100 --json
@@ -43,6 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     job = read_job(folder.job, [])
     # Imported only now: they load torch, which takes seconds.
     from nitro_actor.config import EnvironmentConfigError
+    from nitro_actor.engines.base import EnvironmentCallError
+    from nitro_learner.algorithms.base import StateMisfit
+    from nitro_learner.architecture import NetworkMisfit
     from nitro_learner.checkpoint import CheckpointError, CheckpointStore, load
     from nitro_learner.evaluation import VideoError, film, play
 
@@ -65,6 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
         played = play(job.spec, checkpoint, arguments.episodes)
     except EnvironmentConfigError as error:
         raise CommandError(str(error)) from None
+    except StateMisfit as error:
+        raise CommandError(f"{checkpoint.path} is not of this job: {error}", FAILED) from None
+    except (EnvironmentCallError, NetworkMisfit) as error:
+        raise CommandError(str(error), FAILED) from None
     returns, lengths = played.returns, played.lengths
     result = {
         "round": checkpoint.round,

@@ -4,7 +4,7 @@ Of a run folder it shows every round; of a job on a cluster what its status hold
 
 examples:
   nitro report runs/hopper-20260101-120000                  # writes report.html into it
-  nitro report hopper --namespace team-a --output hopper.html
+  nitro report hopper --namespace team-a --out hopper.html
   kubectl nitro report hopper
 """
 
@@ -20,7 +20,7 @@ from nitro_learner.cli.common import DONE, CommandError, add_namespace
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="run folder, or name of a job on the cluster")
     parser.add_argument(
-        "-o", "--output", type=Path, help="file; default: report.html, in the run folder if any"
+        "-o", "--out", type=Path, metavar="F", help="default: report.html, in the run folder if any"
     )
     add_namespace(parser)
 
@@ -32,20 +32,18 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.run)
     try:
         if folder.is_dir():
-            found, output = report.of_run(folder), arguments.output or folder / "report.html"
+            found, output = report.of_run(folder), arguments.out or folder / "report.html"
         elif os.sep in arguments.run:
             raise CommandError(f"{folder}: no such run folder")
         else:
             from nitro_learner.cluster.jobs import get_job
 
             job = get_job(arguments.run, arguments.namespace)
-            found, output = report.of_job(job), arguments.output or Path("report.html")
+            found, output = report.of_job(job), arguments.out or Path("report.html")
         temporary = output.with_name(f".{output.name}.partial")
         temporary.write_text(found.html(), encoding="utf-8")
         temporary.replace(output)
     except RunDirError as error:
         raise CommandError(str(error)) from None
-    except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}") from None
     print(output)
     return DONE

@@ -74,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("--resume names the run folder itself; leave --run-dir out")
     if not arguments.job and not arguments.resume:
         raise CommandError("give a job file, or --resume and a run folder")
+    if arguments.metrics_port is not None and not 0 <= arguments.metrics_port < 2**16:
+        raise CommandError(f"--metrics-port {arguments.metrics_port}: a port is at most 65535")
     named = arguments.resume or arguments.run_dir
     source = arguments.job
     if arguments.resume:
@@ -92,7 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
     """Everything that needs torch is imported here, after the input was found to be good."""
-    from nitro_api import JobInvalid
     from nitro_learner import logs, table
     from nitro_learner.checkpoint import CheckpointError
     from nitro_learner.failures import TrainingFailed
@@ -136,9 +137,6 @@ def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
                     ),
                 )
             )
-        except JobInvalid as error:
-            stack.close()
-            raise CommandError(str(error)) from None
         except TrainingFailed as error:
             stack.close()
             remedy = f"\nTo go on: {go_on}" if error.resumable else ""

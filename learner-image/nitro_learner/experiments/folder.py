@@ -8,8 +8,6 @@ import platform
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.rundir import RunDir, RunDirError
@@ -52,16 +50,16 @@ class ExperimentDir:
         """Whether the run has reached its budget.
 
         Raises:
-            RunDirError: its folder holds a run of another job.
+            RunDirError: its folder holds a run of another job, or is damaged.
         """
         folder = self.run(run)
         if not folder.job.exists():
             return False
-        saved, now = yaml.safe_load(folder.job.read_text(encoding="utf-8")), run.job.to_dict()
+        saved, now = folder.read_job(), run.job.to_dict()
         check_same_job(saved, now, folder)
         if not folder.summary.exists() or saved["spec"]["stop"] != now["spec"]["stop"]:
             return False
-        return bool(json.loads(folder.summary.read_text(encoding="utf-8"))["finished"])
+        return bool(folder.read_summary()["finished"])
 
     def prepare(self, run: PlannedRun) -> RunDir:
         """The run's folder, ready for `nitro train --resume`, which starts or goes on."""

@@ -115,7 +115,7 @@ def test_a_second_learner_is_kept_out(tmp_path: Path) -> None:
     other = context.Process(target=_hold, args=(str(tmp_path), ready, done))
     other.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(120)
         with pytest.raises(RunDirError, match="another nitro process"), RunDir(tmp_path).locked():
             pass
     finally:
