@@ -1,8 +1,8 @@
 """The fast engine for gymnasium's MuJoCo locomotion tasks.
 
 It computes what gymnasium computes, to the bit, without its per-step Python: one MjData per copy, its state
-gathered into one array, observations, rewards and termination vectorised over the copies. The tasks are in
-`nitro_actor.engines.tasks`. gymnasium is not imported; only its model files are read.
+gathered into one array, observations, rewards and termination vectorised over the copies. The tasks are
+listed in `nitro_actor.engines.tasks`. gymnasium is not imported; only its model files are read.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.engines.base import Engine, Snapshot, pack_generators, unpack_generators
-from nitro_actor.engines.tasks import Task
+from nitro_actor.engines.task import Task
 
 # MuJoCo would print to the terminal and write MUJOCO_LOG.TXT into the current folder.
 mujoco.set_mju_user_warning(lambda text: warnings.warn(f"MuJoCo: {text}", RuntimeWarning, stacklevel=2))
