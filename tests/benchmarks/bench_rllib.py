@@ -1,11 +1,11 @@
 """RLlib's PPO behind our actors, beside stock RLlib with the same settings. Prints Markdown tables.
 
-    build/rllib/bin/python tests/benchmarks/bench_rllib.py bridge
-    build/rllib/bin/python tests/benchmarks/bench_rllib.py train --rounds 12 --seeds 0 1 --picture curves.png
+    build/rllib/bin/python tests/benchmarks/bench_rllib.py train --seeds 0 1 2 3 4 --curves curves.jsonl
+    build/rllib/bin/python tests/benchmarks/bench_rllib.py show --curves curves.jsonl --picture curves.png
 
 `make build/rllib/installed` makes that interpreter. Two cores: RLlib samples with 2 env runners of 8
 environments, we with 2 actor processes; both 16 x 512 steps of Hopper-v5 a round, networks of 2 x 256, and
-PPO with the `paper` preset.
+PPO with the `paper` preset. `train` appends a line per run, so seeds can be trained one after the other.
 """
 
 import argparse
@@ -17,55 +17,28 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
+from bench_rllib_bridge import ACTORS, STEPS, Parts
 
-ACTORS, STEPS = 16, 512
+from nitro_learner.experiments.statistics import Interval, mean, mean_band, paired_difference
+
 SETTINGS = {"lr": 5e-5, "gamma": 0.99, "lambda_": 1.0, "num_epochs": 30}
 """What differs from RLlib's defaults is the whole-batch step: minibatch_size 0 with us, None with RLlib."""
 
-ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+NAMES = {
+    "stock": "RLlib, 2 env runners",
+    "alone": "RLlib, in one process",
+    "ours": "RLlib's learner, our actors",
+}
+SHOWN = (1, 2, 4, 6, 9, 12, 18, 25)
+# Ray gives its workers little priority, which others on the machine would profit from.
+VARIABLES = {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 Row = dict[str, float | None]
-
-
-def bridge() -> None:
-    """Processor seconds of an update beyond RLlib's own gradient steps, median of 3 updates."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from learner_support import fragment
-    from rllib_support import algorithm
-
-    print("| update of 8,192 Hopper steps, processor time | gradient steps | whole update | beyond them |")
-    print("|---|---:|---:|---:|")
-    fragments = [fragment(slot, length=STEPS, ends=0.01) for slot in range(ACTORS)]
-    for epochs, minibatch in ((30, 0), (10, 512), (10, 128)):
-        learner = algorithm(
-            settings={"num_epochs": epochs, "minibatch_size": minibatch}, network__hiddenSizes=[256, 256]
-        )
-        inner, spent = learner.learner._update, []
-
-        def timed(batch: Any, inner: Any = inner, spent: list[float] = spent) -> Any:
-            begin = time.process_time()
-            result = inner(batch)
-            spent.append(time.process_time() - begin)
-            return result
-
-        learner.learner._update = timed
-        whole, steps = [], []
-        for number in range(1, 5):
-            spent.clear()
-            begin = time.process_time()
-            learner.update(fragments, number)
-            whole.append(time.process_time() - begin)
-            steps.append(sum(spent))
-        beyond = [w - s for w, s in zip(whole[1:], steps[1:], strict=True)]
-        size = f"minibatches of {minibatch}" if minibatch else "whole batches"
-        print(
-            f"| {epochs} epochs, {size} | {statistics.median(steps[1:]):.2f} s | "
-            f"{statistics.median(whole[1:]):.2f} s | {statistics.median(beyond):.2f} s |",
-            flush=True,
-        )
 
 
 def stock_config(runners: int, seed: int) -> Any:
@@ -88,6 +61,8 @@ def stock_config(runners: int, seed: int) -> Any:
                 fcnet_hiddens=[256, 256], fcnet_activation="tanh", vf_share_layers=False
             )
         )
+        # All episodes of a round, as our reports have it; RLlib's default is the last hundred.
+        .reporting(metrics_num_episodes_for_smoothing=10**6)
         .debugging(seed=seed)
     )
 
@@ -95,13 +70,24 @@ def stock_config(runners: int, seed: int) -> Any:
 def stock(rounds: int, seed: int) -> list[Row]:
     """RLlib with two env runners, which are processes of Ray."""
     import ray
+    from ray.rllib.algorithms.ppo import ppo
 
+    parts = Parts()
+    parts.watch(ppo, "synchronous_parallel_sample", "sampling")
     ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
     algorithm = stock_config(2, seed).build_algo()
-    rows, begin = [], time.perf_counter()
-    for number in range(1, rounds + 1):
-        mean = algorithm.train()["env_runners"].get("episode_return_mean")
-        rows.append({"round": number, "seconds": time.perf_counter() - begin, "return": mean})
+    rows: list[Row] = []
+    begin = time.perf_counter()
+    for _ in range(rounds):
+        result = algorithm.train()
+        rows.append(
+            {
+                "steps": result["num_env_steps_sampled_lifetime"],
+                "seconds": time.perf_counter() - begin,
+                "sampling": float(parts.seconds["sampling"][0]),
+                "return": result["env_runners"].get("episode_return_mean"),
+            }
+        )
     algorithm.stop()
     ray.shutdown()
     return rows
@@ -113,31 +99,36 @@ def alone(rounds: int, seed: int) -> list[Row]:
     from ray.rllib.env import INPUT_ENV_SPACES
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
+    parts = Parts()
     config = stock_config(0, seed)
     runner = SingleAgentEnvRunner(config=config)
     spaces = runner.env.single_observation_space, runner.env.single_action_space
     learner = config.build_learner(spaces={INPUT_ENV_SPACES: spaces, DEFAULT_MODULE_ID: spaces})
-    rows, begin = [], time.perf_counter()
+    rows: list[Row] = []
+    steps, begin = 0, time.perf_counter()
     for number in range(1, rounds + 1):
         state = learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
         runner.set_state({COMPONENT_RL_MODULE: state[COMPONENT_RL_MODULE], "weights_seq_no": number})
-        episodes = runner.sample(num_timesteps=ACTORS * STEPS, random_actions=False)
-        mean = runner.get_metrics()["episode_return_mean"].peek()
-        steps = {"num_env_steps_sampled_lifetime": number * ACTORS * STEPS}
-        learner.update(episodes=episodes, timesteps=steps, num_epochs=SETTINGS["num_epochs"])
-        rows.append({"round": number, "seconds": time.perf_counter() - begin, "return": float(mean)})
+        with parts.timed("sampling"):
+            episodes = runner.sample(num_timesteps=ACTORS * STEPS, random_actions=False)
+        mean_return = runner.get_metrics()["episode_return_mean"].peek()
+        steps += sum(map(len, episodes))
+        timesteps = {"num_env_steps_sampled_lifetime": steps}
+        learner.update(episodes=episodes, timesteps=timesteps, num_epochs=SETTINGS["num_epochs"])
+        rows.append(
+            {
+                "steps": steps,
+                "seconds": time.perf_counter() - begin,
+                "sampling": float(parts.seconds["sampling"][0]),
+                "return": float(mean_return),
+            }
+        )
     runner.stop()
     return rows
 
 
-def run_stock(what: str, rounds: int, seed: int) -> list[Row]:
-    command = [sys.executable, __file__, what, "--rounds", str(rounds), "--seeds", str(seed)]
-    done = subprocess.run(command, env=ONE_THREAD, stdout=subprocess.PIPE, text=True, check=True)
-    rows: list[Row] = json.loads(done.stdout.splitlines()[-1])
-    return rows
-
-
-def run_ours(rounds: int, seed: int) -> list[Row]:
+def ours(rounds: int, seed: int) -> list[Row]:
+    """`nitro train` with two actor processes."""
     job = {
         "apiVersion": "nitro.dev/v1alpha1",
         "kind": "NitroTrainingJob",
@@ -156,58 +147,88 @@ def run_ours(rounds: int, seed: int) -> list[Row]:
         file, run = Path(folder, "job.yaml"), Path(folder, "run")
         file.write_text(yaml.safe_dump(job))
         command = [Path(sys.executable).with_name("nitro"), "train", file, "--run-dir", run, "--json"]
-        subprocess.run(command, env=ONE_THREAD, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         with (run / "metrics.csv").open() as metrics:
-            return [
-                {
-                    "round": int(row["round"]),
-                    "seconds": float(row["wall_seconds"]),
-                    "return": float(row["reward_round"]) if row["reward_round"] else None,
-                }
-                for row in csv.DictReader(metrics)
-            ]
+            found = list(csv.DictReader(metrics))
+    sampling = np.cumsum([float(row["seconds_sample"]) for row in found])
+    return [
+        {
+            "steps": int(row["env_steps"]),
+            "seconds": float(row["wall_seconds"]),
+            "sampling": float(spent),
+            "return": float(row["reward_round"]) if row["reward_round"] else None,
+        }
+        for row, spent in zip(found, sampling, strict=True)
+    ]
 
 
-def train(peer: str, rounds: int, seeds: list[int], picture: Path | None) -> None:
+def train(peer: str, rounds: int, seeds: list[int], curves: Path) -> None:
     """Both, seed by seed in turn, so that they meet the same machine."""
-    name = "RLlib, 2 env runners" if peer == "stock" else "RLlib, in one process"
-    runs: dict[str, list[list[Row]]] = {name: [], "RLlib's learner, our actors": []}
-    stocks, ours = runs.values()
     for seed in seeds:
-        stocks.append(run_stock(peer, rounds, seed))
-        ours.append(run_ours(rounds, seed))
-        print(json.dumps({"seed": seed, "stock": stocks[-1], "ours": ours[-1]}), file=sys.stderr, flush=True)
-    shown = [n for n in (1, 2, 4, 6, 9, 12, 18, 25) if n <= rounds]
-    print(
-        f"| {rounds * ACTORS * STEPS:,} steps of Hopper-v5, seeds {seeds} | seconds | return in round "
-        + " | ".join(map(str, shown))
-        + " |"
+        for who in (peer, "ours"):
+            command = [sys.executable, __file__, who, "--rounds", str(rounds), "--seeds", str(seed)]
+            begin = time.perf_counter()
+            done = subprocess.run(
+                command, env=os.environ | VARIABLES, stdout=subprocess.PIPE, text=True, check=True
+            )
+            run = {"who": who, "seed": seed, "command": time.perf_counter() - begin}
+            run["rows"] = json.loads(done.stdout.splitlines()[-1])
+            with curves.open("a") as file:
+                file.write(json.dumps(run) + "\n")
+
+
+def show(curves: Path, picture: Path | None) -> None:
+    """Tables of all runs in the file: wall time, and returns with 95 % bootstrap intervals over seeds."""
+    runs: dict[str, dict[int, dict[str, Any]]] = {}
+    for run in map(json.loads, curves.read_text().splitlines()):
+        runs.setdefault(run["who"], {})[run["seed"]] = run
+    seeds = sorted(set.intersection(*map(set, runs.values())))
+    rounds = min(len(run["rows"]) for found in runs.values() for run in found.values())
+    print(f"Seeds {seeds}, {rounds} rounds of {ACTORS * STEPS:,} steps\n")
+    print("| | training | of that sampling | the whole command |\n|---|---:|---:|---:|")
+    returns = {}
+    for who, found in runs.items():
+        kept = [found[seed] for seed in seeds]
+        last = [run["rows"][rounds - 1] for run in kept]
+        cells = [
+            [row["seconds"] for row in last],
+            [row["sampling"] for row in last],
+            [run["command"] for run in kept],
+        ]
+        print(f"| {NAMES[who]} | " + " | ".join(f"{statistics.mean(cell):.0f} s" for cell in cells) + " |")
+        returns[who] = np.array([[row["return"] for row in run["rows"][:rounds]] for run in kept], float)
+    peer = next(who for who in runs if who != "ours")
+    compared: list[tuple[str, Callable[[int], Interval]]] = [
+        (NAMES[who], lambda column, found=found: mean(found[:, column])) for who, found in returns.items()
+    ]
+    compared.append(
+        ("ours - RLlib's", lambda c: paired_difference(returns["ours"][:, c], returns[peer][:, c]))
     )
-    print("|---|---:|" + "---:|" * len(shown))
-    for name, found in runs.items():
-        seconds = statistics.mean(rows[-1]["seconds"] or 0.0 for rows in found)
-        cells = [statistics.mean(rows[n - 1]["return"] or 0.0 for rows in found) for n in shown]
-        print(f"| {name} | {seconds:.0f} | " + " | ".join(f"{cell:.0f}" for cell in cells) + " |")
+    shown = [number for number in SHOWN if number <= rounds]
+    print("\n| steps | " + " | ".join(f"{n * ACTORS * STEPS:,}" for n in shown) + " |")
+    print("|---|" + "---:|" * len(shown))
+    for name, statistic in compared:
+        cells = [statistic(n - 1) for n in shown]
+        print(f"| {name} | " + " | ".join(f"{c.value:.0f} ({c.low:.0f}, {c.high:.0f})" for c in cells) + " |")
     if picture:
-        draw(runs, picture)
+        draw(returns, picture)
 
 
-def draw(runs: dict[str, list[list[Row]]], picture: Path) -> None:
+def draw(returns: dict[str, np.ndarray], picture: Path) -> None:
+    """Means with 95 % bands, and a thin line for each seed; `returns` are [seeds, rounds]."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-    for color, (name, found) in zip(("tab:gray", "tab:blue"), runs.items(), strict=True):
-        for index, rows in enumerate(found):
-            steps = [(row["round"] or 0) * ACTORS * STEPS for row in rows]
-            axes.plot(
-                steps, [row["return"] for row in rows], color=color, label=None if index else name, lw=1
-            )
-    axes.set(
-        xlabel="steps", ylabel="mean return of the round's episodes", title="Hopper-v5, PPO, one line a seed"
-    )
+    figure, axes = plt.subplots(figsize=(6.5, 4), layout="constrained")
+    for color, (who, found) in zip(("tab:gray", "tab:blue"), returns.items(), strict=True):
+        steps = np.arange(1, found.shape[1] + 1) * ACTORS * STEPS
+        middle, low, high = mean_band(found)
+        axes.fill_between(steps, low, high, color=color, alpha=0.25, lw=0)
+        axes.plot(steps, found.T, color=color, lw=0.5, alpha=0.6)
+        axes.plot(steps, middle, color=color, lw=2, label=f"{NAMES[who]} (mean, 95 %, {len(found)} seeds)")
+    axes.set(xlabel="steps", ylabel="mean return of the round's episodes", title="Hopper-v5, RLlib's PPO")
     axes.legend()
     figure.savefig(picture, dpi=120)
 
@@ -216,17 +237,19 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["bridge", "train", "stock", "alone"])
+    parser.add_argument("what", choices=["train", "show", "stock", "alone", "ours"])
     parser.add_argument(
         "--peer", choices=["stock", "alone"], default="stock", help="what `train` compares with"
     )
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--curves", type=Path, default=Path("curves.jsonl"))
     parser.add_argument("--picture", type=Path)
     chosen = parser.parse_args()
-    if chosen.what == "bridge":
-        bridge()
-    elif chosen.what == "train":
-        train(chosen.peer, chosen.rounds, chosen.seeds, chosen.picture)
+    if chosen.what == "train":
+        train(chosen.peer, chosen.rounds, chosen.seeds, chosen.curves)
+    elif chosen.what == "show":
+        show(chosen.curves, chosen.picture)
     else:
-        print(json.dumps({"stock": stock, "alone": alone}[chosen.what](chosen.rounds, chosen.seeds[0])))
+        run = {"stock": stock, "alone": alone, "ours": ours}[chosen.what]
+        print(json.dumps(run(chosen.rounds, chosen.seeds[0])))
