@@ -2,8 +2,8 @@
 the same.
 """
 
-import fcntl
-import multiprocessing
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,27 +100,23 @@ def test_fresh_folders_never_clash(tmp_path: Path) -> None:
     assert len(paths) == 5
 
 
-def _hold(
-    path: str, ready: "multiprocessing.synchronize.Event", done: "multiprocessing.synchronize.Event"
-) -> None:
-    with (Path(path) / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        ready.set()
-        done.wait(30)
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 def test_a_second_learner_is_kept_out(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    ready, done = context.Event(), context.Event()
-    other = context.Process(target=_hold, args=(str(tmp_path), ready, done))
-    other.start()
-    try:
-        assert ready.wait(120)
+    command = [sys.executable, "-c", HOLD, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
         with pytest.raises(RunDirError, match="another nitro process"), RunDir(tmp_path).locked():
             pass
-    finally:
-        done.set()
-        other.join()
+        other.communicate()  # closes its input, which ends it
     with RunDir(tmp_path).locked():
         pass
 
