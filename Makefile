@@ -24,7 +24,8 @@ $(STAMP): constraints.txt pyproject.toml $(wildcard */pyproject.toml)
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Nitro needs Python 3.11 or newer; set PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	$(UV) pip install --quiet --python $(BIN)/python --constraints constraints.txt --group dev $(PACKAGES)
+	@echo "building the Python environment in $(VENV); the first time that downloads up to 3 GB"
+	@$(UV) pip install --quiet --python $(BIN)/python --constraints constraints.txt --group dev $(PACKAGES)
 	@mkdir -p $(@D) && touch $@
 
 .PHONY: environment
