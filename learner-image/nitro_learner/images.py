@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nitro_api.network import ConvLayer, image_sizes
+from nitro_learner import kernels
 
 Activation = Literal["tanh", "relu"]
 
@@ -90,18 +91,15 @@ class Convolutions(nn.Module):
                 grad = torch.ops.aten.tanh_backward(grad, output)
             else:
                 grad = torch.ops.aten.threshold_backward(grad, output, 0)
-            by_input, by_weight, by_bias = torch.ops.aten.convolution_backward(
+            by_input, by_weight, by_bias = kernels.convolution_gradients(
                 grad,
                 trace[index],
                 layer.weight,
-                [len(layer.bias)],
-                [layer.stride] * 2,
+                layer.stride,
                 layer.padding,
-                [1, 1],
-                False,
-                [0, 0],
-                1,
-                [index > 0, True, True],
+                by_input=index > 0,
+                by_weight=True,
+                by_bias=True,
             )
             assert layer.weight.grad is not None, "the parameters of a trained network have been flattened"
             assert layer.bias.grad is not None
@@ -135,7 +133,7 @@ class _Convolution(nn.Module):
         self._below, self._right = (total % 2 for total in totals)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.conv2d(self.pad(x), self.weight, self.bias, self.stride, self.padding)
+        return kernels.convolution(self.pad(x), self.weight, self.bias, self.stride, self.padding)
 
     def pad(self, x: Tensor) -> Tensor:
         """With the odd zeros."""

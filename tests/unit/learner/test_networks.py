@@ -132,6 +132,23 @@ def test_kernels_are_twice_differentiable() -> None:
         assert torch.autograd.gradgradcheck(function, inputs)
 
 
+@pytest.mark.parametrize(("stride", "padding"), [(1, [0, 0]), (2, [1, 0])])
+def test_convolutions_equal_pytorchs_and_are_twice_differentiable(stride: int, padding: list[int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    # With a stride of 2 the last row of 6 is seen by no filter.
+    inputs = [
+        torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+        for shape in ((2, 2, 6, 5), (3, 2, 3, 3), (3,))
+    ]
+
+    def function(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return kernels.convolution(x, w, b, stride, padding)
+
+    torch.testing.assert_close(function(*inputs), torch.conv2d(*inputs, stride, padding))
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
 @pytest.mark.parametrize(("n", "i", "o"), [(3, 5, 7), (1024, 256, 256), (2048, 11, 256)])
 def test_product_equals_pytorchs(n: int, i: int, o: int) -> None:
     x, w, b = torch.randn(n, i), torch.randn(o, i), torch.randn(o)
