@@ -150,7 +150,7 @@ class Arrivals:
             raise RoundFailed(
                 f"round {plan.round}: no fragment came before the deadline, {wanted} are wanted. "
                 f"Most frequent last trouble: {self._stream.troubles or 'no answer yet'}",
-                resumable=bool(self._stream.under_way) or not self._stream.hopeless,
+                resumable=not self._stream.hopeless,
             )
         round.phase("update")
         with stages("update"):

@@ -36,8 +36,7 @@ class Stream:
         self._arrived: list[Fragment] = []
         self._lost: list[int] = []
         self._troubles: Counter[str] = Counter()
-        self.hopeless = True
-        """Whether every slot that was given up in this round failed at its work itself."""
+        self._recoverable = False
         self._stale = 0
         self._news = asyncio.Event()
         # End states follow from the order of arrival, so leftovers of an earlier sitting may go on from
@@ -53,6 +52,12 @@ class Stream:
     def troubles(self) -> str:
         """The most frequent last troubles of the slots that were given up in this round."""
         return "; ".join(f"{count} x {trouble}" for trouble, count in self._troubles.most_common(3))
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether nothing is under way, and all slots that were given up in this round failed at their work
+        itself."""
+        return bool(self._troubles) and not self._recoverable and not self.under_way
 
     def start(self, plan: RoundPlan, actors: int) -> None:
         """Starts free lanes until `actors` are under way, lowest numbers first, and returns at once. A lane
@@ -116,7 +121,7 @@ class Stream:
         self._stale = 0
         lost, self._lost = self._lost, []
         self._troubles.clear()
-        self.hopeless = True
+        self._recoverable = False
         return counts.stats(seconds, at_once), lost
 
     async def _close(self, number: int) -> None:
@@ -132,5 +137,5 @@ class Stream:
             del self._busy[slot.index]
             self._lost.append(slot.index)
             self._troubles[slot.trouble] += 1
-            self.hopeless &= slot.hopeless
+            self._recoverable |= not slot.hopeless
         self._news.set()

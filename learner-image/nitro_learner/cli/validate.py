@@ -21,7 +21,7 @@ from nitro_learner.cli.common import BAD_INPUT, DONE, add_set
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", type=Path, nargs="+", help="job file (YAML)")
+    parser.add_argument("job", type=Path, nargs="+", metavar="JOB.yaml", help="job file")
     add_set(parser)
     parser.add_argument("--resolved", action="store_true", help="print the job with every default filled in")
     parser.add_argument("--json", action="store_true", help="print one JSON object per file")
