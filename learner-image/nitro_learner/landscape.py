@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nitro_learner.boosting.detector import Detector, convexity_ratio
+from nitro_learner.boosting.detector import Detector, convexity_ratio, transitions
 from nitro_learner.boosting.surrogate import Function
 from nitro_learner.probe import Probe
 
@@ -80,7 +80,7 @@ async def survey(
         ValueError: the Hessian is not finite.
     """
     spec = probe.job.spec
-    detector = Detector(spec.scaling, spec.seed, spec.scaling.min_actors * spec.environment.rollout_length)
+    detector = Detector(spec.scaling, spec.seed, transitions(spec))
     update = await probe.update(await probe.sample(probe.actors))
     rows, found = await probe.compute.measure(detector.look, update.surrogate, probe.round, vectors=True)
     if found.vectors is None:

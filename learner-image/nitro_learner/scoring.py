@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nitro_api import JobSpec
-from nitro_learner.boosting.detector import Detector, Measurement
+from nitro_learner.boosting.detector import Detector, Measurement, transitions
 from nitro_learner.boosting.gradient_noise import NoiseMeasurement, NoiseMeter
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.cache import Cache, CacheError
@@ -61,7 +61,7 @@ class Scoring:
     ) -> None:
         self._scaler = scaler
         self._transitions = spec.scaling.min_actors * spec.environment.rollout_length
-        self._detector = Detector(spec.scaling, spec.seed, self._transitions)
+        self._detector = Detector(spec.scaling, spec.seed, transitions(spec))
         self._noise = NoiseMeter(spec.scaling, self._transitions)
         self._compute = compute
         self._cache = cache

@@ -9,12 +9,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nitro_api import JobSpec
 from nitro_api.scaling import Scaling
 from nitro_learner.boosting.hvp import hessian
 from nitro_learner.boosting.lanczos import Extremes, extremes
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
 
 RATIO_MIN, RATIO_MAX = 1e-6, 1e6
+
+MOST_IMAGES = 128
+"""M of networks with convolutions, at most. A product on an image takes as long as training on it once, and
+`tuned` trains on each only 4 times: with M = I_min * T = 1,024 the detector would take three times as long as
+the update. 128 is what `paper` has (docs/performance.md)."""
+
+
+def transitions(spec: JobSpec) -> int:
+    """M of a resolved job: I_min * T, what a round has at least, and of images no more than MOST_IMAGES."""
+    least = spec.scaling.min_actors * spec.environment.rollout_length
+    return min(least, MOST_IMAGES) if spec.network.type == "conv" else least
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +59,7 @@ class Detector:
     M must not vary: the extreme eigenvalues of a sampled Hessian shrink roughly as M^-1/2, so a varying M
     would make R measure the batch size.
 
-        detector = Detector(job.spec.scaling, job.spec.seed, min_actors * rollout_length)
+        detector = Detector(job.spec.scaling, job.spec.seed, transitions(job.spec))
         measurement = detector.measure(algorithm.update(fragments, k).surrogate, k)
     """
 
@@ -83,7 +95,7 @@ class Detector:
         if surrogate.size < self._transitions:
             raise ValueError(
                 f"round {round} has {surrogate.size} transitions, the detector needs {self._transitions} "
-                "(minActors * rolloutLength)"
+                "(what minActors sample)"
             )
         generator = np.random.default_rng([self._seed, round, 0x4E6974726F])
         drawn = np.sort(generator.choice(surrogate.size, self._transitions, replace=False, shuffle=False))

@@ -217,11 +217,13 @@ def _lines(result: dict[str, Any]) -> list[str]:
 
 
 def _markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:
+    from nitro_learner.boosting.detector import transitions
+
     heading, *rows = [f"| {' | '.join(cells)} |" for cells in _table(result)]
     rule = f"| --- |{' ---: |' * heading.count(' | ')}"
     about = (
         f"`{job.spec.environment.id}`, {job.spec.algorithm.name} ({job.spec.algorithm.preset}), "
-        f"M = {job.spec.scaling.min_actors * job.spec.environment.rollout_length}"
+        f"M = {transitions(job.spec)}"
     )
     if "rounds" in result:
         about += (

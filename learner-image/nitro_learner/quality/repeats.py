@@ -10,7 +10,7 @@ import numpy as np
 
 from nitro_api import NitroTrainingJob
 from nitro_learner.algorithms import UpdateResult
-from nitro_learner.boosting.detector import Detector
+from nitro_learner.boosting.detector import Detector, transitions
 from nitro_learner.boosting.gradient_noise import NoiseMeter
 from nitro_learner.probe import opened
 from nitro_learner.quality.agreement import Floats
@@ -41,9 +41,8 @@ async def repeat(
     """
     spec = job.spec
     actors = spec.scaling.min_actors
-    transitions = actors * spec.environment.rollout_length
-    detector = Detector(spec.scaling, spec.seed, transitions)
-    meter = NoiseMeter(spec.scaling, transitions)
+    detector = Detector(spec.scaling, spec.seed, transitions(spec))
+    meter = NoiseMeter(spec.scaling, actors * spec.environment.rollout_length)
 
     def measure(update: UpdateResult, round: int) -> dict[str, float | None]:
         curvature, noise = detector.measure(update.surrogate, round), meter.measure(update.surrogate)

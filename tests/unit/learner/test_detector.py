@@ -13,7 +13,7 @@ from nitro_api.scaling import Scaling
 from nitro_learner import algorithms
 from nitro_learner.algorithms.ppo_loss import Coefficients, Samples
 from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
-from nitro_learner.boosting.detector import Detector, convexity_ratio
+from nitro_learner.boosting.detector import Detector, convexity_ratio, transitions
 from nitro_learner.boosting.surrogate import Function, Objective
 from nitro_learner.distributions import Categorical
 from nitro_learner.networks import ActorCritic
@@ -59,6 +59,21 @@ class Quadratic:
 
 def detector(transitions: int = 64, seed: int = 0, **scaling: object) -> Detector:
     return Detector(Scaling.model_validate(scaling), seed, transitions)
+
+
+@pytest.mark.parametrize(
+    ("preset", "environment", "m"),
+    [
+        ("paper", "Hopper-v5", 8 * 512),
+        ("tuned", "Hopper-v5", 4 * 512),
+        ("paper", "ALE/SpaceInvaders-v5", 8 * 16),
+        ("tuned", "ALE/SpaceInvaders-v5", 128),  # not all of 4 * 256
+    ],
+)
+def test_as_many_transitions_are_measured_as_every_round_has_but_not_too_many_images(
+    preset: str, environment: str, m: int
+) -> None:
+    assert transitions(job(preset, environment__id=environment).spec) == m
 
 
 def test_measures_the_surrogate_and_says_how() -> None:
