@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes.util
 import importlib
 import json
+import os
+import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator
@@ -37,6 +40,10 @@ SLOTS = 2
 # Slots of evaluations after training, whose episodes shall not be those that were seen in it.
 _LATER_SLOT = 1_000_000
 _FRAMES = 1_000
+
+_DISPLAYS = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
+# The library of each renderer that needs no display.
+_RENDERERS = (("EGL", "egl"), ("OSMesa", "osmesa"))
 
 
 class VideoError(Exception):
@@ -99,6 +106,7 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> float:
         if spec.environment.atari:
             episode, rate = _game(environment, policy, seed), 60 / spec.environment.atari.frame_skip
         else:
+            _choose_renderer()
             drawing = _renderable(spec)
             stack.callback(drawing.close)
             episode = _episode(drawing, policy, seed, environment.spec.frame_stack)
@@ -122,6 +130,15 @@ def _policy(spec: JobSpec, checkpoint: Checkpoint, environment: EnvironmentSpec)
     return Policy({"version": checkpoint.round, **network}, tensors, environment)
 
 
+def _choose_renderer() -> None:
+    """Sets MUJOCO_GL where MuJoCo would look for a display in vain: it does not look for other renderers."""
+    if sys.platform != "linux" or any(os.environ.get(name) for name in _DISPLAYS):
+        return
+    installed = (name for library, name in _RENDERERS if ctypes.util.find_library(library))
+    if renderer := next(installed, None):
+        os.environ["MUJOCO_GL"] = renderer
+
+
 def _renderable(spec: JobSpec) -> Any:
     """A gymnasium environment that draws frames."""
     wanted = spec.environment
@@ -137,8 +154,8 @@ def _renderable(spec: JobSpec) -> Any:
     except Exception as error:
         raise VideoError(
             f"{wanted.id} cannot be drawn here ({type(error).__name__}: {error}). "
-            "On a machine without a display set MUJOCO_GL=egl (with a GPU driver) "
-            "or MUJOCO_GL=osmesa (with libosmesa6 installed)."
+            "Without a display MuJoCo's environments need EGL or OSMesa, with or without a GPU: on Debian or "
+            "Ubuntu apt-get install libegl1 libgl1-mesa-dri. MUJOCO_GL=egl, osmesa or glfw chooses another."
         ) from error
     if picture is None:
         raise VideoError(f"{wanted.id} draws nothing, so there is no video of it.")
