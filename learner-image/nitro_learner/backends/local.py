@@ -112,6 +112,8 @@ class LocalBackend:
             return ack
         except RetryableError as error:
             sound = actor.alive and error.reason not in _SUSPECT
+            if not sound:
+                log.warning("%s is replaced: %s", actor.name, error)
             raise
         except FatalError:
             sound = actor.alive
@@ -163,7 +165,6 @@ class LocalBackend:
             raise RetryableError("actor_start", str(error)) from error
 
     async def _replace(self, actor: "_Actor") -> None:
-        log.warning("%s is replaced", actor.name)
         try:
             if actor.process:
                 await actor.process.stop()
