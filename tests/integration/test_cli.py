@@ -147,7 +147,7 @@ def _damage(run: Path, name: str) -> None:
         ("report", "job.yaml", 2, "job.yaml is damaged"),
         ("report", "summary.json", 2, "summary.json is damaged"),
         ("evaluate", "checkpoints", 1, "all 3 checkpoints are damaged"),
-        ("landscape", "job.yaml", 2, "correct the YAML there"),
+        ("landscape", "job.yaml", 2, "job.yaml is damaged"),
     ],
 )
 def test_a_damaged_run_folder_is_named(

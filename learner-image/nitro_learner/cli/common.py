@@ -87,13 +87,15 @@ def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:
     """A run folder and its job, with actors on this machine whatever backend it was trained with.
 
     Raises:
-        CommandError: it is no run folder.
+        CommandError: it is no run folder, or a damaged one.
     """
-    from nitro_learner.rundir import RunDir
+    from nitro_learner.rundir import RunDir, RunDirError
 
     folder = RunDir(path)
-    if not folder.job.exists():
-        raise CommandError(f"{path} is no run folder (it has no job.yaml)")
+    try:
+        folder.read_job()
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
     return folder, read_job(folder.job, backend_overrides("Local"))
 
 
