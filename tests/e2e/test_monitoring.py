@@ -52,7 +52,7 @@ def run(
         cluster.create_job(OTHER, NAME, hopper(suspend=True))
         try:
             start(NAME, hopper(actors=(3, 4, 10), **changes))
-            cluster.until_phase(namespace, NAME, "Succeeded", timeout=280)
+            cluster.until_phase(namespace, NAME, "Succeeded")
             ended = f'nitro_job_status_phase{{namespace="{namespace}",phase="Succeeded"}}'
             until(lambda: bool(prometheus.instant(ended)), "Prometheus knows the end")
             yield Run(prometheus, namespace, began, time.time())
