@@ -1,10 +1,11 @@
 """The learner's numerics on one core, against the same computation in plain PyTorch, interleaved in one run.
 
-    python tests/benchmarks/bench_learner.py
+    python tests/benchmarks/bench_learner.py [epochs detector images off-policy]
 
 Prints a Markdown table: wall time (median, least), CPU time (median), and the gain over plain PyTorch.
 """
 
+import argparse
 import math
 import os
 import platform
@@ -22,14 +23,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from actor_support import environment
 from learner_support import HOPPER, fragment, job
+from nitro_actor.config import AtariConfig
+from nitro_actor.policy import Policy
+from nitro_actor.rollout import rollout
 from nitro_api.scaling import Scaling
 from nitro_learner.algorithms.actor_critic import standardise
+from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.impact import Impact
 from nitro_learner.algorithms.ppo import Ppo
 from nitro_learner.algorithms.ppo_loss import Samples
 from nitro_learner.algorithms.vtrace import vtrace
-from nitro_learner.boosting.detector import Detector
+from nitro_learner.batch import Fragment
+from nitro_learner.boosting.detector import Detector, transitions
+from nitro_learner.stacks import restack
 
 SAMPLES = 8192
 
@@ -151,6 +159,19 @@ def epoch(name: str, preset: str, repeats: int, **overrides: object) -> None:
         print(f"|   that is 10 epochs over 400k steps in {seconds:.0f} s | | | | | | | |")
 
 
+def epochs() -> None:
+    wide = {"network__hiddenSizes": [256, 256]}
+    epoch("PPO epoch, `paper`, 8192 samples, 2 x 256", "paper", repeats=10)
+    epoch("PPO epoch, `tuned`, minibatch 256, 2 x 64", "tuned", repeats=5)
+    epoch("PPO epoch, `tuned`, minibatch 256, 2 x 256", "tuned", repeats=5, **wide)
+    epoch(
+        "PPO epoch, `tuned`, minibatch 64, 2 x 64",
+        "tuned",
+        repeats=5,
+        algorithm__hyperparameters__minibatchSize=64,
+    )
+
+
 def detector() -> None:
     algorithm = Ppo(job("paper").spec, HOPPER)
     fragments = [fragment(slot, length=512) for slot in range(16)]
@@ -175,6 +196,45 @@ def detector() -> None:
     times, _ = compare(name, lambda: measuring.measure(surrogate, 1), plainly, repeats=5)
     share = min(times.cpu) / (min(times.cpu) + min(update.cpu))
     print(f"|   share of the learner's compute, `paper` with 16 actors: {share:.0%} | | | | | | | |")
+
+
+def images() -> None:
+    for preset in ("paper", "tuned"):
+        _images(preset)
+
+
+def _images(preset: str) -> None:
+    """A round of SpaceInvaders with the preset's actors, and what the detector adds to the update."""
+    spec = job(preset, environment__id="ALE/SpaceInvaders-v5").spec
+    wanted = spec.environment
+    games = environment(
+        wanted.id, wanted.envs_per_actor, frame_stack=4, clip_rewards=True, atari=AtariConfig()
+    )
+    algorithm = Ppo(spec, games.spec.to_json())
+    meta, tensors = algorithm.weights()
+    policy = Policy(meta | {"version": 0}, tensors, games.spec)
+    actors, steps = spec.scaling.initial_actors, wanted.rollout_length
+    fragments = [
+        Fragment(
+            {"slot": slot, "resumed": False},
+            restack(rollout(games, policy, seed=slot, steps=steps, state={})),
+        )
+        for slot in range(actors)
+    ]
+    updates, measures, found = Times(), Times(), []
+    measuring = Detector(spec.scaling, 0, transitions(spec))
+    for k in (1, 2):
+        results: list[UpdateResult] = []
+        updates.add(lambda k=k, results=results: results.append(algorithm.update(fragments, k)))  # type: ignore[misc]
+        measures.add(
+            lambda k=k, results=results: found.append(measuring.measure(results[0].surrogate, k))  # type: ignore[misc]
+        )
+    share = min(measures.cpu) / (min(measures.cpu) + min(updates.cpu))
+    products = ", ".join(str(measurement.iterations) for measurement in found)
+    size = sum(p.numel() for p in algorithm.network.policy.parameters())
+    print(f"| SpaceInvaders `{preset}`: update of {actors} x {steps} | {updates} | | | | |")
+    print(f"|   detector, M = {transitions(spec)}, n = {size:,}, m = {products} | {measures} | | | | |")
+    print(f"|   share of the learner's compute: {share:.0%} | | | | | | | |", flush=True)
 
 
 def off_policy() -> None:
@@ -208,7 +268,18 @@ def off_policy() -> None:
     print(f"| IMPACT, a pass over a batch of 4096, `paper` | {times} | | | | |", flush=True)
 
 
+PARTS: dict[str, Callable[[], None]] = {
+    "epochs": epochs,
+    "detector": detector,
+    "images": images,
+    "off-policy": off_policy,
+}
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; default: all")
+    parts = parser.parse_args().parts or PARTS
     torch.set_num_threads(1)
     model = next(
         (
@@ -222,18 +293,8 @@ def main() -> None:
     print(f"PyTorch {torch.__version__}, NumPy {np.__version__}; load {os.getloadavg()[0]:.1f}\n")
     print("| ms | wall | least | CPU | plain: wall | least | CPU | faster |")
     print("|---|---|---|---|---|---|---|---|")
-    wide = {"network__hiddenSizes": [256, 256]}
-    epoch("PPO epoch, `paper`, 8192 samples, 2 x 256", "paper", repeats=10)
-    epoch("PPO epoch, `tuned`, minibatch 256, 2 x 64", "tuned", repeats=5)
-    epoch("PPO epoch, `tuned`, minibatch 256, 2 x 256", "tuned", repeats=5, **wide)
-    epoch(
-        "PPO epoch, `tuned`, minibatch 64, 2 x 64",
-        "tuned",
-        repeats=5,
-        algorithm__hyperparameters__minibatchSize=64,
-    )
-    detector()
-    off_policy()
+    for name in parts:
+        PARTS[name]()
 
 
 if __name__ == "__main__":
