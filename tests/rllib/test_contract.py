@@ -3,6 +3,7 @@ minor of Ray has to pass these first.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import psutil
@@ -18,10 +19,12 @@ QUICK = {"num_epochs": 2, "minibatch_size": 64, "lr": 1e-3}
 
 
 def test_the_learner_alone_needs_no_ray_runtime() -> None:
-    """Neither a process nor a port nor a file in Ray's folders: so there is nothing in the pod to allow."""
+    """Neither a process nor a port nor a file in Ray's folders, and signals stay ours: so there is nothing in
+    the pod to allow."""
     process = psutil.Process()
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     before = {connection.laddr for connection in process.net_connections()}
-    folders = [Path("/tmp/ray"), Path.home() / "ray_results"]
+    folders = [Path("/tmp/ray"), Path.home() / "ray_results", Path.home() / ".ray"]
     existed = [folder.exists() for folder in folders]
     learner = algorithm(settings=QUICK)
     learner.update([fragment(slot) for slot in range(2)], 1)
@@ -29,6 +32,7 @@ def test_the_learner_alone_needs_no_ray_runtime() -> None:
     assert process.children() == []
     assert {connection.laddr for connection in process.net_connections()} == before
     assert [folder.exists() for folder in folders] == existed
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 
 

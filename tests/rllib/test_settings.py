@@ -4,13 +4,60 @@ from typing import Any
 
 import pytest
 
+from learner_support import fragment
 from nitro_api import JobInvalid
 from nitro_learner import extras
-from rllib_support import rllib_job
+from nitro_learner.algorithms.base import OnPolicyAlgorithm
+from nitro_learner.algorithms.rllib import settings
+from nitro_learner.checkpoint import pack
+from rllib_support import algorithm, rllib_job
+
+BASE = {
+    "num_epochs": 2,
+    "minibatch_size": 64,
+    "grad_clip": 0.1,
+    "use_kl_loss": True,
+    "kl_target": 1e-9,
+    "vf_clip_param": 1.0,
+    "circular_buffer_num_batches": 2,
+    "circular_buffer_iterations_per_batch": 2,
+    "target_network_update_freq": 1,
+}
+"""Under these every setting matters."""
+
+OTHERWISE = {
+    "circular_buffer_iterations_per_batch": 1,
+    "circular_buffer_num_batches": 1,
+    "clip_param": 1e-3,
+    "entropy_coeff": 0.5,
+    "gamma": 0.5,
+    "grad_clip": 0.01,
+    "grad_clip_by": "value",
+    "kl_coeff": 0.9,
+    "kl_target": 1e9,
+    "lambda_": 0.5,
+    "lr": 0.1,
+    "minibatch_size": 32,
+    "num_epochs": 3,
+    "shuffle_batch_per_epoch": False,
+    "target_network_update_freq": 2,
+    "tau": 0.5,
+    "use_circular_buffer": False,
+    "use_critic": False,
+    "use_kl_loss": False,
+    "vf_clip_param": 0.01,
+    "vf_loss_coeff": 0.1,
+    "vtrace_clip_pg_rho_threshold": 0.5,
+    "vtrace_clip_rho_threshold": 0.5,
+}
+"""For each setting another value than in BASE or RLlib's own."""
+
+ONLY_TRUE = {"vtrace"}
+"""RLlib refuses its other value."""
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "mistake"),
+    ("name", "given", "mistake"),
     [
         (
             "ppo",
@@ -52,6 +99,13 @@ from rllib_support import rllib_job
             {"learner_queue_size": 3},
             "learner_queue_size: 3; has no effect on RLlib's learner alone; ",
         ),
+        ("ppo", {"use_gae": True}, "use_gae: true; has no effect on RLlib's learner alone; remove it"),
+        ("appo", {"lambda_": 0.9}, "lambda_: 0.9; has no effect on RLlib's learner alone; remove it"),
+        (
+            "impala",
+            {"shuffle_batch_per_epoch": True},
+            "shuffle_batch_per_epoch: true; has no effect on RLlib's learner alone; remove it",
+        ),
         (
             "ppo",
             {"framework": "torch"},
@@ -59,11 +113,39 @@ from rllib_support import rllib_job
         ),
     ],
 )
-def test_a_wrong_setting_is_named(name: str, settings: dict[str, Any], mistake: str) -> None:
-    job = rllib_job(f"rllib/{name}", settings=settings)
+def test_a_wrong_setting_is_named(name: str, given: dict[str, Any], mistake: str) -> None:
+    job = rllib_job(f"rllib/{name}", settings=given)
     with pytest.raises(JobInvalid) as refused:
         extras.check(job.spec)
     assert str(refused.value).startswith(f"spec.algorithm.rllib.{mistake}")
+
+
+@pytest.mark.parametrize("name", settings.CONFIGS)
+def test_every_setting_that_is_taken_has_an_effect(name: str) -> None:
+    """On the weights or the state after a few updates. What a new minor of Ray adds needs a line in
+    OTHERWISE, or in the list of those without an effect."""
+    known = settings.keywords(name).keys() - ONLY_TRUE
+    assert known <= OTHERWISE.keys()
+    base = {key: value for key, value in BASE.items() if key in known}
+    usual = _learned(name, base)
+    assert _learned(name, base) == usual
+    without = [key for key in sorted(known) if _learned(name, base | {key: OTHERWISE[key]}) == usual]
+    assert without == []
+
+
+def _learned(name: str, given: dict[str, Any]) -> bytes:
+    """The state after four fragments, which two rounds of PPO learn from."""
+    learner = algorithm(name, given, environment__rolloutLength=64)
+    fragments = [fragment(slot, length=64) for slot in range(4)]
+    if isinstance(learner, OnPolicyAlgorithm):
+        learner.update(fragments[:2], 1)
+        learner.update(fragments[2:], 2)
+    else:
+        for one in fragments:
+            learner.take([one])
+        while learner.replay():
+            pass
+    return pack(1, learner.state_dict())
 
 
 def test_all_wrong_settings_are_named_at_once() -> None:

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.rllib.algorithms.ppo.ppo_learner import PPOLearner
+from ray.rllib.core.learner.learner import Learner
 
 from nitro_learner.checkpoint import load, pack
 from nitro_learner.cli import main
+from nitro_learner.cli.common import INTERRUPTED
 from train_support import nitro, write_job
 
 PPO = {
@@ -30,7 +33,11 @@ def _learned(run: Path, number: int) -> bytes:
     return pack(number, state)
 
 
-def test_every_round_is_scored_actors_change_and_a_killed_run_goes_on_to_the_bit(tmp_path: Path) -> None:
+def test_every_round_is_scored_actors_change_and_a_killed_run_goes_on_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody can write below a device, not even root: nothing of RLlib needs a home.
+    monkeypatch.setenv("HOME", "/dev/null")
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     job = write_job(tmp_path, algorithm=PPO)
     done = nitro("train", job, "--run-dir", undisturbed)
@@ -45,6 +52,29 @@ def test_every_round_is_scored_actors_change_and_a_killed_run_goes_on_to_the_bit
     again = nitro("train", "--resume", killed)
     assert again.returncode == 0, again.stderr
     assert _learned(killed, 6) == _learned(undisturbed, 6)
+
+
+def test_what_rllib_raises_ends_the_run_with_its_reason_and_resume_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undisturbed, failed = tmp_path / "undisturbed", tmp_path / "failed"
+    job = str(write_job(tmp_path, algorithm=PPO, stop={"rounds": 3}))
+    assert main(["train", job, "--run-dir", str(undisturbed)]) == 0
+
+    def after_update(learner: Learner, *, timesteps: dict[str, Any]) -> None:
+        if learner._weights_seq_no == 2:
+            raise ValueError("a batch that RLlib cannot take")
+        usual(learner, timesteps=timesteps)
+
+    usual = PPOLearner.after_gradient_based_update
+    with monkeypatch.context() as patch:
+        patch.setattr(PPOLearner, "after_gradient_based_update", after_update)
+        assert main(["train", job, "--run-dir", str(failed)]) == INTERRUPTED
+    said = capsys.readouterr().err
+    assert "RLlib's learner failed in update 2: ValueError: a batch that RLlib cannot take" in said
+    assert f"nitro train --resume {failed}" in said
+    assert main(["train", "--resume", str(failed)]) == 0
+    assert _learned(failed, 3) == _learned(undisturbed, 3)
 
 
 def test_appo_on_off_policy_rounds_goes_on_after_a_kill(tmp_path: Path) -> None:

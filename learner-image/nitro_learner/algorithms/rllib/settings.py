@@ -54,7 +54,7 @@ _INEFFECTIVE = frozenset(
         "simple_queue_size",
         "timeout_s_aggregator_manager",
         "timeout_s_sampler_manager",
-        # Of RLlib's old API stack.
+        # Of RLlib's old API stack, or read by nobody.
         "decay",
         "entropy_coeff_schedule",
         "epsilon",
@@ -62,6 +62,8 @@ _INEFFECTIVE = frozenset(
         "momentum",
         "opt_type",
         "optimizer",
+        "target_worker_clipping",
+        "use_gae",
         # Python objects.
         "add_default_connectors_to_learner_pipeline",
         "learner_class",
@@ -69,6 +71,9 @@ _INEFFECTIVE = frozenset(
         "learner_connector",
     ]
 )
+_INEFFECTIVE_OFF_POLICY = frozenset(["lambda_", "shuffle_batch_per_epoch"])
+"""Likewise, for algorithms other than PPO: V-trace has no lambda, and its batch stays in order."""
+
 _AT_LEAST_ONE = frozenset(
     ["circular_buffer_iterations_per_batch", "circular_buffer_num_batches", "num_epochs"],
 )
@@ -80,7 +85,7 @@ def configure(name: str, settings: Mapping[str, Any], **fixed: Any) -> Algorithm
     `fixed` are further keywords of `training()`, which are not the job's to set.
     """
     config = CONFIGS[name]()
-    known = _keywords(CONFIGS[name])
+    known = keywords(name)
     # RLlib makes integer tensors of whole numbers, which cannot be scaled by 1.5.
     typed = {key: TypeAdapter(known[key]).validate_python(value) for key, value in settings.items()}
     return config.learners(num_learners=0).env_runners(num_env_runners=0).training(**typed, **fixed)
@@ -88,7 +93,7 @@ def configure(name: str, settings: Mapping[str, Any], **fixed: Any) -> Algorithm
 
 def mistakes(name: str, settings: Mapping[str, Any]) -> list[FieldError]:
     """Every mistake in the settings: unknown names, wrong types, and what RLlib itself refuses."""
-    known = _keywords(CONFIGS[name])
+    known = keywords(name)
     found = []
     for key, value in settings.items():
         message = _message(name, key, value, known)
@@ -111,7 +116,7 @@ def _message(name: str, key: str, value: Any, known: Mapping[str, Any]) -> str |
     elsewhere = _ELSEWHERE | ({} if name == "rllib/ppo" else _ELSEWHERE_OFF_POLICY)
     if key in elsewhere:
         return f"is not set here; remove it and set {elsewhere[key]}"
-    if key in _INEFFECTIVE or (key not in known and hasattr(config(), key)):
+    if key not in known and (key in _INEFFECTIVE or hasattr(config(), key)):
         return "has no effect on RLlib's learner alone; remove it"
     if key not in known:
         close = nearest(key, list(known))
@@ -127,9 +132,10 @@ def _message(name: str, key: str, value: Any, known: Mapping[str, Any]) -> str |
     return None
 
 
-def _keywords(config: type[AlgorithmConfig]) -> dict[str, Any]:
-    """What `training()` takes, with the types: those of every class on the way, since each passes on the
-    rest."""
+def keywords(name: str) -> dict[str, Any]:
+    """What a job may set: what `training()` of the algorithm's config takes, with the types. Those of every
+    class on the way, since each passes on the rest."""
+    config = CONFIGS[name]
     found: dict[str, Any] = {}
     for owner in config.__mro__:
         training = vars(owner).get("training")
@@ -141,11 +147,10 @@ def _keywords(config: type[AlgorithmConfig]) -> dict[str, Any]:
                 found.setdefault(keyword.name, keyword.annotation)
     # PPO's says a number, but every algorithm takes a schedule.
     found["entropy_coeff"] = found["lr"]
-    return {
-        name: annotation
-        for name, annotation in found.items()
-        if name not in _INEFFECTIVE and name not in _ELSEWHERE and not name.startswith("_")
-    }
+    left_out = _INEFFECTIVE | _ELSEWHERE.keys()
+    if name != "rllib/ppo":
+        left_out |= _INEFFECTIVE_OFF_POLICY | _ELSEWHERE_OFF_POLICY.keys()
+    return {key: found[key] for key in found if key not in left_out and not key.startswith("_")}
 
 
 def _readable(annotation: Any) -> str:
