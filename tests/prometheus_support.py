@@ -45,7 +45,7 @@ def promtool(*arguments: str | Path, stdin: str | None = None) -> str:
         AssertionError: it found something wrong; the text is promtool's.
     """
     command = [find("promtool"), *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
