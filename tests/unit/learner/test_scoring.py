@@ -55,7 +55,7 @@ async def score(fragments: int, **scaling: Any) -> RoundReport:
         ({"scaler": "hydrozoa"}, set()),
         ({"scaler": "fixed"}, set()),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value.items() if isinstance(value, dict) else value)),
 )
 async def test_what_the_scaler_needs_is_measured_and_nothing_else(
     scaling: dict[str, Any], measured: set[str]
