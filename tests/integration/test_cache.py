@@ -70,7 +70,7 @@ async def test_fragments_come_in_order_and_in_bounded_portions(
 
 
 async def test_a_wait_ends_when_a_fragment_comes(cache: TrajectoryCache, client: redis.asyncio.Redis) -> None:
-    waiting = asyncio.create_task(cache.wait("list", 600.0))
+    waiting = asyncio.create_task(cache.wait("list", 9.9))
     await asyncio.sleep(0.05)
     await client.rpush("list", b"fragment")
     async with asyncio.timeout(60):
