@@ -226,18 +226,26 @@ class Trainer:
             state.evaluation_mean = fmean(evaluated.returns.tolist())
         seconds = stages.total()
         state.seconds += seconds
-        cost = self._pay(state.round, state.actors, result, evaluated)
+        cost = self._pay(state.round, state.actors, result, evaluated, seconds=seconds)
         return draft(state, result, evaluated, finished, stats, stages, seconds, cost)
 
-    def _pay(self, round: int, actors: int, *results: RoundResult | EvaluationResult | None) -> RoundCost:
-        """Writes down the time since the last payment, and all invocations: of the results, of what gave
-        none, and the backend's own. Returns the run's cost so far."""
+    def _pay(
+        self,
+        round: int,
+        actors: int,
+        *results: RoundResult | EvaluationResult | None,
+        seconds: float | None = None,
+    ) -> RoundCost:
+        """Writes down the seconds, by default those since the last payment, and all invocations: of the
+        results, of what gave none, and the backend's own. Returns the run's cost so far."""
         parts: list[Counts | DispatchStats] = [result.stats for result in results if result]
         parts.append(self._dispatcher.take_unused())
         billed = [each for part in parts for each in part.billed_seconds] + self._backend.take_bills()
         guessed = sum(part.estimated for part in parts)
         now = time.monotonic()
-        seconds, self._paid_at = now - self._paid_at, now
+        if seconds is None:
+            seconds = now - self._paid_at
+        self._paid_at = now
         return self._meter.round(round, seconds, billed, actors, guessed)
 
     async def _decide(self, stages: Stages, early: int) -> None:
