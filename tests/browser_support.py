@@ -6,18 +6,17 @@ import base64
 import contextlib
 import io
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from matplotlib.image import imread
 from numpy.typing import NDArray
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+import needs
 
 MISSING = (
     "{} is not on PATH, the checks in a browser did not run. On Debian `scripts/chromium` prints a folder "
@@ -112,9 +111,4 @@ def browser() -> Iterator[Browser]:
 
 
 def _find(program: str) -> str:
-    found = shutil.which(program)
-    if found:
-        return found
-    if os.environ.get("NITRO_REQUIRE_CHROMIUM") == "1":
-        pytest.fail(f"NITRO_REQUIRE_CHROMIUM=1, but {MISSING.format(program)}", pytrace=False)
-    pytest.skip(MISSING.format(program))
+    return needs.program(program, MISSING.format(program), "NITRO_REQUIRE_CHROMIUM")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+
+import needs
 
 Document = dict[str, Any]
 
@@ -65,9 +64,4 @@ class Helm:
 
 def find_helm() -> Helm:
     """Helm from the PATH; without it the test is skipped, or fails where NITRO_REQUIRE_HELM=1."""
-    found = shutil.which("helm")
-    if found:
-        return Helm(found)
-    if os.environ.get("NITRO_REQUIRE_HELM") == "1":
-        pytest.fail(f"NITRO_REQUIRE_HELM=1, but {MISSING}", pytrace=False)
-    pytest.skip(MISSING)
+    return Helm(needs.program("helm", MISSING, "NITRO_REQUIRE_HELM"))

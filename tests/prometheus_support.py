@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -16,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+
+import needs
 
 MISSING = (
     "{} is not on PATH, its checks did not run. On Debian `scripts/prometheus` prints a folder that has it; "
@@ -30,12 +29,7 @@ def find(program: str) -> str:
     """prometheus or promtool from the PATH; without it the test is skipped, or fails where
     NITRO_REQUIRE_PROMTOOL=1.
     """
-    found = shutil.which(program)
-    if found:
-        return found
-    if os.environ.get("NITRO_REQUIRE_PROMTOOL") == "1":
-        pytest.fail(f"NITRO_REQUIRE_PROMTOOL=1, but {MISSING.format(program)}", pytrace=False)
-    pytest.skip(MISSING.format(program))
+    return needs.program(program, MISSING.format(program), "NITRO_REQUIRE_PROMTOOL")
 
 
 def promtool(*arguments: str | Path, stdin: str | None = None) -> str:

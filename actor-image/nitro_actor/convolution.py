@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nitro_actor.products import Floats, Product
+from nitro_actor.products import Floats, Product, divisor
 
 _CACHED_BYTES = 2**19
 """Of patches that are gathered, converted and multiplied at a time: they stay in a core's cache."""
@@ -116,7 +116,7 @@ class Convolution:
         )
         places = out_height * out_width
         most = max(1, _CACHED_BYTES // (places * self._depth * 4))
-        part = next(n for n in range(min(rows, most), 0, -1) if rows % n == 0)
+        part = divisor(rows, most)
         self._matrix = np.empty((part * places, self._depth), dtype)
         self._patches = self._matrix.view(item).reshape(part, *windows.shape[1:])
         self._floats = self._matrix if dtype == np.float32 else np.empty(self._matrix.shape, np.float32)

@@ -43,10 +43,10 @@ class Product:
         depth, width = self._weight.shape
         if not AVX512 or rows * depth * width <= _SMALL:
             return self._whole
-        block = _divisor(rows, _SMALL // (depth * width))
+        block = divisor(rows, _SMALL // (depth * width))
         if block >= _FEWEST_ROWS:
             return self._by_rows(block)
-        part = _divisor(depth, _SMALL // (rows * width))
+        part = divisor(depth, _SMALL // (rows * width))
         return self._by_depth(rows, part) if rows <= _FEW_ROWS and part > 1 else self._whole
 
     def _whole(self, x: Floats, out: Floats) -> None:
@@ -72,6 +72,6 @@ class Product:
         return product
 
 
-def _divisor(number: int, most: int) -> int:
+def divisor(number: int, most: int) -> int:
     """The largest divisor that is at most `most`; 0 if there is none."""
     return next((divisor for divisor in range(min(number, most), 0, -1) if number % divisor == 0), 0)

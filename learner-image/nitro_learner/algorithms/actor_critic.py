@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nitro_api import JobSpec
 from nitro_learner.algorithms.adam import Adam
-from nitro_learner.algorithms.base import StateMisfit
+from nitro_learner.algorithms.base import check_network
 from nitro_learner.algorithms.ppo_loss import Coefficients, Samples, gradients, terms
 from nitro_learner.architecture import arguments, description
 from nitro_learner.batch import vectors
@@ -68,10 +68,7 @@ class ActorCriticAlgorithm:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["network"] != self._network_meta:
-            raise StateMisfit(
-                f"the state is of the network {state['network']}, this job's is {self._network_meta}"
-            )
+        check_network(state["network"], self._network_meta)
         with torch.no_grad():
             for name, parameter in self.network.named_parameters():
                 value = torch.as_tensor(state["parameters"][name])

@@ -34,6 +34,12 @@ class StateMisfit(ValueError):  # noqa: N818
     """A saved state is of another network than the job's."""
 
 
+def check_network(saved: dict[str, Any], own: dict[str, Any]) -> None:
+    """Raises StateMisfit where a saved state's network is not the job's; both by their descriptions."""
+    if saved != own:
+        raise StateMisfit(f"the state is of the network {saved}, this job's is {own}")
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
     """What a round taught.

@@ -218,9 +218,10 @@ def _lines(result: dict[str, Any]) -> list[str]:
 
 def _markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:
     from nitro_learner.boosting.detector import transitions
+    from nitro_learner.experiments import cells
 
-    heading, *rows = [f"| {' | '.join(cells)} |" for cells in _table(result)]
-    rule = f"| --- |{' ---: |' * heading.count(' | ')}"
+    titles, *rows = _table(result)
+    table = [*cells.head(titles), *map(cells.line, rows)]
     about = (
         f"`{job.spec.environment.id}`, {job.spec.algorithm.name} ({job.spec.algorithm.preset}), "
         f"M = {transitions(job.spec)}"
@@ -230,7 +231,7 @@ def _markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:
             f"; rounds {', '.join(map(str, result['rounds']))}, each sampled {result['repeats']} times again"
         )
     gain = f"\n\n{_gain(result['gain'])}" if "gain" in result else ""
-    return f"{about}.\n\n" + "\n".join([heading, rule, *rows]) + gain
+    return f"{about}.\n\n" + "\n".join(table) + gain
 
 
 def _gain(gain: dict[str, Any]) -> str:

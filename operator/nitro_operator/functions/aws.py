@@ -80,7 +80,10 @@ class Aws:
 
     def _call(self, access: Access, operation: str, arguments: Object) -> Object:
         try:
-            client = self._client(access, operation)
+            try:
+                client = self._client(access, invokes=operation == "invoke")
+            except ValueError as error:  # botocore is stricter with hosts than the job's schema
+                raise AwsError(operation, ENDPOINT, str(error)) from error
             answer: Object = getattr(client, operation)(**arguments)
             if operation == "invoke":
                 answer["Payload"] = answer["Payload"].read()
@@ -101,17 +104,16 @@ class Aws:
             # Its text may quote an argument, and with it the environment's passwords.
             raise AwsError(operation, CLIENT, type(error).__name__) from error
 
-    def _client(self, access: Access, operation: str) -> Any:
-        invokes = operation == "invoke"
+    def _client(self, access: Access, *, invokes: bool) -> Any:
         with self._making:
             found = self._clients.get((access, invokes))
             if found is None:
                 if len(self._clients) >= MAX_CLIENTS:  # rotated credentials leave their clients behind
                     del self._clients[next(iter(self._clients))]
-                found = self._clients[access, invokes] = self._new_client(access, operation, invokes=invokes)
+                found = self._clients[access, invokes] = self._new_client(access, invokes=invokes)
             return found
 
-    def _new_client(self, access: Access, operation: str, *, invokes: bool) -> Any:
+    def _new_client(self, access: Access, *, invokes: bool) -> Any:
         key, secret, token = access.credentials or (None, None, None)
         config = Config(
             connect_timeout=CONNECT_SECONDS,
@@ -119,15 +121,12 @@ class Aws:
             retries={"mode": "standard", "total_max_attempts": 1 if invokes else ATTEMPTS},
             max_pool_connections=THREADS,
         )
-        try:
-            return self._session.client(
-                "lambda",
-                region_name=access.region,
-                endpoint_url=access.endpoint_url,
-                aws_access_key_id=key,
-                aws_secret_access_key=secret,
-                aws_session_token=token,
-                config=config,
-            )
-        except ValueError as error:  # botocore is stricter with hosts than the job's schema
-            raise AwsError(operation, ENDPOINT, str(error)) from error
+        return self._session.client(
+            "lambda",
+            region_name=access.region,
+            endpoint_url=access.endpoint_url,
+            aws_access_key_id=key,
+            aws_secret_access_key=secret,
+            aws_session_token=token,
+            config=config,
+        )

@@ -16,7 +16,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
 from nitro_api import JobSpec
-from nitro_learner.algorithms.base import StateMisfit
+from nitro_learner.algorithms.base import check_network
 from nitro_learner.algorithms.ppo_loss import Coefficients
 from nitro_learner.algorithms.rllib import settings
 from nitro_learner.algorithms.rllib.episodes import episodes
@@ -91,10 +91,7 @@ class RllibAlgorithm:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["network"] != self._network_meta:
-            raise StateMisfit(
-                f"the state is of the network {state['network']}, this job's is {self._network_meta}"
-            )
+        check_network(state["network"], self._network_meta)
         self._steps, self._updates = int(state["steps"]), int(state["updates"])
         self.learner.set_state(state["learner"])
         # RLlib's own state leaves out these two.
