@@ -13,16 +13,20 @@ UV       := $(BIN)/uv
 # The one tool that is not in constraints.txt, because it installs what is.
 UV_VERSION := 0.13.8
 PACKAGES := -e crds -e actor-image[lambda] -e learner-image[train,local] -e operator
-SOURCES  := crds actor-image learner-image operator monitoring tests
+SOURCES  := crds actor-image learner-image operator monitoring charts tests
 STAMP    := build/environment
+# File by file: the tests of one file share what is slow to start, such as an API server.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): constraints.txt pyproject.toml $(wildcard */pyproject.toml)
-	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Nitro needs Python 3.11 or newer; set PYTHON=...")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Nitro needs Python 3.11 or newer; set PYTHON=...")'
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMP): $(BIN)/python constraints.txt pyproject.toml $(wildcard */pyproject.toml)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@echo "building the Python environment in $(VENV); the first time that downloads up to 3 GB"
 	@$(UV) pip install --quiet --python $(BIN)/python --constraints constraints.txt --group dev $(PACKAGES)
@@ -49,11 +53,11 @@ format: $(STAMP) ## format the code and apply the safe fixes
 
 .PHONY: test
 test: lint ## lint, then the whole test suite (ARGS='-k detector' for a part)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 # RLlib's tests have an environment of their own, so that the usual one stays free of Ray.
 RLLIB ?= build/rllib
-$(RLLIB)/installed: constraints.txt learner-image/pyproject.toml $(STAMP)
+$(RLLIB)/installed: constraints.txt pyproject.toml learner-image/pyproject.toml $(STAMP)
 	@test -x $(RLLIB)/bin/python || $(UV) venv --quiet --python $(BIN)/python $(RLLIB)
 	$(UV) pip install --quiet --python $(RLLIB)/bin/python --constraints constraints.txt --group dev \
 		-e crds -e actor-image -e learner-image[train,local,rllib]
@@ -61,7 +65,7 @@ $(RLLIB)/installed: constraints.txt learner-image/pyproject.toml $(STAMP)
 
 .PHONY: test-rllib
 test-rllib: $(RLLIB)/installed ## the tests that need Ray's RLlib
-	$(RLLIB)/bin/python -m pytest tests/rllib $(ARGS)
+	$(RLLIB)/bin/python -m pytest $(PARALLEL) tests/rllib $(ARGS)
 
 .PHONY: images
 images: ## build the actor, learner and operator images (IMAGE_COMMAND='docker build --tag')

@@ -1,5 +1,6 @@
 """What the actor's tests and benchmarks share: weights, requests, and environments of a user's own."""
 
+import threading
 import time
 from typing import Any
 
@@ -146,6 +147,14 @@ class Pixels(gymnasium.Env[np.ndarray, Any]):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action)
         return self.np_random.integers(0, 256, (4, 4, 1), np.uint8), 1.0, False, False, {}
+
+
+class Stuck(Walk):
+    """Its first step never ends."""
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        threading.Event().wait()
+        return super().step(action)
 
 
 class Broken(Walk):

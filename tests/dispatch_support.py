@@ -170,6 +170,7 @@ class FunctionBackend:
     def __init__(self, cache: MemoryCache, limit: int = 100) -> None:
         self.cache = cache
         self.capacity = Capacity(limit)
+        self.ready: int | None = None
         self.script: dict[int, list[Behaviour]] = {}
         self.default: Behaviour = good
         self.requests: list[dict[str, Any]] = []
@@ -178,6 +179,10 @@ class FunctionBackend:
     @property
     def limit(self) -> int:
         return self.capacity.limit
+
+    @property
+    def at_once(self) -> int:
+        return self.limit if self.ready is None else self.ready
 
     def set_limit(self, limit: int) -> None:
         self.capacity.set_limit(limit)
@@ -211,7 +216,9 @@ def plan(round: int = 3, min_actors: int = 1, **changes: Any) -> RoundPlan:
     return RoundPlan(**(values | {"min_actors": min_actors} | changes))
 
 
-def dispatcher(backend: Any, cache: Any, *, deadline: float = 20.0, timeout: float = 5.0) -> Dispatcher:
+def dispatcher(
+    backend: Any, cache: Any, *, deadline: float | None = 20.0, timeout: float = 5.0
+) -> Dispatcher:
     """A dispatcher with short times."""
     return Dispatcher(
         backend, cache, ENVIRONMENT, envs=ENVS, timeout_seconds=timeout, deadline_seconds=deadline

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ from typing import Any
 import yaml
 
 import needs
+from ports import free_port
 
 MISSING = (
     "{} is not on PATH, its checks did not run. On Debian `scripts/prometheus` prints a folder that has it; "
@@ -96,7 +96,7 @@ def running(folder: Path, config: Mapping[str, Any]) -> Iterator[Prometheus]:
     file, log = folder / "prometheus.yml", folder / "prometheus.log"
     file.write_text(yaml.safe_dump(dict(config), sort_keys=False))
     promtool("check", "config", file)
-    port = _free_port()
+    port = free_port()
     command = [
         find("prometheus"),
         f"--config.file={file}",
@@ -122,10 +122,3 @@ def _until_ready(server: Prometheus, process: subprocess.Popen[bytes], log: Path
             return
         assert time.monotonic() < end, f"Prometheus is not ready: {log.read_text()}"
         time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -1,7 +1,7 @@
-"""What the processor can do, as far as it decides how numpy's products are fastest."""
+"""What the processor is, as far as it decides how products are fastest."""
 
 
-def _features() -> set[str]:
+def _information() -> set[str]:
     try:
         with open("/proc/cpuinfo") as file:  # noqa: PTH123 - pathlib takes as long to load as all of this
             return set(file.read(4096).split())
@@ -9,5 +9,10 @@ def _features() -> set[str]:
         return set()
 
 
-AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= _features()
+_INFORMATION = _information()
+
+AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= _INFORMATION
 """Whether this is Linux on a processor with AVX-512."""
+
+INTEL = "GenuineIntel" in _INFORMATION
+"""Whether this is Linux on a processor of Intel's."""

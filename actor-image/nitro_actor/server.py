@@ -9,7 +9,8 @@ It listens before the environment is built. All environment work happens in the 
 contexts and some libraries belong to the thread that made them); connections have threads of their own.
 SIGTERM lets the request in flight finish, then the process exits with 0.
 
-Settings come from environment variables: NITRO_ENVIRONMENT, NITRO_REDIS_URL, NITRO_TOKEN, NITRO_HOST, PORT.
+Settings come from environment variables: NITRO_ENVIRONMENT, NITRO_REDIS_URL, NITRO_TOKEN, NITRO_HOST, PORT,
+NITRO_TIMEOUT_SECONDS (of a request; one that does not end by far ends the process).
 """
 
 import json
@@ -33,7 +34,8 @@ from nitro_actor.web import listen
 
 def main() -> int:
     """Run until SIGTERM or SIGINT; 1 where the settings or the environment are wrong."""
-    service = Service(os.environ.get("NITRO_TOKEN"))
+    timeout = os.environ.get("NITRO_TIMEOUT_SECONDS")
+    service = Service(os.environ.get("NITRO_TOKEN"), float(timeout) if timeout else None)
     warnings.showwarning = _log_warning
     on_termination(service.drain)
     http = listen(service, os.environ.get("NITRO_HOST", "0.0.0.0"), int(os.environ.get("PORT", "0")))

@@ -1,6 +1,7 @@
 """What the server does with requests: one at a time, in the main thread, until it is told to stop."""
 
 import hmac
+import os
 import queue
 import threading
 import time
@@ -14,12 +15,22 @@ from nitro_actor.answers import Answer, RefusedError, work
 from nitro_actor.logs import log
 from nitro_actor.store import Exchange
 
+_TIMES_TIMEOUT = 2
+"""Work that lasts so many times the request's time-out hangs: nobody waits for it any more."""
+
 
 class Service:
-    """Connects the threads of HTTP connections with the actor in the main thread."""
+    """Connects the threads of HTTP connections with the actor in the main thread.
 
-    def __init__(self, token: str | None) -> None:
+    Args:
+        token: that requests must carry; None where they need none.
+        timeout: after which a request is given up, in seconds; None where whoever started this process
+            replaces one that hangs.
+    """
+
+    def __init__(self, token: str | None, timeout: float | None = None) -> None:
         self._token = token.encode() if token else None
+        self._limit = None if timeout is None else _TIMES_TIMEOUT * timeout
         self._jobs: queue.SimpleQueue[Callable[[Actor, Exchange], None] | None] = queue.SimpleQueue()
         self._busy = threading.Lock()
         self._unanswered = 0
@@ -86,7 +97,11 @@ class Service:
             request = requests.parse(read_body())
             done: queue.SimpleQueue[Answer] = queue.SimpleQueue()
             self._jobs.put(lambda actor, exchange: done.put(work(actor, request, exchange)))
-            return done.get()
+            return done.get(timeout=self._limit)
+        except queue.Empty:
+            # Only the main thread could end it, and that is what hangs. A container is started again.
+            log("hangs", level="error", error=f"the {request.kind} of slot {request.slot} does not end")
+            os._exit(1)
         finally:
             self._busy.release()
 

@@ -143,7 +143,10 @@ class Store:
         replies: list[Any] = []
         received = 0
         while len(replies) < len(commands):
-            reply = reader.gets()
+            try:
+                reply = reader.gets()
+            except hiredis.ProtocolError as error:  # until a new Service's address is routed, somebody else's
+                raise ConnectionError(f"what answers is no Redis: {error}") from error
             if reply is False:
                 data = connection.recv(_CHUNK)
                 received += len(data)

@@ -110,8 +110,15 @@ IMPACT: tuple[tuple[str, Any, Any], ...] = (
 
 IMPACT_ATARI: tuple[tuple[str, Any, Any], ...] = (
     # with name: impact, for Atari        paper         tuned
-    (_HYPER + "batchSize",                  256,          1024),
+    (_HYPER + "learningRate",               5e-4,         2.5e-4),
+    (_HYPER + "learningRateAnneal",         False,        True),
+    (_HYPER + "gamma",                      0.99,         0.99),
+    (_HYPER + "clip",                       0.4,          0.1),
+    (_HYPER + "entropyCoefficient",         0.01,         0.01),
+    (_HYPER + "epochs",                     1,            2),
+    (_HYPER + "minibatchSize",              0,            256),
     (_HYPER + "normaliseRewards",           False,        False),
+    (_HYPER + "batchSize",                  256,          1024),
 )
 
 IMPACT_ARTIFACT: tuple[tuple[str, Any], ...] = (

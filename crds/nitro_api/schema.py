@@ -105,16 +105,22 @@ def job_schema() -> Schema:
 
 def preset_text(path: str) -> str:
     """The presets' values of a field with all cases that differ; empty when they have none."""
-    usual = _preset_text(path)
-    impact = _preset_text(path, algorithm="impact")
+    algorithm = "ppo" if _preset_text(path) else "impact"  # which has fields of its own
+    usual = _preset_text(path, algorithm=algorithm)
     if not usual:
-        return impact
+        return ""
+    impact = _preset_text(path, algorithm="impact") or usual
+    atari = _preset_text(path, algorithm=algorithm, atari=True)
+    both = _preset_text(path, algorithm="impact", atari=True) or atari
     special = {
-        "with name: impact": impact or usual,
-        "for Atari games": _preset_text(path, atari=True),
-        "with type: conv": _preset_text(path, conv=True),
+        "with name: impact": impact,
+        "for Atari games": atari,
+        "with type: conv": _preset_text(path, algorithm=algorithm, conv=True),
     }
     different = [f"{case} {text}" for case, text in special.items() if text != usual]
+    # Where one of the two cases alone differs, a reader takes it to hold in the other case as well.
+    if {both} != ({impact, atari} - {usual} or {usual}):
+        different.append(f"with name: impact for Atari games {both}")
     return f"{usual} ({'; '.join(different)})" if different else usual
 
 

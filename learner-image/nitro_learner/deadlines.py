@@ -10,12 +10,12 @@ _MEDIAN_ROUNDS = 21
 
 
 class Deadlines:
-    """Deadlines in waves: with more requests than the backend takes at once, each wave has a round's time.
+    """Deadlines in waves: with more requests than actors work on at once, each wave has a round's time.
 
     Args:
         timeout_seconds: of one request.
         deadline_seconds: of one wave; None means max(`timeout_seconds`, 3 x the median wave so far).
-        limit: requests that the backend takes at once, now.
+        at_once: requests that actors work on at once, now.
         pending: requests under way or waiting, now.
     """
 
@@ -24,12 +24,12 @@ class Deadlines:
         timeout_seconds: float,
         deadline_seconds: float | None,
         *,
-        limit: Callable[[], int],
+        at_once: Callable[[], int],
         pending: Callable[[], int],
     ) -> None:
         self._timeout = timeout_seconds
         self._fixed = deadline_seconds
-        self._limit = limit
+        self._at_once = at_once
         self._pending = pending
         self._wave_seconds: deque[float] = deque(maxlen=_MEDIAN_ROUNDS)
 
@@ -40,14 +40,20 @@ class Deadlines:
     def after(self, started: float) -> Callable[[], float]:
         """When to stop waiting for what began at `started` (both in the event loop's time).
 
-        It moves away when the limit shrinks or others' requests come in between.
+        It moves away when fewer are worked on at once or others' requests come in between, at most to that of
+        the most waves there ever were. When fewer are left, those count from then on: actors that are few for
+        a moment, until their pods have started, are not waited by.
         """
-        most = 1
+        most = waves = 1
+        since = started
 
         def at() -> float:
-            nonlocal most
-            most = max(most, self._waves(self._pending()))
-            return started + most * self._wave()
+            nonlocal most, waves, since
+            left = self._waves(self._pending())
+            most = max(most, left)
+            if left != waves:
+                waves, since = left, asyncio.get_running_loop().time()
+            return min(since + waves * self._wave(), started + most * self._wave())
 
         return at
 
@@ -61,4 +67,4 @@ class Deadlines:
         return max(self._timeout, 3 * median(self._wave_seconds) if self._wave_seconds else 0.0)
 
     def _waves(self, slots: int) -> int:
-        return max(1, -(-slots // self._limit()))
+        return max(1, -(-slots // self._at_once()))

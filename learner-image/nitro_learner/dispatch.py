@@ -64,7 +64,7 @@ class Dispatcher:
         self.deadlines = Deadlines(
             timeout_seconds,
             deadline_seconds,
-            limit=lambda: backend.limit,
+            at_once=lambda: backend.at_once,
             pending=lambda: self.pending,
         )
         self._rounds: dict[int, _Round] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes.util
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -30,9 +31,9 @@ from nitro_learner.checkpoint import Checkpoint
 from nitro_learner.plans import EvaluationPlan
 from nitro_learner.seeds import evaluation_seed
 
-MAX_STEPS = 27_000
-"""An evaluation episode of an environment without a limit of its own ends here: ALE's limit, 108,000
-frames.
+MAX_STEPS = 30_000
+"""An evaluation episode that has not ended by then is cut. More than ALE's limit, 27,000 steps of 4 screens,
+so that games end by their own.
 """
 
 # Fixed, because an evaluation's seeds follow from its slots: the same on a laptop and on a cluster.
@@ -40,6 +41,9 @@ SLOTS = 2
 # Slots of evaluations after training, whose episodes shall not be those that were seen in it.
 _LATER_SLOT = 1_000_000
 _FRAMES = 1_000
+
+_Step = tuple[NDArray[np.uint8], float, bool]
+"""The picture after a step, its reward, and whether the episode ended."""
 
 _DISPLAYS = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
 # The library of each renderer that needs no display.
@@ -58,6 +62,15 @@ class Played:
     lengths: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Filmed:
+    """The steps that a video shows, their undiscounted return, and whether the episode ended with them."""
+
+    steps: int
+    total: float
+    ended: bool
+
+
 def plan(spec: JobSpec, run: str, version: int) -> EvaluationPlan:
     """The evaluation of one weights version during training."""
     episodes = spec.evaluation.episodes
@@ -68,6 +81,18 @@ def plan(spec: JobSpec, run: str, version: int) -> EvaluationPlan:
         episodes=episodes,
         max_steps=MAX_STEPS,
         slots=min(episodes, SLOTS),
+    )
+
+
+def cut_warning(lengths: NDArray[np.int64]) -> str | None:
+    """What to tell of evaluation episodes of these lengths [episodes] that were cut; None where none was."""
+    cut = int((lengths >= MAX_STEPS).sum())
+    if not cut:
+        return None
+    return (
+        f"{cut} of {len(lengths)} evaluation episodes were cut at {MAX_STEPS:,} steps, the most that one may "
+        "take, so their returns lack what would have come; if they never end, give the environment a time "
+        "limit (spec.environment.kwargs.max_episode_steps, or gymnasium.wrappers.TimeLimit around your own)."
     )
 
 
@@ -87,8 +112,8 @@ def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
     return Played(tensors["episode_returns"], tensors["episode_lengths"])
 
 
-def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> float:
-    """Writes a video (.gif or .webp) of one episode with mean actions and returns the episode's return.
+def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> Filmed:
+    """Writes a video (.gif or .webp) of one episode with mean actions, at most _FRAMES of its steps.
 
     Raises:
         VideoError: the environment has no picture, no renderer works here, or the format is unknown.
@@ -100,7 +125,7 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> float:
     seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
     environment = make(_config(spec, 1))
     policy = _policy(spec, checkpoint, environment.spec)
-    pictures, total = [], 0.0
+    pictures, total, ended = [], 0.0, False
     with contextlib.ExitStack() as stack:
         stack.callback(environment.close)
         if spec.environment.atari:
@@ -111,12 +136,12 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> float:
             stack.callback(drawing.close)
             episode = _episode(drawing, policy, seed, environment.spec.frame_stack)
             rate = float(drawing.metadata.get("render_fps") or 30)
-        for frame, reward in episode:
+        for frame, reward, over in itertools.islice(episode, _FRAMES):
             pictures.append(Image.fromarray(frame))
-            total += reward
+            total, ended = total + reward, over
     path.parent.mkdir(parents=True, exist_ok=True)
     pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=1000 / rate, loop=0)
-    return total
+    return Filmed(len(pictures), total, ended)
 
 
 def _config(spec: JobSpec, count: int) -> EnvironmentConfig:
@@ -171,28 +196,27 @@ def _make(id: str, entry_point: str | None, kwargs: dict[str, Any]) -> Any:
     return getattr(importlib.import_module(module), attribute)(**kwargs)
 
 
-def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[tuple[NDArray[np.uint8], float]]:
+def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[_Step]:
     """As `_episode`, of an Atari game, whose engine shows its screens without gymnasium."""
     environment.reset([seed])
     distribution = np.empty((1, policy.parameters_per_action), np.float32)
-    for _ in range(_FRAMES):
+    ended = False
+    while not ended:
         policy.distribution(environment.observations, distribution)
         rewards, terminated, truncated = environment.step(policy.mode(distribution))
         picture = environment.picture(0)
         assert picture is not None, "the engine of Atari games has pictures"
-        yield picture, float(rewards[0])
-        if terminated[0] or truncated[0]:
-            return
+        ended = bool(terminated[0] or truncated[0])
+        yield picture, float(rewards[0]), ended
 
 
-def _episode(
-    environment: Any, policy: Policy, seed: int, stack: int
-) -> Iterator[tuple[NDArray[np.uint8], float]]:
-    """Pictures and rewards of one episode, at most _FRAMES of them; the policy sees `stack` observations."""
+def _episode(environment: Any, policy: Policy, seed: int, stack: int) -> Iterator[_Step]:
+    """One episode; the policy sees `stack` observations."""
     observation, _ = environment.reset(seed=seed % 2**32)
     seen = deque([np.asarray(observation)] * stack, maxlen=stack)
     distribution = np.empty((1, policy.parameters_per_action), np.float32)
-    for _ in range(_FRAMES):
+    ended = False
+    while not ended:
         shown = seen[0] if stack == 1 else join(np.stack(seen), 0)
         policy.distribution(shown[None], distribution)
         action = policy.mode(distribution)[0]
@@ -201,6 +225,5 @@ def _episode(
             action = np.clip(action, space.low.reshape(-1), space.high.reshape(-1)).reshape(space.shape)
         observation, reward, terminated, truncated, _ = environment.step(action)
         seen.append(np.asarray(observation))
-        yield np.asarray(environment.render(), np.uint8), float(reward)
-        if terminated or truncated:
-            return
+        ended = bool(terminated or truncated)
+        yield np.asarray(environment.render(), np.uint8), float(reward), ended

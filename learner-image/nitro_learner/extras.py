@@ -22,13 +22,17 @@ _MISSING = (
 )
 
 
+_PACKAGES = ("ray", "tree", "fsspec", "pandas", "pyarrow", "scipy")
+"""What importing RLlib needs: those of the extra `rllib`, by their modules' names."""
+
+
 class RllibError(Exception):
     """RLlib failed in an update; the message has its reason."""
 
 
 def lacking(spec: JobSpec) -> bool:
     """Whether the job asks for RLlib where it is not installed."""
-    return spec.algorithm.name.startswith(RLLIB) and importlib.util.find_spec("ray") is None
+    return spec.algorithm.name.startswith(RLLIB) and not all(map(importlib.util.find_spec, _PACKAGES))
 
 
 def check(spec: JobSpec) -> None:
@@ -50,8 +54,9 @@ def check(spec: JobSpec) -> None:
 
 
 def prepare() -> None:
-    """Before the first import of Ray: no usage statistics, no advice on parts that are not used here."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    """Before the first import of Ray: no usage statistics, no runtime that starts by itself, no advice on
+    parts that are not used here."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_AUTO_CONNECT": "0"}
     for name in (
         "ray._common.deprecation",
         "ray.rllib.algorithms.algorithm_config",

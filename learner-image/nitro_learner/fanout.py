@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Callable, Iterable
 
@@ -20,11 +21,18 @@ _TRIES_AT_WORK = 2
 
 _BACKOFF_SECONDS = 0.2
 _BACKOFF_CAP_SECONDS = 5.0
+_MOST_DOUBLINGS = 10
+"""A slot may be turned away a thousand times: such a power of two is no floating-point number."""
+
 _POLL_SECONDS = 0.5
 _ACK_GRACE_SECONDS = 2.0
 """How long a slot whose fragment is stored may still wait for its HTTP answer (only the bill needs it)."""
 
 _CACHE_WAIT_SECONDS = 15.0
+_TOLD_SECONDS = 60.0
+"""How often the log says what is still waited for."""
+
+log = logging.getLogger(__name__)
 
 
 class Slot:
@@ -109,12 +117,17 @@ class Fanout:
         What is still under way then is broken off. Raises FatalError as soon as a slot meets one.
         """
         loop = asyncio.get_running_loop()
+        tell_at = loop.time() + _TOLD_SECONDS
         while running := self.running:
-            left = deadline() - loop.time()
+            left, missing = deadline() - loop.time(), self.missing()
             if left <= 0:
-                self.counts.deadline_misses += len(self.missing())
+                self.counts.deadline_misses += len(missing)
                 await _cancel(running)
                 return
+            if missing and loop.time() >= tell_at:
+                count, trouble = f"{len(missing)} of {len(self.slots)}", missing[0].trouble
+                log.info("waiting for %s slots, %.0f s at most: %s", count, left, trouble)
+                tell_at = loop.time() + _TOLD_SECONDS
             # The deadline may move while this waits: look again now and then.
             await asyncio.wait(running, timeout=min(left, 1.0), return_when=asyncio.FIRST_EXCEPTION)
             self.raise_failures()
@@ -154,7 +167,7 @@ class Fanout:
         tried = pauses = 0
         while tried < MAX_TRIES and not slot.hopeless:
             if pauses:
-                ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2**pauses)
+                ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2 ** min(pauses, _MOST_DOUBLINGS))
                 await asyncio.sleep(random.uniform(0, ceiling))
             if slot.fragment is not None:
                 return
@@ -225,6 +238,7 @@ class Fanout:
     async def _consume(self) -> None:
         """Takes the list's fragments as they come, for as long as this lives."""
         loop = asyncio.get_running_loop()
+        reached = True
         while True:
             looked_at = loop.time()
             try:
@@ -233,7 +247,11 @@ class Fanout:
                     self._swept(looked_at)
                     message = await self._cache.wait(self._key, _POLL_SECONDS)
                     messages = [] if message is None else [message]
-            except CacheUnreachable:
+                reached = True
+            except CacheUnreachable as error:
+                if reached:
+                    log.warning("fragments have to wait: %s", error)
+                reached = False
                 self.counts.retries["cache"] += 1
                 await asyncio.sleep(random.uniform(0.05, 0.2))
                 continue

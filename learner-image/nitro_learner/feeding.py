@@ -156,7 +156,8 @@ class Arrivals:
         with stages("update"):
             update = await self._compute.update(self._algorithm.end_round, plan.round)
         seconds = asyncio.get_running_loop().time() - begin
-        self._dispatcher.deadlines.learn(seconds, len(learned))
+        if len(learned) >= wanted:  # one that the deadline cut would make the next deadline longer, and so on
+            self._dispatcher.deadlines.learn(seconds, len(learned))
         stats, lost = await self._stream.end_round(seconds, min(self._backend.limit, round.actors))
         logger.info("fed", extra={"fields": {"round": plan.round, "feed": feed}})
         oldest = min(fragment.meta["weightsVersion"] for fragment in learned)

@@ -1,11 +1,11 @@
 """Dense products, convolutions and tanh at the speed of the machine, for the hand-written passes and for
 autograd alike.
 
-PyTorch's CPU path takes float32 products from MKL, which on AMD runs at half of what oneDNN reaches, and a
-tanh that takes ten times NumPy's. Both alternatives come with PyTorch and NumPy; what they do not cover
-(other dtypes, CUDA, small products, a PyTorch without oneDNN) takes PyTorch's own operators. Its second
-derivative of a convolution is made of dilated convolutions, which are slow; here it is made of the same three
-operators as the first.
+PyTorch's CPU path takes float32 products from MKL, which on AMD runs at half of what oneDNN reaches (on Intel
+oneDNN takes twice MKL's time for a weight's gradient), and on AMD a tanh that takes ten times NumPy's. Both
+alternatives come with PyTorch and NumPy; what they do not cover (other dtypes, CUDA, small products, a
+PyTorch without oneDNN) takes PyTorch's own operators. Its second derivative of a convolution is made of
+dilated convolutions, which are slow; here it is made of the same three operators as the first.
 tests/benchmarks/bench_learner.py has figures.
 """
 
@@ -17,15 +17,22 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from nitro_actor.processor import INTEL
+
 _ONEDNN_ABOVE = 2**20
 """Multiply-adds from which oneDNN's 14 us per call pay."""
 
-_HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+_TAKES_ONEDNN = not INTEL and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def product(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     """x w^T + bias: [n, i], [o, i], [o] -> [n, o]. Without a graph."""
-    if _HAS_ONEDNN and x.dtype == torch.float32 and not x.is_cuda and x.shape[0] * w.numel() > _ONEDNN_ABOVE:
+    if (
+        _TAKES_ONEDNN
+        and x.dtype == torch.float32
+        and not x.is_cuda
+        and x.shape[0] * w.numel() > _ONEDNN_ABOVE
+    ):
         return torch.ops.mkldnn._linear_pointwise(x, w, bias, "none", [], "")  # type: ignore[no-any-return]
     return x @ w.t() if bias is None else torch.addmm(bias, x, w.t())
 

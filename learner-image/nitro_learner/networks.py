@@ -116,8 +116,7 @@ class Policy(Perceptron):
     """Observations [n, D] to the action distribution's parameters [n, P], the wire's `distribution`.
 
     gaussian: P = 2 A, mean then log-std in [-20, 2]; the log-std is an output (`state`) or a parameter.
-        categorical:
-    P = the number of actions, logits.
+    categorical: P = the number of actions, logits.
     """
 
     def __init__(

@@ -99,7 +99,7 @@ def draw(directories: Sequence[Path], out: Path) -> Path:
         axes[-1][0].set_xlabel("Round")
         axes[-1][1].set_xlabel(f"Time ({unit})")
         figure.align_ylabels(axes[:, 0])
-        title, subtitle = _titles(groups)
+        title, subtitle = titles(groups)
         figure.suptitle(title, x=0.065, y=0.988, ha="left", fontsize=15, fontweight="bold", color=INK)
         figure.text(0.065, 0.951, subtitle, ha="left", va="top", fontsize=10.5, color=MUTED)
         figure.tight_layout(rect=(0, 0, 1, 0.955), h_pad=1.2, w_pad=1.5)
@@ -130,21 +130,16 @@ def group(runs: Sequence[Run]) -> dict[str, list[Run]]:
         else:
             groups.append([run])
     flat = [dict(_flatten(members[0].spec)) for members in groups]
-    differing = [
-        key
-        for key in sorted({key for each in flat for key in each})
-        if len({str(each.get(key)) for each in flat}) > 1
-    ]
-    # The scaler's name says the most; what follows from it (a schedule, a preset's values) would only crowd
-    # the legend.
-    telling = [
-        key for key in ("environment.id", "algorithm.preset", "scaling.scaler") if key in differing
-    ] or differing[:3]
+    differing = _differing(flat)
+    # These names say the most; what follows from them (a schedule, a preset's values) would only crowd the
+    # legend.
+    telling = [key for key in _PLAIN if key in differing] or differing[:3]
     labels: dict[str, list[Run]] = {}
     for members, each in zip(groups, flat, strict=True):
+        alike = [other for other in flat if all(str(other.get(key)) == str(each.get(key)) for key in telling)]
         label = ", ".join(
             str(each.get(key)) if key in _PLAIN else f"{key.split('.')[-1]} {each.get(key)}"
-            for key in telling
+            for key in [*telling, *_differing(alike)[:3]]
         )
         label = label or "last 20 training episodes"
         while label in labels:
@@ -154,7 +149,13 @@ def group(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 _TITLE_NAMES = 5
-_PLAIN = ("environment.id", "algorithm.preset", "scaling.scaler")
+_PLAIN = ("environment.id", "algorithm.name", "algorithm.preset", "scaling.scaler")
+
+
+def _differing(specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Fields that are not equal in all of them, by path."""
+    paths = sorted({path for each in specs for path in each})
+    return [path for path in paths if len({str(each.get(path)) for each in specs}) > 1]
 
 
 def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
@@ -238,14 +239,17 @@ def _time_unit(groups: Mapping[str, Sequence[Run]]) -> tuple[float, str]:
     return (1 / 60, "minutes") if longest < 3 * 3600 else (1 / 3600, "hours")
 
 
-def _titles(groups: Mapping[str, Sequence[Run]]) -> tuple[str, str]:
+def titles(groups: Mapping[str, Sequence[Run]]) -> tuple[str, str]:
+    """The picture's title and what stands below it."""
     runs = [run for members in groups.values() for run in members]
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
     title = " · ".join([*names[:_TITLE_NAMES], *(["…"] if len(names) > _TITLE_NAMES else [])])
-    environment = first.spec["environment"]["id"]
-    algorithm = first.spec["algorithm"]
-    parts = [environment, f"{algorithm['name'].upper()} ({algorithm['preset']})"]
+    environments = dict.fromkeys(run.spec["environment"]["id"] for run in runs)
+    algorithms = dict.fromkeys(
+        f"{one['name'].upper()} ({one['preset']})" for one in (run.spec["algorithm"] for run in runs)
+    )
+    parts = [", ".join(environments), ", ".join(algorithms)]
     if len(runs) == 1:
         last = {name: values[np.isfinite(values)][-1:] for name, values in first.columns.items()}
         parts += [
@@ -255,5 +259,6 @@ def _titles(groups: Mapping[str, Sequence[Run]]) -> tuple[str, str]:
             f"${last['cost_total'][0]:.4f}",
         ]
     else:
-        parts.append(f"{len(runs)} runs, mean and one standard deviation")
+        several = any(len(members) > 1 for members in groups.values())
+        parts.append(f"{len(runs)} runs" + (", mean and one standard deviation" if several else ""))
     return title, "  ·  ".join(parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,15 @@ class Probe:
         Raises:
             RoundFailed, BackendError, CacheError
         """
+        return (await self.samples(slots, 1))[0]
+
+    async def samples(self, slots: int, times: int) -> list[list[Fragment]]:
+        """`sample` several times over. All go on from where the run's slots stood, as a round does that is
+        sampled again, and draw other actions; the first is the run's.
+
+        Raises:
+            RoundFailed, BackendError, CacheError
+        """
         network, tensors = self.algorithm.weights()
         await self._publish(self.round - 1, network, tensors)
         plan = RoundPlan(
@@ -70,11 +79,23 @@ class Probe:
             round=self.round,
             weights_version=self.round - 1,
             steps=self.job.spec.environment.rollout_length,
-            min_actors=slots,
-            states=self.states,
+            min_actors=slots * times,
+            states={
+                index * slots + slot: self.states[slot]
+                for index in range(times)
+                for slot in range(slots)
+                if slot in self.states
+            },
         )
-        self.dispatcher.start_slots(plan, range(slots))
-        return (await self.dispatcher.finish(plan)).fragments
+        self.dispatcher.start_slots(plan, range(slots * times))
+        fragments = (await self.dispatcher.finish(plan)).fragments
+        return [
+            [
+                replace(fragment, meta={**fragment.meta, "slot": slot})
+                for slot, fragment in enumerate(fragments[index * slots : (index + 1) * slots])
+            ]
+            for index in range(times)
+        ]
 
     async def update(self, fragments: list[Fragment]) -> UpdateResult:
         """The round's update: the algorithm is then as it was after the round.

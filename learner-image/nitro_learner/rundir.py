@@ -76,7 +76,7 @@ class RunDir:
             except BlockingIOError:
                 raise RunDirBusy(
                     f"{self.path}: another nitro process is training in this folder. "
-                    "Wait for it, or choose another --run-dir."
+                    "Wait for it, or choose another folder."
                 ) from None
             yield
 

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_learner.batch import Fragment
+from nitro_learner.evaluation import cut_warning
+from nitro_learner.plans import EvaluationResult
 from nitro_learner.stop import Progress
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class TrainingState:
         evaluation_mean: mean return of the newest evaluation.
         best_reward: highest mean of `recent_returns` so far.
         told_of_cuts: whether the user has been warned of episodes that cannot go on; no part of a checkpoint.
+        told_of_cut_evaluations: the same of evaluation episodes that did not end.
     """
 
     actors: int
@@ -63,6 +66,7 @@ class TrainingState:
     evaluation_mean: float | None = None
     best_reward: float | None = None
     told_of_cuts: bool = False
+    told_of_cut_evaluations: bool = False
 
     @property
     def reward_mean(self) -> float | None:
@@ -114,6 +118,14 @@ class TrainingState:
         self.round += 1
         self.actor_rounds += self.actors
         return finished
+
+    def take_evaluation(self, result: EvaluationResult) -> None:
+        """Takes in the newest evaluation."""
+        self.evaluation_mean = fmean(result.returns.tolist())
+        warning = cut_warning(result.lengths)
+        if warning and not self.told_of_cut_evaluations:
+            self.told_of_cut_evaluations = True
+            logger.warning(warning)
 
     def state_dict(self) -> dict[str, Any]:
         return {

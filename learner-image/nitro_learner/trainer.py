@@ -13,21 +13,19 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from nitro_actor import wire
 from nitro_api import NitroTrainingJob
-from nitro_api.prices import RoundCost
 from nitro_learner import algorithms, evaluation, failures, feeding, scalers, stop
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.cache import CacheError
 from nitro_learner.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.compute import Compute
 from nitro_learner.costs import Meter
-from nitro_learner.counts import Counts
 from nitro_learner.dispatch import Dispatcher
 from nitro_learner.feeding import RoundContext
-from nitro_learner.plans import DispatchStats, EvaluationResult, RoundFailed, RoundPlan, RoundResult
+from nitro_learner.payments import Payments
+from nitro_learner.plans import EvaluationResult, RoundFailed, RoundPlan, RoundResult
 from nitro_learner.report import Listener, Outcome, RoundReport, draft
 from nitro_learner.saving import Saving
 from nitro_learner.scalers import Scaler
@@ -148,7 +146,7 @@ class Trainer:
         logger.info("run started", extra={"fields": {"run": self.run_id, "round": self.state.round}})
 
     async def _rounds(self) -> Outcome:
-        self._paid_at = time.monotonic()
+        self._payments = Payments(self._meter, self._dispatcher, self._backend)
         try:
             while True:
                 reason = self._reason_to_stop()
@@ -172,7 +170,7 @@ class Trainer:
         """Gives up what is under way, and pays for it: actors have worked although nothing was learned."""
         await self._dispatcher.close()
         try:
-            self._pay(0, 0)
+            self._payments.rest()
         except OSError as error:  # the run ends for another reason, which the user must hear of first
             logger.warning("What was broken off is missing in the ledger: %s", error)
 
@@ -222,31 +220,10 @@ class Trainer:
         """Takes the round into the state and the ledger and drafts its report."""
         state = self.state
         finished = state.absorb(result.fragments, keep_end_states=self._spec.environment.resume_episodes)
-        if evaluated:
-            state.evaluation_mean = fmean(evaluated.returns.tolist())
         seconds = stages.total()
         state.seconds += seconds
-        cost = self._pay(state.round, state.actors, result, evaluated, seconds=seconds)
+        cost = self._payments.round(state.round, state.actors, result, evaluated, seconds=seconds)
         return draft(state, result, evaluated, finished, stats, stages, seconds, cost)
-
-    def _pay(
-        self,
-        round: int,
-        actors: int,
-        *results: RoundResult | EvaluationResult | None,
-        seconds: float | None = None,
-    ) -> RoundCost:
-        """Writes down the seconds, by default those since the last payment, and all invocations: of the
-        results, of what gave none, and the backend's own. Returns the run's cost so far."""
-        parts: list[Counts | DispatchStats] = [result.stats for result in results if result]
-        parts.append(self._dispatcher.take_unused())
-        billed = [each for part in parts for each in part.billed_seconds] + self._backend.take_bills()
-        guessed = sum(part.estimated for part in parts)
-        now = time.monotonic()
-        if seconds is None:
-            seconds = now - self._paid_at
-        self._paid_at = now
-        return self._meter.round(round, seconds, billed, actors, guessed)
 
     async def _decide(self, stages: Stages, early: int) -> None:
         """Settles the round before, while `early` slots of this one sample.
@@ -278,7 +255,7 @@ class Trainer:
         await self._dispatcher.close()  # lanes of an off-policy algorithm, which nobody waits for any more
         await self._publish()
         played = await unless(self._stop, self._join(self._evaluate()))
-        self._pay(0, 0, played)
+        self._payments.rest(played)
         returns = tuple(played.returns.tolist()) if played else ()
         return self._end(reason, self.state.round, finished=True, evaluation=returns)
 
@@ -307,10 +284,12 @@ class Trainer:
         if evaluating is None:
             return None
         try:
-            return await evaluating
+            result = await evaluating
         except (RoundFailed, CacheError) as error:
             logger.warning("The evaluation of weights version %d failed: %s", self.state.round, error)
             return None
+        self.state.take_evaluation(result)
+        return result
 
     async def _save(self) -> None:
         """Saves the state between two rounds, unless its last round is not scored yet."""

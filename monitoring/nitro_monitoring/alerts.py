@@ -59,6 +59,14 @@ class Alert:
         }
 
 
+def _in_phase(phase: str) -> str:
+    """1 for jobs in a phase, 0 for the others."""
+    return (
+        f'max by {_JOB} (nitro_job_status_phase{{phase="{phase}"}})\n'
+        f"or 0 * max by {_JOB} (nitro_job_status_phase)"
+    )
+
+
 JOB_ALERTS = (
     Alert(
         "NitroLearnerSilent",
@@ -72,14 +80,23 @@ JOB_ALERTS = (
     ),
     Alert(
         "NitroJobNotStarting",
-        f'max by {_JOB} (nitro_job_status_phase{{phase="Starting"}})\n'
-        f"or 0 * max by {_JOB} (nitro_job_status_phase)",
+        _in_phase("Starting"),
         "> 0",
         "10m",
         "warning",
         f"{_WHO} does not start",
         "Its learner's pod has been coming up for ten minutes: an image, a node, a quota or a volume is "
         "missing. The message of the job's condition Ready says which.",
+    ),
+    Alert(
+        "NitroJobFailed",
+        _in_phase("Failed"),
+        "> 0",
+        "1m",
+        "warning",
+        f"{_WHO} has failed",
+        "It is not tried again by itself. The message of the job's condition Failed says why; its "
+        "checkpoints are kept, so that it can go on once the cause is removed.",
     ),
     Alert(
         "NitroActorsBelowGranted",

@@ -11,13 +11,27 @@ from nitro_operator.names import FIELD_MANAGER, JOB_LABEL
 STATUS_WRITTEN_AT = "statusWrittenAt"
 """Where a cached job's metadata tells when the operator last changed its status, by the API server's
 clock."""
+REMEMBERED_REMOVALS = 10_000
+"""Far more than are removed while an answer or a list is on its way."""
 
 
 class Cache:
-    """Jobs and children by kind and name. Single-threaded: used from the event loop only."""
+    """Jobs and children by kind and name. Single-threaded: used from the event loop only.
+
+    Watches, answers to our writes and lists come by different connections, so what is older may come later:
+    an object that is removed stays so, and a list takes nothing away that is younger than it.
+
+    Usage::
+
+        cache.put(kinds.POD, event["object"])
+        cache.expect_list(kinds.POD)
+        cache.replace(kinds.POD, await kube.list(...))
+    """
 
     def __init__(self) -> None:
         self._objects: dict[JobKey, dict[Kind, dict[str, Object]]] = defaultdict(lambda: defaultdict(dict))
+        self._removed: dict[str, Object] = {}  # uid -> the metadata's version of its end
+        self._put_since: dict[Kind, set[tuple[JobKey, str]]] = {}  # while a list is expected
 
     def put(self, kind: Kind, obj: Object) -> JobKey | None:
         """Store an object unless a newer state of it is there; returns its job, None if it is no job's.
@@ -28,12 +42,14 @@ class Cache:
         key = job_of(kind, obj)
         if key is not None:
             self._store(key, kind, obj)
+            if kind in self._put_since:
+                self._put_since[kind].add((key, obj["metadata"]["name"]))
         return key
 
     def _store(self, key: JobKey, kind: Kind, obj: Object) -> bool:
         name = obj["metadata"]["name"]
-        stored = self._objects[key][kind].get(name)
-        if stored is not None and not _newer(obj, stored):
+        known = (self.get(kind, key, name), self._removed.get(obj["metadata"].get("uid", "")))
+        if not all(_newer(obj, state) for state in known if state is not None):
             return False
         self._objects[key][kind][name] = _slim(kind, obj)
         return True
@@ -43,16 +59,24 @@ class Cache:
         key = job_of(kind, obj)
         if key is None:
             return None
-        name = obj["metadata"]["name"]
-        stored = self._objects[key][kind].get(name)
-        if stored is not None and stored["metadata"]["uid"] == obj["metadata"]["uid"]:
+        name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
+        stored = self.get(kind, key, name)
+        if stored is not None and stored["metadata"]["uid"] == uid:
             del self._objects[key][kind][name]
+        version = obj["metadata"].get("resourceVersion", "")
+        self._removed[uid] = {"metadata": {"uid": uid, "resourceVersion": version}}
+        if len(self._removed) > REMEMBERED_REMOVALS:
+            del self._removed[next(iter(self._removed))]
         return key
+
+    def expect_list(self, kind: Kind) -> None:
+        """A full list of a kind is asked for: what is put from now on may be younger than it."""
+        self._put_since[kind] = set()
 
     def replace(self, kind: Kind, objects: Iterable[Object]) -> set[JobKey]:
         """Take over a full list of a kind; returns the jobs for which anything differed."""
         changed: set[JobKey] = set()
-        listed: set[tuple[JobKey, str]] = set()
+        listed = self._put_since.pop(kind, set())
         for obj in objects:
             key = job_of(kind, obj)
             if key is not None:

@@ -145,7 +145,7 @@ class Kube:
     ) -> Object:
         for attempt in range(ATTEMPTS):
             try:
-                return await self._once(method, path, query, body, content_type)
+                return await self._once(method, path, query, body, content_type, again=attempt > 0)
             except ApiError as error:
                 last = attempt == ATTEMPTS - 1
                 if last or not (error.status in RETRIED_STATUSES or error.status == 0):
@@ -154,10 +154,20 @@ class Kube:
         raise AssertionError("unreachable")
 
     async def _once(
-        self, method: str, path: str, query: dict[str, str] | None, body: Object | None, content_type: str
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None,
+        body: Object | None,
+        content_type: str,
+        *,
+        again: bool,
     ) -> Object:
         url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
+        if again:
+            # Of several API servers one may be ill, and would answer for as long as it is spoken to.
+            headers["Connection"] = "close"
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         try:
             response = await self._api.call_api(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Config:
     """Namespaces to serve; empty = the whole cluster."""
     knative_namespace: str
     """Where Knative Serving runs: network policies let its activator and autoscaler in."""
+    cluster_domain: str
+    """The cluster's DNS domain: the activator takes an actor's address only with all of it."""
     image_pull_policy: str | None
     """`imagePullPolicy` of all containers; None = the cluster's default."""
     image_pull_secrets: tuple[str, ...]
@@ -34,8 +39,10 @@ class Config:
     log_level: str
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Config:
-        """Read the variables.
+    def from_environment(
+        cls, environ: Mapping[str, str] = os.environ, resolv_conf: Path = RESOLV_CONF
+    ) -> Config:
+        """Read the variables, and the cluster's domain where every pod is told of it.
 
         Raises:
             ValueError: an image is not given or a number is no number; the text names the variable.
@@ -47,6 +54,7 @@ class Config:
             platform_max_actors=int(_number(environ, "NITRO_PLATFORM_MAX_ACTORS", "0")),
             watch_namespaces=_names(environ, "NITRO_WATCH_NAMESPACES"),
             knative_namespace=environ.get("NITRO_KNATIVE_NAMESPACE", "knative-serving"),
+            cluster_domain=_cluster_domain(resolv_conf),
             image_pull_policy=environ.get("NITRO_IMAGE_PULL_POLICY") or None,
             image_pull_secrets=_names(environ, "NITRO_IMAGE_PULL_SECRETS"),
             resync_seconds=_number(environ, "NITRO_RESYNC_SECONDS", "20"),
@@ -65,6 +73,14 @@ def _required(environ: Mapping[str, str], name: str) -> str:
 
 def _names(environ: Mapping[str, str], variable: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in environ.get(variable, "").split(",") if name.strip())
+
+
+def _cluster_domain(resolv_conf: Path) -> str:
+    """As Knative finds it: what follows `svc.` among the domains that names are searched in."""
+    lines = resolv_conf.read_text().splitlines() if resolv_conf.exists() else []
+    domains = [word for line in lines if line.startswith("search") for word in line.split()[1:]]
+    found = (domain.removeprefix("svc.").rstrip(".") for domain in domains if domain.startswith("svc."))
+    return next(found, "cluster.local")
 
 
 def _number(environ: Mapping[str, str], name: str, default: str) -> float:

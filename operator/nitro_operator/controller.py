@@ -113,7 +113,10 @@ class Controller:
             self._notice_job(key)
 
     def check_alive(self) -> None:
-        """Raises RuntimeError if the resync loop or a reconcile is stuck."""
+        """Raises RuntimeError if a loop has ended, or the resync loop or a reconcile is stuck."""
+        for task in (*self._tasks, *self._queue.loops, *self._functions.loops):
+            if task.done():
+                raise RuntimeError(f"the loop {task.get_name()!r} has ended")
         silent = asyncio.get_running_loop().time() - self._ticked
         if silent > 3 * self._config.resync_seconds + 30:
             raise RuntimeError(f"the resync loop has been silent for {silent:.0f} s")
@@ -166,6 +169,7 @@ class Controller:
     async def _relist(self, kind: Kind) -> None:
         query = {} if kind is TRAINING_JOB else {"labelSelector": JOB_LABEL}
         found: list[Object] = []
+        self._cache.expect_list(kind)
         for namespace in self._config.watch_namespaces or (None,):
             try:
                 found += await self._kube.list(kind, namespace, **query)

@@ -9,7 +9,16 @@ from nitro_operator import names
 from nitro_operator.builders import learner as learner_builder
 from nitro_operator.builders import redis as redis_builder
 from nitro_operator.cache import Cache
-from nitro_operator.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, REVISION, JobKey, Object
+from nitro_operator.kinds import (
+    KNATIVE_SERVICE,
+    LEARNER_JOB,
+    POD,
+    REVISION,
+    TRAINING_JOB,
+    VOLUME_CLAIM,
+    JobKey,
+    Object,
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,10 @@ def observe(cache: Cache, job: Object) -> Observed:
 
     learner_job = own(LEARNER_JOB, names.learner(key.name))
     service = own(KNATIVE_SERVICE, names.actors(key.name))
+    claim = cache.get(VOLUME_CLAIM, key, names.checkpoint_claim(key.name))
+    if learner_job is None and claim is not None and _goes_with_another(claim, uid):
+        # A learner that mounts it would find it gone, with its checkpoints, after its next pause.
+        foreign.append(f"{VOLUME_CLAIM} {claim['metadata']['name']}")
     revision = cache.get(REVISION, key, names.revision(key.name))
     pods = cache.children(POD, key)
     learners = [p for p in pods if _component(p) == names.LEARNER and _is_of(p, learner_job)]
@@ -58,6 +71,12 @@ def observe(cache: Cache, job: Object) -> Observed:
 def _component(pod: Object) -> str | None:
     component: str | None = pod["metadata"].get("labels", {}).get(names.COMPONENT_LABEL)
     return component
+
+
+def _goes_with_another(child: Object, uid: str) -> bool:
+    """Whether a child is garbage of a deleted job; a claim that was to outlive its job has no owner."""
+    owners = child["metadata"].get("ownerReferences") or []
+    return any(ref.get("kind") == TRAINING_JOB.kind and ref["uid"] != uid for ref in owners)
 
 
 def _is_of(pod: Object, owner: Object | None) -> bool:

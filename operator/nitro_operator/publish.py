@@ -94,6 +94,7 @@ def _situation(run: Pass) -> status.Situation:
         observed=run.observed,
         view=run.memory.view,
         waiting=run.waiting,
+        leaving=run.leaving,
         trouble=run.memory.trouble,
         actor_trouble=backend.problem(run.observed) if backend is not None else None,
         serving=backend.serving(run.observed) if backend is not None else False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -14,6 +14,13 @@ K = TypeVar("K")
 
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0
+MOST_DOUBLINGS = 30
+"""What fails for hours has failed thousands of times: such a power of two is no floating-point number."""
+
+
+def pause(failures: int, first: float, longest: float) -> float:
+    """Seconds until the next try: longer after each failure in a row, and never the same for all."""
+    return min(longest, first * 2.0 ** min(failures - 1, MOST_DOUBLINGS)) * random.uniform(0.5, 1.0)
 
 
 class WorkQueue(Generic[K]):
@@ -78,6 +85,11 @@ class WorkQueue(Generic[K]):
             timer.cancel()
 
     @property
+    def loops(self) -> Sequence[asyncio.Task[None]]:
+        """The workers; none of them ends before `stop`."""
+        return self._tasks
+
+    @property
     def length(self) -> int:
         """Keys that wait for a worker."""
         return len(self._waiting)
@@ -102,9 +114,7 @@ class WorkQueue(Generic[K]):
                 self._failures.pop(key, None)
             except Exception as error:
                 failures = self._failures[key] = self._failures.get(key, 0) + 1
-                after = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (failures - 1)) * random.uniform(
-                    0.5, 1
-                )
+                after = pause(failures, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
                 log = logger.warning if failures < 5 else logger.error
                 log("reconcile %s failed (%d in a row), again in %.1f s: %r", key, failures, after, error)
             finally:

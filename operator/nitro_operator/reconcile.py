@@ -149,9 +149,8 @@ class Reconciler:
                 heartbeat.see(fresh, run.observed, run.now)
                 if fresh["metadata"]["resourceVersion"] != run.job["metadata"]["resourceVersion"]:
                     self._cache.put(TRAINING_JOB, fresh)
-                    self._wake(
-                        run.key
-                    )  # it asks for something new, perhaps: the next pass looks at all of it
+                    # It asks for something new, perhaps: the next pass looks at all of it.
+                    self._wake(run.key)
         run.heard = heartbeat.heard(run.now)
         if run.heard:
             run.again.append(max(heartbeat.next_look(run.now), 0) + 0.1)

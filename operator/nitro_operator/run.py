@@ -27,6 +27,8 @@ class Pass:
     server_now: datetime
     backend: ActorBackend | None = None
     waiting: Problem | None = None
+    leaving: list[str] = field(default_factory=list)
+    """Actors of the run before, which have to go first."""
     requested: int = 0
     granted: int = 0
     heard: bool = False

@@ -85,8 +85,9 @@ class Starter:
         """Before a resumed run starts: actors of an older image or a failed Revision are made anew."""
         resumed = "startTime" in (run.job.get("status") or {})
         old = backend.outdated(view, run.observed) if resumed else None
-        leaving = run.observed.actor_service is not None and terminating(run.observed.actor_service)
-        gone = run.observed.actor_service is None and self._cache.children(REVISION, run.key)
+        service, revisions = run.observed.actor_service, self._cache.children(REVISION, run.key)
+        leaving = service is not None and terminating(service)
+        gone = service is None and revisions
         if old is not None and not leaving:
             meta = old["metadata"]
             await self._kube.delete(
@@ -94,6 +95,8 @@ class Starter:
             )
         if old is not None or leaving or gone:
             run.again.append(WAIT_SECONDS)
+            left = [*([service] if service is not None else []), *revisions]
+            run.leaving = [f"{kind_of(obj)} {obj['metadata']['name']}" for obj in left]
             return True
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from nitro_operator.builders import JobView
@@ -43,6 +43,8 @@ class Situation:
     view: JobView | None
     waiting: Problem | None = None
     """Why an active job's learner may not start yet."""
+    leaving: list[str] = field(default_factory=list)
+    """Actors of the run before, for which it waits as well."""
     trouble: dict[str, Problem] | None = None
     """Children that the API server refused, by component."""
     actor_trouble: Problem | None = None
@@ -169,6 +171,9 @@ def _learner(s: Situation) -> Condition:
         return false(
             LEARNER_READY, "Waiting", f"for objects of a deleted job to go: {', '.join(s.observed.foreign)}"
         )
+    if s.leaving:
+        left = ", ".join(s.leaving)
+        return false(LEARNER_READY, "Waiting", f"for actors of an older image or that failed to go: {left}")
     if trouble is not None:
         return from_problem(LEARNER_READY, trouble)
     backoff = s.view.spec.learner.backoff_limit if s.view is not None else 0

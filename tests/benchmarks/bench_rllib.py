@@ -5,7 +5,8 @@
 
 `make build/rllib/installed` makes that interpreter. Two cores: RLlib samples with 2 env runners of 8
 environments, we with 2 actor processes; both 16 x 512 steps of Hopper-v5 a round, networks of 2 x 256, and
-PPO with the `paper` preset. `train` appends a line per run, so seeds can be trained one after the other.
+PPO with the `paper` preset. Runs of one seed start from the same weights. `train` appends a line per run, so
+seeds can be trained one after the other.
 """
 
 import argparse
@@ -35,6 +36,7 @@ NAMES = {
     "alone": "RLlib, in one process",
     "ours": "RLlib's learner, our actors",
 }
+HIDDEN = [256, 256]
 SHOWN = (1, 2, 4, 6, 9, 12, 18, 25)
 # Ray gives its workers little priority, which others on the machine would profit from.
 VARIABLES = {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
@@ -54,17 +56,40 @@ def stock_config(runners: int, seed: int) -> Any:
             num_envs_per_env_runner=ACTORS // max(1, runners),
             rollout_fragment_length=STEPS,
         )
-        .learners(num_learners=0)
+        .learners(num_learners=0, learner_class=same_start(seed))
         .training(**SETTINGS, minibatch_size=None, train_batch_size_per_learner=ACTORS * STEPS)
         .rl_module(
             model_config=DefaultModelConfig(
-                fcnet_hiddens=[256, 256], fcnet_activation="tanh", vf_share_layers=False
+                fcnet_hiddens=HIDDEN, fcnet_activation="tanh", vf_share_layers=False
             )
         )
-        # All episodes of a round, as our reports have it; RLlib's default is the last hundred.
+        # All episodes of a round, as our reports have it, though the mean of the env runners' means; RLlib's
+        # default is the last hundred.
         .reporting(metrics_num_episodes_for_smoothing=10**6)
-        .debugging(seed=seed)
+        # An env runner draws from this seed plus its number, which no other run is to draw from.
+        .debugging(seed=1000 * seed)
     )
+
+
+def same_start(seed: int) -> Any:
+    """RLlib's PPO learner, whose own networks start from the weights that ours have with this seed."""
+    from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+    from ray.rllib.core import DEFAULT_MODULE_ID
+    from torch import nn
+
+    from nitro_learner.networks import ActorCritic
+
+    class SameStart(PPOTorchLearner):
+        def build(self) -> None:
+            super().build()
+            module, ours = self.module[DEFAULT_MODULE_ID], ActorCritic(11, HIDDEN, 3, seed=seed)
+            parts = module.encoder.actor_encoder, module.pi, module.encoder.critic_encoder, module.vf
+            theirs = [layer for part in parts for layer in part.modules() if isinstance(layer, nn.Linear)]
+            layers = [*ours.policy.layers, ours.policy.head, *ours.critic.layers, ours.critic.head]
+            for linear, layer in zip(theirs, layers, strict=True):
+                linear.load_state_dict(layer.state_dict())
+
+    return SameStart
 
 
 def stock(rounds: int, seed: int) -> list[Row]:

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -23,6 +22,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import urllib3
+
+from ports import free_ports
 
 START_SECONDS = 400
 ATTEMPTS = 3
@@ -120,7 +121,7 @@ class ApiServer:
             time.sleep(0.1)
 
     def _start(self) -> None:
-        client, peer, secure = _free_ports(3)
+        client, peer, secure = free_ports(3)
         etcd = f"http://127.0.0.1:{client}"
         self.url = f"https://127.0.0.1:{secure}"
         shutil.rmtree(self.folder / "etcd-data", ignore_errors=True)
@@ -210,17 +211,6 @@ class KubectlError(RuntimeError):
 
 class PortTaken(RuntimeError):  # noqa: N818
     """Somebody took a port between its choice and its use."""
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _die_with_parent() -> None:

@@ -13,6 +13,7 @@ from dispatch_support import ENVIRONMENT, ack_json, stored
 from nitro_actor import wire
 
 Answer = web.StreamResponse
+Handler = Callable[[web.Request], Awaitable[Answer]]
 Behaviour = Callable[["StandIn", dict[str, Any], web.Request], Awaitable[Answer]]
 
 
@@ -68,13 +69,24 @@ def answering(status: int, body: bytes | dict[str, Any] = b"") -> Behaviour:
 @asynccontextmanager
 async def serve(actor: StandIn, spec: dict[str, Any] = ENVIRONMENT) -> AsyncIterator[str]:
     """The actor on a free port of loopback: its URL."""
-    app = web.Application()
-    app.router.add_post("/v1/rollout", actor.rollout)
 
     async def environment(_: web.Request) -> web.Response:
         return web.json_response(spec)
 
+    try:
+        async with served(environment, actor.rollout) as url:
+            yield url
+    finally:
+        await actor.redis.aclose()
+
+
+@asynccontextmanager
+async def served(environment: Handler, rollout: Handler | None = None) -> AsyncIterator[str]:
+    """What answers /v1/spec, and /v1/rollout, on a free port of loopback: its URL."""
+    app = web.Application()
     app.router.add_get("/v1/spec", environment)
+    if rollout:
+        app.router.add_post("/v1/rollout", rollout)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -85,4 +97,3 @@ async def serve(actor: StandIn, spec: dict[str, Any] = ENVIRONMENT) -> AsyncIter
         yield f"http://127.0.0.1:{port}"
     finally:
         await runner.cleanup()
-        await actor.redis.aclose()

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ import redis
 
 from actor_support import RUN, environment, request, weights
 from nitro_actor import keys, wire
+from ports import free_port
 
 TOKEN = "secret"
 PASSWORD = "redis password"
@@ -40,9 +42,7 @@ class Redis:
     """A Redis server of the test's own, with a password and without persistence."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://:{PASSWORD.replace(' ', '%20')}@127.0.0.1:{self.port}/0"
         self._folder = folder
         self.client = redis.Redis(port=self.port, password=PASSWORD)
@@ -84,10 +84,32 @@ def _eventually(condition: Callable[[], bool], message: str, seconds: float = 12
         time.sleep(0.02)
 
 
+class Stranger(socketserver.ThreadingTCPServer):
+    """Answers on a port of loopback, but not as Redis does."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", port), self.Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
 class ActorProcess:
     """`python -m nitro_actor.server` and a client of it."""
 
-    def __init__(self, redis_url: str, wait: bool = True, **settings: Any) -> None:
+    def __init__(
+        self, redis_url: str, wait: bool = True, timeout: float | None = None, **settings: Any
+    ) -> None:
         config = {"id": "Hopper-v5", "envs": 2} | settings
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed where it is read)
         self.process = subprocess.Popen(
@@ -97,6 +119,7 @@ class ActorProcess:
                 "NITRO_ENVIRONMENT": json.dumps(config),
                 "NITRO_REDIS_URL": redis_url,
                 "NITRO_TOKEN": TOKEN,
+                "NITRO_TIMEOUT_SECONDS": "" if timeout is None else str(timeout),
                 "NITRO_HOST": "127.0.0.1",
                 "PORT": "0",
                 "PYTHONPATH": str(Path(__file__).parents[1]),
@@ -400,6 +423,17 @@ class TestOneAtATime:
         assert long.answer()[0] == 200
         assert store.fragments()[-1][0]["steps"] == LongRollout.STEPS
 
+    def test_work_that_never_ends_ends_the_process(self, store: Redis) -> None:
+        """Nobody else could: it would refuse all further requests and be taken for ready."""
+        spec = environment("stuck", 1, "actor_support:Walk").spec
+        store.client.set(keys.weights(RUN, 1), wire.encode(*weights(spec)))
+        with running_actor(store.url, id="stuck", entryPoint="actor_support:Stuck", timeout=0.1) as stuck:
+            with pytest.raises(http.client.RemoteDisconnected):
+                stuck.rollout()
+            last = json.loads(stuck.ended().splitlines()[-1])
+        assert stuck.process.returncode == 1
+        assert (last["level"], last["error"]) == ("error", "the rollout of slot 5 does not end")
+
     def test_sigterm_lets_the_request_in_flight_finish(self, store: Redis) -> None:
         with running_actor(store.url) as drained:
             idle = drained.connect()
@@ -472,6 +506,16 @@ class TestRedis:
         store.start()
         assert actor.rollout()[0] == 200
         assert len(store.fragments()) == 1
+
+    def test_another_at_its_address(self, actor: ActorProcess, store: Redis) -> None:
+        """Until a new Service's address is routed somebody else may answer there: that passes."""
+        store.kill()
+        with Stranger(store.port):
+            status, answer = actor.rollout()
+        assert (status, answer["code"]) == (503, "redis_unreachable")
+        assert "what answers is no Redis" in answer["error"]
+        store.start()
+        assert actor.rollout()[0] == 200
 
     def test_broken_connections_are_made_anew(self, actor: ActorProcess, store: Redis) -> None:
         assert actor.rollout()[0] == 200

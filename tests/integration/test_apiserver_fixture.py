@@ -128,7 +128,8 @@ def test_a_killed_test_run_leaves_no_server(apiserver: ApiServer, tmp_path: Path
     with subprocess.Popen(
         [sys.executable, "-c", program, str(apiserver.assets)],
         cwd=HERE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # what it leaves on the disk goes with the test
+        # What it leaves on the disk goes with the test; the fixture has a module beside the tests.
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(HERE.parent)},
         stdout=subprocess.PIPE,
         text=True,
     ) as run:

@@ -123,6 +123,8 @@ def test_plot_one_run_and_several(run: Path, tmp_path: Path) -> None:
         (["train", "absent.yaml", "--metrics-port", "65536"], "a port is at most 65535"),
         (["evaluate", "absent"], "is no run folder"),
         (["evaluate", "absent", "--episodes", "0"], "at least 1"),
+        (["plot", "absent", "--out", "picture"], "must end in .png, .svg or .pdf"),
+        (["top", "--interval", "soon"], "soon is not within 0.5 to 3600 seconds"),
         (["nonsense"], "invalid choice"),
         ([], "required"),
     ],

@@ -15,7 +15,8 @@ from nitro_learner.probe import repeatable
 from nitro_learner.quality.branches import BranchDir, branches, gains
 from nitro_learner.rundir import RunDir
 from nitro_learner.runs import open_run
-from train_support import nitro, start, wait_for_rows
+from report_support import run_folder
+from train_support import nitro, start, wait_for_rows, write_job
 
 SMALL = {"seeds": [0], "budget": {"actorRounds": 40}}
 
@@ -85,6 +86,7 @@ def test_nothing_is_trained_again_and_another_job_is_refused(results: Path, tmp_
     changed = nitro("experiment", "run", spec, "--dir", results, "--set", "set={spec.scaling.maxActors: 3}")
     assert changed.returncode == 2
     assert "spec.scaling.maxActors: 4 in the folder, 3 now" in changed.stderr
+    assert nitro("experiment", "report", results).returncode == 0, "what was refused has changed the folder"
     wrong = nitro("experiment", "run", write_spec(tmp_path, variants={"odd": {"spec.scalin.x": 1}}))
     assert wrong.returncode == 2
     assert "variants.odd: spec.scalin: " in wrong.stderr
@@ -102,6 +104,24 @@ def test_a_failed_run_is_told_with_its_reason(tmp_path: Path) -> None:
     assert "1 of 1 runs failed" in failed.stderr
     assert "no_such_module" in failed.stderr
     assert "nitro train --resume" in failed.stderr
+    assert f"nitro experiment report {tmp_path / 'results'}" in failed.stderr
+
+
+def test_commands_are_shown_and_end_with_the_experiment(tmp_path: Path) -> None:
+    """The second command would wait for ever: nobody writes into its pipe."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    commands = ["python -c 'print(1 + 1)'", f"python -c \"open('{pipe}').read()\""]
+    spec = tmp_path / "commands.yaml"
+    spec.write_text(json.dumps({"name": "two", "figure": "None.", "coreHours": 1, "commands": commands}))
+    runner = start("experiment", "run", spec, "--dir", tmp_path / "results")
+    assert runner.stdout is not None
+    assert runner.stdout.readline() == "2\n"
+    until(lambda: bool(_pids(pipe)))
+    children = _pids(pipe)
+    runner.send_signal(signal.SIGKILL)
+    runner.wait()
+    until(lambda: not any(alive(pid) for pid in children))
 
 
 def test_a_landscape_has_the_detectors_ratio_and_the_policys_return_in_its_middle(results: Path) -> None:
@@ -134,10 +154,22 @@ def test_the_detectors_quality_is_reported(results: Path) -> None:
     assert ratio["noiseShare"] == pytest.approx(1 - ratio["icc"])
     assert -1 <= ratio["splitHalf"] <= 1
     assert {"splitHalf", "icc", "iccOfChanges"} <= report["statistics"]["advantage_std"].keys()
-    both = nitro("detector", run, run)
+
+
+def test_of_several_runs_only_foresight_is_reported(tmp_path: Path) -> None:
+    runs = [run_folder(tmp_path / name, 6) for name in ("a", "b")]
+    nothing = nitro("detector", *runs)
+    assert nothing.returncode == 2
+    assert "Give runs of at least 5 rounds" in nothing.stderr
+    for run in runs:
+        rows = [row | {"reward_round": k * k, "kl": k} for k, row in enumerate(_rows(run))]
+        with (run / "metrics.csv").open("w") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    both = nitro("detector", *runs)
     assert both.returncode == 0, both.stderr
-    assert "statistic" in both.stdout
-    assert "ICC" not in both.stdout
+    assert both.stdout.split() == ["statistic", "next", "round", "kl", "1.00"]
 
 
 def test_branches_differ_in_when_they_spend_their_actors(results: Path, tmp_path: Path) -> None:
@@ -161,6 +193,16 @@ def test_branches_differ_in_when_they_spend_their_actors(results: Path, tmp_path
     found = gains(planted, planned, [2])
     assert found.sooner.item() == final["round-2-sooner"] - final["round-2-base"]
     assert found.later.item() == final["round-2-later"] - final["round-2-base"]
+
+
+def test_what_actors_buy_is_not_measured_where_branches_would_learn_at_another_rate(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    settings = {"hyperparameters": {"learningRateAnneal": True}}
+    write_job(tmp_path, algorithm=settings).rename(run / "job.yaml")
+    refused = nitro("detector", run, "--gain", "2")
+    assert refused.returncode == 2
+    assert "learningRateAnneal=false" in refused.stderr
 
 
 def test_what_actors_buy_is_told_beside_the_statistics(results: Path, tmp_path: Path) -> None:

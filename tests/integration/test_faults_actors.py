@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from aiohttp import web
-from stand_ins import StandIn, answering, good, pushing, serve
+from stand_ins import StandIn, answering, good, pushing, serve, served
 from test_local_backend import assert_same
 
-from dispatch_support import STEPS, dispatcher, fragment_of, plan, stored
+from dispatch_support import ENVIRONMENT, STEPS, dispatcher, fragment_of, plan, stored
 from local_support import local_round, redis_server, sample, spec
 from nitro_actor import wire
+from nitro_learner.backends import knative
 from nitro_learner.backends.base import BackendError, FatalError
 from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.cache import TrajectoryCache
@@ -216,6 +217,7 @@ async def test_a_duplicate_is_dropped(cluster: Cluster) -> None:
         (200, b"[" * 100_000, "bad_answer"),
         (200, b"[1]", "bad_answer"),
         (200, {"slot": 1}, "bad_answer"),
+        (403, b"<html>of a proxy on the way", "bad_answer"),
     ],
 )
 async def test_answers_that_another_try_may_better(
@@ -279,6 +281,36 @@ async def test_no_actor_at_all() -> None:
     with pytest.raises(BackendError, match=r"no actor answered at http://127.0.0.1:9 within 0.1 s"):
         await backend.start()
     await backend.close()
+
+
+@pytest.mark.parametrize("status", [404, 403, 401, 200])
+async def test_who_answered_before_the_address_was_routed_is_not_asked_again(status: int) -> None:
+    peers: list[Any] = []
+
+    async def environment(request: web.Request) -> web.Response:
+        """For one connection a stranger, then the actors."""
+        assert request.transport is not None
+        peer = request.transport.get_extra_info("peername")
+        peers.append(peer)
+        stranger = web.Response(status=status, text="<html>of a gateway outside")
+        return stranger if peer == peers[0] else web.json_response(ENVIRONMENT)
+
+    async with served(environment) as url:
+        backend = KnativeBackend(url, None, "redis://nowhere", ready_seconds=30.0)
+        assert await backend.start() == ENVIRONMENT
+        await backend.close()
+    assert len(peers) == 2
+
+
+async def test_what_is_waited_for_at_the_start_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(knative, "_TOLD_SECONDS", 0.0)
+    backend = KnativeBackend("http://127.0.0.1:9", None, "redis://nowhere", ready_seconds=0.1)
+    with pytest.raises(BackendError):
+        await backend.start()
+    await backend.close()
+    assert "no actor has answered yet, connection: http://127.0.0.1:9" in caplog.text
 
 
 async def test_another_protocol_is_named_with_both_versions() -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 from apiserver import ApiServer
 
-from operator_support import Cluster, Object, OperatorProcess, eventually, install_knative, job
+from cluster_support import Cluster
+from operator_support import Object, OperatorProcess, eventually, install_knative, job
 
 CHILDREN = [
     ("serviceaccount", "{}-learner"),
@@ -80,7 +81,9 @@ class TestLife:
         eventually(lambda: cluster.scale("scaled") == ("5", "5"))
         assert len(cluster.list("revisions.serving.knative.dev")) == 1
 
-    def test_success_releases_the_actors_and_nothing_is_made_again(self, cluster: Cluster) -> None:
+    def test_success_releases_the_actors_and_nothing_is_made_again(
+        self, cluster: Cluster, operator: OperatorProcess
+    ) -> None:
         pod = running(cluster, "done")
         eventually(lambda: cluster.scale("done") == ("8", "8"))
         cluster.end_learner("done", pod, code=0, job_condition="Complete")
@@ -92,7 +95,7 @@ class TestLife:
         cluster.kubectl("delete", "job", "done-learner", "--cascade=background")
         cluster.kubectl("delete", "service", "done-redis")
         cluster.patch("ntj", "done", {"metadata": {"annotations": {"touched": "yes"}}})
-        time.sleep(5)  # two resyncs
+        operator.wait_for_resyncs(3)
         assert cluster.get("job", "done-learner") is None
         assert cluster.get("service", "done-redis") is None
         assert cluster.status("done")["phase"] == "Succeeded"

@@ -10,7 +10,8 @@ import pytest
 from apiserver import ApiServer
 
 from aws_support import CREDENTIALS, FakeAws, lambda_backend, secret
-from operator_support import Cluster, OperatorProcess, eventually, job, knative_definitions
+from cluster_support import Cluster
+from operator_support import OperatorProcess, eventually, job, knative_definitions
 
 KEY = CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
 

@@ -4,7 +4,6 @@ more."""
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from nitro_api import load_job, resolve
 from nitro_operator.builders import JobView, credentials_secret
 from nitro_operator.config import Config
 from operator_support import JOB
+from ports import free_port
 
 RUN = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
@@ -38,9 +38,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     secret = credentials_secret(JobView(job, spec, Config.from_environment(images)))["stringData"]
     users = folder / "users.acl"
     users.write_text(secret["redis-acl"])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = ["--port", str(port), "--save", "", "--aclfile", str(users), "--dir", str(folder)]
     log = Path(folder) / "log"
     with log.open("wb") as output:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from apiserver import ApiServer
 
+from cluster_support import Cluster
 from operator_support import (
-    Cluster,
     Object,
     OperatorProcess,
     eventually,
@@ -116,7 +116,7 @@ def test_an_operator_that_is_killed_again_and_again_changes_nothing(
     operator = start_operator()
     running(cluster, "steady")
     eventually(lambda: cluster.scale("steady") == ("8", "8"))
-    time.sleep(3)
+    operator.wait_for_resyncs(2)
     before = uids(cluster)
     versions = {
         c["metadata"]["name"]: c["metadata"]["resourceVersion"]

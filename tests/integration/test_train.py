@@ -153,10 +153,16 @@ def test_a_signal_ends_the_evaluation_at_the_end_which_a_resume_does_again(
     tmp_path: Path, endless: dict[str, Any]
 ) -> None:
     run = tmp_path / "run"
-    job = write_job(tmp_path, environment={**endless, "rolloutLength": 64}, stop={"rounds": 1})
+    job = write_job(
+        tmp_path,
+        environment={**endless, "rolloutLength": 64},
+        evaluation={"episodes": 2},
+        actor={"timeoutSeconds": 250},
+        stop={"rounds": 1},
+    )
     process = start("train", job, "--run-dir", run)
     wait_for_rows(run, 1, process)
-    process.send_signal(signal.SIGTERM)  # its 27,000 steps take half a minute
+    process.send_signal(signal.SIGTERM)  # its 30,000 steps take half a minute
     out, err = process.communicate(timeout=280)
     assert process.returncode == 75, (out, err)
     assert "interrupted after round 1" in err
@@ -164,7 +170,11 @@ def test_a_signal_ends_the_evaluation_at_the_end_which_a_resume_does_again(
     (tmp_path / "brake").unlink()
     again = nitro("train", "--resume", run)
     assert again.returncode == 0, again.stderr
-    assert json.loads((run / "summary.json").read_text())["evaluation"]["mean"] == 27_000
+    assert json.loads((run / "summary.json").read_text())["evaluation"]["mean"] == 30_000
+    assert "2 of 2 evaluation episodes were cut at 30,000 steps" in again.stderr
+    played = nitro("evaluate", run, "--episodes", "1")
+    assert played.returncode == 0, played.stderr
+    assert "1 of 1 evaluation episodes were cut at 30,000 steps" in played.stderr
 
 
 def test_metrics_are_served_while_it_trains(tmp_path: Path) -> None:

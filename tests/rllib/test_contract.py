@@ -5,6 +5,7 @@ minor of Ray has to pass these first.
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -12,8 +13,9 @@ import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
 
-from learner_support import fragment
-from rllib_support import algorithm
+from learner_support import HOPPER, fragment
+from nitro_learner import algorithms
+from rllib_support import algorithm, rllib_job
 
 QUICK = {"num_epochs": 2, "minibatch_size": 64, "lr": 1e-3}
 
@@ -34,6 +36,15 @@ def test_the_learner_alone_needs_no_ray_runtime() -> None:
     assert [folder.exists() for folder in folders] == existed
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+@pytest.mark.parametrize("name", ["rllib/ppo", "rllib/appo"])
+def test_the_learner_is_on_the_device_that_it_is_given(name: str) -> None:
+    """RLlib would have Ray choose its GPU, and start a Ray runtime for that. Every machine has the device
+    `meta`."""
+    learner: Any = algorithms.make(rllib_job(name).spec, HOPPER, "meta")
+    assert {p.device.type for p in learner.learner.module[DEFAULT_MODULE_ID].parameters()} == {"meta"}
+    assert not ray.is_initialized()
 
 
 def test_the_kl_coefficient_is_a_tensor_by_module() -> None:

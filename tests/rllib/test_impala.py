@@ -125,6 +125,23 @@ def test_a_restored_learner_goes_on_to_the_bit(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_state_is_restored_over_a_later_one_as_often_as_one_likes(tmp_path: Path, name: str) -> None:
+    """What was learned and sampled in between leaves no trace."""
+    learner = algorithm(name, TWICE if name == "rllib/appo" else {}, **ROUND)
+    learner.take(_round(1))
+    learner.end_round(1)
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(_state(learner))
+    found = []
+    for between in (2, 3):
+        learner.take(_round(between))
+        learner.load_state_dict(load(path).state)
+        learner.take(_round(4))
+        found.append((learner.end_round(2).stats, _state(learner)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_round_is_described_and_measured_and_stays_as_it_was(name: str) -> None:
     learner = algorithm(name, **ROUND)
     learner.take(_round(1))

@@ -129,6 +129,18 @@ def test_a_restored_learner_goes_on_to_the_bit(tmp_path: Path, settings: dict[st
     assert pack(4, first.state_dict()) == pack(4, second.state_dict())
 
 
+def test_an_earlier_state_is_restored_over_a_later_one(tmp_path: Path) -> None:
+    """RLlib's own `set_state` would keep the later weights."""
+    learner = algorithm(settings=QUICK)
+    learner.update(_round(1), 1)
+    earlier = _reloaded(learner, tmp_path)
+    learner.update(_round(2), 2)
+    once = pack(2, learner.state_dict())
+    learner.load_state_dict(earlier)
+    learner.update(_round(2), 2)
+    assert pack(2, learner.state_dict()) == once
+
+
 def test_the_adapted_kl_coefficient_is_restored(tmp_path: Path) -> None:
     first = algorithm(settings=QUICK | {"kl_target": 1e-5})
     first.update(_round(1), 1)
@@ -215,6 +227,26 @@ def test_images_stay_bytes_and_discrete_actions_work() -> None:
     after = learner.weights()[1]
     assert any("convolutions" in name for name in after)
     assert all((after[name] != before[name]).any() for name in after)
+
+
+def test_bytes_that_are_no_image_are_numbers() -> None:
+    """As for the actors, and for our own algorithms."""
+    place = HOPPER | {"observation": {"shape": [11], "dtype": "uint8"}}
+    names = ("observations", "last_observations", "final_observations")
+    states = []
+    for dtype in (np.uint8, np.float32):
+        learner: Any = algorithms.make(rllib_job(settings=QUICK).spec, place)
+        fragments = [
+            Fragment(
+                one.meta,
+                one.tensors
+                | {name: np.abs(one.tensors[name]).astype(np.uint8).astype(dtype) for name in names},
+            )
+            for one in _round(1)
+        ]
+        learner.update(fragments, 1)
+        states.append(pack(1, learner.state_dict()))
+    assert states[0] == states[1]
 
 
 def test_the_detector_measures_and_leaves_the_learner_as_it_was() -> None:

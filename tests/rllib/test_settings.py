@@ -83,6 +83,7 @@ ONLY_TRUE = {"vtrace"}
         ("ppo", {"use_kl_loss": 1}, "use_kl_loss: 1; must be true or false; correct it"),
         ("ppo", {"num_epochs": 0}, "num_epochs: 0; must be at least 1; raise it"),
         ("ppo", {"gamma": -0.5}, "gamma: -0.5; must be at least 0; raise it"),
+        ("ppo", {"lr": [[0, 0.1], [9, -0.1]]}, "lr: [[0, 0.1], [9, -0.1]]; must be at least 0; raise it"),
         (
             "ppo",
             {"num_env_runners": 4},

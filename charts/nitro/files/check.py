@@ -15,7 +15,11 @@ JOBS = f"https://kubernetes.default.svc/apis/nitro.dev/v1alpha1/namespaces/{NAME
 
 def dry_run(spec: dict[str, object]) -> tuple[int, str]:
     """Status code and message of the API server's answer to creating a job with `spec`; nothing is stored."""
-    job = {"apiVersion": "nitro.dev/v1alpha1", "kind": "NitroTrainingJob", "metadata": {"generateName": "check-"}}
+    job = {
+        "apiVersion": "nitro.dev/v1alpha1",
+        "kind": "NitroTrainingJob",
+        "metadata": {"generateName": "check-"},
+    }
     request = urllib.request.Request(
         f"{JOBS}?dryRun=All&fieldValidation=Strict",
         data=json.dumps({**job, "spec": spec}).encode(),
@@ -43,7 +47,9 @@ def main() -> None:
     code, message = dry_run({**right, "scaling": {"minActors": 9, "maxActors": 3}})
     print("a wrong job:", code)
     if code != 422 or "minActors" not in message:
-        sys.exit(f"the API server should have refused minActors above maxActors, but answered {code}: {message}")
+        sys.exit(
+            f"the API server should have refused minActors above maxActors, but answered {code}: {message}"
+        )
 
 
 main()

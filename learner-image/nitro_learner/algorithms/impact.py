@@ -160,6 +160,8 @@ class Impact(ActorCriticAlgorithm):
                 parameter.copy_(torch.as_tensor(state["target"][name]))
         self._passes = int(state["passes"])
         self._optimiser.rate = float(state["learning_rate"])
+        self._buffer.clear()
+        self._waiting, self._fresh = [], []
 
     @torch.no_grad()
     def _follow(self) -> None:

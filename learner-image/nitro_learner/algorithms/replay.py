@@ -30,6 +30,10 @@ class CircularBuffer(Generic[T]):
         """Takes in a batch, in the oldest one's place when the buffer is full."""
         self._entries.append(_Entry(batch, self._uses))
 
+    def clear(self) -> None:
+        """Lets go of all batches."""
+        self._entries.clear()
+
     def draw(self, generator: np.random.Generator) -> T | None:
         """A batch that has uses left, one use of which is gone with this; None when there is none."""
         usable = [entry for entry in self._entries if entry.uses]

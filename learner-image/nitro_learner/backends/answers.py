@@ -28,7 +28,11 @@ _CODES = frozenset(
 )
 """The actor's own codes, more exact than a status; anything else in that field is not believed."""
 
-_FATAL = frozenset({400, 401, 403, 409, 413})
+_REFUSALS = frozenset({"unauthorized", "protocol", "bad_request", "too_large"})
+"""The codes of its answers that no try can better. Such a status without one is no actor's: of somebody who
+answers until a new Service's address is routed, or of a proxy on the way."""
+
+_FATAL = frozenset({400, 401, 409, 413})
 _ACCEPTED = _WORK_CODES | {"server_error", "weights_missing", "redis_full", "redis_unreachable"}
 """Reasons that an actor gives after it began to work, so that the invocation is billed."""
 
@@ -66,18 +70,17 @@ def read_failure(status: int, body: object, wall: float) -> RetryableError | Fat
     """What any other status means; ``wall`` is what may be billed where the actor began to work."""
     value = read_object(body) or {}
     text = str(value.get("error", ""))[:2000] or excerpt(body)
-    if status == 401 or status == 403:
-        return FatalError(f"the actor refuses the token (HTTP {status}): {text}")
-    if status == 409:
-        return FatalError(
-            f"the actor refuses this learner's protocol {PROTOCOL_VERSION}: {text}; "
-            "use an actor image and a learner of the same release"
-        )
-    if status in _FATAL:
+    code = str(value.get("code"))
+    if status in _FATAL and code in _REFUSALS:
+        if status == 401:
+            return FatalError(f"the actor refuses the token (HTTP {status}): {text}")
+        if status == 409:
+            return FatalError(
+                f"the actor refuses this learner's protocol {PROTOCOL_VERSION}: {text}; "
+                "use an actor image and a learner of the same release"
+            )
         return FatalError(f"the actor refuses the request (HTTP {status}): {text}")
-    code = value.get("code")
-    known = isinstance(code, str) and code in _CODES
-    reason = str(code) if known else _REASONS.get(status, "bad_answer")
+    reason = code if code in _CODES else _REASONS.get(status, "bad_answer")
     return RetryableError(
         reason,
         f"HTTP {status}: {text}",

@@ -119,6 +119,11 @@ class ActorBackend(Protocol):
     def limit(self) -> int:
         """Requests in flight at most; more wait in ``invoke``, which makes waves."""
 
+    @property
+    def at_once(self) -> int:
+        """Requests that actors work on at once, now: `limit`, or fewer while some of them are still starting.
+        Deadlines go by it."""
+
     def set_limit(self, limit: int) -> None:
         """Changes the limit at once (>= 1); requests in flight are not broken off when it shrinks."""
 

@@ -5,6 +5,7 @@ deadline.
 """
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -37,7 +38,9 @@ class HttpClient:
 
     async def environment(self, url: str, timeout: float) -> dict[str, Any]:
         """The EnvironmentSpec that the actor reports. Raises RetryableError or FatalError."""
-        status, body = await self._exchange("GET", f"{url}/v1/spec", b"", timeout)
+        # Until a new Service's address is routed somebody else may answer there, and would for as long as the
+        # connection to it lives.
+        status, body = await self._exchange("GET", f"{url}/v1/spec", b"", timeout, {"Connection": "close"})
         if status != 200:
             raise read_failure(status, body, 0.0)
         return read_spec(body, url)
@@ -48,7 +51,9 @@ class HttpClient:
             await self._session.close()
             self._session = None
 
-    async def _exchange(self, method: str, url: str, data: bytes, timeout: float) -> tuple[int, bytes]:
+    async def _exchange(
+        self, method: str, url: str, data: bytes, timeout: float, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
         """Status and body (at most 64 KB) of one HTTP exchange."""
         began = time.perf_counter()
         try:
@@ -56,6 +61,7 @@ class HttpClient:
                 method,
                 url,
                 data=data or None,
+                headers=headers,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=min(_CONNECT_SECONDS, timeout)),
             ) as response:

@@ -1,6 +1,7 @@
 """Actors as pods of a Knative Revision, reached at its cluster-local address."""
 
 import asyncio
+import logging
 import random
 from typing import Any
 
@@ -12,6 +13,10 @@ from nitro_learner.cache import TrajectoryCache
 _READY_SECONDS = 900.0  # the first pod pulls its image
 _PROBE_SECONDS = 30.0
 _PAUSE_SECONDS = 2.0
+_TOLD_SECONDS = 30.0
+"""How often the log says what is still waited for."""
+
+logger = logging.getLogger(__name__)
 
 
 class KnativeBackend:
@@ -35,6 +40,7 @@ class KnativeBackend:
         self._ready_seconds = ready_seconds
         self._client = HttpClient(token)
         self._capacity = Capacity(limit)
+        self._ready: int | None = None
 
     @property
     def redis_url(self) -> str:
@@ -47,17 +53,29 @@ class KnativeBackend:
     def limit(self) -> int:
         return self._capacity.limit
 
+    @property
+    def at_once(self) -> int:
+        return self.limit if self._ready is None else max(1, min(self.limit, self._ready))
+
     def set_limit(self, limit: int) -> None:
         self._capacity.set_limit(limit)
+
+    def set_ready(self, ready: int) -> None:
+        """How many of its pods the operator sees ready: a new node may take minutes."""
+        self._ready = ready
 
     async def start(self) -> dict[str, Any]:
         """Waits until a pod answers. Raises BackendError, with the last failure, after the time-out."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._ready_seconds
+        tell_at = loop.time() + _TOLD_SECONDS
         while True:
             try:
                 return await self._client.environment(self._url, _PROBE_SECONDS)
             except RetryableError as error:
+                if loop.time() >= tell_at:
+                    logger.warning("no actor has answered yet, %s", error)
+                    tell_at = loop.time() + _TOLD_SECONDS
                 if loop.time() >= end:
                     raise BackendError(
                         f"no actor answered at {self._url} within {self._ready_seconds:g} s; "

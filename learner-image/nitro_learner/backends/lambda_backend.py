@@ -92,6 +92,10 @@ class LambdaBackend:
     def limit(self) -> int:
         return self._capacity.limit
 
+    @property
+    def at_once(self) -> int:
+        return self.limit
+
     def set_limit(self, limit: int) -> None:
         reserved = self._settings.reserved_concurrency
         self._capacity.set_limit(limit if reserved is None else min(limit, reserved))

@@ -69,6 +69,10 @@ class LocalBackend:
         return self._capacity.limit
 
     @property
+    def at_once(self) -> int:
+        return self.limit
+
+    @property
     def actor_pids(self) -> list[int]:
         """Process ids of the actors that run now."""
         return [actor.process.pid for actor in self._actors if actor.alive and actor.process]

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 DONE = 0
 FAILED = 1
 BAD_INPUT = 2
+"""The operator reads it too: it ends a learner's Job without another try."""
 INTERRUPTED = 75
-"""EX_TEMPFAIL: stopped before the end, and resuming goes on from the last checkpoint. The operator reads it
-too.
-"""
+"""EX_TEMPFAIL: stopped before the end, and resuming goes on from the last checkpoint."""
 ABORTED = 130
 
 EPILOG = """\
@@ -53,6 +52,12 @@ def add_set(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="override a field, such as spec.seed=3 (repeatable)",
     )
+
+
+def check_picture(out: Path | None) -> None:
+    """Raises CommandError if --out names no picture that can be drawn."""
+    if out and out.suffix not in (".png", ".svg", ".pdf"):
+        raise CommandError(f"--out {out}: must end in .png, .svg or .pdf")
 
 
 def add_namespace(parser: argparse.ArgumentParser, default: str = "kubectl's current one") -> None:

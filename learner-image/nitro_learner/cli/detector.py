@@ -68,6 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.gain and len(arguments.run) > 1:
         raise CommandError("--gain takes one run folder")
     runs = [read_run(path) for path in arguments.run]
+    if arguments.gain and runs[0][1].spec.algorithm.hyperparameters.learning_rate_anneal:
+        raise CommandError(
+            f"--gain: the learning rate of {arguments.run[0]} falls to zero over stop.rounds. Branches "
+            "stop sooner, so theirs would fall faster; train a run with "
+            "--set spec.algorithm.hyperparameters.learningRateAnneal=false"
+        )
     # Imported only now: they load torch, which takes seconds.
     from nitro_learner import logs
     from nitro_learner.failures import TrainingFailed, told
@@ -98,12 +104,18 @@ def _measure(
     from nitro_learner.experiments.curves import read
     from nitro_learner.logs import finite
     from nitro_learner.quality.foresight import foretold, over_runs
+    from nitro_learner.rundir import RunDirError
 
     table = {
         name: {"foresight": found.value, "low": found.low, "high": found.high}
         for name, found in over_runs([foretold(read(folder)) for folder, _ in runs]).items()
     }
     told = _look_again(*runs[0], table, arguments) if len(runs) == 1 else {}
+    if not table:
+        raise RunDirError(
+            "no statistic of these runs can be correlated with the next round's improvement. Give runs of at "
+            "least 5 rounds, in which the return does not always change alike."
+        )
     return {"runs": len(runs), "statistics": {name: finite(row) for name, row in table.items()}, **told}
 
 

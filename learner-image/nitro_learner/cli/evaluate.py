@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.algorithms.base import StateMisfit
     from nitro_learner.architecture import NetworkMisfit
     from nitro_learner.checkpoint import CheckpointError, CheckpointStore, load
-    from nitro_learner.evaluation import VideoError, film, play
+    from nitro_learner.evaluation import VideoError, cut_warning, film, play
 
     store = CheckpointStore(folder.checkpoints, keep_last=1)
     try:
@@ -76,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     except (EnvironmentCallError, NetworkMisfit) as error:
         raise CommandError(str(error), FAILED) from None
     returns, lengths = played.returns, played.lengths
+    if warning := cut_warning(lengths):
+        print(f"nitro evaluate: warning: {warning}", file=sys.stderr)
     result = {
         "round": checkpoint.round,
         "episodes": len(returns),
@@ -96,11 +98,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.video:
         try:
-            total = film(job.spec, checkpoint, arguments.video)
+            filmed = film(job.spec, checkpoint, arguments.video)
         except VideoError as error:
             raise CommandError(f"no video: {error}", FAILED) from None
+        of = "" if filmed.ended else f" of the first {filmed.steps:,} steps of an episode"
         print(
-            f"video: {arguments.video} (return {total:.1f})",
+            f"video: {arguments.video} (return {filmed.total:.1f}{of})",
             file=sys.stderr if arguments.json else sys.stdout,
         )
     return DONE

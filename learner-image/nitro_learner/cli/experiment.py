@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -59,14 +60,20 @@ def _run(arguments: argparse.Namespace) -> int:
     experiment, runs = _read(arguments.spec, arguments.overrides)
     # Imported only now that the input was found to be good.
     from nitro_learner.backends.base import BackendError
-    from nitro_learner.experiments.folder import ExperimentDir
+    from nitro_learner.experiments.folder import ExperimentDir, machine
+    from nitro_learner.experiments.runner import Runner
     from nitro_learner.rundir import RunDir, RunDirError
 
     folder = ExperimentDir(arguments.dir or Path("runs") / experiment.name)
     try:
         with RunDir(folder.path).locked():
+            # The runner first: it refuses runs of other jobs, and what is refused must not change the folder.
+            jobs = arguments.jobs or machine()["cores"]
+            runner = (
+                Runner(folder, runs, experiment.budget, jobs=jobs) if runs and experiment.budget else None
+            )
             folder.open(experiment)
-            code = asyncio.run(_train(folder, experiment, runs, arguments)) if runs else DONE
+            code = asyncio.run(_train(runner, folder, experiment, json=arguments.json)) if runner else DONE
             return code or _finish(folder, experiment)
     except RunDirError as error:
         raise CommandError(str(error)) from None
@@ -89,23 +96,18 @@ def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun
         ) from None
 
 
-async def _train(
-    folder: ExperimentDir, experiment: Experiment, runs: list[PlannedRun], arguments: argparse.Namespace
-) -> int:
-    from nitro_learner.experiments.folder import machine
-    from nitro_learner.experiments.runner import Runner, Watcher
+async def _train(runner: Runner, folder: ExperimentDir, experiment: Experiment, *, json: bool) -> int:
+    from nitro_learner.experiments.runner import Watcher
 
-    assert experiment.budget is not None
-    runner = Runner(folder, runs, experiment.budget, jobs=arguments.jobs or machine()["cores"])
     left = sum(state.status == "waiting" for state in runner.states)
-    if not arguments.json:
+    if not json:
         print(
-            f"{experiment.name}: {experiment.figure}\n{len(runs)} runs, {left} to do, "
+            f"{experiment.name}: {experiment.figure}\n{len(runner.states)} runs, {left} to do, "
             f"about {experiment.core_hours:g} core-hours in all\nfolder: {folder.path}",
             flush=True,
         )
     with contextlib.ExitStack() as stack:
-        runner.watcher = _watcher(runner, stack, json=arguments.json) if left else Watcher()
+        runner.watcher = _watcher(runner, stack, json=json) if left else Watcher()
         _handle_signals(runner)
         try:
             await runner.train()
@@ -118,7 +120,11 @@ async def _train(
     if failed:
         told = "\n".join(f"{state.run.label}: {state.message}" for state in failed[:3])
         more = f"\nand {len(failed) - 3} more" if len(failed) > 3 else ""
-        raise CommandError(f"{len(failed)} of {len(runs)} runs failed.\n{told}{more}", FAILED)
+        report = f"nitro experiment report {shlex.quote(str(folder.path))}"
+        rest = f"The same command tries them again. Without them: {report}"
+        raise CommandError(
+            f"{len(failed)} of {len(runner.states)} runs failed.\n{told}{more}\n{rest}", FAILED
+        )
     return DONE
 
 
@@ -156,7 +162,7 @@ def _finish(folder: ExperimentDir, experiment: Experiment) -> int:
     if experiment.variants:
         report.write(folder, experiment)
         print(f"report: {folder.report}", file=sys.stderr)
-    failed = asyncio.run(follow(experiment.commands, folder))
+    failed = asyncio.run(follow(experiment.commands, folder)) if experiment.commands else None
     if failed:
         raise CommandError(f"this command failed: {failed}", FAILED)
     return DONE

@@ -1,9 +1,9 @@
 """Draws the landscape around a run's policy: return and surrogate on the plane of the two Hessian
 eigenvectors whose eigenvalues make R (figures 3 and 8 of the paper).
 
-The round is repeated from the checkpoint before it, so R is the one that the run's detector saw. Returns come
-from real episodes by mean actions; every point plays the same ones. Nothing in the run folder is changed but
-for landscape/, which gets a picture and a CSV.
+The round is repeated from the checkpoint before it, so R is the one that the run's detector saw (but with
+IMPACT, whose rounds nobody repeats exactly). Returns come from real episodes by mean actions; every point
+plays the same ones. Nothing in the run folder is changed but for landscape/, which gets a picture and a CSV.
 
 examples:
   nitro landscape runs/hopper-20260101-120000                      # the newest round that can be repeated
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nitro_learner.cli.common import DONE, FAILED, CommandError, read_run
+from nitro_learner.cli.common import DONE, FAILED, CommandError, check_picture, read_run
 
 if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob
@@ -53,8 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, least in (("points", 3), ("episodes", 1)):
         if getattr(arguments, name) < least:
             raise CommandError(f"--{name} {getattr(arguments, name)}: at least {least}")
-    if arguments.out and arguments.out.suffix not in (".png", ".svg", ".pdf"):
-        raise CommandError(f"--out {arguments.out}: must end in .png, .svg or .pdf")
+    check_picture(arguments.out)
     if not 0 < arguments.span < float("inf"):
         raise CommandError(f"--span {arguments.span}: must be above 0")
     folder, job = read_run(arguments.run)
@@ -109,7 +108,7 @@ def _round(folder: RunDir, wanted: str) -> int:
     from nitro_learner.probe import repeatable
     from nitro_learner.rundir import RunDirError, read_metrics
 
-    if wanted.isdigit() and int(wanted) > 0:
+    if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)
     possible = repeatable(folder)
     if wanted == "newest":

@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 # The API server may be starting, or the network of a new pod.
 _API_SECONDS = 120.0
+# Nobody else can report the end of a finished run: as long as the upgrade of a control plane may take.
+_END_SECONDS = 600.0
 _LAST_WORDS_SECONDS = 20.0
 _TERMINATION_LOG = Path("/dev/termination-log")
 
@@ -110,8 +112,7 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
         return _give_up(reporter, "TrainingFailed", str(error), INTERRUPTED if error.resumable else FAILED)
     except Aborted:
         return ABORTED
-    # Nobody can report the end of a finished run later: an API server that restarts is waited for.
-    reporter.close(_API_SECONDS if outcome.finished else _LAST_WORDS_SECONDS)
+    reporter.close(_END_SECONDS if outcome.finished else _LAST_WORDS_SECONDS)
     return DONE if outcome.finished else INTERRUPTED
 
 
@@ -143,15 +144,21 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
         )
     loop = asyncio.get_running_loop()
 
-    def grant(actors: int) -> None:
-        loop.call_soon_threadsafe(backend.set_limit, actors)
+    def take(granted: int, ready: int) -> None:
+        loop.call_soon_threadsafe(backend.set_limit, granted)
+        if isinstance(backend, KnativeBackend):
+            loop.call_soon_threadsafe(backend.set_ready, ready)
 
-    reporter.on_grant(grant)
+    reporter.on_actors(take)
     # Invocations are billed one by one; pods are metered by the operator.
     pod_seconds = None if spec.backend.type == "Lambda" else lambda: reporter.pod_seconds
-    outcome, _ = await train(
-        opened, backend, listeners, pod_seconds=pod_seconds, provisioned=lambda: reporter.provisioned
-    )
+    try:
+        outcome, _ = await train(
+            opened, backend, listeners, pod_seconds=pod_seconds, provisioned=lambda: reporter.provisioned
+        )
+    finally:
+        # The loop ends here, and a grant that comes later would end the thread that has to report the end.
+        reporter.on_actors(lambda *_: None)
     return outcome
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nitro_learner.cli.common import DONE, CommandError
+from nitro_learner.cli.common import DONE, CommandError, check_picture
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    check_picture(arguments.out)
     from nitro_learner.plot import draw
     from nitro_learner.rundir import RunDirError
 
@@ -36,7 +37,4 @@ def run(arguments: argparse.Namespace) -> int:
         print(draw(arguments.run, out))
     except RunDirError as error:
         raise CommandError(str(error)) from None
-    except ValueError as error:
-        # matplotlib's word on an unknown picture format.
-        raise CommandError(f"{out}: {error}") from None
     return DONE

@@ -38,7 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             from nitro_learner.cluster.jobs import get_job
 
-            job = get_job(arguments.run, arguments.namespace)
+            try:
+                job = get_job(arguments.run, arguments.namespace)
+            except CommandError as error:
+                raise CommandError(
+                    f"there is no folder {folder}, and on the cluster: {error}", error.code
+                ) from None
             found, output = report.of_job(job), arguments.out or Path("report.html")
         temporary = output.with_name(f".{output.name}.partial")
         temporary.write_text(found.html(), encoding="utf-8")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from dataclasses import asdict
@@ -71,7 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan  # within no limits
     if not 0.5 <= value <= 3600:
         raise argparse.ArgumentTypeError(f"{text} is not within 0.5 to 3600 seconds")
     return value

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.job and not arguments.resume:
         raise CommandError("give a job file, or --resume and a run folder")
     if arguments.metrics_port is not None and not 0 <= arguments.metrics_port < 2**16:
-        raise CommandError(f"--metrics-port {arguments.metrics_port}: a port is at most 65535")
+        raise CommandError(f"--metrics-port {arguments.metrics_port}: a port is at most 65535, at least 0")
     named = arguments.resume or arguments.run_dir
     source = arguments.job
     if arguments.resume:

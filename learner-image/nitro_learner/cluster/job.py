@@ -85,6 +85,8 @@ class JobClient:
         except ApiException as error:
             if error.status in (404, 409):
                 raise JobGone(f"job {self.namespace}/{self.name} is gone: {error.reason}") from error
+            # Of several API servers one may be ill, and would answer for as long as it is spoken to.
+            self._api.api_client.rest_client.pool_manager.clear()
             raise ApiUnavailable(f"the API server answered {error.status}: {error.reason}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiUnavailable(f"the API server does not answer: {error}") from error

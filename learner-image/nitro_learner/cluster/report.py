@@ -1,8 +1,8 @@
 """Reports the run in the job's status, and reads there what the operator granted and metered.
 
 A background thread sends the newest state, never an older one: at once when actors are requested, else at
-    most every half second, and at least every few seconds as a heartbeat, whatever the training is doing.
-    While the API server is away it tries again with bounded back-off, and the training goes on.
+most every half second, and at least every few seconds as a heartbeat, whatever the training is doing. While
+the API server is away it tries again with bounded back-off, and the training goes on.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _POLL_SECONDS = 1.0
 _EAGER_POLL_SECONDS = 0.1
 _EAGER_SECONDS = 5.0
 _BACKOFF_SECONDS = (0.5, 8.0)
+# An API server that has just started may not know the kind yet; a job that is gone for longer hears no end.
+_GONE_SECONDS = 20.0
 _HISTORY = 60
 
 
@@ -39,7 +41,7 @@ class StatusReporter(Listener):
 
         with StatusReporter(client, job.get("status")) as reporter:
             reporter.starting(round=0, actors=8)
-            reporter.on_grant(backend.set_limit)
+            reporter.on_actors(lambda granted, ready: backend.set_limit(granted))
             ...                                         # it listens to the trainer
             reporter.conclude("Succeeded", outcome.reason, outcome.message)
 
@@ -59,7 +61,7 @@ class StatusReporter(Listener):
         self._cost: dict[str, float] = dict((previous or {}).get("cost") or {})
         saved = (previous or {}).get("checkpoint") or {}
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
-        self._grant_handler: Callable[[int], None] = lambda _: None
+        self._actors_handler: Callable[[int, int], None] = lambda *_: None
         self._best: float | None = None
         self._changed = threading.Condition()
         self._version = 0
@@ -68,6 +70,7 @@ class StatusReporter(Listener):
         self._eager_until = 0.0
         self._closing_at: float | None = None
         self._granted: int | None = None
+        self._ready = 0
         self._pod_seconds: float | None = None
         self._provisioned = 0
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
@@ -82,14 +85,14 @@ class StatusReporter(Listener):
         """status.actors.provisioned as last seen."""
         return self._provisioned
 
-    def on_grant(self, handler: Callable[[int], None]) -> None:
-        """Calls `handler`, from the reporter's thread, with status.actors.granted now and whenever it
-        changes.
+    def on_actors(self, handler: Callable[[int, int], None]) -> None:
+        """Calls `handler`, from the reporter's thread, with status.actors.granted and .ready, now and
+        whenever one of them changes, while something is granted.
         """
         with self._changed:
-            self._grant_handler = handler
+            self._actors_handler = handler
             if self._granted:
-                handler(self._granted)
+                handler(self._granted, self._ready)
 
     def __enter__(self) -> StatusReporter:
         self._thread.start()
@@ -185,12 +188,13 @@ class StatusReporter(Listener):
     def _run(self) -> None:
         sent_at = float("-inf")
         failures = 0
+        gone_at = math.inf
         while True:
             with self._changed:
                 now = time.monotonic()
                 dirty = self._version != self._sent
                 closing = self._closing_at
-                if closing is not None and (not dirty or now >= closing):
+                if closing is not None and (not dirty or now >= min(closing, gone_at + _GONE_SECONDS)):
                     return
                 due = sent_at + (_PAUSE_SECONDS if dirty else HEARTBEAT_SECONDS)
                 send = (dirty and (self._urgent or closing is not None)) or now >= due
@@ -200,9 +204,10 @@ class StatusReporter(Listener):
                 self._urgent = False
             try:
                 job = self._client.apply_status(body) if send else self._client.get()
-                failures = 0
+                failures, gone_at = 0, math.inf
             except (ApiUnavailable, JobGone) as error:
                 failures += 1
+                gone_at = min(gone_at, time.monotonic()) if isinstance(error, JobGone) else math.inf
                 if failures == 1 or failures % 20 == 0:
                     logger.warning("the status was not reported (try %d): %s", failures, error)
                 self._back_off(failures)
@@ -243,12 +248,12 @@ class StatusReporter(Listener):
         if actors.get("podSeconds") is not None:
             self._pod_seconds = float(actors["podSeconds"])
         self._provisioned = int(actors.get("provisioned") or 0)
-        granted = actors.get("granted")
-        if granted is not None and granted != self._granted:
+        granted, ready = actors.get("granted"), int(actors.get("ready") or 0)
+        if granted is not None and (granted, ready) != (self._granted, self._ready):
             with self._changed:
-                self._granted = int(granted)
+                self._granted, self._ready = int(granted), ready
                 if granted:
-                    self._grant_handler(int(granted))
+                    self._actors_handler(self._granted, ready)
         if granted is not None and granted == self._training.get("requestedActors"):
             self._eager_until = 0.0
 

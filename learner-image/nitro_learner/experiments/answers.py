@@ -49,7 +49,8 @@ def _dearer(ours: Floats, theirs: Floats) -> str:
     both = np.isfinite(ours) & np.isfinite(theirs)
     priced = int(both.sum())
     among = "" if priced == len(both) else f" ({priced} of {len(both)} seeds)"
-    if not priced:
+    # There is no share of nothing: where prices are zero, or a first policy had reached the target already.
+    if not priced or not theirs[both].all():
         return f"not known{among}"
     change = statistics.relative_difference(ours[both], theirs[both])
     told = cells.verdict(change, priced, more="dearer", less="cheaper")

@@ -54,7 +54,8 @@ def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
         _title(left, f"{results.environment}, seeds: {len(results.seeds)}, mean and 95 % interval")
         _differences(right, comparisons, list(results.runs))
         handles, names = left.get_legend_handles_labels()
-        columns = min(len(names), _LEGEND_COLUMNS)
+        # There are none where runs have one round each: a point is no curve.
+        columns = max(1, min(len(names), _LEGEND_COLUMNS))
         figure.legend(handles, names, loc="lower left", ncols=columns, fontsize=9, columnspacing=1.4)
         below = 0.3 * -(-len(names) // columns) / height
         figure.tight_layout(w_pad=2, rect=(0, below, 1, 1))

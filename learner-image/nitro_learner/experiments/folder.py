@@ -8,6 +8,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.rundir import RunDir, RunDirError
@@ -39,32 +41,67 @@ class ExperimentDir:
         others = [entry for entry in self.path.glob("*") if not entry.name.startswith(".")]
         if others and not self.spec.exists():
             raise RunDirError(f"{self.path} holds something that is no experiment. Choose another --dir.")
+        name = self._name()
+        if name not in (None, experiment.name):
+            raise RunDirError(f"{self.path} holds the experiment {name}. Choose another --dir.")
+        machines = self.machines()
         self.path.mkdir(parents=True, exist_ok=True)
         writer = RunDir(self.path)
         writer.write_text(self.spec, experiment.to_yaml())
-        machines = json.loads(self.machine.read_text(encoding="utf-8")) if self.machine.exists() else []
         if machine() not in machines:
             writer.write_text(self.machine, json.dumps([*machines, machine()], indent=2) + "\n")
+
+    def machines(self) -> list[dict[str, Any]]:
+        """All machines that worked on it.
+
+        Raises:
+            RunDirError: machine.json is damaged.
+        """
+        if not self.machine.exists():
+            return []
+        try:
+            found: list[dict[str, Any]] = json.loads(self.machine.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RunDirError(f"{self.machine} is damaged: {error}. Remove it.") from None
+        return found
+
+    def _name(self) -> str | None:
+        """Name of the experiment in the folder; None where there is none, or its file cannot be read."""
+        try:
+            found = yaml.safe_load(self.spec.read_text(encoding="utf-8"))
+        except (FileNotFoundError, UnicodeDecodeError, yaml.YAMLError):
+            found = None
+        return found.get("name") if isinstance(found, dict) else None
 
     def finished(self, run: PlannedRun) -> bool:
         """Whether the run has reached its budget.
 
         Raises:
-            RunDirError: its folder holds a run of another job, or is damaged.
+            RunDirError: its folder holds a run of another job, or one that cannot go on to another budget, or
+                is damaged.
         """
         folder = self.run(run)
         if not folder.job.exists():
             return False
         saved, now = folder.read_job(), run.job.to_dict()
         check_same_job(saved, now, folder)
-        if not folder.summary.exists() or saved["spec"]["stop"] != now["spec"]["stop"]:
+        before, after = saved["spec"]["stop"], now["spec"]["stop"]
+        annealed = run.job.spec.algorithm.hyperparameters.learning_rate_anneal
+        if annealed and before["rounds"] != after["rounds"] and folder.metrics.exists():
+            raise RunDirError(
+                f"{folder.path}: its learning rate falls to zero over {before['rounds']} rounds, so it is no "
+                f"part of a run of {after['rounds']}. Choose another --dir, or that budget again."
+            )
+        if not folder.summary.exists() or before != after:
             return False
-        return bool(folder.read_summary()["finished"])
+        return bool(folder.read_summary().get("finished"))
 
     def prepare(self, run: PlannedRun) -> RunDir:
         """The run's folder, ready for `nitro train --resume`, which starts or goes on."""
         folder = self.run(run)
         folder.path.mkdir(parents=True, exist_ok=True)
+        # It tells of a smaller budget, or of an interruption; beside the new job it would pass for its end.
+        folder.summary.unlink(missing_ok=True)
         folder.write_text(folder.job, run.job.to_yaml())
         return folder
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -73,7 +72,8 @@ def _text(
         yield f"\nScaled down: {experiment.scaled_down}"
     yield (
         f"\nEvery run has the same budget, {budget.amount:,.10g} {UNITS[budget.unit]}, and its curve is read "
-        "there by linear interpolation. Intervals are 95 % percentile bootstrap over seeds "
+        "there by linear interpolation; over training means the curve's mean from its first point on. "
+        "Intervals are 95 % percentile bootstrap over seeds "
         f"({statistics.RESAMPLES:,} resamples); differences are paired by seed; IQM is the interquartile "
         "mean; P is the probability that a run of the first scores higher than a run of the second."
     )
@@ -87,15 +87,14 @@ def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[L
     """The machine, and what the finished runs took."""
     seconds = sum(float(row["seconds"]) for row in finished)
     planned = len(experiment.seeds) * len(experiment.variants) * max(1, len(experiment.environments))
-    machines = json.loads(folder.machine.read_text(encoding="utf-8"))
     told = [
         f"{one['processor']} ({one['cores']} cores), Python {one['python']}, "
         + ", ".join(f"{name} {version}" for name, version in one["versions"].items())
-        for one in machines
+        for one in folder.machines()
     ]
     return (
         f"\n{len(finished)} of {planned} runs are finished and took {seconds / 3600:.2f} core-hours, on "
-        + "; and on ".join(told)
+        + ("; and on ".join(told) or "an unknown machine")
         + ".\n"
     )
 
@@ -103,7 +102,7 @@ def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[L
 def _environment(folder: ExperimentDir, experiment: Experiment, results: Results) -> Iterator[str]:
     yield f"\n## {results.environment}\n"
     seeds = ", ".join(map(str, results.seeds))
-    yield f"{len(results.seeds)} paired seeds: {seeds}." + (
+    yield f"{len(results.seeds)} paired {'seed' if len(results.seeds) == 1 else 'seeds'}: {seeds}." + (
         f" Without a finished run, hence left out: {', '.join(results.missing)}." if results.missing else ""
     )
     if len(results.seeds) < SEEDS_FOR_A_VERDICT:

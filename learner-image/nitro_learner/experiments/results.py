@@ -83,10 +83,7 @@ class Results:
     def spent(self, variant: str, unit: str) -> Floats:
         """What a run had spent in another unit when it was at the budget, f64 [seeds]."""
         return np.array(
-            [
-                Curve(SPENT[self.budget.unit](run.columns), SPENT[unit](run.columns)).at(self.budget.amount)
-                for run in self.runs[variant]
-            ]
+            [_spent(run, self.budget.unit, unit).at(self.budget.amount) for run in self.runs[variant]]
         )
 
     def price_of_target(self, variant: str) -> Floats:
@@ -96,8 +93,7 @@ class Results:
         prices = []
         for run, curve in zip(self.runs[variant], self.curves(variant, self._experiment.score), strict=True):
             reached = curve.reaches(self._experiment.target, self.budget.amount)
-            spent, cost = SPENT[self.budget.unit](run.columns), SPENT["dollars"](run.columns)
-            prices.append(float(np.interp(reached, [0.0, *spent], [0.0, *cost])))
+            prices.append(_spent(run, self.budget.unit, "dollars").at(reached))
         return np.array(prices)
 
     def comparisons(self, metric: str) -> list[Comparison]:
@@ -152,6 +148,12 @@ def rows(folder: ExperimentDir, experiment: Experiment) -> Iterator[Line]:
     for run in plan(experiment):
         if folder.finished(run):
             yield _row(run, read(folder.run(run)), budget)
+
+
+def _spent(run: FinishedRun, unit: str, other: str) -> Curve:
+    """What a run had spent in the other unit, over what it had spent in the first; before its first round
+    nothing."""
+    return Curve(np.append(0.0, SPENT[unit](run.columns)), np.append(0.0, SPENT[other](run.columns)))
 
 
 def _row(run: PlannedRun, finished: FinishedRun, budget: Budget) -> Line:

@@ -180,11 +180,17 @@ class Runner:
 
 async def follow(commands: Sequence[str], folder: ExperimentDir) -> str | None:
     """Runs an experiment's commands one after the other, their output shown; the first that failed or
-    None."""
-    for command in commands:
-        program, *rest = shlex.split(command.replace("{dir}", shlex.quote(str(folder.path))))
-        module = ["-m", "nitro_learner"] if program == "nitro" else []
-        process = await asyncio.create_subprocess_exec(sys.executable, *module, *rest)
-        if await process.wait():
-            return command
-    return None
+    None. Raises BackendError where one cannot be started."""
+    group = ProcessGroup()
+    await group.start()
+    try:
+        for command in commands:
+            program, *rest = shlex.split(command.replace("{dir}", shlex.quote(str(folder.path))))
+            module = ["-m", "nitro_learner"] if program == "nitro" else []
+            arguments = [sys.executable, *module, *rest]
+            child = await group.spawn(command, arguments, {}, lambda line: print(line, flush=True))
+            if await child.wait():
+                return command
+        return None
+    finally:
+        await group.close()

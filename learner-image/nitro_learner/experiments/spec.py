@@ -8,6 +8,7 @@ Nothing here loads torch.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ FIGURES = ("reward_mean", "evaluation_mean", "actors", "cost_total")
 """Drawn unless the file says otherwise."""
 
 _Text = Annotated[str, Field(min_length=1, max_length=2000)]
-_Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=63)]
+_NAME = re.compile(r"(?=.{1,63}$)[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 class Budget(Model):
@@ -62,7 +63,7 @@ class Experiment(Model):
     """An experiment. Runs are environments x variants x seeds; or, for a figure that is not made of training
     curves, only `commands`."""
 
-    name: _Name
+    name: _Text
     """Name of the folder with its results."""
 
     figure: _Text
@@ -83,7 +84,7 @@ class Experiment(Model):
     environments: Annotated[list[_Text], Field(max_length=50)] = Field(default_factory=list)
     """Environment ids, each compared by itself. Default: the base job's."""
 
-    variants: Annotated[dict[_Name, dict[str, Any]], Field(max_length=50)] = Field(default_factory=dict)
+    variants: Annotated[dict[str, dict[str, Any]], Field(max_length=50)] = Field(default_factory=dict)
     """What is compared: a name, and the fields that it overrides, by path as in --set."""
 
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(max_length=1000)] = Field(
@@ -94,10 +95,10 @@ class Experiment(Model):
     budget: Budget | None = None
     """What every run may spend."""
 
-    against: Annotated[list[_Name], Field(max_length=10)] = Field(default_factory=list)
+    against: Annotated[list[_Text], Field(max_length=10)] = Field(default_factory=list)
     """Variants that the others are compared with. Default: the first."""
 
-    questions: Annotated[dict[_Text, list[_Name]], Field(max_length=20)] = Field(default_factory=dict)
+    questions: Annotated[dict[_Text, list[_Text]], Field(max_length=20)] = Field(default_factory=dict)
     """What is asked, and the two variants whose difference answers: a table above all others says whether the
     first one's return is better than the second's, and what it cost."""
 
@@ -151,6 +152,11 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 def _rules(experiment: Experiment) -> list[FieldError]:
     """Mistakes across fields."""
     found: list[FieldError] = []
+    named = {"name": experiment.name} | {f"variants.{name}": name for name in experiment.variants}
+    for path, name in named.items():
+        if not _NAME.fullmatch(name):
+            message = "must be named by at most 63 lower-case letters, digits, dots and hyphens; rename it"
+            found.append(FieldError(path, name, message))
     if not experiment.variants and not experiment.commands:
         found.append(FieldError("variants", ABSENT, "is required where there are no commands; add it"))
     if experiment.variants:
@@ -164,8 +170,13 @@ def _rules(experiment: Experiment) -> list[FieldError]:
     if experiment.budget and len(experiment.budget.to_dict()) != 1:
         message = "must have exactly one of rounds, actorRounds, envSteps and dollars"
         found.append(FieldError("budget", experiment.budget.to_dict(), message))
-    if len(set(experiment.seeds)) < len(experiment.seeds):
-        found.append(FieldError("seeds", experiment.seeds, "holds a seed twice; remove one"))
+    lists: tuple[tuple[str, str, list[Any]], ...] = (
+        ("seeds", "a seed", experiment.seeds),
+        ("environments", "an environment", experiment.environments),
+    )
+    for path, one, each in lists:
+        if len(set(each)) < len(each):
+            found.append(FieldError(path, each, f"holds {one} twice; remove one"))
     for index, name in enumerate(experiment.against):
         found += _among(f"against[{index}]", name, experiment.variants, "a variant")
     for question, pair in experiment.questions.items():

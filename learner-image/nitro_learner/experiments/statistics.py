@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 RESAMPLES = 10_000
-_BAND_RESAMPLES = 2_000
 _SEED = 0x4E6974726F
 # Resamples at a time: all pairs of 100 seeds are then 40 MB.
 _CHUNK = 500
@@ -50,9 +49,9 @@ def mean_band(curves: Floats) -> tuple[Floats, Floats, Floats]:
     if count < 2:
         nothing = np.full(curves.shape[1], np.nan)
         return curves.mean(axis=0), nothing, nothing
-    rows = np.random.default_rng(_SEED).integers(0, count, (_BAND_RESAMPLES, count))
+    rows = np.random.default_rng(_SEED).integers(0, count, (RESAMPLES, count))
     # How often each seed was drawn, so that no resample of whole curves is ever in memory.
-    weights = (rows[:, :, None] == np.arange(count)).mean(axis=1)
+    weights = np.stack([(rows == seed).mean(axis=1) for seed in range(count)], axis=1)
     low, high = np.quantile(weights @ curves, [0.025, 0.975], axis=0)
     return curves.mean(axis=0), low, high
 
@@ -73,24 +72,25 @@ def relative_difference(scores: Floats, others: Floats) -> Interval:
 
 def probability_of_improvement(scores: Floats, others: Floats) -> Interval:
     """P(X > Y) over all pairs of runs, ties counted half: the Mann-Whitney U statistic by its largest
-    value."""
+    value. The two are resampled apart, as rliable does: a run drawn for both sides would be compared with
+    itself."""
 
-    def statistic(rows: NDArray[np.int64]) -> Floats:
-        difference = scores[rows][..., :, None] - others[rows][..., None, :]
+    def statistic(rows: NDArray[np.int64], other_rows: NDArray[np.int64]) -> Floats:
+        difference = scores[rows][..., :, None] - others[other_rows][..., None, :]
         return np.asarray((np.sign(difference) / 2 + 0.5).mean(axis=(-2, -1)))
 
-    return _bootstrap(len(scores), statistic)
+    return _bootstrap(len(scores), statistic, draws=2)
 
 
-def _bootstrap(count: int, statistic: Callable[[NDArray[np.int64]], Floats]) -> Interval:
-    """A statistic of the rows [..., count], at all rows and over resamples of them. The resamples are the
-    same every time, so that a report repeats itself."""
-    value = float(statistic(np.arange(count)))
+def _bootstrap(count: int, statistic: Callable[..., Floats], draws: int = 1) -> Interval:
+    """A statistic of rows [..., count], of so many draws, at all rows and over resamples of them. The
+    resamples are the same every time, so that a report repeats itself."""
+    value = float(statistic(*[np.arange(count)] * draws))
     if count < 2:
         return Interval(value, float("nan"), float("nan"))
-    rows = np.random.default_rng(_SEED).integers(0, count, (RESAMPLES, count))
+    rows = np.random.default_rng(_SEED).integers(0, count, (draws, RESAMPLES, count))
     values = np.concatenate(
-        [statistic(rows[start : start + _CHUNK]) for start in range(0, RESAMPLES, _CHUNK)]
+        [statistic(*rows[:, start : start + _CHUNK]) for start in range(0, RESAMPLES, _CHUNK)]
     )
     low, high = np.quantile(values, [0.025, 0.975])
     return Interval(value, float(low), float(high))

@@ -42,7 +42,8 @@ class BranchDir(ExperimentDir):
 
     def prepare(self, run: PlannedRun) -> RunDir:
         folder = super().prepare(run)
-        if not folder.checkpoints.exists():
+        # Its own files and not the folder: planting may have been broken off before the checkpoint was whole.
+        if not CheckpointStore(folder.checkpoints, keep_last=1).rounds():
             self._plant(folder, run)
         return folder
 
@@ -107,7 +108,9 @@ def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: 
     spec["evaluation"] = {"episodes": _EPISODES, "everyRounds": len(schedule)}
     spec["backend"] = {"type": "Local", "local": {"processes": 1}}
     variant = f"round-{round}-{kind}"
-    folder = PurePosixPath("branches", variant, f"seed-{seed}")
+    # Another factor or length has a folder of its own, so that a run can be asked for several.
+    spent = f"{len(following)}-rounds-{sum(following)}-actors"
+    folder = PurePosixPath("branches", f"{variant}-{spent}", f"seed-{seed}")
     return PlannedRun(job.spec.environment.id, variant, seed, resolve(load_job(data)), folder)
 
 

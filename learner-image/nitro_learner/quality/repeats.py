@@ -30,8 +30,9 @@ async def repeat(
 ) -> dict[str, Floats]:
     """Every statistic at some rounds, f64 [rounds, repeats]; those that some measurement lacks are left out.
 
-    Each repeat samples minActors slots of its own with the round's policy, updates from the checkpoint before
-    the round and measures: all that would differ had the round been sampled again.
+    Each repeat samples minActors slots with the round's policy, from the states that the round's episodes
+    went on from, updates from the checkpoint before the round and measures: all that would differ had the
+    round been sampled again.
 
     Args:
         progress: told each round that is done.
@@ -58,12 +59,11 @@ async def repeat(
     measured: list[list[Mapping[str, float | None]]] = []
     for round in rounds:
         async with opened(folder, job, round) as probe:
-            fragments = await probe.sample(actors * repeats)
             before = copy.deepcopy(probe.algorithm.state_dict())
             found: list[Mapping[str, float | None]] = []
-            for index in range(repeats):
+            for fragments in await probe.samples(actors, repeats):
                 probe.algorithm.load_state_dict(before)
-                update = await probe.update(fragments[index * actors : (index + 1) * actors])
+                update = await probe.update(fragments)
                 found.append(await probe.compute.measure(measure, update, round))
             measured.append(found)
         progress(round)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -119,13 +120,16 @@ def of_run(path: Path) -> Report:
     folder = RunDir(path)
     columns = columns_of(read_metrics(folder.metrics))
     summary = folder.read_summary()
+    if summary.get("rounds", math.inf) < columns["round"][-1]:
+        # Of an earlier sitting: the run has gone on, so neither its end nor its evaluation is this one's.
+        summary = {"versions": summary.get("versions", {})}
     job = folder.read_job()
     rounds = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
     return Report(
         job={"metadata": {"name": job["metadata"]["name"]}, "spec": job["spec"]},
         outcome=summary.get("message", "not ended yet"),
         columns=columns,
-        # A summary has the evaluation at the end, too; one of an earlier sitting knows less than the rounds.
+        # A summary has the evaluation at the end, too.
         cost=max(rounds, summary.get("cost", rounds), key=lambda cost: cost["total"]),
         evaluation=summary.get("evaluation"),
         versions=summary.get("versions", {}),

@@ -63,6 +63,7 @@ def _container(view: JobView) -> Object:
         **view.container(CONTAINER, view.spec.actor.image or view.config.actor_image),
         "env": [
             {"name": "NITRO_ENVIRONMENT", "value": json.dumps(config, sort_keys=True)},
+            {"name": "NITRO_TIMEOUT_SECONDS", "value": str(view.spec.actor.timeout_seconds)},
             {"name": "HOME", "value": "/tmp"},
             view.secret_env("NITRO_REDIS_URL", "redis-actor-url"),
             view.secret_env("NITRO_TOKEN", "token"),

@@ -153,4 +153,4 @@ def _from_secret(variable: str, secret: str, key: str, *, optional: bool = False
 
 def actor_url(view: JobView) -> str:
     """The Revision's own cluster-local address: it needs no ingress."""
-    return f"http://{names.revision(view.name)}.{view.namespace}.svc.cluster.local"
+    return f"http://{names.revision(view.name)}.{view.namespace}.svc.{view.config.cluster_domain}"

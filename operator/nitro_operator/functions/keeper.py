@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -26,7 +27,7 @@ from nitro_operator.functions.wish import wish
 from nitro_operator.kinds import TRAINING_JOB, JobKey, Object
 from nitro_operator.memory import spec_of
 from nitro_operator.observed import terminating
-from nitro_operator.queue import WorkQueue
+from nitro_operator.queue import WorkQueue, pause
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +111,11 @@ class Functions:
         await self._queue.stop()
         self._aws.close()
 
+    @property
+    def loops(self) -> Sequence[asyncio.Task[None]]:
+        """What looks at functions; none of it ends before `stop`."""
+        return self._queue.loops
+
     def state(self, key: JobKey) -> FunctionState:
         """What the last look found."""
         memory = self._memories.get(key)
@@ -175,7 +181,7 @@ class Functions:
         memory.state = FunctionState(outcome.ready, outcome.problem, provisioned)
         if outcome.problem is not None:
             memory.failures += 1
-            return _pause(memory.failures)
+            return pause(memory.failures, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
         memory.failures = 0
         if outcome.changing:
             return CHANGING_SECONDS
@@ -226,7 +232,7 @@ class Functions:
         if problem is not None and left > 0:
             self._tell_once(job, memory, problems.waits(problem, left))
             memory.failures += 1
-            return min(_pause(memory.failures), left + 0.1)
+            return min(pause(memory.failures, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS), left + 0.1)
         if problem is not None:
             self._tell_once(job, memory, problems.left_behind(problem, job))
         await finalizer.drop(self._kube, job)
@@ -266,9 +272,3 @@ def _problem(error: AwsError | SecretUnusable, function: LambdaBackend) -> Probl
     if isinstance(error, SecretUnusable):
         return error.problem
     return problems.refusal(error, function.function_name)
-
-
-def _pause(failures: int) -> float:
-    """Seconds until the next try: longer each time, and never the same for all."""
-    longest = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** (failures - 1))
-    return longest * random.uniform(0.5, 1.0)

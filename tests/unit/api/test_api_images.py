@@ -6,6 +6,7 @@ import pytest
 
 from nitro_api import JobInvalid, JobSpec, load_job, resolve, warnings
 from nitro_api.explain import explain
+from nitro_api.schema import preset_text
 
 JOB = """\
 apiVersion: nitro.dev/v1alpha1
@@ -52,9 +53,22 @@ def test_tuned_has_settings_of_its_own_for_games() -> None:
     assert found.environment.rollout_length % found.environment.envs_per_actor == 0
 
 
+def test_impact_s_tuned_settings_for_games_are_ppo_s_where_both_have_them() -> None:
+    ppo = spec().algorithm.hyperparameters
+    impact = spec("spec.algorithm.name=impact").algorithm.hyperparameters
+    # A batch is learned from `epochs` times whenever it is drawn, and drawn `bufferUses` times.
+    assert impact.epochs * (impact.buffer_uses or 0) == ppo.epochs
+    assert impact.batch_size % impact.minibatch_size == 0
+    of_ppo, of_impact = ppo.to_dict(), impact.to_dict()
+    shared = set(of_ppo) & set(of_impact) - {"epochs"}
+    assert {"gamma", "entropyCoefficient", "minibatchSize", "clip", "learningRate", "maxGradNorm"} <= shared
+    assert {name: of_impact[name] for name in shared} == {name: of_ppo[name] for name in shared}
+
+
+@pytest.mark.parametrize("name", ["ppo", "impact"])
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
-def test_games_deserve_no_warning_and_stay_as_they_are_resolved(preset: str) -> None:
-    job = load_job(JOB, [f"spec.algorithm.preset={preset}"])
+def test_games_deserve_no_warning_and_stay_as_they_are_resolved(preset: str, name: str) -> None:
+    job = load_job(JOB, [f"spec.algorithm.preset={preset}", f"spec.algorithm.name={name}"])
     assert warnings(job) == []
     assert resolve(resolve(job)) == resolve(job)
     assert load_job(resolve(job).to_yaml()) == resolve(job)
@@ -123,3 +137,12 @@ def test_explain_knows_the_games() -> None:
     assert "for Atari games paper 16, tuned 256" in explain("spec.environment.rolloutLength")
     assert "Default: 0.25" in explain("atari.stickyActions")
     assert "with type: conv relu" in explain("spec.network.activation")
+
+
+def test_where_only_both_cases_together_differ_the_reference_says_so() -> None:
+    fields = "spec.algorithm.hyperparameters."
+    assert preset_text(f"{fields}epochs").endswith("with name: impact for Atari games paper 1, tuned 2)")
+    assert preset_text(f"{fields}gamma") == "paper 0.99, tuned 0.995 (for Atari games 0.99)"
+    assert preset_text(f"{fields}batchSize") == (
+        "paper 4096, tuned 2048 (for Atari games paper 256, tuned 1024)"
+    )

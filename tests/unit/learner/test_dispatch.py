@@ -1,6 +1,7 @@
 """The dispatcher with actors that are functions: retries, deadlines, the 80 % rule, one fragment per slot."""
 
 import asyncio
+import re
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dispatch_support import (
 )
 from nitro_actor import wire
 from nitro_learner.backends.base import Ack, FatalError, RetryableError
+from nitro_learner.cache import CacheUnreachable
 from nitro_learner.fanout import MAX_TRIES
 from nitro_learner.plans import EvaluationPlan, RoundFailed
 from nitro_learner.seeds import slot_seed
@@ -87,19 +89,20 @@ async def test_a_retry_is_the_same_slot_and_seed(backend: FunctionBackend, cache
     assert sorted(result.stats.billed_seconds) == [0.011, 0.011, 0.5]
 
 
+@pytest.mark.parametrize("times", [2 * MAX_TRIES, 1100])
 async def test_being_turned_away_uses_up_no_try(
-    backend: FunctionBackend, cache: MemoryCache, monkeypatch: pytest.MonkeyPatch
+    backend: FunctionBackend, cache: MemoryCache, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     async def turned_away(_meta: dict[str, Any], _cache: MemoryCache) -> Ack:
         raise RetryableError("reserved_concurrency", "as told", throttled=True)
 
-    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_CAP_SECONDS", 0.01)
-    backend.script[0] = [turned_away] * (2 * MAX_TRIES)
+    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_CAP_SECONDS", 0.0)
+    backend.script[0] = [turned_away] * times
     work, this = dispatcher(backend, cache), plan()
     work.start_slots(this, range(1))
     result = await work.finish(this)
-    assert result.stats.retries == {"reserved_concurrency": 2 * MAX_TRIES}
-    assert result.fragments[0].meta["attempt"] == 2 * MAX_TRIES
+    assert result.stats.retries == {"reserved_concurrency": times}
+    assert result.fragments[0].meta["attempt"] == times
 
 
 async def test_what_is_broken_off_at_a_deadline_is_billed_by_estimate(
@@ -214,6 +217,39 @@ async def test_the_second_deadline_saves_a_slot(backend: FunctionBackend, cache:
     assert result.fragments[0].meta["attempt"] == 1
 
 
+async def test_what_is_waited_for_is_told(
+    backend: FunctionBackend,
+    cache: MemoryCache,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nitro_learner.fanout._TOLD_SECONDS", 0.0)
+    backend.script[1] = [failing("unavailable"), hang]
+    work, this = dispatcher(backend, cache, deadline=2.0), plan()
+    work.start_slots(this, range(3))
+    with caplog.at_level("INFO"):
+        await work.finish(this)
+    assert re.search(r"waiting for 1 of 3 slots, \d s at most: unavailable: as told", caplog.text)
+
+
+async def test_a_cache_that_cannot_be_reached_is_told_once(
+    backend: FunctionBackend, cache: MemoryCache, caplog: pytest.LogCaptureFixture
+) -> None:
+    pop, failures = cache.pop, [CacheUnreachable("cannot take fragments: Redis does not answer")] * 3
+
+    async def unreachable_at_first(key: str) -> list[bytes]:
+        if failures:
+            raise failures.pop()
+        return await pop(key)
+
+    cache.pop = unreachable_at_first  # type: ignore[method-assign]
+    work, this = dispatcher(backend, cache), plan()
+    work.start_slots(this, range(2))
+    result = await work.finish(this)
+    assert result.stats.retries == {"cache": 3}
+    assert caplog.messages == ["fragments have to wait: cannot take fragments: Redis does not answer"]
+
+
 @pytest.mark.parametrize(("slots", "lost", "min_actors"), [(10, 3, 1), (10, 1, 10), (1, 1, 1)])
 async def test_too_few_fragments_fail_the_round(
     backend: FunctionBackend, cache: MemoryCache, slots: int, lost: int, min_actors: int
@@ -306,17 +342,22 @@ async def test_fatal_errors_end_the_round_at_once(backend: FunctionBackend, cach
     assert backend.running == 0
 
 
-async def test_waves_stretch_the_deadline(cache: MemoryCache) -> None:
+@pytest.mark.parametrize(("limit", "ready"), [(2, None), (8, 2)])
+async def test_waves_stretch_the_deadline(cache: MemoryCache, limit: int, ready: int | None) -> None:
+    """Those that the limit makes, and those that pods make which are not ready yet."""
+    pods = asyncio.Semaphore(2)
+
     async def slow(meta: dict[str, Any], cache: MemoryCache) -> Ack:
-        await asyncio.sleep(0.15)
+        async with pods:  # requests queue in the activator
+            await asyncio.sleep(0.15)
         return await good(meta, cache)
 
-    backend = FunctionBackend(cache, limit=2)
-    backend.default = slow
+    backend = FunctionBackend(cache, limit=limit)
+    backend.default, backend.ready = slow, ready
     work, this = dispatcher(backend, cache, deadline=0.5), plan()
     work.start_slots(this, range(8))
     result = await work.finish(this)
-    assert backend.most == 2
+    assert backend.most == limit
     assert result.stats.deadline_misses == 0
     assert len(result.fragments) == 8
 

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from nitro_learner.backends.capacity import Capacity
+from nitro_learner.backends.knative import KnativeBackend
 
 
 async def test_priorities_and_order() -> None:
@@ -72,3 +73,11 @@ async def test_a_cancelled_wait_gives_its_turn_to_the_next() -> None:
     assert first.cancelled()
     assert second.done()
     assert not second.cancelled()
+
+
+async def test_pods_that_are_not_ready_yet_are_no_reason_to_ask_for_less() -> None:
+    backend = KnativeBackend("http://127.0.0.1:9", None, "redis://127.0.0.1:9", limit=8)
+    assert backend.at_once == 8, "nothing is known of pods yet"
+    for ready, at_once in ((0, 1), (2, 2), (20, 8)):
+        backend.set_ready(ready)
+        assert (backend.limit, backend.at_once) == (8, at_once)

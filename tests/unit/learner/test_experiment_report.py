@@ -112,6 +112,37 @@ def test_questions_are_answered_by_return_and_by_cost(tmp_path: Path) -> None:
     assert absent.split(" | ")[2:] == ["not finished", "not finished", "not finished |"]
 
 
+def test_a_first_round_that_overshoots_is_read_between_nothing_and_its_end(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, score="evaluation_mean", questions={"Is nitro?": ["nitro", "fixed"]}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        end = 10.0 if run.variant == "fixed" else 20.0
+        pretend(folder, run, actors=[16], returns=[1], evaluations=[0], final=end)
+    text = report.write(folder, spec)
+    assert "| fixed | 5.0 [5.0, 5.0] | 5.0 | 2.5 [2.5, 2.5] | 0.5 | 800 | $0.0800 |" in text
+    assert "too few seeds: +5.0 [+5.0, +5.0] | too few seeds: +0.0 % [+0.0, +0.0] |" in text
+
+
+def test_a_budget_of_one_round_gives_a_report(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, budget={"rounds": 1}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        pretend(folder, run, actors=[4], returns=[3])
+    assert "| nitro | 3.0 [3.0, 3.0] |" in report.write(folder, spec)
+
+
+def test_there_is_no_share_of_a_price_of_nothing(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, questions={"Is nitro?": ["nitro", "fixed"]}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        pretend(folder, run, actors=[4, 4], returns=[1, 2], cents=0)
+    text = report.write(folder, spec)
+    assert "| Is nitro? | nitro - fixed | too few seeds: +0.0 [+0.0, +0.0] | not known |" in text
+
+
 def test_the_report_leaves_tables_and_pictures(experiment: tuple[ExperimentDir, Experiment]) -> None:
     folder, spec = experiment
     text = report.write(folder, spec)

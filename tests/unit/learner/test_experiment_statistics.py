@@ -32,6 +32,28 @@ def test_probability_of_improvement_is_the_mann_whitney_statistic() -> None:
     assert found.low <= found.value <= found.high
 
 
+def test_its_interval_resamples_the_two_apart() -> None:
+    rng = np.random.default_rng(1)
+    scores, others = rng.normal(1, 3, 5), rng.normal(0, 3, 5)
+
+    def statistic(x: np.ndarray, y: np.ndarray) -> float:
+        return float(stats.mannwhitneyu(x, y).statistic) / 25
+
+    reference = stats.bootstrap(
+        (scores, others),
+        statistic,
+        method="percentile",
+        vectorized=False,
+        n_resamples=3_000,
+        random_state=np.random.default_rng(0),
+    ).confidence_interval
+    found = statistics.probability_of_improvement(scores, others)
+    assert found.low == pytest.approx(reference.low, abs=0.041)
+    assert found.high == pytest.approx(reference.high, abs=0.041)
+    same = statistics.probability_of_improvement(scores, scores)
+    assert (same.low + same.high) / 2 == pytest.approx(0.5, abs=0.041), "seeds are compared with themselves"
+
+
 def test_paired_interval_is_the_percentile_bootstrap_of_differences() -> None:
     scores, others = RNG.normal(10, 3, 10), RNG.normal(9, 3, 10)
     found = statistics.paired_difference(scores, others)

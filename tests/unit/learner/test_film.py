@@ -61,14 +61,16 @@ def pictures(path: Path) -> list[tuple[int, int]]:
 
 def test_every_step_is_a_picture(tmp_path: Path) -> None:
     spec = job(entryPoint="test_film:Drawn")
-    film(spec.spec, untrained(spec), tmp_path / "videos" / "drawn.webp")
+    filmed = film(spec.spec, untrained(spec), tmp_path / "videos" / "drawn.webp")
+    assert (filmed.steps, filmed.ended) == (10, True)
     assert pictures(tmp_path / "videos" / "drawn.webp") == [(16, 8)] * 10
 
 
 def test_a_game_needs_no_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "_FRAMES", 5)
     spec = job(id="ALE/SpaceInvaders-v5")
-    film(spec.spec, untrained(spec), tmp_path / "game.gif")
+    filmed = film(spec.spec, untrained(spec), tmp_path / "game.gif")
+    assert (filmed.steps, filmed.ended) == (5, False)
     assert set(pictures(tmp_path / "game.gif")) == {(160, 210)}
 
 

@@ -316,6 +316,22 @@ def test_a_restored_algorithm_goes_on_alike_once_its_buffer_is_empty(preset: str
     assert states[0]["learning_rate"] == states[1]["learning_rate"] < first.settings.learning_rate
 
 
+def test_a_state_that_is_loaded_brings_back_none_of_what_was_sampled_since() -> None:
+    options = {"batchSize": 128, "bufferUses": 2}
+    algorithm = impact(**options)
+    before = copy.deepcopy(algorithm.state_dict())
+    fresh = impact(**options)
+    # A batch of two fragments that may be drawn once more, and one that waits for another.
+    algorithm.take([sampled(slot, seed=8) for slot in range(3)])
+    algorithm.load_state_dict(before)
+    assert not algorithm.replay()
+    for each in (algorithm, fresh):
+        each.take([sampled(slot, seed=9) for slot in range(2)])
+        each.replay()
+    assert torch.equal(parameters(algorithm), parameters(fresh))
+    assert algorithm.end_round(1).surrogate.size == fresh.end_round(1).surrogate.size == 2 * 64
+
+
 def test_it_learns_from_images() -> None:
     env = make(EnvironmentConfig("colours", 3, {}, "learner_environments:Colours", frame_stack=2))
     layers = [{"channels": 3, "kernel": 4, "stride": 2}]

@@ -74,13 +74,14 @@ def test_a_choice_carries_the_policy_that_it_was_drawn_by() -> None:
 def test_the_agent_learns_what_is_cheap() -> None:
     trained = agent()
     chosen = []
-    for number in range(30):
+    for number in range(120):
         choices, followed = episode(trained, number)
         trained.learn(choices, followed)
         chosen.append(np.mean([choice.index for choice in choices]))
     assert np.mean(chosen[:3]) > 1.0
+    # Six series of episodes are below 0.05 by now; how soon depends on how a processor rounds.
     assert np.mean(chosen[-3:]) < 0.3
-    assert trained.episodes == 30
+    assert trained.episodes == 120
 
 
 def test_an_episode_of_one_round_only_counts() -> None:

@@ -149,8 +149,12 @@ def test_convolutions_equal_pytorchs_and_are_twice_differentiable(stride: int, p
     assert torch.autograd.gradgradcheck(function, inputs)
 
 
+@pytest.mark.parametrize("onednn", [True, False])
 @pytest.mark.parametrize(("n", "i", "o"), [(3, 5, 7), (1024, 256, 256), (2048, 11, 256)])
-def test_product_equals_pytorchs(n: int, i: int, o: int) -> None:
+def test_product_equals_pytorchs(
+    n: int, i: int, o: int, onednn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_TAKES_ONEDNN", onednn)
     x, w, b = torch.randn(n, i), torch.randn(o, i), torch.randn(o)
     torch.testing.assert_close(kernels.product(x, w, b), x @ w.t() + b, rtol=1e-4, atol=1e-4)
     g = torch.randn(n, o)

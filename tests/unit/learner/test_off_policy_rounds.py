@@ -367,6 +367,19 @@ async def test_the_deadline_ends_a_round_with_what_it_has(backend: FunctionBacke
     await work.close()
 
 
+async def test_a_round_that_the_deadline_cut_makes_the_next_one_no_longer(
+    backend: FunctionBackend, compute: Compute
+) -> None:
+    work = dispatcher(backend, backend.cache, deadline=None, timeout=0.2)
+    gate, rounds = Gate(backend), Rounds(work, backend, compute, Recorder())
+    learning = asyncio.create_task(rounds.learn(1, 8))
+    await asyncio.sleep(0.02)
+    await gate.open(1, 5)
+    assert (await learning).stats.deadline_misses == 3
+    assert work.deadlines.now()() - asyncio.get_running_loop().time() == pytest.approx(0.2, abs=0.05)
+    await work.close()
+
+
 async def test_a_round_without_any_fragment_fails(backend: FunctionBackend, compute: Compute) -> None:
     work = dispatcher(backend, backend.cache, deadline=0.1)
     backend.default = hang

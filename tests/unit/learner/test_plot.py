@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from nitro_learner.plot import align, draw, group, read_run
+from nitro_learner.plot import align, draw, group, read_run, titles
 from nitro_learner.rundir import CsvMetrics, RunDir, RunDirError
 from report_support import report
 from train_support import job
@@ -36,6 +36,26 @@ def test_seeds_make_one_group_and_scalers_several(tmp_path: Path) -> None:
     assert {label: len(runs) for label, runs in groups.items()} == {"fixed": 2, "nitro": 1}
     out = draw(paths, tmp_path / "compared.png")
     assert out.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_groups_of_one_scaler_are_told_apart_by_what_differs_between_them(tmp_path: Path) -> None:
+    scalings = {
+        "a": {"scaler": "fixed", "minActors": 2, "maxActors": 6},
+        "b": {"scaler": "nitro", "mode": "paper", "minActors": 2, "maxActors": 6},
+        "c": {"scaler": "nitro", "mode": "noise", "minActors": 2, "maxActors": 6},
+    }
+    runs = [read_run(RunDir(_run(tmp_path / name, scaling=one))) for name, one in scalings.items()]
+    assert list(group(runs)) == ["fixed", "nitro, mode paper", "nitro, mode noise"]
+
+
+def test_every_algorithm_of_a_picture_is_named_and_no_other(tmp_path: Path) -> None:
+    paths = [_run(tmp_path / "a"), _run(tmp_path / "b")]
+    settings = {"name": "impact", "preset": "tuned", "hyperparameters": {"clip": 0.4, "adamEpsilon": 1e-8}}
+    (paths[1] / "job.yaml").write_text(yaml.safe_dump(job(algorithm=settings)))
+    groups = group([read_run(RunDir(path)) for path in paths])
+    assert list(groups) == ["ppo", "impact"]
+    _, subtitle = titles(groups)
+    assert subtitle == "Hopper-v5  ·  PPO (tuned), IMPACT (tuned)  ·  2 runs"
 
 
 def test_curves_are_compared_where_all_are_known(tmp_path: Path) -> None:

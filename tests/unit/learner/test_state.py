@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from nitro_learner.batch import Fragment
+from nitro_learner.counts import Counts
+from nitro_learner.evaluation import MAX_STEPS
+from nitro_learner.plans import EvaluationResult
 from nitro_learner.state import TrainingState
 
 
@@ -56,3 +59,20 @@ def test_episodes_that_go_on_in_the_next_round_are_no_trap(caplog: pytest.LogCap
             state.absorb([fragment(512, [], [])], keep_end_states=keep)
     assert not caplog.records
     assert list(state.end_states) == [0]
+
+
+def evaluation(version: int, lengths: list[int]) -> EvaluationResult:
+    return EvaluationResult(version, np.ones(len(lengths)), np.array(lengths), Counts().stats(1.0, 1))
+
+
+def test_evaluation_episodes_that_were_cut_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    state = TrainingState(actors=1)
+    with caplog.at_level(logging.WARNING):
+        state.take_evaluation(evaluation(1, [1000, MAX_STEPS - 1]))
+        assert not caplog.records
+        for version in (2, 3):
+            state.take_evaluation(evaluation(version, [MAX_STEPS, 1000, MAX_STEPS]))
+    (record,) = caplog.records
+    assert "2 of 3 evaluation episodes were cut at 30,000 steps" in record.message
+    assert "max_episode_steps" in record.message
+    assert state.evaluation_mean == 1.0

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nitro_learner.cli import main
+from nitro_learner.cli.common import BAD_INPUT, CommandError
+from nitro_learner.cluster import jobs
 from nitro_learner.rundir import RunDirError
 from nitro_learner.views import charts
 from nitro_learner.views.report import of_job, of_run
@@ -99,6 +102,36 @@ def test_a_run_that_was_cut_off_in_mid_write_is_shown_as_far_as_it_is_whole(tmp_
     report = of_run(folder)
     assert report.columns["round"].tolist() == [1, 2, 3, 4]
     assert "not ended yet" in report.html()
+
+
+def test_an_earlier_sittings_end_is_not_the_end_of_a_run_that_has_gone_on(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", 40)
+    summary = {
+        "message": "all 30 rounds are done",
+        "rounds": 30,
+        "evaluation": {"mean": 321.5, "std": 7.0, "episodes": 6},
+        "cost": {"learner": 0.03, "actors": 0.09, "total": 0.12},
+        "versions": {"torch": "9.8.7"},
+    }
+    (folder / "summary.json").write_text(json.dumps(summary))
+    text = " ".join(Page(of_run(folder).html()).words)
+    assert "not ended yet" in text
+    assert "torch 9.8.7" in text
+    assert "321.5" not in text
+
+
+def test_a_name_that_is_neither_folder_nor_job_is_told_as_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent(name: str, _: str | None) -> None:
+        raise CommandError(f"there is no job {name}")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "get_job", absent)
+    assert main(["report", "hoper-1"]) == BAD_INPUT
+    assert (
+        "there is no folder hoper-1, and on the cluster: there is no job hoper-1" in capsys.readouterr().err
+    )
 
 
 def test_a_run_without_a_round_is_refused_with_a_sentence(tmp_path: Path) -> None:

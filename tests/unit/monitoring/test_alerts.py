@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nitro_learner.metrics import RETRY_REASONS
 from nitro_monitoring import files
 from nitro_monitoring.alerts import ALERTS, Alert
 from prometheus_support import promtool
@@ -70,6 +71,17 @@ CASES = [
     Case(  # most of them are only slow
         "NitroJobNotStarting",
         "9m",
+        job("team", "Starting"),
+    ),
+    Case(
+        "NitroJobFailed",
+        "2m",
+        job("team", "Failed") | job("rivals") | job("done", "Succeeded") | job("new", "Starting"),
+        {"team": ""},
+    ),
+    Case(  # one that is resumed starts again
+        "NitroJobFailed",
+        "20m",
         job("team", "Starting"),
     ),
     Case(
@@ -240,6 +252,12 @@ def test_every_alert_has_a_runbook(alert: Alert) -> None:
     for part in ("Means", "Panel", "Command", "Do"):
         assert f"**{part}" in section[1], f"what it means, which panel, which command, what to do: no {part}"
     assert alert.rule()["annotations"]["runbook_url"] == f"docs/operations.md#{alert.name.lower()}"
+
+
+def test_the_runbook_of_retries_has_every_reason() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    section = page.partition("### NitroRetryStorm\n")[2].partition("\n### ")[0]
+    assert {reason for reason in RETRY_REASONS if f"`{reason}`" not in section} == set()
 
 
 def _namespaces(case: Case) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from nitro_api import load_job, resolve
@@ -15,7 +16,8 @@ CONFIG = Config.from_environment(
         "NITRO_ACTOR_IMAGE": "registry.test/actor:1",
         "NITRO_LEARNER_IMAGE": "registry.test/learner:1",
         "NITRO_REDIS_IMAGE": "registry.test/redis:7",
-    }
+    },
+    resolv_conf=Path("/dev/null"),
 )
 
 

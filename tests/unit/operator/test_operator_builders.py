@@ -229,6 +229,7 @@ class TestActors:
             "clipRewards": False,
         }
         assert found["NITRO_REDIS_URL"]["key"] == "redis-actor-url"
+        assert found["NITRO_TIMEOUT_SECONDS"] == "90"
 
 
 class TestAccess:

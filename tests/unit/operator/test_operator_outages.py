@@ -9,21 +9,24 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod
+from kubernetes.aio.client import ApiClient, Configuration
+from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod, revision
 
 from nitro_operator import reconcile
 from nitro_operator.backends import KnativeRelease
+from nitro_operator.backends.knative import scale_annotations
 from nitro_operator.cache import Cache
-from nitro_operator.client import ApiError, _refusal
+from nitro_operator.client import ApiError, Kube, _refusal
 from nitro_operator.conditions import from_problem
 from nitro_operator.events import EventPoster
 from nitro_operator.functions import Aws, Functions
 from nitro_operator.heartbeat import GAP_SECONDS, Heartbeat
-from nitro_operator.kinds import LEARNER_JOB, POD, TRAINING_JOB, JobKey, Kind
+from nitro_operator.kinds import LEARNER_JOB, POD, REVISION, TRAINING_JOB, JobKey, Kind
 from nitro_operator.observed import Observed
 from nitro_operator.platform import Platform
 from nitro_operator.reconcile import Reconciler
 from nitro_operator.status import SILENT
+from replicas_support import replicas
 
 Object = dict[str, Any]
 KEY = JobKey("team", "hopper")
@@ -171,8 +174,37 @@ async def test_a_learner_that_starts_anew_keeps_its_provisioned_concurrency(
     assert wanted == [8, 8, 8, 8, 0]
 
 
+async def test_actors_that_do_not_go_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run waits for what was made before it, which may hang in somebody's finalizer."""
+    bench = Bench(monkeypatch, running=False)
+    resumed = make_job({"startTime": "2026-01-01T00:00:00Z"})
+    resumed["metadata"]["resourceVersion"] = "2"
+    bench.cache.put(TRAINING_JOB, resumed)
+    left = revision(**scale_annotations(0))
+    left |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
+    left["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
+    bench.cache.put(REVISION, left)
+    await bench.reconciler.reconcile(KEY)
+    conditions = {one["type"]: one for one in bench.kube.written[-1]["status"]["conditions"]}
+    assert conditions["LearnerReady"]["reason"] == "Waiting"
+    assert "to go: Revision hopper-actors-v1" in conditions["LearnerReady"]["message"]
+    assert [obj["kind"] for obj in bench.kube.written] == ["NitroTrainingJob"]
+
+
 async def _note(notes: list[Any], value: Any) -> None:
     notes.append(value)
+
+
+async def test_an_api_server_that_is_ill_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nitro_operator.client.FIRST_BACKOFF_SECONDS", 0.0)
+    with replicas(make_job()) as servers:
+        configuration = Configuration()
+        configuration.host = servers.url
+        kube = Kube(ApiClient(configuration))
+        for _ in range(5):
+            assert await kube.get(TRAINING_JOB, "team", "hopper") == make_job()
+        await kube.close()
+        assert servers.connections == 3, "the ill one's, that of the last try, and one that is kept"
 
 
 class TestTerminatingNamespace:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from operator_objects import UID, make_job, make_view, pod
 
 from nitro_operator.builders import redis_service
+from nitro_operator.builders.learner import actor_url
 from nitro_operator.cache import Cache
 from nitro_operator.config import Config
 from nitro_operator.drift import drifted, projection
@@ -51,6 +53,45 @@ class TestCache:
         assert cache.replace(POD, [pod("actor", name="a")]) == {KEY}
         assert [p["metadata"]["name"] for p in cache.children(POD, KEY)] == ["a"]
         assert cache.replace(POD, [pod("actor", name="a")]) == set()
+
+    def test_a_late_answer_does_not_bring_back_what_has_been_removed(self) -> None:
+        cache = Cache()
+        cache.put(TRAINING_JOB, versioned(make_job(), 1))
+        cache.remove(TRAINING_JOB, versioned(make_job(), 3))
+        cache.put(TRAINING_JOB, versioned(make_job({"phase": "Running"}), 2))
+        assert cache.job(KEY) is None
+        assert cache.replace(TRAINING_JOB, [versioned(make_job(), 2)]) == set()
+        assert cache.job(KEY) is None
+        cache.put(TRAINING_JOB, versioned(make_job(), 4, uid="new"))
+        assert cache.job(KEY) is not None
+
+    def test_an_object_that_gets_its_label_back_is_there_again(self) -> None:
+        """A watch by label tells of a label that is taken off as of a deletion."""
+        cache = Cache()
+        cache.put(POD, versioned(pod("actor"), 1))
+        cache.remove(POD, versioned(pod("actor"), 2))
+        cache.put(POD, versioned(pod("actor"), 3))
+        assert len(cache.children(POD, KEY)) == 1
+
+    def test_only_the_newest_removals_are_remembered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("nitro_operator.cache.REMEMBERED_REMOVALS", 2)
+        cache = Cache()
+        for name in ("a", "b", "c"):
+            cache.remove(POD, pod("actor", name=name))
+        for name in ("a", "b", "c"):
+            cache.put(POD, pod("actor", name=name))
+        assert [p["metadata"]["name"] for p in cache.children(POD, KEY)] == ["a"]
+
+    def test_a_list_takes_nothing_away_that_came_while_it_was_on_its_way(self) -> None:
+        cache = Cache()
+        cache.put(POD, pod("actor", name="gone"))
+        cache.expect_list(POD)
+        cache.put(POD, pod("actor", name="new"))
+        assert cache.replace(POD, []) == {KEY}
+        assert [p["metadata"]["name"] for p in cache.children(POD, KEY)] == ["new"]
+        cache.expect_list(POD)
+        cache.replace(POD, [])
+        assert cache.children(POD, KEY) == [], "the next list is younger"
 
     def test_objects_of_no_job_are_not_kept(self) -> None:
         stranger = pod("actor")
@@ -105,6 +146,25 @@ class TestQueue:
         assert queue.longest_run() == 0
         await queue.stop()
         assert runs == 3
+
+    async def test_what_fails_for_days_ends_no_worker(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("nitro_operator.queue.LAST_RETRY_SECONDS", 0.0)
+        runs = 0
+        healed = asyncio.Event()
+
+        async def handle(_: str) -> None:
+            nonlocal runs
+            runs += 1
+            if runs <= 1100:
+                raise ValueError("not yet")
+            healed.set()
+
+        queue = WorkQueue(handle, workers=1, timeout=1)
+        queue.start()
+        queue.add("a")
+        await asyncio.wait_for(healed.wait(), 60)
+        assert not any(worker.done() for worker in queue.loops)
+        await queue.stop()
 
     async def test_the_earlier_of_two_delays_counts(self) -> None:
         runs: list[str] = []
@@ -193,6 +253,26 @@ class TestConfig:
         assert config.platform_max_actors == 0
         assert config.watch_namespaces == ()
         assert (config.metrics_port, config.health_port) == (8080, 8081)
+
+    @pytest.mark.parametrize(
+        ("text", "domain"),
+        [
+            (
+                "nameserver 10.0.0.10\nsearch nitro.svc.corp.test svc.corp.test corp.test\n",
+                "corp.test",
+            ),
+            ("search svc.cluster.local. lan\noptions ndots:5\n", "cluster.local"),
+            ("search lan\n", "cluster.local"),
+            (None, "cluster.local"),
+        ],
+    )
+    def test_the_clusters_domain(self, tmp_path: Path, text: str | None, domain: str) -> None:
+        file = tmp_path / "resolv.conf"
+        if text is not None:
+            file.write_text(text)
+        config = Config.from_environment(IMAGES, file)
+        assert config.cluster_domain == domain
+        assert actor_url(make_view(config)) == f"http://hopper-actors-v1.team.svc.{domain}"
 
     def test_lists(self) -> None:
         config = Config.from_environment(IMAGES | {"NITRO_WATCH_NAMESPACES": "a, b,"})

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.learner.torch import torch_learner
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env import INPUT_ENV_SPACES
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
@@ -20,9 +21,9 @@ from nitro_learner.algorithms.base import check_network
 from nitro_learner.algorithms.ppo_loss import Coefficients
 from nitro_learner.algorithms.rllib import settings
 from nitro_learner.algorithms.rllib.episodes import episodes
-from nitro_learner.algorithms.rllib.module import NitroModule, prepared
+from nitro_learner.algorithms.rllib.module import NitroModule
 from nitro_learner.architecture import arguments, description
-from nitro_learner.batch import Fragment
+from nitro_learner.batch import Fragment, vectors
 from nitro_learner.distributions import Categorical, Distribution, Gaussian
 from nitro_learner.extras import RllibError
 from nitro_learner.networks import ActorCritic, chunk_size
@@ -59,7 +60,6 @@ class RllibAlgorithm:
             .rl_module(
                 rl_module_spec=RLModuleSpec(module_class=NitroModule, model_config={"network": network})
             )
-            .learners(num_gpus_per_learner=int(device == "cuda"))
         )
         spaces = (
             gymnasium.spaces.Box(-np.inf, np.inf, tuple(environment["observation"]["shape"]), np.float32),
@@ -67,9 +67,10 @@ class RllibAlgorithm:
             if continuous
             else gymnasium.spaces.Discrete(action["n"]),
         )
-        self.learner: Learner = self.config.build_learner(
-            spaces={INPUT_ENV_SPACES: spaces, DEFAULT_MODULE_ID: spaces}
-        )
+        with _placed_on(device):
+            self.learner: Learner = self.config.build_learner(
+                spaces={INPUT_ENV_SPACES: spaces, DEFAULT_MODULE_ID: spaces}
+            )
         self.network: ActorCritic = self.learner.module[DEFAULT_MODULE_ID].network
         self._chunk = chunk_size(self.network, device)
 
@@ -93,6 +94,8 @@ class RllibAlgorithm:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_network(state["network"], self._network_meta)
         self._steps, self._updates = int(state["steps"]), int(state["updates"])
+        # Or RLlib would keep its weights where the state has seen fewer updates.
+        self.learner._weights_seq_no = 0
         self.learner.set_state(state["learner"])
         # RLlib's own state leaves out these two.
         if self._penalised:
@@ -146,7 +149,7 @@ class RllibAlgorithm:
 
     def prepare(self, observations: np.ndarray) -> np.ndarray:
         """Raw observations [n, *obs] as the networks take them."""
-        return prepared(observations, self.network)
+        return observations if self.network.images else vectors(observations)
 
     def values(self, observations: Tensor) -> Tensor:
         """V [n], without a graph."""
@@ -174,6 +177,20 @@ class RllibAlgorithm:
     def _penalised(self) -> bool:
         # IMPALA does not know the setting.
         return bool(getattr(self.config, "use_kl_loss", False))
+
+
+@contextlib.contextmanager
+def _placed_on(device: str) -> Iterator[None]:
+    """Learners that are built meanwhile live on this torch device.
+
+    Asked for a GPU, RLlib would have Ray say which, and that starts a Ray runtime.
+    """
+    theirs = torch_learner.get_device
+    torch_learner.get_device = lambda *_: torch.device(device)
+    try:
+        yield
+    finally:
+        torch_learner.get_device = theirs
 
 
 @contextlib.contextmanager

@@ -93,6 +93,8 @@ class RllibImpala(RllibAlgorithm):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._trained = int(state["trained"])
+        self._buffer.clear()
+        self._fresh = []
 
     def _make_buffer(self) -> CircularBuffer[Fragment]:
         return CircularBuffer(1, 1)

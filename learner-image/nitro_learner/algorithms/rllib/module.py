@@ -1,9 +1,7 @@
 """Our networks as RLlib's RLModule, so that the weights on the wire are the same for every learner."""
 
-import math
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.utils import make_target_network
@@ -18,8 +16,6 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from nitro_learner.networks import ActorCritic, Perceptron, Policy, chunk_size
-
-T = TypeVar("T", Tensor, np.ndarray)
 
 
 class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
@@ -58,7 +54,7 @@ class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):
 
     def _inputs(self, batch: dict[str, Any]) -> Tensor:
         observations: Tensor = batch[Columns.OBS]
-        return prepared(observations, self.network)
+        return observations if self.network.images else observations.flatten(1).float()
 
 
 class _Pass(Function):
@@ -93,10 +89,3 @@ class _Pass(Function):
         for parameter, kept in zip(parameters, before, strict=True):
             parameter.grad = kept
         return None, None, None, *gradients
-
-
-def prepared(observations: T, network: ActorCritic) -> T:
-    """Observations [n, *obs] as the network takes them: images as they are, others as vectors [n, D]."""
-    if network.images:
-        return observations
-    return observations.reshape(len(observations), math.prod(observations.shape[1:]))

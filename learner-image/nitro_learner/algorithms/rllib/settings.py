@@ -127,9 +127,16 @@ def _message(name: str, key: str, value: Any, known: Mapping[str, Any]) -> str |
     except ValidationError:
         return f"must be {_readable(known[key])}; correct it"
     lowest = 1 if key in _AT_LEAST_ONE else 0
-    if isinstance(value, int | float) and not value >= lowest:
+    if not all(number >= lowest for number in _numbers(value)):
         return f"must be at least {lowest}; raise it"
     return None
+
+
+def _numbers(value: Any) -> list[float]:
+    """A number, or those of a schedule; none of anything else."""
+    if isinstance(value, int | float):
+        return [value]
+    return [number for step in value for number in step] if isinstance(value, list) else []
 
 
 def keywords(name: str) -> dict[str, Any]:

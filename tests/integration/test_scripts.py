@@ -1,0 +1,73 @@
+"""The scripts that need no cluster to be tested: kubectl is a stand-in that a test writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WAITS = """#!/bin/sh
+# Whoever follows the job says so and stays.
+case "$1 $*" in
+  apply*) echo nitrotrainingjob.nitro.dev/hopper ;;
+  wait*|*--watch*) echo here >> "$NOTES"; exec sleep 600 ;;
+esac
+"""
+ENDS = """#!/bin/sh
+echo "$@" >> "$NOTES"
+case "$1 $*" in
+  apply*) echo nitrotrainingjob.nitro.dev/hopper ;;
+  wait*=Failed*|*--watch*) exec sleep 600 ;;
+  get*jsonpath*) echo "$PHASE" ;;
+esac
+"""
+
+
+def start(folder: Path, kubectl: str, notes: Path, **environment: str) -> subprocess.Popen[str]:
+    """scripts/example with that kubectl, which writes into `notes`."""
+    program = folder / "kubectl"
+    program.write_text(kubectl)
+    program.chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    return subprocess.Popen(
+        [ROOT / "scripts" / "example", "job.yaml"],
+        env={**os.environ, "PATH": path, "NOTES": str(notes), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        # Ignored in what a shell runs in the background, as these tests may be, and bash could not undo that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 1)])
+def test_the_example_ends_as_its_job_does(tmp_path: Path, phase: str, code: int) -> None:
+    notes = tmp_path / "notes"
+    example = start(tmp_path, ENDS, notes, PHASE=phase)
+    output, _ = example.communicate(timeout=120)
+    assert example.returncode == code, output
+    assert f"nitrotrainingjob.nitro.dev/hopper: {phase}" in output
+    for call in notes.read_text().splitlines():
+        assert "-f job.yaml" in call, "a job of another namespace is found by its file alone"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_example_that_is_broken_off_leaves_nobody_waiting(tmp_path: Path, how: signal.Signals) -> None:
+    pipe = tmp_path / "notes"
+    os.mkfifo(pipe)
+    with os.fdopen(os.open(pipe, os.O_RDWR)) as notes:
+        example = start(tmp_path, WAITS, pipe)
+        try:
+            assert [notes.readline() for _ in range(3)] == ["here\n"] * 3
+            example.send_signal(how)
+            example.communicate(timeout=120)  # its output ends with the last process that holds it
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(example.pid, signal.SIGKILL)

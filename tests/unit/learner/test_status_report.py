@@ -1,0 +1,128 @@
+"""The learner's word with the API server: who answers, and that the end is reported whatever comes before."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kubernetes.client import Configuration
+
+from nitro_api import load_job, resolve
+from nitro_learner.cli import learn
+from nitro_learner.cluster import report
+from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
+from nitro_learner.cluster.report import StatusReporter
+from replicas_support import replicas
+from train_support import job
+
+SECONDS = 30.0
+
+
+def test_an_api_server_that_is_ill_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {"metadata": {"name": "small", "uid": "u"}}
+    with replicas(stored) as servers:
+        configuration = Configuration()
+        configuration.host = servers.url
+        monkeypatch.setattr(Configuration, "_default", configuration)
+        monkeypatch.setattr("kubernetes.config.load_kube_config", lambda: None)
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        client = JobClient("team", "small", "u")
+        with pytest.raises(ApiUnavailable, match="answered 500"):
+            client.get()
+        assert client.get() == stored
+        assert client.apply_status({"training": {}}) == stored
+        assert servers.connections == 2, "a sound one is stayed with"
+
+
+class Cluster:
+    """The job on an API server: what was reported last, and what the operator grants."""
+
+    def __init__(self) -> None:
+        self.reported: Mapping[str, Any] = {}
+        self.granted = self.ready = 0
+        self.seen = threading.Condition()
+        self._told = 0
+
+    def get(self) -> dict[str, Any]:
+        with self.seen:
+            self._told = self.granted
+            self.seen.notify_all()
+        return {"status": {"actors": {"granted": self.granted, "ready": self.ready}}}
+
+    def apply_status(self, status: Mapping[str, Any]) -> dict[str, Any]:
+        self.reported = status
+        return self.get()
+
+    def grant(self, actors: int) -> None:
+        """Returns when the learner has heard of it."""
+        self.granted = actors
+        with self.seen:
+            assert self.seen.wait_for(lambda: self._told == actors, SECONDS)
+
+
+def test_what_is_granted_and_what_is_ready_is_told_when_either_changes() -> None:
+    cluster, told = Cluster(), queue.SimpleQueue[tuple[int, int]]()
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        reporter.on_actors(lambda granted, ready: told.put((granted, ready)))
+        for cluster.ready, granted in ((0, 8), (2, 8), (8, 8), (8, 4)):
+            cluster.grant(granted)
+            assert told.get(timeout=SECONDS) == (granted, cluster.ready)
+    assert told.empty()
+
+
+class Gone(Cluster):
+    """The job is not there, from the learner's first word on until so many more."""
+
+    def __init__(self, answers: float) -> None:
+        super().__init__()
+        self.answers = answers
+
+    def get(self) -> dict[str, Any]:
+        self.answers -= 1
+        if self.answers >= 0:
+            raise JobGone("it is gone")
+        return super().get()
+
+
+@pytest.mark.parametrize("answers", [3, math.inf])
+def test_the_end_is_offered_for_long_unless_the_job_stays_away(
+    answers: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "_GONE_SECONDS", 3.0)
+    monkeypatch.setattr(report, "_BACKOFF_SECONDS", (0.01, 0.1))
+    cluster = Gone(answers)
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        reporter.conclude("Succeeded", "RoundsDone", "all rounds are done")
+        began = time.monotonic()
+        reporter.close(SECONDS)
+        assert time.monotonic() - began < SECONDS, "it was waited for although it is gone"
+    assert cluster.reported["training"]["state"] == "Succeeded"
+    assert (cluster.answers < 0) == math.isfinite(answers)
+
+
+def test_a_grant_after_the_last_round_does_not_keep_the_end_from_being_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NITRO_ACTOR_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("NITRO_REDIS_URL", "redis://127.0.0.1:9")
+    monkeypatch.delenv("NITRO_METRICS_PORT", raising=False)
+    cluster = Cluster()
+    opened = SimpleNamespace(job=resolve(load_job(job(backend={"type": "Knative"}))), id="run")
+
+    async def train(*_: Any, **__: Any) -> tuple[str, None]:
+        await asyncio.to_thread(cluster.grant, 3)
+        return "done", None
+
+    monkeypatch.setattr("nitro_learner.session.train", train)
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        assert asyncio.run(learn._train(opened, reporter)) == "done"  # type: ignore[arg-type]
+        cluster.grant(5)
+        reporter.conclude("Succeeded", "RoundsDone", "all rounds are done")
+    assert cluster.reported["training"]["state"] == "Succeeded"
