@@ -16,6 +16,7 @@ from volumes import Disks
 
 REPORTS = Path(os.environ.get("NITRO_E2E_REPORTS", "build/e2e"))
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+LEARNERS = "app.kubernetes.io/component=learner"
 FAILED = pytest.StashKey[bool]()
 """Of a test that failed, and of its module."""
 Start = Callable[[str, Object], Object]
@@ -69,6 +70,9 @@ def describe(cluster: Cluster, namespace: str, folder: Path) -> None:
     keep("jobs.yaml", "get", "ntj", *here, "-o", "yaml")
     keep("describe.txt", "describe", "ntj,pods", *here)
     keep("events.txt", "get", "events", *here, "--sort-by=.lastTimestamp")
+    for pod in cluster.core.list_namespaced_pod(namespace, label_selector=LEARNERS).items:
+        ask = ("python", "-c", "import os, signal; os.kill(1, signal.SIGUSR1)")  # where it stands
+        kubectl("exec", *here, pod.metadata.name, "-c", "learner", "--", *ask)
     operator = ("--namespace", cluster.namespace, "--selector", cluster.operator, "--tail=2000")
     keep("operator.log", "logs", *operator)
     keep("operator-previous.log", "logs", *operator, "--previous")
@@ -79,5 +83,10 @@ def describe(cluster: Cluster, namespace: str, folder: Path) -> None:
                 keep(file, "logs", *here, pod.metadata.name, "-c", container.name, "--tail=500")
             except ApiException:
                 continue
+    components = ("controller", "webhook", "autoscaler", "activator")
+    for component in components:  # an actor that is not reached may be Knative's matter
+        selector = ("--selector", f"app={component}", "--tail=2000")
+        keep(f"knative-{component}.log", "logs", "--namespace", "knative-serving", *selector)
     print(f"what was seen of {namespace} is in {folder / 'failure'}")
-    print(kubectl("describe", "ntj", *here)[-6000:])
+    print(kubectl("logs", *here, "--selector", LEARNERS, "-c", "learner", "--tail=40")[-6000:])
+    print(kubectl("describe", "ntj", *here)[-3000:])

@@ -148,10 +148,12 @@ def test_the_heartbeat_beats_while_actors_are_awaited(
         _wait(
             apiserver, namespace, process, lambda status: status["training"]["updatedAt"] != first, seconds=10
         )
+        process.send_signal(signal.SIGUSR1)
     finally:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=280)
     assert process.returncode == 75, err
+    assert 'cluster/report.py", line' in err, "SIGUSR1 tells where each thread stands"
 
 
 def test_a_wrong_job_is_refused_for_good(apiserver: ApiServer, namespace: str, tmp_path: Path) -> None:

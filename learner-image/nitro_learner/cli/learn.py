@@ -2,6 +2,7 @@
 
 The job comes from the API server and the progress goes into its status. The run goes on from its last
 checkpoint when there is one. SIGTERM stops it after a checkpoint with exit code 75, and the next pod goes on.
+SIGUSR1 writes to the log where each thread stands.
 
 The environment says which job it is: NITRO_JOB_NAMESPACE, NITRO_JOB_NAME, NITRO_RUN (the job's uid),
 NITRO_RUN_DIR (on the checkpoint volume), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN and
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -63,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     # Until the training's own handlers stand: as process 1 of a container, SIGTERM would be ignored without
     # one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
+    faulthandler.register(signal.SIGUSR1)
     logs.configure(structured=True)
     client = JobClient(
         _variable("NITRO_JOB_NAMESPACE"), _variable("NITRO_JOB_NAME"), os.environ.get("NITRO_RUN")
