@@ -16,6 +16,10 @@ Count = Annotated[int, Field(ge=0)]
 Dollars = Annotated[float, Field(ge=0)]
 
 
+ACTORS_SILENT = "ActorsSilent"
+"""training.reason of a running job none of whose actors has answered yet."""
+
+
 class StatusModel(Model):
     """Base of the status. What a newer writer added is ignored, so that an older reader goes on during an
     upgrade."""
@@ -71,10 +75,10 @@ class TrainingStatus(StatusModel):
     """The learner's own view of the run."""
 
     reason: Word | None = None
-    """Why it ended, in one CamelCase word."""
+    """Why it ended, or what it waits for, in one CamelCase word."""
 
     message: Text | None = None
-    """Why it ended, in a sentence."""
+    """Why it ended, or what it waits for, in a sentence."""
 
     round: Count | None = None
     """Last finished round."""

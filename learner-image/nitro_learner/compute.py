@@ -20,7 +20,8 @@ T = TypeVar("T")
 class Compute:
     """One thread for updates and one for the detector, which measures a round while the next one samples.
 
-    `device` is CUDA where there is a GPU; equal runs are then not promised to be equal to the bit.
+    `device` is CUDA where there is a GPU; equal runs are then not promised to be equal to the bit. `updates`
+    counts those that were begun.
 
     with Compute() as compute:
         result = await compute.update(algorithm.update, fragments, 3)
@@ -28,6 +29,7 @@ class Compute:
 
     def __init__(self) -> None:
         self.threads = thread_count()
+        self.updates = 0
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         torch.set_num_threads(self.threads)
         self._update = ThreadPoolExecutor(
@@ -39,6 +41,7 @@ class Compute:
 
     async def update(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a function in the update's thread."""
+        self.updates += 1
         return await asyncio.get_running_loop().run_in_executor(
             self._update, lambda: function(*args, **kwargs)
         )

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Iterator
 
 from nitro_learner.architecture import NetworkMisfit
-from nitro_learner.backends.base import BackendError
+from nitro_learner.backends.base import BackendError, RetryableError
 from nitro_learner.cache import CacheError
 from nitro_learner.checkpoint import CheckpointError
 from nitro_learner.extras import RllibError
@@ -36,7 +36,7 @@ def told() -> Iterator[None]:
         yield
     except RoundFailed as error:
         raise TrainingFailed(str(error), resumable=error.resumable) from error
-    except (CacheError, CheckpointError, RllibError) as error:
+    except (RetryableError, CacheError, CheckpointError, RllibError) as error:
         raise TrainingFailed(str(error), resumable=True) from error
     except (BackendError, FloatingPointError, NetworkMisfit) as error:
         raise TrainingFailed(str(error), resumable=False) from error

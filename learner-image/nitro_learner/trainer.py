@@ -18,7 +18,7 @@ from nitro_actor import wire
 from nitro_api import NitroTrainingJob
 from nitro_learner import algorithms, evaluation, failures, feeding, scalers, stop
 from nitro_learner.backends.base import ActorBackend, BackendError
-from nitro_learner.cache import CacheError
+from nitro_learner.cache import CacheError, CacheUnreachable
 from nitro_learner.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.compute import Compute
 from nitro_learner.costs import Meter
@@ -32,6 +32,8 @@ from nitro_learner.scalers import Scaler
 from nitro_learner.scoring import Scoring
 from nitro_learner.state import TrainingState
 from nitro_learner.waiting import Interrupted, Stages, unless
+
+_CACHE_SECONDS = 30.0
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +80,8 @@ class Trainer:
         self._history = list(history)
         self._scaler = scaler
         self._stop = asyncio.Event()
+        self._updates = 0
+        """Of the algorithm, up to the end of the last whole round."""
 
     def interrupt(self) -> None:
         """Ends the run after a checkpoint: at once while it waits for actors, else after the update under
@@ -104,8 +108,10 @@ class Trainer:
                     return await self._rounds()
                 except (RoundFailed, CacheError, BackendError):
                     # Rounds since the last checkpoint need not be lost with what failed.
-                    with contextlib.suppress(CheckpointError):
-                        await self._save()
+                    if self._compute.updates == self._updates:
+                        await self._settle()
+                        with contextlib.suppress(CheckpointError):
+                            await self._save()
                     raise
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> None:
@@ -218,7 +224,7 @@ class Trainer:
         self, result: RoundResult, evaluated: EvaluationResult | None, stats: dict[str, float], stages: Stages
     ) -> RoundReport:
         """Takes the round into the state and the ledger and drafts its report."""
-        state = self.state
+        state, self._updates = self.state, self._compute.updates
         finished = state.absorb(result.fragments, keep_end_states=self._spec.environment.resume_episodes)
         seconds = stages.total()
         state.seconds += seconds
@@ -271,8 +277,12 @@ class Trainer:
     async def _publish(self) -> None:
         network, tensors = self._algorithm.weights()
         version = self.state.round
-        meta = {"schema": 1, "run": self.run_id, "version": version, **network}
-        await self._cache.publish_weights(version, wire.encode(meta, tensors))
+        payload = wire.encode({"schema": 1, "run": self.run_id, "version": version, **network}, tensors)
+        try:
+            await self._cache.publish_weights(version, payload)
+        except CacheUnreachable:  # a Redis that is started again is back within seconds
+            await self._cache.wait_reachable(_CACHE_SECONDS)
+            await self._cache.publish_weights(version, payload)
 
     def _evaluate(self) -> asyncio.Task[EvaluationResult]:
         """Starts the evaluation of the newest weights."""

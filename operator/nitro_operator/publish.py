@@ -98,6 +98,7 @@ def _situation(run: Pass) -> status.Situation:
         trouble=run.memory.trouble,
         actor_trouble=backend.problem(run.observed) if backend is not None else None,
         serving=backend.serving(run.observed) if backend is not None else False,
+        silent=run.silent,
         heard=run.heard,
         requested=run.requested,
         granted=run.granted,

@@ -127,7 +127,7 @@ class Reconciler:
         assert backend is not None
         await self._listen(run)
         self._take_grant(run, view, backend)
-        await self._scale(run, run.granted if self._held(run, backend) else 0)
+        await self._scale(run, self._pods(run, backend))
         if run.waiting is None:
             await self._starter.start(run, view, backend)
         left = seconds_left(run.job, run.server_now)
@@ -160,11 +160,22 @@ class Reconciler:
         known = run.observed.learner_job is not None and _training(run.job) is not None
         return run.heard or (known and run.memory.heartbeat.silence(run.now) < backend.patience)
 
+    def _pods(self, run: Pass, backend: ActorBackend) -> int:
+        """How many actors run: those that are granted, if any are held.
+
+        Knative's activator may have missed that the actors are there, when the API server was away, and sends
+        them no request until their number changes. So there is one more while none answers.
+        """
+        if not self._held(run, backend):
+            return 0
+        return run.granted + (run.silent is not None and backend.serving(run.observed) and run.granted > 0)
+
     def _take_grant(self, run: Pass, view: JobView, backend: ActorBackend) -> None:
         """How many actors the job asks for and may have; and whether it must wait for them."""
         started = run.observed.learner_job is not None
         training = _training(run.job)
         run.requested = scaling.requested(view.spec, training)
+        run.silent = scaling.silent(training)
         run.waiting = None if started else backend.blocker()
         if run.waiting is not None:
             self._platform.withdraw(run.key)

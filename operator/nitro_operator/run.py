@@ -31,6 +31,8 @@ class Pass:
     """Actors of the run before, which have to go first."""
     requested: int = 0
     granted: int = 0
+    silent: str | None = None
+    """What the learner says of actors none of which has answered it yet."""
     heard: bool = False
     again: list[float] = field(default_factory=list)
     """Seconds after which to look again."""

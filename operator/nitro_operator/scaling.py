@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nitro_api import JobSpec
-from nitro_api.status import TrainingStatus
+from nitro_api.status import ACTORS_SILENT, TrainingStatus
 
 HEARTBEAT_SECONDS = 60.0
 """A learner that has not reported for so long is taken for dead; it reports every ten seconds."""
@@ -26,6 +26,12 @@ def forecast(spec: JobSpec, training: TrainingStatus | None) -> int:
     now = requested(spec, training)
     last = training.history[-1].actors if training is not None and training.history else None
     return max(now, _clip(spec, last)) if last is not None else now
+
+
+def silent(training: TrainingStatus | None) -> str | None:
+    """What the learner says of actors none of which has answered yet; None once one has."""
+    waiting = training is not None and training.reason == ACTORS_SILENT
+    return training.message if training is not None and waiting else None
 
 
 def score(training: TrainingStatus | None) -> float:

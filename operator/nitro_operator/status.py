@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from nitro_api.status import ACTORS_SILENT
 from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.conditions import (
@@ -51,6 +52,8 @@ class Situation:
     """What the backend found wrong with the actors."""
     serving: bool = False
     """Whether actors answer requests."""
+    silent: str | None = None
+    """What the learner says of actors none of which has answered it yet."""
     heard: bool = True
     """Whether the learner has reported lately."""
     requested: int = 0
@@ -200,6 +203,8 @@ def _actors(s: Situation) -> Condition:
             return from_problem(ACTORS_READY, problem)
     if not s.serving:
         return false(ACTORS_READY, "Starting", "the first actor is being started")
+    if s.silent is not None:
+        return from_problem(ACTORS_READY, Problem(ACTORS_SILENT, f"{s.silent}. {SILENT_ACTORS}"))
     return true(ACTORS_READY, "Serving")
 
 
@@ -208,6 +213,12 @@ SILENT = Problem(
     "the learner has not reported for a minute; its actors are released. They come back with its "
     "next report. If none "
     "comes, look at the learner pod's log, or set spec.suspend to true and back to false.",
+)
+
+
+SILENT_ACTORS = (
+    "One more actor is started meanwhile, so that Knative looks at them anew. If that does not help, look "
+    "for what keeps the learner's pod from the actors' address: DNS, a NetworkPolicy, a mesh."
 )
 
 

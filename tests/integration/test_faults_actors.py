@@ -15,11 +15,13 @@ from test_local_backend import assert_same
 from dispatch_support import ENVIRONMENT, STEPS, dispatcher, fragment_of, plan, stored
 from local_support import local_round, redis_server, sample, spec
 from nitro_actor import wire
+from nitro_learner import failures
 from nitro_learner.backends import knative
 from nitro_learner.backends.base import BackendError, FatalError
 from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.cache import TrajectoryCache
 from nitro_learner.dispatch import Dispatcher
+from nitro_learner.failures import TrainingFailed
 from nitro_learner.plans import RoundFailed, RoundResult
 
 
@@ -278,8 +280,11 @@ async def test_actors_that_never_answer_end_the_round_in_bounded_time(cluster: C
 
 async def test_no_actor_at_all() -> None:
     backend = KnativeBackend("http://127.0.0.1:9", None, "redis://nowhere", ready_seconds=0.1)
-    with pytest.raises(BackendError, match=r"no actor answered at http://127.0.0.1:9 within 0.1 s"):
+    with failures.told(), pytest.raises(BackendError, match=r"at http://127.0.0.1:9 within 0.1 s") as found:
         await backend.start()
+    with pytest.raises(TrainingFailed) as failed, failures.told():
+        raise found.value
+    assert failed.value.resumable, "a pod that starts anew is given other actors"
     await backend.close()
 
 
@@ -306,11 +311,19 @@ async def test_what_is_waited_for_at_the_start_is_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(knative, "_TOLD_SECONDS", 0.0)
-    backend = KnativeBackend("http://127.0.0.1:9", None, "redis://nowhere", ready_seconds=0.1)
-    with pytest.raises(BackendError):
+    monkeypatch.setattr(knative, "_PAUSE_SECONDS", 0.0)
+    answers = [web.Response(status=503, text="not yet"), web.json_response(ENVIRONMENT)]
+
+    async def environment(_: web.Request) -> web.Response:
+        return answers.pop(0)
+
+    told: list[str | None] = []
+    async with served(environment) as url:
+        backend = KnativeBackend(url, None, "redis://nowhere", silent=told.append)
         await backend.start()
-    await backend.close()
-    assert "no actor has answered yet, connection: http://127.0.0.1:9" in caplog.text
+        await backend.close()
+    assert told == ["no actor has answered yet, unavailable: HTTP 503: 'not yet'", None]
+    assert str(told[0]) in caplog.text
 
 
 async def test_another_protocol_is_named_with_both_versions() -> None:

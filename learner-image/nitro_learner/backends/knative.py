@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from typing import Any
 
-from nitro_learner.backends.base import ROLLOUT, Ack, BackendError, RetryableError
+from nitro_learner.backends.base import ROLLOUT, Ack, RetryableError
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.cache import TrajectoryCache
@@ -14,7 +15,7 @@ _READY_SECONDS = 900.0  # the first pod pulls its image
 _PROBE_SECONDS = 30.0
 _PAUSE_SECONDS = 2.0
 _TOLD_SECONDS = 30.0
-"""How often the log says what is still waited for."""
+"""How often is said what is still waited for."""
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,8 @@ class KnativeBackend:
     """Requests to one address that Knative spreads over pods; see ActorBackend.
 
     The operator owns the pods. ``set_limit`` takes what it granted: more requests would only queue in the
-    activator, whose time-out counts queueing as well.
+    activator, whose time-out counts queueing as well. ``silent`` hears now and then why no actor has answered
+    yet, and None when one has.
     """
 
     def __init__(
@@ -34,10 +36,12 @@ class KnativeBackend:
         *,
         limit: int = 1,
         ready_seconds: float = _READY_SECONDS,
+        silent: Callable[[str | None], None] = lambda _: None,
     ) -> None:
         self._url = url.rstrip("/")
         self._redis_url = redis_url
         self._ready_seconds = ready_seconds
+        self._silent = silent
         self._client = HttpClient(token)
         self._capacity = Capacity(limit)
         self._ready: int | None = None
@@ -65,22 +69,27 @@ class KnativeBackend:
         self._ready = ready
 
     async def start(self) -> dict[str, Any]:
-        """Waits until a pod answers. Raises BackendError, with the last failure, after the time-out."""
+        """Waits until a pod answers. Raises RetryableError, with the last failure, after the time-out."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._ready_seconds
-        tell_at = loop.time() + _TOLD_SECONDS
+        began = loop.time()
+        tell_at = began + _TOLD_SECONDS
         while True:
             try:
-                return await self._client.environment(self._url, _PROBE_SECONDS)
+                spec = await self._client.environment(self._url, _PROBE_SECONDS)
             except RetryableError as error:
                 if loop.time() >= tell_at:
                     logger.warning("no actor has answered yet, %s", error)
+                    self._silent(f"no actor has answered yet, {error}")
                     tell_at = loop.time() + _TOLD_SECONDS
-                if loop.time() >= end:
-                    raise BackendError(
+                if loop.time() >= began + self._ready_seconds:
+                    raise RetryableError(
+                        error.reason,
                         f"no actor answered at {self._url} within {self._ready_seconds:g} s; "
-                        f"the last try: {error.message}"
+                        f"the last try: {error.message}",
                     ) from error
+            else:
+                self._silent(None)
+                return spec
             await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
 
     async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:

@@ -144,6 +144,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
             _variable("NITRO_REDIS_URL"),
             # Until the operator has spoken: what every job that runs was granted at least.
             limit=spec.scaling.min_actors,
+            silent=reporter.actors_silent,
         )
     loop = asyncio.get_running_loop()
 

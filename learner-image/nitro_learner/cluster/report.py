@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from nitro_api.status import ACTORS_SILENT
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.report import Listener, Outcome, RoundReport, Row
 
@@ -127,6 +128,13 @@ class StatusReporter(Listener):
 
     def round_done(self, report: RoundReport) -> None:
         self._take(report.row())
+
+    def actors_silent(self, trouble: str | None) -> None:
+        """That no actor has answered yet, and why; None when one has."""
+        if trouble is not None:
+            self._update(reason=ACTORS_SILENT, message=trouble[:1000])
+        else:
+            self._update(reason=None, message=None)
 
     def checkpointed(self, *, round: int, location: str) -> None:  # noqa: ARG002  the operator knows the place
         with self._changed:

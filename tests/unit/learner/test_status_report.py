@@ -77,6 +77,24 @@ def test_what_is_granted_and_what_is_ready_is_told_when_either_changes() -> None
     assert told.empty()
 
 
+def test_actors_that_do_not_answer_are_reported_until_one_does() -> None:
+    cluster = Cluster()
+    reasons = queue.SimpleQueue[str | None]()
+    apply = cluster.apply_status
+
+    def heard(status: Mapping[str, Any]) -> dict[str, Any]:
+        reasons.put(status["training"].get("reason"))
+        return apply(status)
+
+    cluster.apply_status = heard  # type: ignore[method-assign]
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        for trouble, reason in (("no actor has answered yet", "ActorsSilent"), (None, None)):
+            reporter.actors_silent(trouble)
+            while reasons.get(timeout=SECONDS) != reason:
+                pass
+    assert "message" not in cluster.reported["training"]
+
+
 class Gone(Cluster):
     """The job is not there, from the learner's first word on until so many more."""
 

@@ -282,6 +282,9 @@ class TestStatus:
             assert (condition.status, "platform.maxActors" in condition.message) == (False, True)
         silent = {c.type: c for c in status.conditions(self.situation(heard=False))}
         assert (silent["Ready"].status, silent["Ready"].reason) == (False, "HeartbeatLost")
+        unreached = {c.type: c for c in status.conditions(self.situation(silent="no actor has answered yet"))}
+        assert (unreached["Ready"].status, unreached["Ready"].reason) == (False, "ActorsSilent")
+        assert unreached["ActorsReady"].message.startswith("no actor has answered yet. One more")
 
     def test_nothing_new_is_no_difference(self) -> None:
         situation = self.situation(requested=8, granted=8, ready=8, pod_seconds=10)

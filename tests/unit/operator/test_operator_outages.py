@@ -174,6 +174,30 @@ async def test_a_learner_that_starts_anew_keeps_its_provisioned_concurrency(
     assert wanted == [8, 8, 8, 8, 0]
 
 
+async def test_there_is_one_more_actor_while_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that Knative's activator, which may have missed them, looks at them anew."""
+    bench, scales = Bench(monkeypatch, running=True), list[int]()
+    monkeypatch.setattr(bench.reconciler, "_scale", lambda _, actors: _note(scales, actors))
+    monkeypatch.setattr(bench.reconciler, "_publish", lambda _: _note([], None))
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: _note([], None))
+
+    async def says(version: int, **training: str) -> None:
+        job = reported(version=version)
+        job["status"]["training"] |= training
+        bench.cache.put(TRAINING_JOB, job)
+        await bench.reconciler.reconcile(KEY)
+
+    silent = {"reason": "ActorsSilent", "message": "no actor has answered yet"}
+    await says(2, **silent)
+    made = revision()
+    made |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
+    made["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
+    bench.cache.put(REVISION, made)
+    await says(3, **silent)
+    await says(4)
+    assert scales == [8, 9, 8], "not before there is one that could answer"
+
+
 async def test_actors_that_do_not_go_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed run waits for what was made before it, which may hang in somebody's finalizer."""
     bench = Bench(monkeypatch, running=False)
