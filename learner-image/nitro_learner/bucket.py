@@ -63,15 +63,17 @@ class RunBucket:
         return f"s3://{self.bucket}/{self.prefix}"
 
     def restore(self, folder: RunDir) -> None:
-        """Copies the run into an empty folder; a folder that holds a run stays as it is.
+        """Copies the run, the checkpoints last, into a folder without a checkpoint: an empty one, or one in
+        which this was broken off. A folder with a checkpoint stays as it is.
 
         Raises:
             BucketError: the bucket cannot be read.
         """
-        if folder.has_run():
+        if CheckpointStore(folder.checkpoints, keep_last=1).rounds():
             return
+        checkpoints = folder.checkpoints.relative_to(folder.path).parts[0]
         with self._explained("read"):
-            for name in self._names():
+            for name in sorted(self._names(), key=lambda name: (name.startswith(checkpoints), name)):
                 path = folder.path / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 temporary = path.with_name(f".{path.name}{_PARTIAL}")

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nitro_learner.rundir import naming
+
 # Colours that stay apart for colour-blind readers (Okabe and Ito), the strongest first.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 INK, MUTED, GRID = "#1f2933", "#66727f", "#e4e8ec"
@@ -41,6 +43,7 @@ def picture(path: Path, **layout: Any) -> Iterator[tuple[Any, Any]]:
         try:
             yield figure, axes
             path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=130)
+            with naming(path):
+                figure.savefig(path, dpi=130)
         finally:
             plt.close(figure)

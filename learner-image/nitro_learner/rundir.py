@@ -30,6 +30,16 @@ class RunDirBusy(RunDirError):  # noqa: N818
     """Another learner is training in it."""
 
 
+@contextmanager
+def naming(what: Path | str) -> Iterator[None]:
+    """Gives an OSError of the block the name of what is written there: that of a full disk has none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(what)
+        raise
+
+
 class RunDir:
     """Paths of one run and what is written to them by hand.
 
@@ -81,13 +91,17 @@ class RunDir:
             yield
 
     def has_run(self) -> bool:
-        """Whether the folder already holds a run."""
-        return self.job.exists() or self.metrics.exists() or self.checkpoints.exists()
+        """Whether the folder holds anything of a run: a round, a checkpoint, or a cost. Without them it only
+        knows a job, which failed before it began."""
+        rows = self.metrics.read_bytes().splitlines()[1:] if self.metrics.exists() else []
+        paid = self.ledger.exists() and self.ledger.stat().st_size > 0
+        return bool(rows) or paid or any(self.checkpoints.glob("round-*.safetensors"))
 
     def write_text(self, path: Path, text: str) -> None:
         """Writes a small file atomically."""
         temporary = path.with_name(f".{path.name}.partial")
-        temporary.write_text(text, encoding="utf-8")
+        with naming(path):
+            temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
 
     def read_job(self) -> dict[str, Any]:
@@ -139,16 +153,14 @@ class CsvMetrics(Listener):
         writer.writeheader()
         for row in kept:
             writer.writerow({name: row.get(name, "") for name in COLUMNS})
-        temporary = self.path.with_name(".metrics.csv.partial")
-        temporary.write_text(buffer.getvalue(), encoding="utf-8")
-        temporary.replace(self.path)
+        RunDir(self.path.parent).write_text(self.path, buffer.getvalue())
 
     def round_done(self, report: RoundReport) -> None:
         buffer = io.StringIO()
         csv.DictWriter(buffer, COLUMNS, lineterminator="\n").writerow(
             {name: _cell(value) for name, value in report.row().items()}
         )
-        with self.path.open("a", encoding="utf-8") as file:
+        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(buffer.getvalue())
             file.flush()
             os.fsync(file.fileno())
@@ -227,18 +239,22 @@ def read_metrics(path: Path) -> list[dict[str, float | None]]:
     Raises:
         RunDirError: there is no such file, it holds no rounds, or something else than numbers.
     """
-    try:
-        return _numbers(path, read_rows(path))
-    except (ValueError, KeyError) as error:
-        raise RunDirError(f"{path} is damaged: {error}.") from None
-
-
-def _numbers(path: Path, rows: list[dict[str, str]]) -> list[dict[str, float | None]]:
+    rows = read_numbers(path)
     if not rows:
         raise RunDirError(
             f"{path}: no rounds in it. Give the folder of a run that finished at least one round."
         )
-    return [{name: float(value) if value else None for name, value in row.items()} for row in rows]
+    return rows
+
+
+def read_numbers(path: Path) -> list[dict[str, float | None]]:
+    """As `read_metrics`, but without a round it is empty."""
+    try:
+        return [
+            {name: float(value) if value else None for name, value in row.items()} for row in read_rows(path)
+        ]
+    except (ValueError, KeyError) as error:
+        raise RunDirError(f"{path} is damaged: {error}.") from None
 
 
 def columns_of(rows: Sequence[Mapping[str, float | None]]) -> dict[str, NDArray[np.float64]]:

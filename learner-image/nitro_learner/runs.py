@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import platform
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import NitroTrainingJob
+from nitro_api.ledger import Ledger, LedgerCorrupt
 from nitro_learner.checkpoint import Checkpoint, CheckpointStore
 from nitro_learner.report import Outcome
-from nitro_learner.rundir import RunDir, RunDirError, read_metrics
+from nitro_learner.rundir import RunDir, RunDirError, read_numbers
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 
 if TYPE_CHECKING:
     from nitro_learner.bucket import RunBucket
+
+logger = logging.getLogger(__name__)
 
 # Fields that may differ when a run goes on: they change where and how long it runs, not what it computes.
 _FREE = ("stop", "backend", "actor", "learner", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
@@ -56,30 +60,37 @@ def open_run(
         resume: whether to go on with the run in it; without a checkpoint it starts over, which gives the same
             result.
         run_id: identity of a new run; a random one by default.
-        bucket: where the run is kept beside the folder, and taken from when the folder is empty.
+        bucket: where the run is kept beside the folder, and taken from when the folder has no checkpoint.
 
     Raises:
-        RunDirError: the folder holds a run and `resume` is false, or holds another job.
+        RunDirError: the folder holds a run and `resume` is false, or one of another job or schedule, or one
+            that has lost rounds.
         CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
     """
     if bucket is not None:
         bucket.restore(folder)
-    if folder.has_run() and not resume:
+    begun = folder.has_run()
+    if begun and not resume:
         raise RunDirError(
             f"{folder.path} already holds a run. Go on with it by --resume {folder.path}, "
             "or choose another folder."
         )
-    if folder.job.exists():
-        check_same_job(folder.read_job(), job.to_dict(), folder)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    folder.write_text(folder.job, job.to_yaml())
+    saved = folder.read_job() if begun and folder.job.exists() else None
+    if saved:
+        check_same_job(saved, job.to_dict(), folder)
     kept = job.spec.learner.checkpoint.keep_last
     store = bucket.store(folder, kept) if bucket else CheckpointStore(folder.checkpoints, kept)
     checkpoint = store.latest()
     history: list[dict[str, float | None]] = []
     if checkpoint:
-        history = [row for row in read_metrics(folder.metrics) if (row["round"] or 0) <= checkpoint.round]
+        if saved:
+            check_same_schedule(saved, job, folder)
+        history = [row for row in read_numbers(folder.metrics) if (row["round"] or 0) <= checkpoint.round]
+        _check_rounds(folder.metrics, {int(row["round"] or 0) for row in history}, checkpoint.round)
+        _check_rounds(folder.ledger, _paid(folder), checkpoint.round)
         run_id = str(checkpoint.state["run"])
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.write_text(folder.job, job.to_yaml())
     return OpenRun(folder, job, run_id or secrets.token_hex(4), store, checkpoint, history)
 
 
@@ -98,6 +109,58 @@ def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: Run
             f"  spec.{path}: {old.get(path)!r} in the folder, {new.get(path)!r} now" for path in differing
         )
         raise RunDirError(f"{folder.path} holds a run of another job; these fields differ:\n{lines}")
+
+
+def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder: RunDir) -> None:
+    """Refuses to go on to another number of rounds where the learning rate falls to zero over them. Of a job
+    on a cluster, whose user may change spec.stop and has no other folder, it only warns.
+
+    Raises:
+        RunDirError
+    """
+    before, after = saved["spec"].get("stop", {}).get("rounds"), job.spec.stop.rounds
+    if not job.spec.algorithm.hyperparameters.learning_rate_anneal or before == after:
+        return
+    told = (
+        f"{folder.path}: its learning rate falls to zero over {before} rounds, so it is no part of a run of "
+        f"{after}."
+    )
+    if job.metadata.uid is None:
+        raise RunDirError(f"{told} Choose another folder, or spec.stop.rounds={before} again.")
+    logger.warning("%s It goes on all the same, at the rate that a run of %d rounds has there.", told, after)
+
+
+def open_ledger(folder: RunDir) -> Ledger:
+    """The folder's ledger, which is made where there is none. Raises RunDirError when it cannot be read."""
+    try:
+        return Ledger(folder.ledger)
+    except LedgerCorrupt as error:
+        raise RunDirError(str(error)) from error
+
+
+def _paid(folder: RunDir) -> set[int]:
+    """The rounds in the folder's ledger."""
+    if not folder.ledger.exists():
+        return set()
+    with open_ledger(folder) as ledger:
+        return {entry.round for entry in ledger.entries}
+
+
+def _check_rounds(path: Path, found: Collection[int], last: int) -> None:
+    """Refuses a file that lacks a round up to the checkpoint's: each is on the disk before its checkpoint.
+
+    Raises:
+        RunDirError: names the rounds.
+    """
+    missing = set(range(1, last + 1)).difference(found)
+    if missing:
+        starts = sorted(round for round in missing if round - 1 not in missing)
+        ends = sorted(round for round in missing if round + 1 not in missing)
+        told = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))
+        raise RunDirError(
+            f"{path} lacks rounds that the checkpoint of round {last} is built on: {told}. "
+            "Restore the file, or start a new run in another folder."
+        )
 
 
 def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from nitro_api.ledger import Ledger, LedgerCorrupt
-from nitro_learner import logs
+from nitro_learner import failures, logs
 from nitro_learner.backends.base import ActorBackend
 from nitro_learner.costs import Meter
 from nitro_learner.plot import draw
 from nitro_learner.report import Listener, Outcome, RoundReport, Row
-from nitro_learner.rundir import CsvMetrics, RunDir, RunDirError, TensorBoard
-from nitro_learner.runs import OpenRun, summary
+from nitro_learner.rundir import CsvMetrics, RunDirError, TensorBoard
+from nitro_learner.runs import OpenRun, open_ledger, summary
 from nitro_learner.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ async def train(
     folder = run.folder
     # The CSV first: what a checkpoint or the status says is then on disk already.
     last, board = _LastRow(), TensorBoard(folder.tensorboard)
-    with logs.to_file(folder.log), contextlib.closing(board), _ledger(folder) as ledger:
+    with failures.told(), logs.to_file(folder.log), contextlib.closing(board), open_ledger(folder) as ledger:
         trainer = Trainer(
             run.job,
             backend,
@@ -84,15 +83,11 @@ async def train(
         result = summary(run, outcome, last.row)
         folder.write_summary(result)
         with contextlib.suppress(RunDirError):
-            await asyncio.to_thread(draw, [folder.path], folder.plot)
+            try:
+                await asyncio.to_thread(draw, [folder.path], folder.plot)
+            except OSError as error:  # the run has ended, and nitro plot draws it any time
+                logger.warning("The picture %s could not be drawn: %s", folder.plot, error.strerror or error)
     return outcome, result
-
-
-def _ledger(folder: RunDir) -> Ledger:
-    try:
-        return Ledger(folder.ledger)
-    except LedgerCorrupt as error:
-        raise RunDirError(str(error)) from error
 
 
 @contextlib.contextmanager

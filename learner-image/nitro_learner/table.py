@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from nitro_learner.logs import finite
 from nitro_learner.report import Listener, Outcome, RoundReport, Row
+from nitro_learner.rundir import naming
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -103,7 +104,8 @@ class PlainLines(Listener):
 
     def _print(self, texts: list[str]) -> None:
         line = " ".join(text.rjust(width) for text, (_, width) in zip(texts, _HEADINGS, strict=True))
-        print(line, file=self.stream, flush=True)
+        with naming("the output"):
+            print(line, file=self.stream, flush=True)
 
 
 class JsonLines(Listener):
@@ -129,7 +131,8 @@ class JsonLines(Listener):
         )
 
     def _print(self, entry: dict[str, Any]) -> None:
-        print(json.dumps(finite(entry)), file=self.stream, flush=True)
+        with naming("the output"):
+            print(json.dumps(finite(entry)), file=self.stream, flush=True)
 
 
 class LiveTable(Listener):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,12 +61,19 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+def ledger(rounds: int) -> str:
+    return "".join(
+        json.dumps({"round": number, "learner": 0, "actors": 0, "details": {}}) + "\n"
+        for number in range(1, rounds + 1)
+    )
+
+
 def test_an_empty_disk_gets_the_run_back_as_it_was(bucket: RunBucket, tmp_path: Path) -> None:
     job = resolve(load_job(JOB))
     run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
-    run.folder.ledger.write_text("a line\n")
     for number in range(1, 5):
-        run.folder.metrics.write_text(f"round\n{number}\n")
+        run.folder.ledger.write_text(ledger(number))
+        run.folder.metrics.write_text("\n".join(["round", *map(str, range(1, number + 1)), ""]))
         run.checkpoints.save(number, {"run": "r", "weights": np.full(3, number)})
 
     again = open_run(RunDir(tmp_path / "second"), job, resume=True, bucket=bucket)
@@ -111,9 +119,33 @@ def test_a_folder_with_a_run_is_not_overwritten(bucket: RunBucket, tmp_path: Pat
     run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
     run.folder.metrics.write_text("round\n1\n")
     run.checkpoints.save(1, {"run": "r"})
-    run.folder.ledger.write_text("newer than the bucket\n")
+    run.folder.ledger.write_text(ledger(2))  # newer than the bucket
     again = open_run(RunDir(tmp_path / "first"), job, resume=True, bucket=bucket)
-    assert again.folder.ledger.read_text() == "newer than the bucket\n"
+    assert again.folder.ledger.read_text() == ledger(2)
+
+
+def test_a_copy_that_was_broken_off_is_made_again(
+    bucket: RunBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = resolve(load_job(JOB))
+    run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
+    run.folder.metrics.write_text("round\n1\n")
+    run.folder.ledger.write_text(ledger(1))
+    run.checkpoints.save(1, {"run": "r"})
+    download = bucket._s3.download_file
+
+    def broken_off(where: str, key: str, to: str) -> None:
+        if "checkpoints" in key:
+            raise OSError("broken off")
+        download(where, key, to)
+
+    second = RunDir(tmp_path / "second")
+    with monkeypatch.context() as patch:
+        patch.setattr(bucket._s3, "download_file", broken_off)
+        with pytest.raises(BucketError, match="broken off"):
+            bucket.restore(second)
+    assert sorted(files(second.path)) == ["job.yaml", "ledger.jsonl", "metrics.csv"]
+    assert open_run(second, job, resume=True, bucket=bucket).checkpoint
 
 
 def test_objects_that_name_no_file_are_left_alone(bucket: RunBucket, endpoint: str, tmp_path: Path) -> None:

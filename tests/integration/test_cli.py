@@ -1,6 +1,8 @@
 """The command line: help, bad input, exit codes, and the commands that read a run folder."""
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nitro_learner.cli import main
+from report_support import run_folder
 from train_support import nitro, write_job
 
 
@@ -105,12 +109,24 @@ def test_plot_one_run_and_several(run: Path, tmp_path: Path) -> None:
     one = nitro("plot", run, "--out", tmp_path / "one.png")
     assert one.returncode == 0, one.stderr
     assert (tmp_path / "one.png").read_bytes()[:4] == b"\x89PNG"
-    several = nitro("plot", run, run, "--out", tmp_path / "two.svg")
+    other = shutil.copytree(run, tmp_path / "other")
+    several = nitro("plot", run, other, "--out", tmp_path / "two.svg")
     assert several.returncode == 0, several.stderr
     assert b"<svg" in (tmp_path / "two.svg").read_bytes()
+    assert several.stderr == ""
     wrong = nitro("plot", tmp_path)
     assert wrong.returncode == 2
     assert "no job.yaml" in wrong.stderr
+
+
+def test_a_run_that_is_named_twice_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_folder(tmp_path / "run", 6)
+    assert main(["plot", str(run), f"{run}/../run"]) == 0
+    told = capsys.readouterr()
+    assert told.out == f"{run / 'result.png'}\n", "the picture of one run"
+    assert told.err == f"nitro: {tmp_path}/run/../run is given twice and counts once\n"
+    one = nitro("detector", run, run)
+    assert "only 0 rounds can be repeated" in one.stderr, "of several runs only foresight is reported"
 
 
 @pytest.mark.parametrize(
@@ -123,6 +139,8 @@ def test_plot_one_run_and_several(run: Path, tmp_path: Path) -> None:
         (["train", "absent.yaml", "--metrics-port", "65536"], "a port is at most 65535"),
         (["evaluate", "absent"], "is no run folder"),
         (["evaluate", "absent", "--episodes", "0"], "at least 1"),
+        (["evaluate", "absent", "--episodes", "99999999999999"], "at least 1, at most 100000"),
+        (["evaluate", "absent", "--video", "x.mp4"], "--video x.mp4: must end in .gif or .webp"),
         (["plot", "absent", "--out", "picture"], "must end in .png, .svg or .pdf"),
         (["top", "--interval", "soon"], "soon is not within 0.5 to 3600 seconds"),
         (["nonsense"], "invalid choice"),
@@ -185,3 +203,40 @@ def test_what_cannot_be_written_is_named(run: Path, tmp_path: Path) -> None:
         assert result.returncode == 1, result.stderr
         assert result.stderr.startswith(f"nitro: {tmp_path / 'file'}"), result.stderr
         assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["validate", "--resolved"], 1, "nitro: the output: No space left on device\n"),
+        (
+            ["train"],
+            75,
+            "nitro: the output: No space left on device. Make room and resume.\nTo go on: nitro ",
+        ),
+        (["train", "--json"], 75, "nitro: the output: No space left on device. Make room and resume.\n"),
+    ],
+)
+def test_output_that_finds_no_room_is_told_in_a_line(
+    tmp_path: Path, arguments: list[str], code: int, told: str
+) -> None:
+    where = ["--run-dir", str(tmp_path / "run")] if arguments[0] == "train" else []
+    command = [sys.executable, "-m", "nitro_learner", *arguments, str(write_job(tmp_path)), *where]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == code, result.stderr
+    assert result.stderr.startswith(told), result.stderr
+    assert result.stderr.count("\n") <= 2
+
+
+def test_a_report_that_finds_no_room_names_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder(tmp_path / "run", 2)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main(["report", str(run)]) == 1
+    assert capsys.readouterr().err == f"nitro: {run / 'report.html'}: No space left on device\n"

@@ -11,6 +11,10 @@ import pytest
 from experiment_support import pretend, write_spec
 from local_support import alive, until
 from nitro_api import load_job, resolve
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import plan
+from nitro_learner.experiments.runner import Runner, RunState, Watcher
+from nitro_learner.experiments.spec import load
 from nitro_learner.probe import repeatable
 from nitro_learner.quality.branches import BranchDir, branches, gains
 from nitro_learner.rundir import RunDir
@@ -105,6 +109,42 @@ def test_a_failed_run_is_told_with_its_reason(tmp_path: Path) -> None:
     assert "no_such_module" in failed.stderr
     assert "nitro train --resume" in failed.stderr
     assert f"nitro experiment report {tmp_path / 'results'}" in failed.stderr
+
+
+def test_a_run_that_could_not_begin_is_trained_when_it_is_corrected(tmp_path: Path) -> None:
+    changes = {"seeds": [0], "variants": {"fixed": {}}, "budget": {"rounds": 1}}
+    command = ("experiment", "run", write_spec(tmp_path, **changes), "--dir", tmp_path / "results")
+    wrong = nitro(*command, "--set", "variants.fixed={spec.environment.entryPoint: no_such_module:X}")
+    assert wrong.returncode == 1, wrong.stderr
+    right = nitro(*command)
+    assert right.returncode == 0, right.stderr
+
+
+def test_output_that_nobody_reads_any_more_stops_an_experiment(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path, seeds=[0], budget={"rounds": 5000})
+    runner = start("experiment", "run", spec, "--dir", tmp_path / "results", "--jobs", "1", "--json")
+    assert runner.stdout is not None
+    assert runner.stderr is not None
+    assert json.loads(runner.stdout.readline())["status"] == "running"
+    runner.stdout.close()
+    told = runner.stderr.read()
+    assert runner.wait() == 75
+    assert told == "nitro: nobody reads the output any more: stopped. The same command goes on.\n"
+
+
+async def test_a_run_that_is_stopped_at_its_start_can_go_on(tmp_path: Path) -> None:
+    class AtOnce(Watcher):
+        def changed(self, state: RunState) -> None:
+            seen.append(state.status)
+            runner.interrupt()
+
+    seen: list[str] = []
+    experiment = load(write_spec(tmp_path, seeds=[0]))
+    assert experiment.budget
+    runner = Runner(ExperimentDir(tmp_path / "results"), plan(experiment), experiment.budget, jobs=1)
+    runner.watcher = AtOnce()
+    await runner.train()
+    assert seen == ["running", "stopped"]
 
 
 def test_commands_are_shown_and_end_with_the_experiment(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """`nitro train` as a user runs it: what it prints, what it leaves behind, and how it stops."""
 
 import csv
+import errno
 import json
+import os
 import signal
 from itertools import pairwise
 from pathlib import Path
@@ -10,8 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
+from nitro_api import load_job, resolve
+from nitro_learner import session
+from nitro_learner.backends.local import LocalBackend
+from nitro_learner.failures import TrainingFailed
 from nitro_learner.report import COLUMNS
-from train_support import nitro, start, wait_for_rows, write_job
+from nitro_learner.rundir import RunDir
+from nitro_learner.runs import open_run
+from train_support import job, nitro, start, wait_for_rows, write_job
 
 
 def _rows(run: Path) -> list[dict[str, str]]:
@@ -202,3 +210,60 @@ def test_metrics_are_served_while_it_trains(tmp_path: Path) -> None:
         assert f"{name}{{{labels}}} " in text, name
     assert f'nitro_job_cost_dollars_total{{component="actors",{labels}}}' in text
     assert process.returncode == 75
+
+
+def test_a_job_that_cannot_begin_leaves_its_folder_to_the_corrected_one(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    job = write_job(tmp_path, stop={"rounds": 1})
+    wrong = nitro("train", job, "--set", "spec.environment.id=Hoper-v5", "--run-dir", run)
+    assert wrong.returncode == 1, wrong.stderr
+    assert (run / "job.yaml").exists()
+    right = nitro("train", job, "--run-dir", run)
+    assert right.returncode == 0, right.stderr
+    assert len(_rows(run)) == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_that_nobody_reads_any_more_stops_it(tmp_path: Path, options: list[str]) -> None:
+    run = tmp_path / "run"
+    process = start("train", write_job(tmp_path, stop={"rounds": 5000}), "--run-dir", run, *options)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    told = process.stderr.read()
+    assert process.wait() == 75
+    assert told == (
+        "nitro: nobody reads the output any more: stopped. To go on from the last checkpoint: "
+        f"nitro train --resume {run}\n"
+    )
+
+
+async def test_a_picture_that_finds_no_room_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(session, "draw", full)
+    run = open_run(RunDir(tmp_path / "run"), resolve(load_job(job(stop={"rounds": 1}))), resume=False)
+    outcome, _ = await session.train(run, LocalBackend(run.job.spec, run.id))
+    assert outcome.finished
+    assert f"The picture {run.folder.plot} could not be drawn: No space left on device" in caplog.text
+
+
+async def test_a_summary_that_finds_no_room_can_be_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(RunDir(tmp_path / "run"), resolve(load_job(job(stop={"rounds": 1}))), resume=False)
+    write_text = Path.write_text
+
+    def full(path: Path, text: str, **options: Any) -> int:
+        if "summary" in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_text(path, text, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(TrainingFailed, match=r"summary\.json: No space left on device\. Make room") as failed:
+        await session.train(run, LocalBackend(run.job.spec, run.id))
+    assert failed.value.resumable

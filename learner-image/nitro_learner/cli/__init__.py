@@ -8,6 +8,8 @@ A subcommand's module has a docstring (its help, with examples), `add_arguments(
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +39,9 @@ COMMANDS = {
 
 _TRAINING = ("nitro_actor", "redis", "safetensors", "tensorboard", "torch")
 """What only the extra `train` installs."""
+
+# Of a write that fails, which names no file.
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 # What asks a cluster, or nobody: it works where nothing that trains is installed.
 KUBECTL = ("top", "report", "validate", "explain")
@@ -76,30 +81,44 @@ def main(
     if run is None:
         parser.error(f"no such command: {arguments.command}")
     try:
-        return run(arguments)
+        return _ended(run, arguments)
+    finally:
+        try:
+            print(end="", flush=True)
+        except OSError:  # Python would try the same at its exit, and complain once more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _ended(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
+    """Runs a subcommand and returns its exit code; what ends it early is told."""
+    try:
+        code = run(arguments)
+        print(end="", flush=True)  # whether all of the output could be written
+        return code
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _TRAINING:
             raise
         install = "pip install ./actor-image './learner-image[train]'"
-        print(f"nitro: {chosen} trains, which takes more: in a checkout {install}", file=sys.stderr)
-        return FAILED
+        return _say(f"{arguments.command} trains, which takes more: in a checkout {install}", FAILED)
     except CommandError as error:
-        print(f"nitro: {error}", file=sys.stderr)
-        return error.code
+        return _say(str(error), error.code)
     except JobInvalid as error:  # what only the start of a run finds, such as the file of a scaling agent
-        print(f"nitro: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except BrokenPipeError:
-        # `nitro explain | head`: nobody reads on, which is no error. Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _say(str(error), BAD_INPUT)
+    except BrokenPipeError:  # `nitro explain | head`: nobody reads on, which is no error
         return DONE
-    except OSError as error:
-        if error.filename is None:
+    except OSError as error:  # no right, no room, no folder
+        if error.filename is None and error.errno not in _NO_ROOM:
             raise
-        print(f"nitro: {error.filename}: {error.strerror}", file=sys.stderr)  # no right, no room, no folder
-        return FAILED
+        return _say(f"{error.filename or 'the output'}: {error.strerror}", FAILED)
     except KeyboardInterrupt:
         return ABORTED
+
+
+def _say(message: str, code: int) -> int:
+    # Where nobody reads on, as in `nitro train ... 2>&1 | head`, the code alone says it.
+    with contextlib.suppress(OSError):
+        print(f"nitro: {message}", file=sys.stderr)
+    return code
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,16 @@ def check_picture(out: Path | None) -> None:
     """Raises CommandError if --out names no picture that can be drawn."""
     if out and out.suffix not in (".png", ".svg", ".pdf"):
         raise CommandError(f"--out {out}: must end in .png, .svg or .pdf")
+
+
+def distinct(folders: Sequence[Path]) -> list[Path]:
+    """The folders, each once: globs that overlap name some twice, which is told."""
+    found: dict[Path, Path] = {}
+    for folder in folders:
+        first = found.setdefault(folder.resolve(), folder)
+        if first is not folder:
+            print(f"nitro: {folder} is given twice and counts once", file=sys.stderr)
+    return list(found.values())
 
 
 def add_namespace(parser: argparse.ArgumentParser, default: str = "kubectl's current one") -> None:

@@ -31,7 +31,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nitro_learner.cli.common import DONE, FAILED, CommandError, read_run
+from nitro_learner.cli.common import DONE, FAILED, CommandError, distinct, read_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,12 +65,13 @@ def run(arguments: argparse.Namespace) -> int:
         value = getattr(arguments, name)
         if value is not None and value < least:
             raise CommandError(f"--{name} {value}: at least {least}")
-    if arguments.gain and len(arguments.run) > 1:
+    folders = distinct(arguments.run)
+    if arguments.gain and len(folders) > 1:
         raise CommandError("--gain takes one run folder")
-    runs = [read_run(path) for path in arguments.run]
+    runs = [read_run(path) for path in folders]
     if arguments.gain and runs[0][1].spec.algorithm.hyperparameters.learning_rate_anneal:
         raise CommandError(
-            f"--gain: the learning rate of {arguments.run[0]} falls to zero over stop.rounds. Branches "
+            f"--gain: the learning rate of {folders[0]} falls to zero over stop.rounds. Branches "
             "stop sooner, so theirs would fall faster; train a run with "
             "--set spec.algorithm.hyperparameters.learningRateAnneal=false"
         )

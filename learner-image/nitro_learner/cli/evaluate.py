@@ -22,6 +22,9 @@ from pathlib import Path
 
 from nitro_learner.cli.common import DONE, FAILED, CommandError, read_job
 
+# All of them are played one after the other, and each return is kept.
+_MOST_EPISODES = 100_000
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="run folder")
@@ -38,8 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.rundir import RunDir
 
-    if arguments.episodes < 1:
-        raise CommandError(f"--episodes {arguments.episodes}: at least 1")
+    if not 1 <= arguments.episodes <= _MOST_EPISODES:
+        raise CommandError(f"--episodes {arguments.episodes}: at least 1, at most {_MOST_EPISODES}")
+    if arguments.video and arguments.video.suffix not in (".gif", ".webp"):
+        raise CommandError(f"--video {arguments.video}: must end in .gif or .webp")
     folder = RunDir(arguments.run)
     if not folder.job.exists():
         raise CommandError(f"{folder.path} is no run folder (it has no job.yaml)")

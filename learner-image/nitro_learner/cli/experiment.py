@@ -79,6 +79,10 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     except BackendError as error:
         raise CommandError(str(error), FAILED) from None
+    except BrokenPipeError:
+        raise CommandError(
+            "nobody reads the output any more: stopped. The same command goes on.", INTERRUPTED
+        ) from None
     except OSError as error:
         raise CommandError(f"{error.filename or folder.path}: {error.strerror}", FAILED) from None
 
@@ -98,14 +102,16 @@ def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun
 
 async def _train(runner: Runner, folder: ExperimentDir, experiment: Experiment, *, json: bool) -> int:
     from nitro_learner.experiments.runner import Watcher
+    from nitro_learner.rundir import naming
 
     left = sum(state.status == "waiting" for state in runner.states)
     if not json:
-        print(
-            f"{experiment.name}: {experiment.figure}\n{len(runner.states)} runs, {left} to do, "
-            f"about {experiment.core_hours:g} core-hours in all\nfolder: {folder.path}",
-            flush=True,
-        )
+        with naming("the output"):
+            print(
+                f"{experiment.name}: {experiment.figure}\n{len(runner.states)} runs, {left} to do, "
+                f"about {experiment.core_hours:g} core-hours in all\nfolder: {folder.path}",
+                flush=True,
+            )
     with contextlib.ExitStack() as stack:
         runner.watcher = _watcher(runner, stack, json=json) if left else Watcher()
         _handle_signals(runner)
@@ -187,6 +193,6 @@ def _report(path: Path, page: Path | None) -> int:
     except RunDirError as error:
         raise CommandError(str(error)) from None
     except OSError as error:
-        raise CommandError(f"{error.filename or page}: {error.strerror}", FAILED) from None
+        raise CommandError(f"{error.filename or page or folder.path}: {error.strerror}", FAILED) from None
     print(page or folder.report)
     return DONE

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nitro_learner.cli.common import DONE, CommandError, check_picture
+from nitro_learner.cli.common import DONE, CommandError, check_picture, distinct
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.plot import draw
     from nitro_learner.rundir import RunDirError
 
-    out = arguments.out or (
-        arguments.run[0] / "result.png" if len(arguments.run) == 1 else Path("compared.png")
-    )
+    runs = distinct(arguments.run)
+    out = arguments.out or (runs[0] / "result.png" if len(runs) == 1 else Path("compared.png"))
     try:
-        print(draw(arguments.run, out))
+        print(draw(runs, out))
     except RunDirError as error:
         raise CommandError(str(error)) from None
     return DONE

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from nitro_learner.rundir import RunDirError
+    from nitro_learner.rundir import RunDir, RunDirError
     from nitro_learner.views import report
 
     folder = Path(arguments.run)
@@ -45,9 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
                     f"there is no folder {folder}, and on the cluster: {error}", error.code
                 ) from None
             found, output = report.of_job(job), arguments.out or Path("report.html")
-        temporary = output.with_name(f".{output.name}.partial")
-        temporary.write_text(found.html(), encoding="utf-8")
-        temporary.replace(output)
+        RunDir(output.parent).write_text(output, found.html())
     except RunDirError as error:
         raise CommandError(str(error)) from None
     print(output)

@@ -94,14 +94,36 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
     """Everything that needs torch is imported here, after the input was found to be good."""
-    from nitro_learner import logs, table
-    from nitro_learner.checkpoint import CheckpointError
-    from nitro_learner.failures import TrainingFailed
-    from nitro_learner.metrics import LearnerMetrics
-    from nitro_learner.runs import open_run
-    from nitro_learner.session import Aborted, train
+    from nitro_learner import logs
+    from nitro_learner.failures import TrainingFailed, told
+    from nitro_learner.session import Aborted
 
     logs.configure(structured=False)
+    go_on = f"nitro train --resume {shlex.quote(str(folder.path))}"
+    try:
+        with told():
+            return _sit(folder, job, arguments, go_on)
+    except TrainingFailed as error:
+        remedy = f"\nTo go on: {go_on}" if error.resumable else ""
+        raise CommandError(f"{error}{remedy}", INTERRUPTED if error.resumable else FAILED) from None
+    except Aborted:
+        raise CommandError(f"aborted. To go on from the last checkpoint: {go_on}", ABORTED) from None
+    except BrokenPipeError:
+        raise CommandError(
+            f"nobody reads the output any more: stopped. To go on from the last checkpoint: {go_on}",
+            INTERRUPTED,
+        ) from None
+
+
+def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> int:
+    """One sitting of a run, shown on the way and at its end."""
+    from nitro_learner import table
+    from nitro_learner.checkpoint import CheckpointError
+    from nitro_learner.metrics import LearnerMetrics
+    from nitro_learner.rundir import naming
+    from nitro_learner.runs import open_run
+    from nitro_learner.session import train
+
     try:
         opened = open_run(folder, job, resume=bool(arguments.resume))
     except CheckpointError as error:
@@ -117,38 +139,30 @@ def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
             ) from None
         print(f"metrics: http://localhost:{port}/metrics", file=sys.stderr)
         listeners.append(metrics)
-    go_on = f"nitro train --resume {shlex.quote(str(folder.path))}"
     with contextlib.ExitStack() as stack:
         if arguments.json:
             listeners.append(table.JsonLines())
         else:
-            _announce(folder, job, opened)
+            with naming("the output"):
+                _announce(folder, job, opened)
             listeners.append(
                 stack.enter_context(table.LiveTable()) if sys.stdout.isatty() else table.PlainLines()
             )
-        try:
-            outcome, result = asyncio.run(
-                train(
-                    opened,
-                    _backend(job.spec, opened.id),
-                    listeners,
-                    on_interrupt=lambda: print(
-                        "stopping after a checkpoint; once more aborts", file=sys.stderr
-                    ),
-                )
+        outcome, result = asyncio.run(
+            train(
+                opened,
+                _backend(job.spec, opened.id),
+                listeners,
+                on_interrupt=lambda: print("stopping after a checkpoint; once more aborts", file=sys.stderr),
             )
-        except TrainingFailed as error:
-            stack.close()
-            remedy = f"\nTo go on: {go_on}" if error.resumable else ""
-            raise CommandError(f"{error}{remedy}", INTERRUPTED if error.resumable else FAILED) from None
-        except Aborted:
-            stack.close()
-            raise CommandError(f"aborted. To go on from the last checkpoint: {go_on}", ABORTED) from None
+        )
     if not outcome.finished:
         print(f"{outcome.message}. To go on: {go_on}", file=sys.stderr)
         return INTERRUPTED
     if not arguments.json:
-        _conclude(folder, outcome, result)
+        # Whether anybody reads it or not, this run has ended.
+        with contextlib.suppress(BrokenPipeError), naming("the output"):
+            _conclude(folder, outcome, result)
     return DONE
 
 
@@ -190,4 +204,4 @@ def _conclude(folder: Any, outcome: Any, result: dict[str, Any]) -> None:
             f"its scaling agent took {agent['episodes']} training runs before, at "
             f"${agent['learner'] + agent['actors']:.4f}, which is not counted here"
         )
-    print(f"picture: {folder.plot}\nsummary: {folder.summary}")
+    print(f"picture: {folder.plot}\nsummary: {folder.summary}", flush=True)

@@ -13,7 +13,7 @@ import yaml
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.rundir import RunDir, RunDirError
-from nitro_learner.runs import check_same_job, package_versions
+from nitro_learner.runs import check_same_job, check_same_schedule, package_versions
 
 
 class ExperimentDir:
@@ -81,18 +81,12 @@ class ExperimentDir:
                 is damaged.
         """
         folder = self.run(run)
-        if not folder.job.exists():
+        if not (folder.has_run() and folder.job.exists()):
             return False
         saved, now = folder.read_job(), run.job.to_dict()
         check_same_job(saved, now, folder)
-        before, after = saved["spec"]["stop"], now["spec"]["stop"]
-        annealed = run.job.spec.algorithm.hyperparameters.learning_rate_anneal
-        if annealed and before["rounds"] != after["rounds"] and folder.metrics.exists():
-            raise RunDirError(
-                f"{folder.path}: its learning rate falls to zero over {before['rounds']} rounds, so it is no "
-                f"part of a run of {after['rounds']}. Choose another --dir, or that budget again."
-            )
-        if not folder.summary.exists() or before != after:
+        check_same_schedule(saved, run.job, folder)
+        if not folder.summary.exists() or saved["spec"].get("stop") != now["spec"]["stop"]:
             return False
         return bool(folder.read_summary().get("finished"))
 

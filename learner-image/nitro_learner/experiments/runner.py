@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ from nitro_learner.experiments.curves import SPENT, read
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Budget
-from nitro_learner.rundir import RunDirError
+from nitro_learner.rundir import RunDirError, naming
 from nitro_learner.waiting import Interrupted, unless
 
 # A run that is told to stop ends its update and writes a checkpoint.
 _GRACE_SECONDS = 120.0
-_INTERRUPTED = 75
+# Stopped after a checkpoint, or before it could have one and when it took too long for one.
+_STOPPED = (75, -signal.SIGTERM, -signal.SIGKILL)
 
 
 @dataclass
@@ -86,6 +88,7 @@ class Runner:
         self._jobs = jobs
         self.watcher = Watcher()
         self._stop = asyncio.Event()
+        self._untold: OSError | None = None
         self.states = [RunState(run) for run in runs]
         for state in self.states:
             if folder.finished(state.run):
@@ -105,7 +108,8 @@ class Runner:
 
         Raises:
             BackendError: a process cannot be started.
-            OSError: a run's folder cannot be written.
+            OSError: a run's folder cannot be written, or the watcher could not tell of a change: then all
+                runs were stopped.
         """
         waiting = iter([state for state in self.states if state.status == "waiting"])
         group = ProcessGroup()
@@ -118,6 +122,8 @@ class Runner:
             raise failures.exceptions[0] from None
         finally:
             await group.close()
+        if self._untold:
+            raise self._untold
 
     async def _work(self, group: ProcessGroup, waiting: Any) -> None:
         for state in waiting:
@@ -138,7 +144,7 @@ class Runner:
         self._look(state)
         if code == 0:
             self._change(state, "done")
-        elif code == _INTERRUPTED and self._stop.is_set():
+        elif code in _STOPPED and self._stop.is_set():
             self._change(state, "stopped")
         else:
             again = f"nitro train --resume {shlex.quote(str(folder.path))}"
@@ -159,7 +165,7 @@ class Runner:
             event = json.loads(line)
         if isinstance(event, dict) and event.get("event") == "round":
             self._look(state)
-            self.watcher.changed(state)
+            self._tell(state)
 
     def _look(self, state: RunState) -> None:
         """Reads from the run's folder how far it is."""
@@ -175,7 +181,15 @@ class Runner:
 
     def _change(self, state: RunState, status: str) -> None:
         state.status = status
-        self.watcher.changed(state)
+        self._tell(state)
+
+    def _tell(self, state: RunState) -> None:
+        try:
+            with naming("the output"):
+                self.watcher.changed(state)
+        except OSError as error:  # in a child's reader it would end the reading, and the child would stand
+            self.watcher, self._untold = Watcher(), error
+            self.interrupt()
 
 
 async def follow(commands: Sequence[str], folder: ExperimentDir) -> str | None:

@@ -57,6 +57,7 @@ class BranchDir(ExperimentDir):
         state["training"]["actors"] = schedule[round]
         state["run"] = secrets.token_hex(4)
         shutil.copyfile(self._source.metrics, folder.metrics)
+        shutil.copyfile(self._source.ledger, folder.ledger)
         CheckpointStore(folder.checkpoints, keep_last=1).save(round, state)
 
 

@@ -22,6 +22,7 @@ def source(tmp_path: Path) -> RunDir:
         CheckpointStore(folder.checkpoints, keep_last=9).save(round, state)
     with folder.metrics.open("w") as file:
         csv.writer(file).writerow(COLUMNS)
+    folder.ledger.touch()
     return folder
 
 

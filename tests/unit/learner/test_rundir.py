@@ -5,12 +5,16 @@ the same.
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from learner_support import job
+from nitro_api.ledger import Ledger
+from nitro_api.prices import RoundCost
 from nitro_learner.backends.local import LocalBackend
+from nitro_learner.checkpoint import CheckpointStore
 from nitro_learner.report import COLUMNS
 from nitro_learner.rundir import (
     CsvMetrics,
@@ -18,6 +22,7 @@ from nitro_learner.rundir import (
     RunDirError,
     TensorBoard,
     columns_of,
+    naming,
     read_metrics,
     read_rows,
 )
@@ -132,6 +137,88 @@ def test_another_job_is_refused_by_its_fields(tmp_path: Path) -> None:
         "  spec.seed: 0 in the folder, 1 now",
     ]
     check_same_job(old, {"spec": {**old["spec"], "stop": {"rounds": 9}}}, RunDir(tmp_path))
+
+
+def _trained(path: Path, rounds: int, **spec: Any) -> RunDir:
+    """What a run leaves that has a checkpoint of its last round; round 1 was done twice."""
+    folder = open_run(RunDir(path), job(**spec), resume=False).folder
+    csv = CsvMetrics(folder.metrics)
+    csv.started(round=0, rounds=rounds, history=[])
+    with Ledger(folder.ledger) as ledger:
+        for number in (1, *range(1, rounds + 1)):
+            ledger.append(number, RoundCost(0.5, 0.5))
+        for number in range(1, rounds + 1):
+            csv.round_done(report(number))
+    CheckpointStore(folder.checkpoints, keep_last=1).save(rounds, {"run": "r"})
+    return folder
+
+
+def test_a_job_that_failed_before_it_began_holds_no_folder(tmp_path: Path) -> None:
+    open_run(RunDir(tmp_path), job(), resume=False).folder.ledger.touch()
+    (tmp_path / "metrics.csv").write_text(",".join(COLUMNS) + "\n")
+    assert open_run(RunDir(tmp_path), job(seed=2), resume=True).folder.read_job()["spec"]["seed"] == 2
+    assert open_run(RunDir(tmp_path), job(seed=3), resume=False).folder.read_job()["spec"]["seed"] == 3
+
+
+@pytest.mark.parametrize("kept", ["metrics.csv", "ledger.jsonl", "checkpoints"])
+def test_a_round_a_cost_or_a_checkpoint_is_protected(tmp_path: Path, kept: str) -> None:
+    folder = _trained(tmp_path, 1)
+    for path in (folder.metrics, folder.ledger, folder.checkpoints / "round-000001.safetensors"):
+        if kept not in str(path):
+            path.unlink()
+    with pytest.raises(RunDirError, match="already holds a run"):
+        open_run(folder, job(), resume=False)
+    with pytest.raises(RunDirError, match="these fields differ"):
+        open_run(folder, job(seed=2), resume=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "missing"),
+    [
+        ("metrics.csv", [0, 1, 4, 6], "2 to 3, 5"),
+        ("metrics.csv", [0], "1 to 6"),
+        ("metrics.csv", None, "1 to 6"),
+        ("ledger.jsonl", [0, 1, 2, 3, 4, 5], "6"),
+        ("ledger.jsonl", None, "1 to 6"),
+    ],
+)
+def test_a_run_that_has_lost_rounds_does_not_go_on(
+    tmp_path: Path, name: str, lines: list[int] | None, missing: str
+) -> None:
+    folder = _trained(tmp_path, 6)
+    lost = tmp_path / name
+    whole = lost.read_text().splitlines(keepends=True)
+    lost.unlink()
+    if lines is not None:
+        lost.write_text("".join(whole[line] for line in lines))
+    with pytest.raises(RunDirError) as error:
+        open_run(folder, job(), resume=True)
+    assert str(error.value) == (
+        f"{lost} lacks rounds that the checkpoint of round 6 is built on: {missing}. "
+        "Restore the file, or start a new run in another folder."
+    )
+    assert lost.exists() == (lines is not None)
+    lost.write_text("".join(whole))
+    assert len(open_run(folder, job(), resume=True).history) == 6
+
+
+def test_a_rate_that_falls_over_all_rounds_keeps_their_number(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    annealed = {"algorithm__hyperparameters__learningRateAnneal": True}
+    folder = _trained(tmp_path, 2, stop__rounds=4, **annealed)
+    longer = job(stop__rounds=8, **annealed)
+    with pytest.raises(RunDirError, match=r"over 4 rounds.*another folder, or spec\.stop\.rounds=4 again"):
+        open_run(folder, longer, resume=True)
+    assert folder.read_job()["spec"]["stop"]["rounds"] == 4, "what was refused has changed the folder"
+    longer.metadata.uid = "patched on a cluster"
+    assert open_run(folder, longer, resume=True).checkpoint
+    assert "It goes on all the same, at the rate that a run of 8 rounds has there." in caplog.text
+
+
+def test_a_write_that_fails_names_its_file() -> None:
+    with pytest.raises(OSError, match=r"No space left on device: 'job\.yaml'"), naming("job.yaml"):
+        Path("/dev/full").write_text("x")
 
 
 async def test_a_ledger_that_cannot_be_read_is_told_before_anything_starts(tmp_path: Path) -> None:
