@@ -145,29 +145,34 @@ class Cluster:
     ) -> Iterator[dict[str, Object]]:
         """All matching objects by uid, now and after every change, until the monotonic time `end()`.
 
-        A broken watch, or an API server that is being restarted, is followed by a new list.
+        No change is left out, unless the watch breaks, as when the API server is restarted: then a new list
+        follows.
         """
         narrow = {"namespace": namespace, "label_selector": selector}
         if name:
             narrow["field_selector"] = f"metadata.name={name}"
+        items: dict[str, Object] = {}
+        version: str | None = None
         while time.monotonic() < end():
             try:
-                listed = kind.get(**narrow)
-                items = {item.metadata.uid: item.to_dict() for item in listed.items}
+                if version is None:
+                    listed = kind.get(**narrow)
+                    items = {item.metadata.uid: item.to_dict() for item in listed.items}
+                    version = listed.metadata.resourceVersion
                 yield items
                 left = int(max(1, min(30, end() - time.monotonic())))
-                for event in kind.watch(
-                    **narrow, resource_version=listed.metadata.resourceVersion, timeout=left
-                ):
-                    uid = event["raw_object"]["metadata"]["uid"]
+                for event in kind.watch(**narrow, resource_version=version, timeout=left):
+                    meta = event["raw_object"]["metadata"]
+                    version = meta["resourceVersion"]
                     if event["type"] == "DELETED":
-                        items.pop(uid, None)
+                        items.pop(meta["uid"], None)
                     else:
-                        items[uid] = event["raw_object"]
+                        items[meta["uid"]] = event["raw_object"]
                     yield items
             except (ApiException, HTTPError, OSError) as error:
                 if isinstance(error, ApiException) and error.status not in PASSING:
                     raise
+                version = None
                 time.sleep(0.5)  # there is nothing to watch while the API server is away
 
     def until_job(

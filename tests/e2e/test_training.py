@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 from harness import Cluster, Object
@@ -33,10 +32,12 @@ def test_actor_pods_follow_the_score_and_the_result_is_a_local_runs(
 
     assert record.revisions == {"hopper-actors-v1"}, "rounds must not make Revisions"
     assert len(record.learner_jobs) == len(record.learner_pods) == 1
-    # The Revision is given the larger of two rounds, so that pods stay warm.
-    wanted = {max(pair) for pair in itertools.pairwise(history)} | {history[0]}
-    missed = wanted - set(record.scales)
-    assert len(missed) <= len(wanted) // 4, f"the Revision never had min-scale {sorted(missed)}"
+    # The Revision is given the larger of two rounds, so that pods stay warm. Which depends on how fast the
+    # operator is; it may hear of a request before it hears of the round's end.
+    asked = [*history, int(reference.rounds[-1]["next_actors"])]
+    larger = {max(asked[at], asked[at + gap]) for gap in (1, 2) for at in range(len(asked) - gap)}
+    assert set(record.scales) <= larger | {INITIAL_ACTORS, 0}
+    assert len(set(record.scales) - {0}) > 2, "the Revision did not follow"
     assert max(one.pods for one in record.seen) == max(history)
     # How many come up before a round is over is the node's speed; more than in the first round, at least.
     assert max(one.running for one in record.seen) > INITIAL_ACTORS
