@@ -30,8 +30,9 @@ def forecast(spec: JobSpec, training: TrainingStatus | None) -> int:
 
 def silent(training: TrainingStatus | None) -> str | None:
     """What the learner says of actors none of which has answered yet; None once one has."""
-    waiting = training is not None and training.reason == ACTORS_SILENT
-    return training.message if training is not None and waiting else None
+    if training is None or training.reason != ACTORS_SILENT:
+        return None
+    return training.message
 
 
 def score(training: TrainingStatus | None) -> float:
