@@ -21,6 +21,7 @@ from typing import Any
 
 from harness import PATIENCE_SECONDS, Cluster, Object
 from kubernetes import client
+from run_outcome import untuned
 
 from aws_support import FakeAws, fake_aws
 
@@ -48,7 +49,7 @@ def lambda_service(cluster: Cluster) -> Iterator[LambdaService]:
     with fake_aws() as aws:
         command = [sys.executable, "-m", "lambda_front", "--host", "0.0.0.0", "--control-plane", aws.url]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, "PYTHONPATH": str(TESTS)}
+        environment = {**untuned(), "PATH": path, "PYTHONPATH": str(TESTS)}
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as front:
             try:
                 assert front.stdout is not None

@@ -71,6 +71,15 @@ class Outcome:
         assert self.tensors
 
 
+def untuned() -> dict[str, str]:
+    """This shell's variables without those that choose threads and BLAS kernels.
+
+    Pods have none of them, and equal to the bit needs equal kernels.
+    """
+    tuned = ("OMP_", "MKL_", "OPENBLAS_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(tuned)}
+
+
 def local(spec: Object, folder: Path) -> Outcome:
     """Run the job on this machine by `nitro train`."""
     file = folder / "job.yaml"
@@ -78,10 +87,7 @@ def local(spec: Object, folder: Path) -> Outcome:
     run = folder / "run"
     nitro = Path(sys.executable).with_name("nitro")
     command = [nitro, "train", str(file), "--run-dir", str(run), "--json"]
-    # Equal to the bit needs equal threads and BLAS kernels, which this shell's variables may change.
-    tuned = ("OMP_", "MKL_", "OPENBLAS_")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(tuned)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=untuned())
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     last = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
     return Outcome.of((run / "metrics.csv").read_bytes(), last.read_bytes())
