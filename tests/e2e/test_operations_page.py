@@ -46,7 +46,10 @@ class TestOperationsPage:
 
     def test_slow_actors_without_cpu(self, broken: str, tmp_path: Path) -> None:
         stages, throttled = (_run(command, broken, "slow", tmp_path) for command in _commands("slow"))
-        seconds, without_limit = _numbers(stages), _numbers(_run(_commands("slow")[0], broken, "dear", tmp_path))
+        seconds, without_limit = (
+            _numbers(stages),
+            _numbers(_run(_commands("slow")[0], broken, "dear", tmp_path)),
+        )
         waited = {name: seconds[f"seconds_{name}"] for name in ("dispatch", "sample", "update", "checkpoint")}
         assert max(waited, key=lambda name: waited[name]) == "sample"
         assert seconds["seconds_actor"] > without_limit["seconds_actor"]
