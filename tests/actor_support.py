@@ -187,6 +187,41 @@ class OtherShape(Walk):
         return np.zeros(3), super().reset(seed=seed, options=options)[1]
 
 
+class Narrow(Walk):
+    """Its bounds lie between two numbers of float32."""
+
+    action_space = spaces.Box(-0.1, 0.1, (1,), np.float64)  # type: ignore[assignment]
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        return super().step(0)
+
+
+class Legacy(Walk):
+    """Seeds NumPy's global generator, and begins with an old one of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.np_random = np.random.RandomState(0)  # type: ignore[assignment]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        if seed is not None:
+            np.random.seed(seed)
+        return super().reset(seed=seed, options=options)
+
+
+class Few(Walk):
+    """There may be three of it."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Few.made += 1
+        if Few.made > 3:  # one tells of its wrappers, one of its spaces
+            raise OSError("the port is in use")
+
+
 class DictSpace(Walk):
     observation_space = spaces.Dict({"a": spaces.Discrete(2)})  # type: ignore[assignment]
 

@@ -60,7 +60,8 @@ def function(environment: dict[str, Any] | None = None, **changes: Any) -> Funct
 def settings(url: str, **changes: Any) -> Settings:
     """Resolved spec.backend.lambda of a function that exists."""
     fields = {"manage": False, "functionName": NAME, "region": "us-east-2", "memoryMiB": 1024}
-    return Settings.model_validate({**fields, "endpointUrl": url, **changes})
+    elsewhere = {"endpointUrl": url, "credentialsSecret": "aws"}
+    return Settings.model_validate({**fields, **elsewhere, **changes})
 
 
 @asynccontextmanager
@@ -83,11 +84,18 @@ async def lambda_round(
     observations: int = 11,
     envs: int = 2,
     plays: str = "Hopper-v5",
+    created_elsewhere: bool = False,
     **changes: Any,
 ) -> AsyncIterator[tuple[LambdaBackend, Dispatcher]]:
     """A started backend and a dispatcher, weights 0 published."""
     transport = {"transport": "Redis", "redis": {"secretName": "redis"}} if redis_url else {}
-    backend = LambdaBackend(settings(url, **transport, **changes), plays, limit=limit, redis_url=redis_url)
+    backend = LambdaBackend(
+        settings(url, **transport, **changes),
+        plays,
+        limit=limit,
+        redis_url=redis_url,
+        created_elsewhere=created_elsewhere,
+    )
     try:
         environment = await backend.start()
         cache = backend.open_cache(RUN)

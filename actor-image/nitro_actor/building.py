@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines import tasks
-from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment, EnvironmentSpec
 
 _ATARI = "ALE/"
@@ -93,10 +92,10 @@ def _make_generic(config: EnvironmentConfig) -> Environment:
             "frameStack needs observations that are vectors or images, not single numbers; set frameStack: 1"
         )
     probe.close()
-    engine = GenericEngine(factory, config.count, dtype)
     try:
+        engine = GenericEngine(factory, config.count, dtype)
         engine.reset([0] * config.count)  # a first look at what the space promises, before the first round
-    except EnvironmentCallError as error:
+    except Exception as error:
         raise _unbuildable(config, error) from error
     spec = EnvironmentSpec(
         config.id, shape, dtype, size, low, high, time_limit, engine.resumable, config.frame_stack
@@ -128,12 +127,23 @@ def _factory(config: EnvironmentConfig, gymnasium: Any) -> tuple[Any, int | None
         return make_own, limit
     spec = gymnasium.spec(config.id)
     kwargs = dict(config.kwargs)
-    limit = kwargs.pop("max_episode_steps", spec.max_episode_steps)
+    limit = _time_limit(kwargs.pop("max_episode_steps", spec.max_episode_steps))
 
     def make_registered() -> Any:
         return gymnasium.make(config.id, max_episode_steps=-1, disable_env_checker=True, **kwargs)
 
     return make_registered, limit
+
+
+def _time_limit(steps: Any) -> int | None:
+    """What kwargs.max_episode_steps says; below 0 is no limit, as gymnasium has it."""
+    if steps is None or (type(steps) is int and steps < 0):
+        return None
+    if type(steps) is not int or steps == 0:
+        raise EnvironmentConfigError(
+            f"max_episode_steps is {steps!r}; it must be a whole number of steps, or -1 for no limit"
+        )
+    return steps
 
 
 def _load(entry_point: str) -> Any:

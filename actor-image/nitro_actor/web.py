@@ -58,7 +58,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, method: Callable[[], None]) -> None:
         """Run a method and answer what it raises."""
-        self._body_left = True
+        lengths = self.headers.get_all("Content-Length", [])
+        sent = "Transfer-Encoding" in self.headers or any(length != "0" for length in lengths)
+        self._body_left = sent or self.command == "POST"
         try:
             method()
         except ConnectionError:
@@ -67,13 +69,11 @@ class _Handler(BaseHTTPRequestHandler):
             status, body = failure(error)
             if not isinstance(error, RefusedError):
                 log("refused", level="warning", status=status, **body)
-            # What is left of the body must not be read as the next request.
-            self.close_connection = self.command == "POST" and self._body_left
             self._send(status, body)
 
     def _body(self) -> bytes:
         """The request's body, within limits of size and time."""
-        length = self.headers.get("Content-Length", "")
+        length = ", ".join(self.headers.get_all("Content-Length", []))
         if "Transfer-Encoding" in self.headers or not length.isascii() or not length.isdigit():
             raise RefusedError(
                 411, "bad_request", "a request needs a Content-Length and no Transfer-Encoding"
@@ -100,6 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
+        if self._body_left:  # it must not be read as the next request
+            self.close_connection = True
         self.send_response_only(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

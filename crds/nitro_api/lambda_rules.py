@@ -16,6 +16,11 @@ MAX_TIMEOUT_SECONDS = 900
 _FUNCTION = "^[A-Za-z0-9_-]+$"
 _REGION = "^[a-z]{2}(-[a-z]+)+-[0-9]$"
 _URL = "^https?://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9./_-]*)?$"
+_AWS_URL = (
+    "^https://(vpce-[a-z0-9-]+[.])?lambda(-fips)?[.][a-z0-9-]+[.](vpce[.])?amazonaws[.]com([.]cn)?(:443)?/?$"
+)
+"""Lambda itself. Others have hosts in amazonaws.com too: whoever runs a machine or a balancer there."""
+
 _ROLE = "^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$"
 _MANAGED_ONLY = {
     "image": "image",
@@ -107,6 +112,16 @@ declare(
         cel=f"!has(self.endpointUrl) || self.endpointUrl.matches(r'{_URL}')",
         sentence="must be an http or https URL without user, query or fragment; write it as https://host:port",
         holds=lambda function: _matches(_URL, function.endpoint_url),
+    ),
+    Rule(
+        path="endpointUrl",
+        cel="!has(self.endpointUrl) || has(self.credentialsSecret) "
+        f"|| self.endpointUrl.matches(r'{_AWS_URL}')",
+        sentence="must be Lambda's own, such as https://lambda.us-east-2.amazonaws.com, without "
+        "credentialsSecret, because the operator signs requests there as itself; give credentialsSecret",
+        holds=lambda function: (
+            function.credentials_secret is not None or _matches(_AWS_URL, function.endpoint_url)
+        ),
     ),
     Rule(
         path="tags",

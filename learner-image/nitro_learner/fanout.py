@@ -143,7 +143,7 @@ class Fanout:
         """Raises what a slot cannot recover from (FatalError) or the cache has met (CacheError)."""
         tasks = [self._consumer, *(slot.task for slot in self.slots.values() if slot.task is not None)]
         for task in tasks:
-            if task.done():
+            if task.done() and not task.cancelled():  # a deadline cancels what it breaks off
                 task.result()
 
     @property
@@ -162,7 +162,7 @@ class Fanout:
     async def _ask(self, slot: Slot) -> None:
         """Asks for one slot until its fragment is stored or it is hopeless, at most MAX_TRIES times.
 
-        A request that was turned away because too many run is no try: only the deadline ends that.
+        A request that no actor took, for a reason that passes, is no try: only the deadline ends that.
         """
         tried = pauses = 0
         while tried < MAX_TRIES and not slot.hopeless:
@@ -177,7 +177,7 @@ class Fanout:
             try:
                 await self._invoke(slot, attempt)
             except RetryableError as error:
-                tried += not error.throttled
+                tried += error.is_try
                 slot.failed_at_work += error.deterministic
                 if error.billed_seconds:
                     self.counts.bill(error.billed_seconds, estimated=error.estimated)

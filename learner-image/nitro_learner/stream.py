@@ -50,8 +50,15 @@ class Stream:
 
     @property
     def troubles(self) -> str:
-        """The most frequent last troubles of the slots that were given up in this round."""
-        return "; ".join(f"{count} x {trouble}" for trouble, count in self._troubles.most_common(3))
+        """The most frequent last troubles of the slots that were given up in this round or still try."""
+        trying = Counter(
+            slot.trouble
+            for number, (_, fanout) in self._rounds.items()
+            for slot in fanout.missing()
+            if self._busy.get(slot.index) == number
+        )
+        found = self._troubles + trying
+        return "; ".join(f"{count} x {trouble}" for trouble, count in found.most_common(3))
 
     @property
     def hopeless(self) -> bool:

@@ -367,6 +367,19 @@ class TestHttp:
                 reply = b"".join(iter(lambda: raw.recv(4096), b""))  # until it closes
             assert reply.startswith(f"HTTP/1.1 {status}".encode()), (head, reply)
 
+    def test_what_follows_a_get_as_its_body_is_no_request(self, actor: ActorProcess) -> None:
+        inner = b"GET /smuggled HTTP/1.1\r\n\r\n"
+        for path in ("/healthz", "/nowhere"):
+            for head in (
+                f"Content-Length: {len(inner)}",
+                f"Content-Length: 0\r\nContent-Length: {len(inner)}",
+                "Transfer-Encoding: chunked",
+            ):
+                with socket.create_connection(("127.0.0.1", actor.port), timeout=120) as raw:
+                    raw.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n\r\n".encode() + inner)
+                    reply = b"".join(iter(lambda: raw.recv(4096), b""))  # until it closes
+                assert reply.count(b"HTTP/1.1 ") == 1, (head, reply)
+
     def test_slow_bodies_do_not_hold_the_actor(self, actor: ActorProcess) -> None:
         head = f"POST /v1/rollout HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n"
         with socket.create_connection(("127.0.0.1", actor.port), timeout=120) as slow:

@@ -16,9 +16,10 @@ from lambda_front import Front, Function, serve
 from lambda_support import CREDENTIALS, NAME, Noise, front, function, lambda_round, settings, tls_in_front_of
 from local_support import redis_server, sample
 from nitro_api import payload
-from nitro_learner.backends.base import BackendError, FatalError
+from nitro_learner.backends.base import BackendError, FatalError, RetryableError
 from nitro_learner.backends.lambda_backend import LambdaBackend
 from nitro_learner.plans import RoundResult
+from ports import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -155,13 +156,34 @@ async def test_a_function_that_the_operator_still_makes_is_waited_for(
         await backend.close()
 
 
-async def test_wrong_credentials_are_refused_by_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_function_that_is_away_in_mid_run_is_waited_for_where_the_operator_makes_it() -> None:
+    async with front() as (aws, url), lambda_round(url, created_elsewhere=True) as (_, work):
+        removed = aws.functions.pop(NAME)
+        aws.on_refusal = lambda: aws.functions.update({NAME: removed})
+        result = await sample(work, 2)
+        assert result.stats.retries == {"not_ready": len(aws.refused)}
+        assert set(aws.refused) == {"ResourceNotFoundException"}
+
+
+async def test_wrong_credentials_are_told_soon_and_another_start_may_have_better_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
     async with front() as (_, url):
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
         backend = LambdaBackend(settings(url), "Hopper-v5", limit=1)
-        with pytest.raises(FatalError, match=r"lambda:InvokeFunction.*valid"):
+        with pytest.raises(RetryableError, match=r"credentials: .*InvalidSignature.*must be valid"):
             await backend.start()
         await backend.close()
+
+
+async def test_an_aws_that_is_not_reached_at_the_start_may_be_at_the_next() -> None:
+    backend = LambdaBackend(
+        settings(f"http://127.0.0.1:{free_port()}"), "Hopper-v5", limit=1, ready_seconds=0
+    )
+    with pytest.raises(RetryableError, match=f"connection: Lambda function {NAME} does not answer; the last"):
+        await backend.start()
+    await backend.close()
 
 
 async def test_a_request_that_lambda_would_not_take_is_refused_with_its_size(
@@ -190,8 +212,10 @@ async def test_a_sandbox_out_of_memory_says_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
     async with front(function(memory_mib=40)) as (_, url):
         backend = LambdaBackend(settings(url, memoryMiB=128), "Hopper-v5", limit=1)
-        with pytest.raises(BackendError, match=r"of 40 MiB were in use; raise spec.backend.lambda.memoryMiB"):
+        message = r"of 40 MiB were in use; raise spec.backend.lambda.memoryMiB"
+        with pytest.raises(BackendError, match=message) as failure:
             await backend.start()
+        assert not isinstance(failure.value, RetryableError), "no start will find more memory"
         await backend.close()
 
 

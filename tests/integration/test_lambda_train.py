@@ -52,6 +52,7 @@ def test_equals_the_local_run_and_every_invocation_is_paid_for(
         monkeypatch.setenv(name, value)
     with front_process() as url:
         function = {"manage": False, "functionName": NAME, "region": "us-east-2", "endpointUrl": url}
+        function["credentialsSecret"] = "aws"
         job = write_job(tmp_path, backend={"type": "Lambda", "lambda": function})
         # One of each, behind the health invocation, and then as it comes.
         call(f"{url}/front/knobs", {"script": [None, *FAULTS], "fault_rate": 0.1, "faults": FAULTS})

@@ -16,6 +16,7 @@ from nitro_learner import fragment as fragments
 from nitro_learner.backends.base import BackendError
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.backends.processes import ProcessGroup
+from nitro_learner.backends.redis_server import RedisServer
 from nitro_learner.plans import EvaluationPlan, RoundResult
 
 
@@ -68,6 +69,20 @@ async def test_the_redis_takes_only_its_password() -> None:
     async with local_round(spec(1)) as (backend, _, _):
         assert f":{backend._redis._password}@127.0.0.1" in backend.redis_url
         assert backend._redis._password not in command_line(backend.redis_pid or 0)
+
+
+async def test_the_redis_starts_wherever_temporary_files_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / 'of "Zoë \\ Z"'
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    group = ProcessGroup()
+    await group.start()
+    try:
+        await RedisServer(group).start()
+    finally:
+        await group.close()
 
 
 async def test_an_environment_that_raises_at_start_is_said(

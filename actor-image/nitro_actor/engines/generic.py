@@ -44,7 +44,7 @@ class GenericEngine(Engine):
 
     def reset(self, seeds: Sequence[int]) -> None:
         for index, seed in enumerate(seeds):
-            self._reset(index, seed)
+            self._reset(index, seed % 2**32)  # NumPy's global generator takes no more
 
     def reset_one(self, index: int) -> None:
         self._reset(index, None)
@@ -116,7 +116,12 @@ class GenericEngine(Engine):
         space = self._action_space
         if isinstance(space, gymnasium.spaces.Discrete):
             return int(action) + int(space.start)
-        return action.astype(space.dtype).reshape(space.shape)
+        assert isinstance(space, gymnasium.spaces.Box)
+        action = action.astype(space.dtype).reshape(space.shape)
+        if action.dtype == np.float32:
+            return action
+        # It came within the bounds as float32, which may lie outside of them.
+        return np.minimum(np.maximum(action, space.low), space.high)
 
 
 class _Hook:
@@ -194,7 +199,8 @@ class _MujocoReplay:
 
 def _state_keeper(environment: gymnasium.Env[Any, Any]) -> _Hook | _MujocoReplay | None:
     """How to keep the environment's state, or None where nobody can."""
-    if not isinstance(environment.unwrapped.np_random.bit_generator, np.random.PCG64):
+    # An old environment's own np_random may be a RandomState, which has none.
+    if not isinstance(getattr(environment.unwrapped.np_random, "bit_generator", None), np.random.PCG64):
         return None
     # gymnasium's own wrappers around a registered environment; neither holds state after a reset.
     transparent = (gymnasium.wrappers.OrderEnforcing, gymnasium.wrappers.PassiveEnvChecker)

@@ -14,6 +14,20 @@ ROLLOUT = 0
 EVALUATION = 1
 """Priority of evaluation requests: they take only capacity that no rollout waits for."""
 
+_PASSING = frozenset(
+    {
+        "busy",
+        "connection",
+        "credentials",
+        "draining",
+        "not_ready",
+        "service_error",
+        "starting",
+        "unavailable",
+    }
+)
+"""Reasons that pass by themselves: somebody on the way is away for a moment, or no actor is free yet."""
+
 
 class BackendError(Exception):
     """Actors cannot do what was asked. The message says what is wrong, where, and what to do."""
@@ -24,7 +38,7 @@ class RetryableError(BackendError):
 
     ``reason`` is one of a bounded set (it is a metric's label); ``billed_seconds`` is how long an actor may
     have worked on the request, 0 where none accepted it, and ``estimated`` whether nobody reported that;
-    ``throttled`` says that the request was turned away because too many run, which uses up no try;
+    ``throttled`` says that the request was turned away because too many run;
     ``deterministic`` that the actor failed at the work itself, as the next one with the same seed will.
     """
 
@@ -45,6 +59,11 @@ class RetryableError(BackendError):
         self.estimated = estimated
         self.throttled = throttled
         self.deterministic = deterministic
+
+    @property
+    def is_try(self) -> bool:
+        """Whether it uses up one of a slot's tries: not where no actor worked and the reason passes."""
+        return not self.throttled and (self.billed_seconds > 0 or self.reason not in _PASSING)
 
 
 class FatalError(BackendError):

@@ -22,6 +22,7 @@ from nitro_learner.backends.base import (
 )
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.lambda_client import Invoked, LambdaClient, Payload, Prefix
+from nitro_learner.backends.lambda_errors import CredentialsError
 from nitro_learner.backends.lambda_report import Report
 from nitro_learner.cache import Cache, TrajectoryCache
 from nitro_learner.memory_cache import MemoryCache
@@ -38,6 +39,9 @@ _PROBE_SECONDS = 60.0
 _PAUSE_SECONDS = 2.0
 _START_FAILURES = 3
 _NEARLY_FULL = 0.9
+
+_OWN_FAULTS = frozenset({"bad_answer", "out_of_memory", "sandbox_died"})
+"""What a function that was asked several times fails of, whenever it is asked again."""
 
 _SPEC = Payload(Prefix(b'{"kind":"spec"}'), b"")
 _PLAIN = Prefix(b'{"kind":"rollout",')
@@ -101,7 +105,10 @@ class LambdaBackend:
         self._capacity.set_limit(limit if reserved is None else min(limit, reserved))
 
     async def start(self) -> dict[str, Any]:
-        """Asks one sandbox for its environment. Raises BackendError where the function is no good."""
+        """Asks one sandbox for its environment.
+
+        Raises BackendError where the function is no good, RetryableError where AWS does not let it answer.
+        """
         await self._client.open()
         loop = asyncio.get_running_loop()
         end, failures = loop.time() + self._ready_seconds, 0
@@ -109,11 +116,12 @@ class LambdaBackend:
             try:
                 return await self._spec()
             except RetryableError as error:
-                failures += error.billed_seconds > 0
+                failures += error.billed_seconds > 0 or isinstance(error, CredentialsError)
                 if loop.time() >= end or failures >= _START_FAILURES:
-                    raise BackendError(
-                        f"Lambda function {self._name} does not answer; the last try: {error.message}"
-                    ) from error
+                    message = f"Lambda function {self._name} does not answer; the last try: {error.message}"
+                    if error.reason in _OWN_FAULTS:
+                        raise BackendError(message) from error
+                    raise RetryableError(error.reason, message) from error
                 log.info("the function is not ready: %s", error.message)
             await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
 
@@ -138,8 +146,6 @@ class LambdaBackend:
 
     async def _spec(self) -> dict[str, Any]:
         invoked = await self._client.invoke(_SPEC, _PROBE_SECONDS)
-        if invoked.status == 404 and self._created_elsewhere:
-            raise RetryableError("not_ready", f"there is no function {self._name} yet")
         try:
             status, body, _, report = self._read(invoked)
         except RetryableError as error:
@@ -220,6 +226,8 @@ class LambdaBackend:
 
         Raises RetryableError or FatalError where Lambda refused or the invocation failed.
         """
+        if invoked.status == 404 and self._created_elsewhere:
+            raise RetryableError("not_ready", f"there is no function {self._name}; the operator makes it")
         if invoked.status != 200:
             raise lambda_errors.refusal(invoked.status, invoked.error_type, invoked.body, self._name)
         report = lambda_report.parse(invoked.log)

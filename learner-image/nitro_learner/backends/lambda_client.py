@@ -8,12 +8,13 @@ botocore's, so that everything a user has set up for AWS works here.
 import asyncio
 import hashlib
 import os
+import socket
 import ssl
 import time
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -27,6 +28,7 @@ ANSWER_BYTES = 7 * 2**20
 
 _CONNECT_SECONDS = 10.0
 _KEEP_SECONDS = 60.0
+_TCP_KEEP_SECONDS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 30}
 _REFRESH_SECONDS = 30.0
 """How often botocore is asked whether the credentials have changed."""
 
@@ -97,7 +99,10 @@ class LambdaClient:
         self._session = aiohttp.ClientSession(
             # How many run at once is the backend's to say; a limit here would only hide a queue.
             connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=_KEEP_SECONDS, ssl=ssl.create_default_context(cafile=bundle)
+                limit=0,
+                keepalive_timeout=_KEEP_SECONDS,
+                ssl=ssl.create_default_context(cafile=bundle),
+                socket_factory=_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -179,11 +184,27 @@ class LambdaClient:
         def source() -> Credentials:
             try:
                 return cast("Credentials", credentials.get_frozen_credentials())
-            except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+            except (
+                botocore.exceptions.BotoCoreError,
+                botocore.exceptions.ClientError,
+                RuntimeError,  # of credentials that were refreshed and have expired all the same
+            ) as error:
                 raise lambda_errors.no_credentials(error) from error
 
         bundle = os.environ.get("AWS_CA_BUNDLE") or botocore.httpsession.get_cert_path(True)
         return source, client.meta.endpoint_url, bundle
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """One that says now and then that it lives: a NAT gateway forgets who is silent for 350 s, and a rollout
+    may take 900."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in _TCP_KEEP_SECONDS.items():
+        if hasattr(socket, name):  # not every system has all of them
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+    return made
 
 
 def _proxy(url: str) -> str | None:

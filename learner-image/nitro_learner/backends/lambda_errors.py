@@ -37,6 +37,24 @@ _THROTTLES = {
 _NOT_READY = frozenset({"ResourceConflictException", "ResourceNotReadyException"})
 """The function is being made or changed."""
 
+_THROTTLED = frozenset({"RequestThrottled", "RequestThrottledException", "Throttling", "ThrottlingException"})
+"""What AWS's front says with status 400 where a service of its own would say 429."""
+
+_REFUSED_CREDENTIALS = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+"""The sentences of these may quote the request's headers, session token included."""
+
 _STS_TROUBLE = frozenset({"IDPCommunicationError", "Throttling"})
 """With these STS says that another try may do, although its status is 400."""
 
@@ -44,12 +62,23 @@ _MEMORY_SHARE = 0.98
 """A sandbox that was killed with so much of its memory in use ran out of it."""
 
 
+class CredentialsError(RetryableError):
+    """AWS does not know who asks, or no more. New credentials help, which a learner that starts anew has."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(
+            "credentials",
+            f"AWS refuses the credentials that invoke {name} ({kind}); they must be valid: renew those in "
+            "spec.backend.lambda.credentialsSecret, or the learner's own, and see that its clock is right",
+        )
+
+
 def no_credentials(error: Exception) -> RetryableError | FatalError:
     """What it means that botocore, which has tried several times itself, found no credentials.
 
     Args:
-        error: its BotoCoreError, or the ClientError by which STS refused: a role that may not be assumed, a
-            token that has expired.
+        error: its BotoCoreError, the RuntimeError of new credentials that have expired too, or the
+            ClientError by which STS refused: a role that may not be assumed, a token that has expired.
     """
     import botocore.exceptions as failures  # only here: it takes long, and the local backend needs none
 
@@ -59,7 +88,7 @@ def no_credentials(error: Exception) -> RetryableError | FatalError:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         passing = status >= 500 or error.response.get("Error", {}).get("Code") in _STS_TROUBLE
     else:
-        passing = isinstance(error, unreachable)
+        passing = isinstance(error, (*unreachable, RuntimeError))
     return RetryableError("credentials", message) if passing else FatalError(message)
 
 
@@ -74,9 +103,11 @@ def refusal(status: int, error_type: str, body: bytes, name: str) -> RetryableEr
     value = read_object(body) or {}
     kind = error_type.partition(":")[0] or str(value.get("Type", ""))
     text = str(value.get("Message") or value.get("message") or "")[:500] or excerpt(body)
-    if status == 429:
+    if status == 429 or kind in _THROTTLED:
         label, meaning = _THROTTLES.get(str(value.get("Reason")), ("throttled", "too many requests"))
         return RetryableError(label, f"{name}: {meaning} ({text})", throttled=True)
+    if kind in _REFUSED_CREDENTIALS:
+        return CredentialsError(name, kind)
     if kind in _NOT_READY:
         return RetryableError("not_ready", f"{name} is being made or changed: {text}")
     if status >= 500:
@@ -88,8 +119,7 @@ def refusal(status: int, error_type: str, body: bytes, name: str) -> RetryableEr
         )
     if status == 403:
         return FatalError(
-            f"AWS refuses to let this learner invoke {name}: {kind}: {text}; it needs lambda:InvokeFunction "
-            "and credentials that are valid"
+            f"AWS refuses to let this learner invoke {name}: {kind}: {text}; it needs lambda:InvokeFunction"
         )
     return FatalError(f"Lambda refuses the request (HTTP {status} {kind}): {text}")
 

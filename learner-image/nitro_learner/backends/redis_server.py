@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib.util
+import json
 import secrets
 import shutil
 import socket
@@ -75,7 +76,7 @@ class RedisServer:
             bind 127.0.0.1
             port {self._port}
             requirepass {self._password}
-            dir {self._group.directory}
+            dir {json.dumps(str(self._group.directory), ensure_ascii=False)}
             save ""
             appendonly no
             maxmemory {self._memory_bytes}

@@ -24,6 +24,8 @@ MAX_CLIENTS = 64
 
 NO_CREDENTIALS, UNREACHABLE, CLIENT, ENDPOINT = "NoCredentials", "Unreachable", "ClientError", "Endpoint"
 """Codes of failures that AWS itself has not seen."""
+EXPIRED = "ExpiredToken"
+"""As AWS calls it; botocore sees it first where it has refreshed the credentials in vain."""
 
 
 class AwsError(Exception):
@@ -98,6 +100,8 @@ class Aws:
             failures.TokenRetrievalError,
         ) as error:
             raise AwsError(operation, NO_CREDENTIALS, str(error)) from error
+        except RuntimeError as error:  # botocore's, of credentials that were refreshed and have expired
+            raise AwsError(operation, EXPIRED, str(error)) from error
         except (failures.ConnectionError, failures.HTTPClientError) as error:
             raise AwsError(operation, UNREACHABLE, str(error)) from error
         except failures.BotoCoreError as error:

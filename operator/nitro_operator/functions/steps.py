@@ -59,7 +59,7 @@ def provisioning(wanted: int, current: int, minutes: int, since_change: float) -
 
     Args:
         wanted: what the forecast says; 0 = none.
-        current: what was asked for last.
+        current: what was asked for last, or could be given of it.
         minutes: spec.backend.lambda.provisionedConcurrency.minutesBetweenChanges.
         since_change: seconds since the last change.
 

@@ -38,7 +38,7 @@ class Outcome:
     code_key: tuple[str, str] | None = None
     """Of the code that the alias has been set to."""
     provisioned: int | None = None
-    """The provisioned concurrency that AWS was asked for last; None where that is off."""
+    """The provisioned concurrency that AWS was asked for last, or could give; None where that is off."""
 
 
 class Steward:
@@ -181,16 +181,20 @@ class Steward:
         assert wish.minutes_between_changes is not None
         name = {"FunctionName": self._name, "Qualifier": ALIAS}
         now = await self._provisioned(name)
-        current = int(now.get("RequestedProvisionedConcurrentExecutions", 0))
         wanted = actors if wish.reserved is None else min(actors, wish.reserved)
+        failed = now.get("Status") == "FAILED"
+        # What AWS could not give is not paid for, and asked for again when a change is due.
+        count_of = "Allocated" if failed and wanted else "Requested"
+        current = int(now.get(f"{count_of}ProvisionedConcurrentExecutions", 0))
         change, left = provisioning(wanted, current, wish.minutes_between_changes, _seconds_since(now))
         if change == 0:
             await self._call("delete_provisioned_concurrency_config", **name)
         elif change is not None:
             count = {"ProvisionedConcurrentExecutions": change}
             await self._call("put_provisioned_concurrency_config", **name, **count)
-        failed = change is None and now.get("Status") == "FAILED"
-        problem = problems.not_provisioned(self._name, str(now.get("StatusReason", ""))) if failed else None
+        problem = None
+        if failed and change is None and current < wanted:
+            problem = problems.not_provisioned(self._name, str(now.get("StatusReason", "")))
         return current if change is None else change, problem, left or None
 
     async def _provisioned(self, name: Object) -> Object:

@@ -43,6 +43,7 @@ def test_time_limits() -> None:
     for env, limit in (
         (environment("CartPole-v1", 1), 500),
         (environment("CartPole-v1", 1, max_episode_steps=7), 7),
+        (environment("CartPole-v1", 1, max_episode_steps=-1), None),
         (environment("limited", 1, "actor_support:limited_walk"), 8),
         (environment("walk", 1, "actor_support:Walk"), None),
     ):
@@ -51,6 +52,30 @@ def test_time_limits() -> None:
     env.reset([0])
     truncated = [bool(env.step(np.zeros((1, 1), np.float32))[2][0]) for _ in range(7)]
     assert truncated == [False] * 6 + [True]
+
+
+def test_actions_stay_inside_bounds_that_float32_cannot_have() -> None:
+    env = environment("narrow", 1, "actor_support:Narrow")
+    env.reset([0])
+    for action in (-5.0, 5.0):
+        env.step(np.array([[action]], np.float32))  # or it asserts
+
+
+def test_an_environment_may_seed_with_32_bits() -> None:
+    env = environment("legacy", 2, "actor_support:Legacy")
+    assert not env.spec.resumable, "its generator is not one that a state can hold"
+    env.reset([2**63 + 5, 2**64 - 1])
+
+
+@pytest.mark.parametrize("steps", [0, 7.5, "7", True])
+def test_a_time_limit_is_a_whole_number(steps: object) -> None:
+    with pytest.raises(EnvironmentConfigError, match=f"max_episode_steps is {steps!r}; it must be a whole"):
+        environment("CartPole-v1", 1, max_episode_steps=steps)
+
+
+def test_a_later_copy_that_cannot_be_built_is_told() -> None:
+    with pytest.raises(EnvironmentConfigError, match="cannot be built: OSError: the port is in use"):
+        environment("few", 2, "actor_support:Few")
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_replayed_by_hand(time_limit: int) -> None:
     fragment = _rollout("Hopper-v5", 1, steps=400, xml_file="hopper.xml", max_episode_steps=time_limit)
     env = gymnasium.make("Hopper-v5", max_episode_steps=time_limit)
     seed = int(np.random.SeedSequence(5).spawn(2)[0].generate_state(1, np.uint64)[0])
-    observation, _ = env.reset(seed=seed)
+    observation, _ = env.reset(seed=seed % 2**32)
     finals, returns, lengths, total, length = [], [], [], 0.0, 0
     for t in range(400):
         np.testing.assert_array_equal(fragment["observations"][t, 0], observation.astype(np.float32))

@@ -105,6 +105,97 @@ async def test_being_turned_away_uses_up_no_try(
     assert result.fragments[0].meta["attempt"] == times
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "busy",
+        "connection",
+        "credentials",
+        "draining",
+        "not_ready",
+        "service_error",
+        "starting",
+        "unavailable",
+    ],
+)
+async def test_an_outage_is_waited_out(
+    backend: FunctionBackend, cache: MemoryCache, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_CAP_SECONDS", 0.0)
+    backend.script = {slot: [failing(reason)] * 4 * MAX_TRIES for slot in range(3)}
+    work, this = dispatcher(backend, cache), plan()
+    work.start_slots(this, range(3))
+    result = await work.finish(this)
+    assert result.lost == []
+    assert result.stats.retries == {reason: 3 * 4 * MAX_TRIES}
+    assert result.stats.deadline_misses == 0
+
+
+async def test_an_outage_that_lasts_ends_at_the_deadline_and_not_before(
+    backend: FunctionBackend, cache: MemoryCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_CAP_SECONDS", 0.01)
+    backend.default = failing("connection")
+    work, this = dispatcher(backend, cache, deadline=0.3), plan()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    work.start_slots(this, range(2))
+    with pytest.raises(RoundFailed, match="2 x connection: as told") as failure:
+        await work.finish(this)
+    assert loop.time() - began >= 2 * 0.3, "the deadline, and the one of those that were missing then"
+    assert len(backend.requests) > 2 * 2 * MAX_TRIES
+    assert failure.value.resumable
+    began = loop.time()
+    with pytest.raises(RoundFailed, match="connection: as told"):
+        await work.evaluate(EvaluationPlan("run-1", 7, 3, 4, 1000, 4))
+    assert loop.time() - began >= 2 * 0.3
+    assert backend.running == 0
+
+
+async def test_what_an_actor_worked_on_uses_up_a_try(
+    backend: FunctionBackend, cache: MemoryCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_SECONDS", 0.001)
+    backend.default = failing("connection", billed=0.5)
+    work, this = dispatcher(backend, cache), plan()
+    work.start_slots(this, range(1))
+    with pytest.raises(RoundFailed):
+        await work.finish(this)
+    assert len(backend.requests) == 2 * MAX_TRIES
+
+
+async def test_what_the_deadline_has_broken_off_may_still_arrive_before_the_next(
+    backend: FunctionBackend, cache: MemoryCache
+) -> None:
+    """Slot 0's fragment comes when its request is broken off, while slot 1's still takes its time to end."""
+    ended = asyncio.Event()
+
+    async def late(meta: dict[str, Any], cache: MemoryCache) -> Ack:
+        try:
+            return await hang(meta, cache)
+        except asyncio.CancelledError:
+            asyncio.get_running_loop().call_soon(asyncio.create_task, after_its_end(meta, cache))
+            raise
+
+    async def after_its_end(meta: dict[str, Any], cache: MemoryCache) -> None:
+        await good(meta, cache)
+        await asyncio.sleep(0.1)
+        ended.set()
+
+    async def slow_to_end(meta: dict[str, Any], cache: MemoryCache) -> Ack:
+        try:
+            return await hang(meta, cache)
+        except asyncio.CancelledError:
+            await ended.wait()
+            raise
+
+    backend.script = {0: [late], 1: [slow_to_end]}
+    work, this = dispatcher(backend, cache, deadline=0.3), plan()
+    work.start_slots(this, range(2))
+    result = await work.finish(this)
+    assert [fragment.meta["attempt"] for fragment in result.fragments] == [0, 1]
+
+
 async def test_what_is_broken_off_at_a_deadline_is_billed_by_estimate(
     backend: FunctionBackend, cache: MemoryCache
 ) -> None:
@@ -267,10 +358,10 @@ async def test_the_cause_is_in_the_message(
     backend: FunctionBackend, cache: MemoryCache, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("nitro_learner.fanout._BACKOFF_SECONDS", 0.001)
-    backend.default = failing("unavailable")
+    backend.default = failing("bad_answer")
     work, this = dispatcher(backend, cache), plan()
     work.start_slots(this, range(2))
-    with pytest.raises(RoundFailed, match="2 x unavailable: as told") as failure:
+    with pytest.raises(RoundFailed, match="2 x bad_answer: as told") as failure:
         await work.finish(this)
     assert len(backend.requests) == 2 * 2 * 5, "five tries, once more after that, for both slots"
     assert failure.value.resumable

@@ -109,6 +109,13 @@ def test_what_does_not_fit_is_refused_with_its_reason(change: Change, reason: st
     assert refused(wire.encode(meta, tensors)).reason == reason
 
 
+def test_what_an_environment_keeps_for_itself_may_be_infinite() -> None:
+    meta, tensors = fragment_of(REQUEST)
+    tensors["state/own/best"] = np.array([-np.inf, np.nan])
+    fragment = fragments.read(wire.encode(meta, tensors), expectation())
+    np.testing.assert_array_equal(fragment.tensors["state/own/best"], [-np.inf, np.nan])
+
+
 def test_a_refusal_knows_the_slot_when_the_fragment_is_of_this_round() -> None:
     meta, tensors = fragment_of(REQUEST | {"attempt": 2})
     tensors["rewards"][0] = np.nan

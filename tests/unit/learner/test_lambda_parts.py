@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import re
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import ReadOnlyCredentials
+from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
 
 from nitro_actor import parcel
 from nitro_api import payload
@@ -139,6 +140,16 @@ REFUSALS: list[tuple[int, str, Any, type[Exception], str]] = [
     (502, "ResourceNotReadyException", {}, RetryableError, "not_ready"),
     (500, "ServiceException", {}, RetryableError, "service_error"),
     (503, "", b"<html>", RetryableError, "service_error"),
+    (400, "ThrottlingException", {"message": "Rate exceeded"}, RetryableError, "throttled: .*Rate exceeded"),
+    *(
+        (status, kind, {"message": "token FwoGZX"}, RetryableError, rf"credentials: .*\({kind}\).*renew")
+        for status, kind in (
+            (400, "RequestExpired"),
+            (403, "ExpiredTokenException"),
+            (403, "InvalidSignatureException"),
+            (403, "UnrecognizedClientException"),
+        )
+    ),
     (404, "ResourceNotFoundException", {"Message": "none"}, FatalError, "there is no Lambda function f"),
     (403, "AccessDeniedException", {"Message": "no"}, FatalError, "lambda:InvokeFunction"),
     (413, "RequestTooLargeException", {}, FatalError, "HTTP 413"),
@@ -155,7 +166,8 @@ def test_refusals(status: int, kind: str, body: Any, expected: type[Exception], 
         raise error
     if isinstance(error, RetryableError):
         assert error.billed_seconds == 0
-        assert error.throttled == (status == 429)
+        assert error.throttled == (status == 429 or kind == "ThrottlingException")
+        assert "FwoGZX" not in str(error)
 
 
 def report(used: int = 100) -> Report:
@@ -235,6 +247,53 @@ async def test_sts_in_trouble_is_asked_again_but_its_refusal_ends_the_run(
         with pytest.raises(expected):
             await client.invoke(Payload(Prefix(b"{"), b"}"), 1.0)
         assert asked == 2 * (status is not None), "a failure is not kept"
+        await client.close()
+
+
+async def test_credentials_that_were_refreshed_in_vain_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expired = {
+        "access_key": "AKID",
+        "secret_key": "secret",
+        "token": "t",
+        "expiry_time": "2026-01-01T00:00:00Z",
+    }
+    credentials = RefreshableCredentials.create_from_metadata(expired, lambda: expired, "test")
+    monkeypatch.setattr("botocore.session.Session.get_credentials", lambda _: credentials)
+    client = LambdaClient("nitro", "us-east-2", None, None)
+    await client.open()
+    with pytest.raises(RetryableError, match=r"credentials: .*the refreshed credentials are still expired"):
+        await client.invoke(Payload(Prefix(b"{"), b"}"), 1.0)
+    await client.close()
+
+
+async def test_a_connection_that_waits_for_its_answer_says_that_it_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    made: list[socket.socket] = []
+
+    class Watched(socket.socket):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            if not more:  # the server's have a file already
+                made.append(self)
+
+    async def answer(_: web.Request) -> web.Response:
+        options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
+        options += [(socket.IPPROTO_TCP, getattr(socket, name)) for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL")]
+        return web.json_response([made[-1].getsockopt(*option) for option in options])
+
+    function = web.Application()
+    function.router.add_post("/{path:.*}", answer)
+    async with TestServer(function) as server:
+        client = LambdaClient("nitro", "us-east-2", str(server.make_url("/")), None)
+        await client.open()
+        monkeypatch.setattr("nitro_learner.backends.lambda_client.socket.socket", Watched)
+        invoked = await client.invoke(Payload(Prefix(b"{"), b"}"), 10.0)
+        assert json.loads(invoked.body) == [1, 60, 30]
         await client.close()
 
 

@@ -391,6 +391,29 @@ async def test_a_round_without_any_fragment_fails(backend: FunctionBackend, comp
     await work.close()
 
 
+async def test_an_outage_is_waited_out_and_ends_at_the_deadline(
+    backend: FunctionBackend, compute: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_CAP_SECONDS", 0.01)
+    backend.script = {lane: [failing("unavailable")] * 20 for lane in range(4)}
+    work = dispatcher(backend, backend.cache, deadline=20.0)
+    result = await Rounds(work, backend, compute, Recorder()).learn(1, 4)
+    assert len(result.fragments) >= 2
+    assert result.lost == []
+    await work.close()
+    backend.script, backend.default = {}, failing("unavailable")
+    work = dispatcher(backend, backend.cache, deadline=0.3)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(RoundFailed, match="no fragment came before the deadline") as lost:
+        await Rounds(work, backend, compute, Recorder()).learn(1, 4)
+    assert loop.time() - began >= 0.3
+    assert lost.value.resumable
+    assert "4 x unavailable" in str(lost.value), "what they wait for"
+    await work.close()
+    assert backend.running == 0
+
+
 async def test_a_round_of_which_the_work_itself_fails_is_not_resumable(
     work: Dispatcher, backend: FunctionBackend, compute: Compute
 ) -> None:
