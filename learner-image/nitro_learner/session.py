@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from nitro_api.stop import Stop
 from nitro_learner import failures, logs
 from nitro_learner.backends.base import ActorBackend
 from nitro_learner.costs import Meter
@@ -50,12 +51,13 @@ async def train(
     on_interrupt: Callable[[], None] = lambda: None,
     pod_seconds: Callable[[], float | None] | None = None,
     provisioned: Callable[[], int] = lambda: 0,
+    limits: Callable[[], Stop | None] = lambda: None,
 ) -> tuple[Outcome, dict[str, Any]]:
     """Trains in an open run folder until the end or an interruption, and returns the outcome with its
     summary.
 
-    The first SIGINT or SIGTERM stops it after a checkpoint (`on_interrupt` is called to say so), the second
-    breaks it off.
+    `limits` is spec.stop as it is now, where that may have changed since the run began. The first SIGINT or
+    SIGTERM stops it after a checkpoint (`on_interrupt` is called to say so), the second breaks it off.
 
     Raises:
         TrainingFailed, Aborted, OSError
@@ -74,6 +76,7 @@ async def train(
             meter=Meter(ledger, run.job.spec.pricing, pod_seconds, provisioned),
             listeners=[CsvMetrics(folder.metrics), board, last, *listeners],
             history=run.history,
+            limits=limits,
         )
         with signals(trainer.interrupt, on_interrupt):
             try:

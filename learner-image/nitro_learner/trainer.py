@@ -12,10 +12,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nitro_actor import wire
 from nitro_api import NitroTrainingJob
+from nitro_api.stop import Stop
 from nitro_learner import algorithms, evaluation, failures, feeding, scalers, stop
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.cache import CacheError, CacheUnreachable
@@ -55,6 +56,7 @@ class Trainer:
         listeners: who hears of the run's events.
         history: rows of metrics.csv of the rounds before, for the listeners' totals.
         scaler: in place of the one that the job names.
+        limits: spec.stop as it is now; None for the job's own.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Trainer:
         listeners: Sequence[Listener] = (),
         history: Sequence[Mapping[str, float | None]] = (),
         scaler: Scaler | None = None,
+        limits: Callable[[], Stop | None] = lambda: None,
     ) -> None:
         self.run_id = run
         self._spec = job.spec
@@ -79,6 +82,7 @@ class Trainer:
         self._listeners = listeners
         self._history = list(history)
         self._scaler = scaler
+        self._limits = limits
         self._stop = asyncio.Event()
         self._updates = 0
         """Of the algorithm, up to the end of the last whole round."""
@@ -251,7 +255,7 @@ class Trainer:
             self.state.actors = actors
 
     def _reason_to_stop(self) -> stop.StopReason | None:
-        return stop.decide(self._spec.stop, self.state.progress(self._meter.total.total))
+        return stop.decide(self._limits() or self._spec.stop, self.state.progress(self._meter.total.total))
 
     async def _finish(self, reason: stop.StopReason) -> Outcome:
         """Scores the last round, keeps its checkpoint and evaluates the final policy."""

@@ -48,6 +48,11 @@ def _learn(
     )
 
 
+def _stop_at(apiserver: ApiServer, namespace: str, rounds: int) -> None:
+    patch = json.dumps({"spec": {"stop": {"rounds": rounds}}})
+    apiserver.kubectl("patch", "ntj", "small", "-n", namespace, "--type=merge", "-p", patch)
+
+
 def _wait(
     apiserver: ApiServer,
     namespace: str,
@@ -110,16 +115,7 @@ def test_sigterm_checkpoints_and_the_next_pod_goes_on(
     done = status["training"]["round"]
     assert status["training"]["state"] == "Running"
     assert status["training"]["reason"] == "Interrupted"
-    apiserver.kubectl(
-        "patch",
-        "ntj",
-        "small",
-        "-n",
-        namespace,
-        "--type=merge",
-        "-p",
-        json.dumps({"spec": {"stop": {"rounds": done + 2}}}),
-    )
+    _stop_at(apiserver, namespace, done + 2)
     again = _learn(apiserver, stored, tmp_path / "run")
     _, err = again.communicate(timeout=120)
     assert again.returncode == 0, err
@@ -127,6 +123,23 @@ def test_sigterm_checkpoints_and_the_next_pod_goes_on(
     assert training["round"] == done + 2
     assert training["state"] == "Succeeded"
     assert [entry["round"] for entry in training["history"]][-3:] == [done, done + 1, done + 2]
+
+
+def test_a_changed_stop_holds_for_the_run_under_way(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    stored = _apply(apiserver, namespace, stop={"rounds": 5000})
+    process = _learn(apiserver, stored, tmp_path / "run")
+    status = _wait(
+        apiserver, namespace, process, lambda status: status.get("training", {}).get("round", 0) >= 2
+    )
+    _stop_at(apiserver, namespace, status["training"]["round"])
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    training = apiserver.get("ntj", "small", "-n", namespace)["status"]["training"]
+    assert training["state"] == "Succeeded"
+    assert training["reason"] == "RoundsDone"
+    assert training["round"] < 5000
 
 
 def test_the_heartbeat_beats_while_actors_are_awaited(

@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
-    from nitro_api import JobInvalid, load_job, resolve
+    from nitro_api import JobInvalid
     from nitro_learner import extras, logs
-    from nitro_learner.cluster.job import JobClient
+    from nitro_learner.cluster.job import JobClient, resolved
     from nitro_learner.cluster.report import StatusReporter
 
     # Until the training's own handlers stand: as process 1 of a container, SIGTERM would be ignored without
@@ -73,9 +73,7 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     stored = _fetch(client)
     with StatusReporter(client, stored.get("status")) as reporter:
         try:
-            metadata = {name: stored["metadata"][name] for name in ("name", "namespace", "uid")}
-            plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
-            job = resolve(load_job({**plain, "metadata": metadata}))
+            job = resolved(stored)
             extras.check(job.spec)
             return _learn(job, reporter)
         except JobInvalid as error:
@@ -132,7 +130,9 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
         metrics.serve(port)
     listeners = [reporter, metrics]
     if spec.backend.type == "Local":
-        outcome, _ = await train(opened, LocalBackend(spec, opened.id), listeners)
+        outcome, _ = await train(
+            opened, LocalBackend(spec, opened.id), listeners, limits=lambda: reporter.limits
+        )
         return outcome
     backend: ActorBackend
     if spec.backend.type == "Lambda":
@@ -158,7 +158,12 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
     pod_seconds = None if spec.backend.type == "Lambda" else lambda: reporter.pod_seconds
     try:
         outcome, _ = await train(
-            opened, backend, listeners, pod_seconds=pod_seconds, provisioned=lambda: reporter.provisioned
+            opened,
+            backend,
+            listeners,
+            pod_seconds=pod_seconds,
+            provisioned=lambda: reporter.provisioned,
+            limits=lambda: reporter.limits,
         )
     finally:
         # The loop ends here, and a grant that comes later would end the thread that has to report the end.

@@ -1,4 +1,5 @@
-"""Reports the run in the job's status, and reads there what the operator granted and metered.
+"""Reports the run in the job's status, and reads there what the operator granted and metered, and when the
+user wants the run to end.
 
 A background thread sends the newest state, never an older one: at once when actors are requested, else at
 most every half second, and at least every few seconds as a heartbeat, whatever the training is doing. While
@@ -17,8 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from nitro_api import JobInvalid
 from nitro_api.status import ACTORS_SILENT
-from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
+from nitro_api.stop import Stop
+from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, resolved
 from nitro_learner.report import Listener, Outcome, RoundReport, Row
 
 logger = logging.getLogger(__name__)
@@ -35,6 +38,9 @@ _BACKOFF_SECONDS = (0.5, 8.0)
 # An API server that has just started may not know the kind yet; a job that is gone for longer hears no end.
 _GONE_SECONDS = 20.0
 _HISTORY = 60
+_UNSEEN = object()
+# For longer the operator keeps no number back: it is away, and what its actors do is not known.
+_METER_SECONDS = 120.0
 
 
 class StatusReporter(Listener):
@@ -73,18 +79,31 @@ class StatusReporter(Listener):
         self._granted: int | None = None
         self._ready = 0
         self._pod_seconds: float | None = None
+        self._metered_at = 0.0
         self._provisioned = 0
+        self._stop: Any = _UNSEEN
+        self._limits: Stop | None = None
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
 
     @property
     def pod_seconds(self) -> float | None:
-        """status.actors.podSeconds as last seen."""
-        return self._pod_seconds
+        """status.actors.podSeconds as last seen, and what the ready actors have added since; None before the
+        first look. The operator writes it once a minute, a round is shorter."""
+        if self._pod_seconds is None:
+            return None
+        since = time.monotonic() - self._metered_at
+        return self._pod_seconds + self._ready * min(since, _METER_SECONDS)
 
     @property
     def provisioned(self) -> int:
         """status.actors.provisioned as last seen."""
         return self._provisioned
+
+    @property
+    def limits(self) -> Stop | None:
+        """spec.stop as last seen, which the user may change while the run goes on; None before the first
+        look."""
+        return self._limits
 
     def on_actors(self, handler: Callable[[int, int], None]) -> None:
         """Calls `handler`, from the reporter's thread, with status.actors.granted and .ready, now and
@@ -251,10 +270,13 @@ class StatusReporter(Listener):
         return body
 
     def _read(self, job: Mapping[str, Any]) -> None:
-        """Takes over what the operator says."""
+        """Takes over what the operator says, and spec.stop."""
+        stop = job["spec"].get("stop")
+        if stop != self._stop:
+            self._take_limits(job, stop)
         actors = (job.get("status") or {}).get("actors") or {}
-        if actors.get("podSeconds") is not None:
-            self._pod_seconds = float(actors["podSeconds"])
+        if actors.get("podSeconds") not in (None, self._pod_seconds):
+            self._pod_seconds, self._metered_at = float(actors["podSeconds"]), time.monotonic()
         self._provisioned = int(actors.get("provisioned") or 0)
         granted, ready = actors.get("granted"), int(actors.get("ready") or 0)
         if granted is not None and (granted, ready) != (self._granted, self._ready):
@@ -264,6 +286,17 @@ class StatusReporter(Listener):
                     self._actors_handler(self._granted, ready)
         if granted is not None and granted == self._training.get("requestedActors"):
             self._eager_until = 0.0
+
+    def _take_limits(self, job: Mapping[str, Any], stop: Any) -> None:
+        limits: Stop | None
+        try:
+            limits = resolved(job).spec.stop
+        except JobInvalid as error:  # an older learner than the cluster's CRD; the run ends as it would have
+            logger.warning("spec.stop has changed to what this learner cannot use: %s", error)
+            limits = self._limits
+        if self._limits is not None and limits != self._limits:
+            logger.info("spec.stop has changed", extra={"fields": {"stop": stop}})
+        self._stop, self._limits = stop, limits
 
 
 def _readable(value: float | None, digits: int) -> float | None:

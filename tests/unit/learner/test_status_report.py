@@ -7,7 +7,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +47,8 @@ class Cluster:
     def __init__(self) -> None:
         self.reported: Mapping[str, Any] = {}
         self.granted = self.ready = 0
+        self.pod_seconds = 0.0
+        self.stop: dict[str, Any] = {"rounds": 6}
         self.seen = threading.Condition()
         self._told = 0
 
@@ -54,7 +56,10 @@ class Cluster:
         with self.seen:
             self._told = self.granted
             self.seen.notify_all()
-        return {"status": {"actors": {"granted": self.granted, "ready": self.ready}}}
+        actors = {"granted": self.granted, "ready": self.ready, "podSeconds": self.pod_seconds}
+        stored = job(stop=self.stop)
+        stored["metadata"] |= {"namespace": "team", "uid": "u"}
+        return {**stored, "status": {"actors": actors}}
 
     def apply_status(self, status: Mapping[str, Any]) -> dict[str, Any]:
         self.reported = status
@@ -75,6 +80,38 @@ def test_what_is_granted_and_what_is_ready_is_told_when_either_changes() -> None
             cluster.grant(granted)
             assert told.get(timeout=SECONDS) == (granted, cluster.ready)
     assert told.empty()
+
+
+def test_pod_seconds_grow_between_the_operators_writes() -> None:
+    cluster = Cluster()
+    reporter = StatusReporter(cluster, None)  # type: ignore[arg-type]
+    assert reporter.pod_seconds is None, "not known is not nothing"
+    with reporter:
+        cluster.pod_seconds, cluster.ready = 100.0, 40
+        _until(lambda: (reporter.pod_seconds or 0) > 110)
+        cluster.pod_seconds, cluster.ready = 1000.0, 0
+        _until(lambda: reporter.pod_seconds == 1000)
+
+
+def test_limits_are_those_of_the_job_as_it_is_now() -> None:
+    cluster = Cluster()
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        _until(lambda: reporter.limits is not None and reporter.limits.rounds == 6)
+        cluster.stop = {"rounds": 0}  # which only an API server with another CRD takes
+        cluster.grant(3)
+        cluster.grant(4)
+        assert reporter.limits is not None
+        assert reporter.limits.rounds == 6
+        cluster.stop = {"rounds": 9, "budgetDollars": 2}
+        _until(lambda: reporter.limits is not None and reporter.limits.rounds == 9)
+        assert reporter.limits.budget_dollars == 2
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_actors_that_do_not_answer_are_reported_until_one_does() -> None:
