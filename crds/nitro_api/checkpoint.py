@@ -16,7 +16,8 @@ class CheckpointVolume(Model):
     """An existing PersistentVolumeClaim; it stays when the job goes. Default: the operator makes one."""
 
     size: Annotated[str, Field(min_length=1, max_length=32)] | None = None
-    """Size of the claim that the operator makes, such as 10Gi. Unit: bytes. Default: 1Gi."""
+    """Size of the claim that the operator makes, such as 10Gi; one that an earlier job of this name left is
+    used again, and grows if it is smaller. Unit: bytes. Default: 1Gi."""
 
     storage_class_name: Name | None = None
     """Storage class of the claim that the operator makes. Default: the cluster's."""

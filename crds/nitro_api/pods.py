@@ -18,10 +18,12 @@ class Resources(Model):
     """Resources of a container, as Kubernetes has them."""
 
     requests: Amounts | None = None
-    """What is set aside, such as {cpu: 500m, memory: 512Mi}. Default: the limits."""
+    """What is set aside, such as {cpu: 500m, memory: 512Mi}. Default: the limits, and for cpu or memory that
+    neither block names the operator's."""
 
     limits: Amounts | None = None
-    """What may be used at most, such as {memory: 1Gi, nvidia.com/gpu: 1}. Default: none."""
+    """What may be used at most, such as {memory: 1Gi, nvidia.com/gpu: 1}. Default: none, and for cpu or
+    memory that neither block names the operator's."""
 
 
 class Toleration(Model):
@@ -50,10 +52,11 @@ class Actor(Model):
     """Image of the actor. Default: the one that the operator was installed with."""
 
     resources: Resources = Field(default_factory=Resources)
-    """Resources of one actor. Default: the operator's."""
+    """Resources of one actor. Default: for each resource that is not named, the operator's."""
 
     timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
-    """Longest time of one rollout, cold start and queueing included. Unit: seconds. Default: 60."""
+    """Longest time of one rollout, cold start and queueing included; Knative takes no more than its setting
+    max-revision-timeout-seconds, 600 unless an administrator raises it. Unit: seconds. Default: 60."""
 
     round_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
     """Time after which missing rollouts of a round are asked for once more; at least timeoutSeconds. Unit:
@@ -67,7 +70,8 @@ class Learner(Model):
     """Image of the learner. Default: the one that the operator was installed with."""
 
     resources: Resources = Field(default_factory=Resources)
-    """Resources of the learner, such as {limits: {nvidia.com/gpu: 1}}. Default: the operator's."""
+    """Resources of the learner, such as {limits: {nvidia.com/gpu: 1}}. Default: for each resource that is not
+    named, the operator's."""
 
     node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)] | None = (
         None

@@ -44,3 +44,8 @@ def amount_of(quantity: int | str) -> float:
         if text.endswith(suffix):
             return float(text[: -len(suffix)]) * _FACTORS[suffix]
     return float(text)
+
+
+def at_most(quantity: int | str, limit: int | str) -> bool:
+    """Whether a quantity is no larger than another. Fractions are not exact here: 1.1 is 1100m."""
+    return amount_of(quantity) <= amount_of(limit) * (1 + 1e-12)

@@ -129,6 +129,8 @@ def _resolve_function(function: LambdaBackend, metadata: Metadata, resources: Re
 
 def most_actors(scaling: Scaling) -> int:
     """Actors of the largest round that there can be. `scaling` must be resolved."""
+    if scaling.scaler == "schedule" and scaling.schedule:
+        return max(scaling.schedule)
     return scaling.initial_actors if scaling.scaler == "fixed" else scaling.max_actors
 
 
@@ -148,20 +150,22 @@ def warnings(job: NitroTrainingJob) -> list[str]:
 
 
 def _decay_warning(spec: JobSpec) -> str | None:
-    """When no score can ask for more than minActors any more: floor(I_max d^k) <= I_min (or d^(k^2))."""
+    """When no score can ask for more than minActors any more: floor(I_max d^k) <= I_min.
+
+    Mode `artifact` has no such round: its I_max d^(k^2) is a floor, and the decay does not bound its score.
+    """
     scaling, rounds = spec.scaling, spec.stop.rounds
-    if scaling.scaler not in ("nitro", "random-score") or scaling.decay == 1:
+    if scaling.scaler not in ("nitro", "random-score") or scaling.mode == "artifact" or scaling.decay == 1:
         return None
     if scaling.max_actors <= scaling.min_actors:
         return None
     needed = (scaling.min_actors + 1) / scaling.max_actors
-    power = 2 if scaling.mode == "artifact" else 1
-    last_score = math.floor((math.log(needed) / math.log(scaling.decay)) ** (1 / power) + 1e-9)
+    last_score = math.floor(math.log(needed) / math.log(scaling.decay) + 1e-9)
     # The score of round k sets the actors of round k + 1. One last round at minActors is no matter.
     first_without = last_score + 2
     if rounds <= first_without:
         return None
-    decay = min(1.0, math.ceil(needed ** (1 / (rounds - 1) ** power) * 1e5) / 1e5)
+    decay = min(1.0, math.ceil(needed ** (1 / (rounds - 1)) * 1e5) / 1e5)
     return (
         f"spec.scaling.decay: with {scaling.decay:g} no round from {first_without} on can have more than "
         f"minActors, {scaling.min_actors}, but stop.rounds is {rounds}; choose decay {decay:g} or more"

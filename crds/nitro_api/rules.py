@@ -14,13 +14,14 @@ from nitro_api.checkpoint import Checkpoint, CheckpointBucket, CheckpointVolume
 from nitro_api.environment import Environment
 from nitro_api.errors import ABSENT, FieldError
 from nitro_api.job import JobSpec, NitroTrainingJob
-from nitro_api.pods import Actor, Toleration
-from nitro_api.quantities import DURATION_PATTERN, QUANTITY_PATTERN, amount_of
+from nitro_api.pods import Actor, Learner, Resources, Toleration
+from nitro_api.quantities import DURATION_PATTERN, QUANTITY_PATTERN, amount_of, at_most
 from nitro_api.stop import Stop
 
 _ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
 _ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
 _BUCKET = "^[a-z0-9][a-z0-9.-]*[a-z0-9]$"
+_IMAGE = "^[!-~]+$"
 _JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
 
@@ -95,7 +96,48 @@ declare(
     ),
 )
 declare(
+    Resources,
+    *(
+        Rule(
+            path=block,
+            cel=f"!has(self.{block}) || self.{block}.all(name, !string(self.{block}[name]).startsWith('-'))",
+            sentence="must not be negative; write amounts as 500m, 2 or 4Gi",
+            holds=lambda resources, block=block: (
+                not any(  # type: ignore[misc]
+                    str(amount).startswith("-") for amount in (getattr(resources, block) or {}).values()
+                )
+            ),
+        )
+        for block in ("requests", "limits")
+    ),
+    Rule(
+        path="requests",
+        # What is no quantity is told by its pattern.
+        cel="!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) "
+        "|| !isQuantity(string(self.requests[name])) || !isQuantity(string(self.limits[name])) "
+        "|| quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",
+        sentence="must be at most the limits; lower the request or raise the limit",
+        holds=lambda resources: all(
+            at_most(amount, (resources.limits or {}).get(name, amount))
+            for name, amount in (resources.requests or {}).items()
+        ),
+    ),
+)
+
+
+def _is_an_image() -> Rule:
+    return Rule(
+        path="image",
+        cel=f"!has(self.image) || self.image.matches(r'{_IMAGE}')",
+        sentence="must be an image without spaces; write it as registry.example.com/nitro-actor:0.1.0",
+        holds=lambda model: _matches(_IMAGE, model.image),
+    )
+
+
+declare(Learner, _is_an_image())
+declare(
     Actor,
+    _is_an_image(),
     Rule(
         path="roundDeadlineSeconds",
         cel="!has(self.roundDeadlineSeconds) || self.timeoutSeconds <= self.roundDeadlineSeconds",

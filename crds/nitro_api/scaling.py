@@ -37,7 +37,8 @@ class Scaling(Model):
 
     decay: float = resolved(gt=0, le=1)
     """d, factor by which the score fades per round. At round k no more than maxActors * d^k actors can be
-    asked for. Default: the preset's."""
+    asked for; not so with mode `artifact`, where maxActors * d^(k^2) is what is asked for at least. Default:
+    the preset's."""
 
     window: Annotated[int, Field(ge=2, le=1000)] = 6
     """n, convexity ratios, or values of the mode's statistic, that a new one is compared with, itself

@@ -28,7 +28,8 @@ class Stop(Model):
     """After so many rounds. Unit: rounds. Default: the preset's."""
 
     actor_rounds: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """After the round in which the actors of all rounds add up to this, which is what actors cost by. Unit:
+    """After the round with which so many rollouts have been learned from: the actors of all rounds added up,
+    but of an off-policy round, which ends before all of its actors have answered, only those that had. Unit:
     actors times rounds. Default: no limit."""
 
     env_steps: Annotated[int, Field(ge=1, le=10**15)] | None = None

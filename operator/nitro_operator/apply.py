@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nitro_api.quantities import amount_of
+from nitro_operator import names
 from nitro_operator.cache import Cache
 from nitro_operator.client import ApiError, Kube
 from nitro_operator.drift import drifted, projection
@@ -13,7 +15,7 @@ from nitro_operator.kinds import KNATIVE_SERVICE, LEARNER_JOB, VOLUME_CLAIM, Job
 
 CREATED_ONCE = frozenset({LEARNER_JOB, KNATIVE_SERVICE, VOLUME_CLAIM})
 """Kinds whose spec cannot change once they are there (or, Knative's, must not: it would make a new
-Revision)."""
+Revision). A claim can grow."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,23 @@ class Applier:
     async def _apply(self, key: JobKey, obj: Object) -> None:
         kind, name = kind_of(obj), obj["metadata"]["name"]
         observed = self._cache.get(kind, key, name)
+        if observed is not None and self._outgrown(key, obj, observed):
+            patch = {"spec": {"resources": obj["spec"]["resources"]}}
+            self._cache.put(kind, await self._kube.merge(kind, key.namespace, name, patch))
+            return
         if observed is not None and (kind in CREATED_ONCE or not self._differs(key, obj, observed)):
             return
         # Without force an object of somebody else with this name is a conflict, not a victim.
         answer = await self._kube.apply(obj, force=observed is not None)
         self._cache.put(kind, answer)
         self._accepted[key, kind, name] = _text(obj), _text(projection(obj, answer))
+
+    def _outgrown(self, key: JobKey, obj: Object, observed: Object) -> bool:
+        """Whether a claim that an earlier job of this name left is too small for the one that starts."""
+        if kind_of(obj) != VOLUME_CLAIM or self._cache.get(LEARNER_JOB, key, names.learner(key.name)):
+            return False
+        found, wanted = (one["spec"]["resources"]["requests"]["storage"] for one in (observed, obj))
+        return amount_of(found) < amount_of(wanted)
 
     def _differs(self, key: JobKey, obj: Object, observed: Object) -> bool:
         if not drifted(obj, observed):

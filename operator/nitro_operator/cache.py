@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from nitro_operator.kinds import POD, TRAINING_JOB, JobKey, Kind, Object
 from nitro_operator.names import FIELD_MANAGER, JOB_LABEL
@@ -73,8 +73,11 @@ class Cache:
         """A full list of a kind is asked for: what is put from now on may be younger than it."""
         self._put_since[kind] = set()
 
-    def replace(self, kind: Kind, objects: Iterable[Object]) -> set[JobKey]:
-        """Take over a full list of a kind; returns the jobs for which anything differed."""
+    def replace(self, kind: Kind, objects: Iterable[Object], unseen: Container[str] = ()) -> set[JobKey]:
+        """Take over a full list of a kind; returns the jobs for which anything differed.
+
+        What is in `unseen`, namespaces that could not be listed, stays as it was.
+        """
         changed: set[JobKey] = set()
         listed = self._put_since.pop(kind, set())
         for obj in objects:
@@ -84,6 +87,8 @@ class Cache:
                 if self._store(key, kind, obj):
                     changed.add(key)
         for key, kinds in list(self._objects.items()):
+            if key.namespace in unseen:
+                continue
             for name in [name for name in kinds.get(kind, {}) if (key, name) not in listed]:
                 del kinds[kind][name]
                 changed.add(key)

@@ -17,7 +17,7 @@ from nitro_operator.config import Config
 from nitro_operator.diagnosis import Problem
 from nitro_operator.events import EventPoster
 from nitro_operator.functions import Aws, Functions
-from nitro_operator.kinds import TRAINING_JOB, WATCHED_CHILDREN, JobKey, Kind, Object
+from nitro_operator.kinds import NAMESPACE, TRAINING_JOB, WATCHED_CHILDREN, JobKey, Kind, Object
 from nitro_operator.names import JOB_LABEL
 from nitro_operator.platform import Platform
 from nitro_operator.queue import WorkQueue
@@ -67,6 +67,7 @@ class Controller:
             self._queue.add,
         )
         self._events = EventPoster(kube)
+        self._closed: set[str | None] = set()
         self._ticked = 0.0
         self._resynced = time.time()
         self._tasks: list[asyncio.Task[None]] = []
@@ -169,15 +170,41 @@ class Controller:
     async def _relist(self, kind: Kind) -> None:
         query = {} if kind is TRAINING_JOB else {"labelSelector": JOB_LABEL}
         found: list[Object] = []
+        unseen: set[str] = set()
         self._cache.expect_list(kind)
         for namespace in self._config.watch_namespaces or (None,):
             try:
                 found += await self._kube.list(kind, namespace, **query)
+                self._closed.discard(namespace)
             except ApiError as error:
-                if error.status != 404:  # the kind is not served: nothing of it is there
+                if error.status == 404:  # the kind is not served: nothing of it is there
+                    continue
+                if error.status != 403 or namespace is None:
                     raise
-        for key in self._cache.replace(kind, found):
+                if await self._is_there(namespace, error):
+                    unseen.add(namespace)
+        for key in self._cache.replace(kind, found, unseen):
             self._notice_job(key)
+
+    async def _is_there(self, namespace: str, error: ApiError) -> bool:
+        """Whether a listed namespace that may not be read is there; the others' jobs go on in any case.
+
+        A namespace takes the operator's Role with it, so this is how one that is gone looks. Of one that is
+        there, rights are missing, perhaps for the moments in which an API server starts: what was seen of it
+        last still holds.
+        """
+        if namespace not in self._closed:
+            self._closed.add(namespace)
+            logger.warning(
+                "the namespace %s of watchNamespaces is left out: %s. If it was made anew, `helm upgrade` "
+                "gives the rights again.",
+                namespace,
+                error,
+            )
+        try:
+            return bool(await self._kube.list(NAMESPACE, None, fieldSelector=f"metadata.name={namespace}"))
+        except ApiError:
+            return True
 
     def _notice_job(self, key: JobKey) -> None:
         self._reconciler.noticed(key)

@@ -63,6 +63,7 @@ NETWORK_POLICY = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPoli
 KNATIVE_SERVICE = Kind("serving.knative.dev", "v1", "services", "Service")
 REVISION = Kind("serving.knative.dev", "v1", "revisions", "Revision")
 EVENT = Kind("", "v1", "events", "Event")
+NAMESPACE = Kind("", "v1", "namespaces", "Namespace")
 DEFINITION = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
 KNATIVE_KINDS = (KNATIVE_SERVICE, REVISION)

@@ -13,7 +13,7 @@ RECONCILE_SECONDS = Histogram(
     "Duration of one reconcile of one job",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
-RECONCILE_ERRORS = Counter("nitro_operator_reconcile_errors_total", "Reconciles that raised")
+RECONCILE_ERRORS = Counter("nitro_operator_reconcile_errors_total", "Reconciles that raised or took too long")
 SCORE_TO_SCALE = Histogram(
     "nitro_operator_score_to_scale_seconds",
     "From the operator's first sight of a request for actors to the patched Revision",

@@ -1,4 +1,8 @@
-"""Names and labels of a job's objects: one place, so that builders and observers cannot differ."""
+"""Names and labels of a job's objects: one place, so that builders and observers cannot differ.
+
+Every name has a suffix, and no kind has two of which one ends with the other: `hopper` and `hopper-actors`
+may both be jobs of one namespace.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class Platform:
 
     A job holds what its status says or is about to say: a grant that grows is held from the moment it is
     decided, one that shrinks until the smaller number is published. So what is published never adds up to
-    more than the limit.
+    more than the limit, or than the minima of the jobs that ran already when it was lowered.
     """
 
     def __init__(self, limit: int) -> None:
@@ -32,9 +32,12 @@ class Platform:
     def holds(self, key: JobKey) -> int:
         return self._held.get(key, 0)
 
-    def ask(self, key: JobKey, minimum: int, wanted: int, score: float, since: str) -> int:
-        """Set a job's request; returns what it may have now."""
-        request = Request(minimum, wanted, score, admitted=self.holds(key) > 0, since=since)
+    def ask(
+        self, key: JobKey, minimum: int, wanted: int, score: float, since: str, *, started: bool = False
+    ) -> int:
+        """Set a job's request; returns what it may have now. `started`: its learner is there already."""
+        admitted = started or self.holds(key) > 0
+        request = Request(minimum, wanted, score, admitted=admitted, since=since)
         if self._requests.get(key) != request:
             self._requests[key] = request
             self.version += 1

@@ -66,7 +66,9 @@ class Reconciler:
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Bring one job forward; returns seconds after which to look again even if nothing happens."""
-        with metrics.RECONCILE_SECONDS.time(), metrics.RECONCILE_ERRORS.count_exceptions():
+        # The queue ends one that hangs by cancelling it.
+        errors = metrics.RECONCILE_ERRORS.count_exceptions((Exception, asyncio.CancelledError))
+        with metrics.RECONCILE_SECONDS.time(), errors:
             version = self._platform.version
             try:
                 return await self._reconcile(key)
@@ -188,7 +190,8 @@ class Reconciler:
         if started and not run.heard:
             wanted = minimum  # a silent learner keeps its place, not its pods
         created = run.job["metadata"]["creationTimestamp"]
-        run.granted = self._platform.ask(run.key, minimum, wanted, scaling.score(training), created)
+        score = scaling.score(training)
+        run.granted = self._platform.ask(run.key, minimum, wanted, score, created, started=started)
         if run.granted == 0 and not started:
             run.waiting = status.limit_problem(minimum, self._platform.limit, self._platform.held)
 

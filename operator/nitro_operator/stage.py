@@ -10,7 +10,7 @@ from enum import Enum
 from nitro_operator.conditions import COMPLETE, FAILED
 from nitro_operator.diagnosis import Problem, deadline_problem, finished_message
 from nitro_operator.kinds import Object
-from nitro_operator.observed import Observed, condition, holds
+from nitro_operator.observed import Observed, condition, holds, terminating
 
 INVALID_SPEC = "InvalidSpec"
 """Reason of a failure that is judged anew each time: it ends when the operator can read the job."""
@@ -39,8 +39,9 @@ class Judgement:
 def judge(job: Object, observed: Observed, invalid: str | None, now: datetime) -> Judgement:
     """The stage of a job.
 
-    The learner's Job is the evidence; the status counts only where no Job is left to look at. `suspend`
-    revives a failed run, not one that succeeded.
+    The learner's Job is the evidence; the status counts only where no Job is left to look at, or a failed
+    one that is being deleted: by `suspend`, which revives a failed run, or by hand, which does not. One that
+    succeeded stays so.
 
     Args:
         job: the NitroTrainingJob.
@@ -57,10 +58,11 @@ def judge(job: Object, observed: Observed, invalid: str | None, now: datetime) -
         return Judgement(Stage.FAILED, deadline_problem())
     if spec.get("suspend"):
         return Judgement(Stage.SUSPENDED)
-    if observed.learner_job is not None:
-        if holds(observed.learner_job, "Failed"):
-            return Judgement(Stage.FAILED, finished_message(observed.learner_job, observed.learner_pod))
+    learner = observed.learner_job
+    if learner is not None and not holds(learner, "Failed"):
         return Judgement(Stage.ACTIVE)
+    if learner is not None and not terminating(learner):
+        return Judgement(Stage.FAILED, finished_message(learner, observed.learner_pod))
     remembered = condition(job, FAILED)
     if remembered is not None and remembered["status"] == "True" and remembered["reason"] != INVALID_SPEC:
         return Judgement(Stage.FAILED, Problem(remembered["reason"], remembered.get("message", "")))

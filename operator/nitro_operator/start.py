@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nitro_operator.apply import Applier
+from nitro_operator.apply import Applier, Refused
 from nitro_operator.backends import ActorBackend, KnativeRelease
 from nitro_operator.builders import (
     JobView,
@@ -16,7 +16,16 @@ from nitro_operator.builders import (
 )
 from nitro_operator.cache import Cache
 from nitro_operator.client import ApiError, Kube
-from nitro_operator.kinds import KNATIVE_KINDS, LEARNER_JOB, REVISION, SECRET, JobKey, Object, kind_of
+from nitro_operator.kinds import (
+    KNATIVE_KINDS,
+    KNATIVE_SERVICE,
+    LEARNER_JOB,
+    REVISION,
+    SECRET,
+    JobKey,
+    Object,
+    kind_of,
+)
 from nitro_operator.names import credentials
 from nitro_operator.observed import holds, observe, terminating
 from nitro_operator.run import Pass
@@ -63,6 +72,9 @@ class Starter:
         if any(one.kind in KNATIVE_KINDS and one.error.status == 404 for one in refused):
             await self._release.look(self._kube)  # Knative has been removed: the condition says so
         run.memory.trouble = troubles(refused)
+        if run.observed.learner_job is None and any(map(_hopeless, refused)):
+            # A learner, on a GPU perhaps, would run and be paid for without ever getting an actor.
+            run.memory.trouble.setdefault("learner", run.memory.trouble["actors"])
         if "learner" not in run.memory.trouble:
             left = seconds_left(run.job, run.server_now)
             learner = learner_job(view, None if left is None else int(left))
@@ -129,3 +141,8 @@ class Starter:
         problem = await creation_trouble(self._kube, job)
         if problem is not None:
             run.memory.trouble["learner"] = problem
+
+
+def _hopeless(one: Refused) -> bool:
+    """Whether these actors will never be: the API server, or Knative's webhook, refuses what is asked for."""
+    return one.kind == KNATIVE_SERVICE and one.error.status in (400, 422)

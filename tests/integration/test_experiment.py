@@ -245,6 +245,17 @@ def test_what_actors_buy_is_not_measured_where_branches_would_learn_at_another_r
     assert "learningRateAnneal=false" in refused.stderr
 
 
+def test_what_actors_buy_is_not_measured_where_rounds_do_not_wait_for_them(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    settings = {"name": "impact", "hyperparameters": {"learningRateAnneal": False}}
+    write_job(tmp_path, algorithm=settings).rename(run / "job.yaml")
+    refused = nitro("detector", run, "--gain", "2")
+    assert refused.returncode == 2
+    assert "is a run of impact, whose rounds end with half of their actors' fragments" in refused.stderr
+    assert "give a run of ppo or rllib/ppo" in refused.stderr
+
+
 def test_what_actors_buy_is_told_beside_the_statistics(results: Path, tmp_path: Path) -> None:
     """Finished branches are not trained again: these gained 1 or 2 by more actors at once, 5 later."""
     run = results / "runs" / "two-state" / "nitro" / "seed-0"

@@ -16,7 +16,7 @@ CHILDREN = [
     ("serviceaccount", "{}-learner"),
     ("role", "{}-learner"),
     ("rolebinding", "{}-learner"),
-    ("networkpolicy", "{}"),
+    ("networkpolicy", "{}-learner"),
     ("networkpolicy", "{}-actors"),
     ("service", "{}-redis"),
     ("secret", "{}-credentials"),

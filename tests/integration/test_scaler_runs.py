@@ -121,6 +121,12 @@ def test_an_agent_is_pretrained_through_a_kill_and_then_decides(tmp_path: Path) 
         )
         assert int(row["next_actors"]) == agent.best(features(outcome, TARGET_AND_BUDGET["budgetDollars"]))
 
+    path.unlink()
+    more = f"spec.stop.rounds={len(recorded) + 1}"
+    done = nitro("train", "--resume", run, "--set", more)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((run / "summary.json").read_text())["pretraining"] == summary["pretraining"]
+
 
 def test_mistakes_are_told_before_anything_is_played(tmp_path: Path) -> None:
     missing = _job(tmp_path, tmp_path / "none.safetensors")

@@ -23,8 +23,8 @@
 
 {{/* What a Deployment's selector may use: it cannot change in an upgrade. */}}
 {{- define "nitro.selector" -}}
-app.kubernetes.io/name: {{ include "nitro.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "nitro.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end -}}
 

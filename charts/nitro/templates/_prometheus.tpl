@@ -15,7 +15,7 @@ scrape_configs:
     honor_labels: true
     kubernetes_sd_configs:
       - role: pod
-        namespaces: {names: [{{ .Release.Namespace }}]}
+        namespaces: {names: [{{ .Release.Namespace | quote }}]}
         selectors:
           - role: pod
             label: {{ include "nitro.selector" . | fromYaml | include "nitro.labelSelector" }}

@@ -40,6 +40,8 @@ def actor_service(view: JobView) -> Object:
             **view.pull_secrets(),
             "containerConcurrency": 1,
             "timeoutSeconds": view.spec.actor.timeout_seconds,
+            # An actor answers all at once. Knative's own default ends a rollout that takes more than 300 s.
+            "responseStartTimeoutSeconds": view.spec.actor.timeout_seconds,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "containers": [_container(view)],

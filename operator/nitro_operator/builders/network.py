@@ -36,12 +36,13 @@ def network_policies(view: JobView) -> list[Object]:
     }
     scraped: Object = {"ports": [_tcp(METRICS_PORT)]}
     if not view.has_redis:
-        return [_policy(view, names.LEARNER, view.name, {"policyTypes": ["Ingress"], "ingress": [scraped]})]
+        rules: Object = {"policyTypes": ["Ingress"], "ingress": [scraped]}
+        return [_policy(view, names.LEARNER, names.learner(view.name), rules)]
     return [
         _policy(
             view,
             names.LEARNER,
-            view.name,
+            names.learner(view.name),
             {
                 "policyTypes": ["Ingress"],
                 "ingress": [{"from": [actors], "ports": [_tcp(REDIS_PORT)]}, scraped],

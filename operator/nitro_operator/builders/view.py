@@ -90,6 +90,13 @@ class JobView:
 
 
 def resources(given: Resources, default: Object) -> Object:
-    """The resources that the job gives, else the default."""
-    found = given.to_dict()
-    return found if found else default
+    """What the job gives, and the default for each resource that it names neither as request nor as limit.
+
+    Both or none of a resource's two: a default beside a given one could be a request above its limit.
+    """
+    requests, limits = given.requests or {}, given.limits or {}
+    found = {"requests": dict(requests), "limits": dict(limits)}
+    for part, amounts in default.items():
+        unnamed = {name: amount for name, amount in amounts.items() if name not in {*requests, *limits}}
+        found[part] = unnamed | found[part]
+    return {part: amounts for part, amounts in found.items() if amounts}

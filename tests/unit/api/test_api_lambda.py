@@ -58,6 +58,27 @@ def test_memory_is_what_the_actors_resources_say_and_what_is_billed() -> None:
     assert resolve(job("spec.backend.lambda.memoryMiB=2048")).spec.pricing.actor_memory_gb == 2.0
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://lambda.us-east-2.amazonaws.com",
+        "https://lambda-fips.us-gov-west-1.amazonaws.com/",
+        "https://lambda.cn-north-1.amazonaws.com.cn",
+        "https://vpce-0abc-1def.lambda.us-east-2.vpce.amazonaws.com",
+    ],
+)
+def test_lambdas_own_addresses_need_no_credentials_of_the_job(url: str) -> None:
+    assert function(f"spec.backend.lambda.endpointUrl={url}").endpoint_url == url
+
+
+def test_another_address_is_taken_with_the_jobs_credentials() -> None:
+    changes = (
+        "spec.backend.lambda.endpointUrl=http://moto:5000",
+        "spec.backend.lambda.credentialsSecret=aws",
+    )
+    assert function(*changes).endpoint_url == "http://moto:5000"
+
+
 def test_function_names_differ_and_fit() -> None:
     long = function_name("a-namespace-" + "x" * 51, "a-job-of-many-letters")
     other = function_name("a-namespace-" + "x" * 51, "a-job-of-many-lettres")

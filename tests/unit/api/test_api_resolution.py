@@ -180,32 +180,36 @@ def test_the_presets_deserve_no_warning(preset: str) -> None:
     assert warnings(job(preset=preset)) == []
 
 
-def boostable(low: int, high: int, decay: float, after: int, mode: str = "paper") -> bool:
+def boostable(low: int, high: int, decay: float, after: int) -> bool:
     """Whether the score of round `after` can ask for more than `low` actors, by the scaler's own formula."""
-    return math.floor(high * decay ** (after**2 if mode == "artifact" else after)) > low
+    return math.floor(high * decay**after) > low
 
 
-@given(
-    st.integers(1, 30),
-    st.integers(2, 100),
-    st.floats(0.5, 0.999),
-    st.integers(2, 300),
-    st.sampled_from(["paper", "artifact"]),
-)
+@given(st.integers(1, 30), st.integers(2, 100), st.floats(0.5, 0.999), st.integers(2, 300))
 def test_the_decay_warning_names_the_first_round_without_boost(
-    low: int, more: int, decay: float, rounds: int, mode: str
+    low: int, more: int, decay: float, rounds: int
 ) -> None:
     high = low + more
-    scaling = {"minActors": low, "maxActors": high, "decay": decay, "mode": mode}
+    scaling = {"minActors": low, "maxActors": high, "decay": decay}
     found = warnings(job(f"spec.scaling={json.dumps(scaling)}", f"spec.stop.rounds={rounds}"))
-    first = next((k + 1 for k in range(1, rounds) if not boostable(low, high, decay, k, mode)), rounds + 1)
+    first = next((k + 1 for k in range(1, rounds) if not boostable(low, high, decay, k)), rounds + 1)
     if first >= rounds:
         assert found == []
         return
     (warning,) = found
     assert f"no round from {first} on can have more than minActors, {low}," in warning
     better = float(warning.rpartition("decay ")[2].split()[0])
-    assert boostable(low, high, better + 1e-9, rounds - 1, mode)
+    assert boostable(low, high, better + 1e-9, rounds - 1)
+
+
+def test_the_decay_bounds_nothing_in_artifact_mode() -> None:
+    """There maxActors * d^(k^2) is a floor: `test_artifact_mode_by_hand` has the formula."""
+    assert warnings(job("spec.scaling={mode: artifact, decay: 0.5}", "spec.stop.rounds=300")) == []
+
+
+def test_machines_host_the_largest_round_of_a_schedule_and_not_the_range() -> None:
+    scaling = "spec.scaling={scaler: schedule, schedule: [5, 17, 2], maxActors: 64}"
+    assert resolve(job(scaling, "spec.pricing.model=vm")).spec.pricing.vm_count == 2
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.credentials import RefreshableCredentials
 from operator_objects import UID, make_job, make_view
 
 from nitro_operator.backends import KnativeRelease, backend_of
@@ -15,6 +17,7 @@ from nitro_operator.functions import NOT_SEEN, FunctionState, problems
 from nitro_operator.functions.aws import Access, Aws, AwsError
 from nitro_operator.functions.found import Found, parse
 from nitro_operator.functions.steps import next_step, provisioning
+from nitro_operator.functions.steward import Outcome, Steward
 from nitro_operator.functions.wish import Wish, wish
 from nitro_operator.observed import Observed
 
@@ -31,8 +34,8 @@ def wanted(redis_url: str | None = None, **changes: Any) -> Wish:
     return wish(make_view(backend=backend(**changes)), redis_url)
 
 
-def made(what: Wish, **changes: Any) -> Found:
-    """The function as AWS tells of it right after it was made."""
+def told(what: Wish) -> dict[str, Any]:
+    """What AWS tells of the function right after it was made."""
     creation = what.creation()
     settings = {
         **creation,
@@ -42,13 +45,40 @@ def made(what: Wish, **changes: Any) -> Found:
         "LastUpdateStatus": "Successful",
     }
     reserved = {} if what.reserved is None else {"ReservedConcurrentExecutions": what.reserved}
-    answer = {
+    return {
         "Configuration": settings,
         "Code": {"ImageUri": what.image},
         "Tags": {**what.tags, "somebody": "else's"},
         "Concurrency": reserved,
     }
-    return dataclasses.replace(parse(answer), **changes)
+
+
+def made(what: Wish, **changes: Any) -> Found:
+    """The same, as it is read."""
+    return dataclasses.replace(parse(told(what)), **changes)
+
+
+class Provisioning(Aws):
+    """AWS with the function and its provisioned concurrency; `calls` are those that change that."""
+
+    def __init__(self, what: Wish, **now: Any) -> None:
+        super().__init__()
+        self._what, self._now = what, now
+        self.calls: list[tuple[str, int | None]] = []
+
+    async def call(self, access: Access, operation: str, **arguments: Any) -> dict[str, Any]:
+        assert access.region == "us-east-2"
+        if operation == "get_function":
+            return told(self._what)
+        if operation == "get_provisioned_concurrency_config":
+            return self._now
+        self.calls.append((operation, arguments.get("ProvisionedConcurrentExecutions")))
+        return {}
+
+    async def bring(self, actors: int) -> Outcome:
+        steward = Steward(self, Access("us-east-2", None, None), self._what.name)
+        published = made(self._what).code_key
+        return await steward.bring(self._what, UID, active=actors > 0, actors=actors, published=published)
 
 
 class TestWish:
@@ -151,6 +181,37 @@ class TestSteps:
         assert provisioning(wanted, current, 10, since) == (change, left)
 
 
+class TestProvisioning:
+    @pytest.mark.parametrize(
+        ("given", "actors", "minutes", "calls", "counted"),
+        [
+            (0, 64, 11, [("put_provisioned_concurrency_config", 64)], 64),
+            (0, 64, 4, [], 0),  # not due yet, and not paid for
+            (16, 64, 4, [], 16),
+            (64, 64, 4, [], 64),
+            (0, 0, 4, [("delete_provisioned_concurrency_config", None)], 0),
+        ],
+    )
+    async def test_what_aws_could_not_give_is_not_counted_and_asked_for_again(
+        self, given: int, actors: int, minutes: float, calls: list[Any], counted: int
+    ) -> None:
+        aws = Provisioning(
+            wanted(provisionedConcurrency={}),
+            Status="FAILED",
+            StatusReason="the account has no more",
+            RequestedProvisionedConcurrentExecutions=64,
+            AllocatedProvisionedConcurrentExecutions=given,
+            LastModified=(datetime.now(UTC) - timedelta(minutes=minutes)).isoformat(),
+        )
+        outcome = await aws.bring(actors)
+        aws.close()
+        assert (aws.calls, outcome.provisioned) == (calls, counted)
+        waits = not calls and given < actors
+        assert (outcome.problem is not None, outcome.again is not None) == (waits, waits)
+        if outcome.problem:
+            assert outcome.problem.reason == "NotProvisioned"
+
+
 class TestProblems:
     def test_no_password_and_no_token_is_told(self) -> None:
         said = 'environment variables exceeded: {"NITRO_REDIS_URL": "rediss://user:secret@host:6379"}'
@@ -196,6 +257,18 @@ class TestProblems:
         assert told.reason == "AwsEndpointInvalid"
         assert "spec.backend.lambda.endpointUrl is no address" in told.message
         assert "http://two..dots" in told.message
+
+    async def test_credentials_that_were_refreshed_in_vain_are_told(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        old = {"access_key": "AKID", "secret_key": "s", "token": "t", "expiry_time": "2026-01-01T00:00:00Z"}
+        credentials = RefreshableCredentials.create_from_metadata(old, lambda: old, "test")
+        monkeypatch.setattr("botocore.session.Session.get_credentials", lambda _: credentials)
+        aws = Aws()
+        with pytest.raises(AwsError) as error:
+            await aws.call(Access("us-east-2", None, None), "get_function", FunctionName="f")
+        aws.close()
+        assert problems.refusal(error.value, "f").reason == "AwsCredentialsRefused"
 
     def test_what_is_left_behind_is_named(self) -> None:
         cause = problems.refusal(AwsError("delete_function", "AccessDeniedException", "no"), "f")

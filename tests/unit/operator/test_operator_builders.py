@@ -52,7 +52,7 @@ def test_names_are_those_that_other_parts_and_people_rely_on() -> None:
         ("serviceaccounts", "hopper-learner"),
         ("roles", "hopper-learner"),
         ("rolebindings", "hopper-learner"),
-        ("networkpolicies", "hopper"),
+        ("networkpolicies", "hopper-learner"),
         ("networkpolicies", "hopper-actors"),
         ("services", "hopper-redis"),
         ("secrets", "hopper-credentials"),
@@ -60,6 +60,15 @@ def test_names_are_those_that_other_parts_and_people_rely_on() -> None:
         ("jobs", "hopper-learner"),
         ("persistentvolumeclaims", "hopper-checkpoint"),
     }
+
+
+def test_jobs_whose_names_are_alike_share_no_child() -> None:
+    made = [kind_of(c).kind + "/" + c["metadata"]["name"] for c in all_children()]
+    # Knative makes Services of the cluster's own kind after its Service and Revision.
+    made += [f"Service/hopper-actors{more}" for more in ("", "-v1", "-v1-private")]
+    for suffix in sorted({name.partition("/hopper")[2] for name in made}):
+        alike = {name.replace("/hopper", f"/hopper{suffix}", 1) for name in made}
+        assert not alike & set(made), f"hopper and hopper{suffix}"
 
 
 def test_every_child_is_labelled_and_goes_with_its_job() -> None:
@@ -129,7 +138,10 @@ class TestLearner:
                 "image": "mine:2",
             }
         )
-        assert container(pod, "learner")["resources"] == {"limits": {"nvidia.com/gpu": 1}}
+        assert container(pod, "learner")["resources"] == {
+            "requests": {"cpu": "1", "memory": "2Gi"},
+            "limits": {"memory": "8Gi", "nvidia.com/gpu": 1},
+        }
         assert container(pod, "learner")["image"] == "mine:2"
         assert pod["nodeSelector"] == {"gpu": "a100"}
         assert pod["tolerations"] == [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
@@ -164,6 +176,27 @@ class TestLearner:
         for pod in pods:
             assert pod["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
             assert all(c["imagePullPolicy"] == "Never" for c in pod["containers"])
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}),
+        ({"requests": {}}, {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}),
+        ({"requests": {"cpu": 4}}, {"requests": {"memory": "2Gi", "cpu": 4}, "limits": {"memory": "8Gi"}}),
+        # Neither may contradict what is given: a request above a limit would be refused.
+        ({"limits": {"memory": "1Gi"}}, {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}),
+        ({"requests": {"memory": "16Gi"}}, {"requests": {"cpu": "1", "memory": "16Gi"}}),
+        (
+            {"requests": {"cpu": 2}, "limits": {"cpu": 2, "memory": "4Gi"}},
+            {"requests": {"cpu": 2}, "limits": {"cpu": 2, "memory": "4Gi"}},
+        ),
+    ],
+)
+def test_a_resource_that_the_job_does_not_name_keeps_the_operators_default(
+    given: Object, found: Object
+) -> None:
+    assert container(pod_of(learner={"resources": given}), "learner")["resources"] == found
 
 
 @pytest.mark.parametrize("kind", ["learner", "actors"])
@@ -217,8 +250,9 @@ class TestActors:
         spec = builders.actor_service(view)["spec"]["template"]["spec"]
         actor = container(spec, "actor")
         assert spec["timeoutSeconds"] == 90
+        assert spec["responseStartTimeoutSeconds"] == 90, "Knative's own default is 300"
         assert actor["image"] == "mine:1"
-        assert actor["resources"] == {"limits": {"memory": "2Gi"}}
+        assert actor["resources"] == {"requests": {"cpu": "250m"}, "limits": {"memory": "2Gi"}}
         found = environment(actor)
         assert json.loads(found["NITRO_ENVIRONMENT"]) == {
             "id": "Mine-v0",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from operator_objects import CONFIG, make_job
 from nitro_operator import controller as module
 from nitro_operator.client import ApiError
 from nitro_operator.controller import Controller
-from nitro_operator.kinds import TRAINING_JOB, JobKey, Kind
+from nitro_operator.kinds import NAMESPACE, TRAINING_JOB, JobKey, Kind
 
 Object = dict[str, Any]
 
@@ -25,6 +25,8 @@ class FakeKube:
     def __init__(self) -> None:
         self.jobs: list[Object] = []
         self.meanwhile: Callable[[Kind], None] = lambda _: None
+        self.namespaces = {"team"}
+        self.closed: set[str | None] = set()
 
     def server_now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,8 +34,13 @@ class FakeKube:
     async def get(self, kind: Kind, *_: Any) -> Object:
         raise ApiError(404, "NotFound", str(kind))
 
-    async def list(self, kind: Kind, *_: Any, **__: Any) -> list[Object]:
-        found = list(self.jobs) if kind is TRAINING_JOB else []
+    async def list(self, kind: Kind, namespace: str | None, **query: str) -> list[Object]:
+        if kind is NAMESPACE:
+            return [{} for name in self.namespaces if query["fieldSelector"] == f"metadata.name={name}"]
+        if namespace in self.closed:
+            raise ApiError(403, "Forbidden", f"cannot list {kind} in {namespace}")
+        jobs = [job for job in self.jobs if namespace in (None, job["metadata"]["namespace"])]
+        found = jobs if kind is TRAINING_JOB else []
         self.meanwhile(kind)
         return found
 
@@ -75,6 +82,67 @@ async def test_a_job_that_comes_while_jobs_are_listed_is_not_lost(
 
     kube.meanwhile = meanwhile
     assert await asyncio.wait_for(known, 60)
+
+
+class TestAListedNamespaceThatMayNotBeRead:
+    """A namespace takes the operator's Role with it: to list there is forbidden, not empty."""
+
+    @pytest.fixture
+    async def controller(
+        self, kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[Callable[..., Awaitable[Controller]]]:
+        started: list[Controller] = []
+
+        async def start(*namespaces: str) -> Controller:
+            async def connect() -> FakeKube:
+                return kube
+
+            monkeypatch.setattr(module, "connect", connect)
+            config = dataclasses.replace(CONFIG, metrics_port=0, watch_namespaces=namespaces)
+            started.append(await asyncio.wait_for(Controller.start(config), 60))
+            return started[-1]
+
+        yield start
+        for each in started:
+            await each.stop()
+
+    def jobs(self, controller: Controller) -> set[str]:
+        return {key.namespace for key, _ in controller._cache.jobs()}
+
+    async def test_it_does_not_keep_the_operator_from_starting(
+        self,
+        kube: FakeKube,
+        controller: Callable[..., Awaitable[Controller]],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        kube.jobs, kube.closed = [make_job(suspend=True)], {"gone"}
+        assert self.jobs(await controller("gone", "team")) == {"team"}
+        told = [entry.getMessage() for entry in caplog.records if "gone" in entry.getMessage()]
+        assert len(told) == 1, "once, not for each kind"
+
+    async def test_what_is_gone_is_dropped_and_what_was_seen_of_the_others_is_right(
+        self, kube: FakeKube, controller: Callable[..., Awaitable[Controller]]
+    ) -> None:
+        kube.jobs = [make_job(suspend=True), make_job(suspend=True)]
+        kube.jobs[1]["metadata"] |= {"namespace": "other", "uid": "other"}
+        kube.namespaces = {"team", "other"}
+        running = await controller("other", "team")
+        assert self.jobs(running) == {"team", "other"}
+        kube.closed = {"other"}
+        await running._relist(TRAINING_JOB)
+        assert self.jobs(running) == {"team", "other"}, "rights may be missing for a moment"
+        kube.namespaces = {"team"}
+        del kube.jobs[0]
+        await running._relist(TRAINING_JOB)
+        assert self.jobs(running) == set()
+
+    async def test_of_the_whole_cluster_it_stays_an_error(
+        self, kube: FakeKube, controller: Callable[..., Awaitable[Controller]]
+    ) -> None:
+        running = await controller()
+        kube.closed = {None}
+        with pytest.raises(ApiError, match="Forbidden"):
+            await running._relist(TRAINING_JOB)
 
 
 async def test_a_loop_that_has_ended_is_told_by_the_probe(kube: FakeKube, controller: Controller) -> None:

@@ -50,6 +50,21 @@ class TestStage:
     def test_the_learners_job_is_the_evidence(self, job: Object, observed: Observed, stage: Stage) -> None:
         assert judge(job, observed, None, NOW).stage is stage
 
+    @pytest.mark.parametrize(
+        ("remembered", "stage"),
+        [
+            (condition("Failed", "False"), Stage.ACTIVE),  # suspended in between
+            (condition("Failed"), Stage.FAILED),  # deleted by hand
+        ],
+    )
+    def test_a_failed_learner_that_is_being_deleted_is_judged_by_what_was_published(
+        self, remembered: Object, stage: Stage
+    ) -> None:
+        leaving = learner_job("Failed", deletionTimestamp="2026-01-01T00:59:59Z")
+        job = make_job({"conditions": [remembered]})
+        assert judge(job, Observed(learner_job=leaving), None, NOW).stage is stage
+        assert judge(job, Observed(), None, NOW).stage is stage, "the same when it is gone"
+
     def test_a_spec_that_cannot_be_used_is_invalid_but_a_success_stays_one(self) -> None:
         assert judge(make_job(), Observed(), "spec.x: bad", NOW).stage is Stage.INVALID
         assert (

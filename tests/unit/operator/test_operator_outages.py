@@ -10,18 +10,20 @@ from typing import Any
 
 import pytest
 from kubernetes.aio.client import ApiClient, Configuration
-from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod, revision
+from operator_objects import CONFIG, RUNNING, learner_job, make_job, make_view, pod, revision
+from prometheus_client import REGISTRY
 
 from nitro_operator import reconcile
 from nitro_operator.backends import KnativeRelease
 from nitro_operator.backends.knative import scale_annotations
+from nitro_operator.builders import actor_service, checkpoint_claim
 from nitro_operator.cache import Cache
 from nitro_operator.client import ApiError, Kube, _refusal
 from nitro_operator.conditions import from_problem
 from nitro_operator.events import EventPoster
 from nitro_operator.functions import Aws, Functions
 from nitro_operator.heartbeat import GAP_SECONDS, Heartbeat
-from nitro_operator.kinds import LEARNER_JOB, POD, REVISION, TRAINING_JOB, JobKey, Kind
+from nitro_operator.kinds import LEARNER_JOB, POD, REVISION, TRAINING_JOB, VOLUME_CLAIM, JobKey, Kind
 from nitro_operator.observed import Observed
 from nitro_operator.platform import Platform
 from nitro_operator.reconcile import Reconciler
@@ -51,6 +53,8 @@ class FakeKube:
         self.refusal: ApiError | None = None
         self.read: list[Kind] = []
         self.written: list[Object] = []
+        self.refused: dict[str, ApiError] = {}  # by kind
+        self.hangs = False
 
     def server_now(self) -> datetime:
         return datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
@@ -65,12 +69,19 @@ class FakeKube:
 
     async def create(self, obj: Object) -> Object:
         self.written.append(obj)
-        if self.refusal is not None:
-            raise self.refusal
+        if self.hangs:
+            await asyncio.sleep(600)
+        refusal = self.refused.get(obj["kind"], self.refusal)
+        if refusal is not None:
+            raise refusal
         return obj | {"metadata": obj["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
 
     async def apply(self, obj: Object, **_: Any) -> Object:
         return await self.create(obj)
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
+        meta = {"name": name, "namespace": namespace, "labels": {"nitro.dev/job": "hopper"}}
+        return await self.create({"kind": kind.kind, "metadata": meta, **patch})
 
 
 class TestHeartbeat:
@@ -213,6 +224,88 @@ async def test_actors_that_do_not_go_are_named(monkeypatch: pytest.MonkeyPatch) 
     assert conditions["LearnerReady"]["reason"] == "Waiting"
     assert "to go: Revision hopper-actors-v1" in conditions["LearnerReady"]["message"]
     assert [obj["kind"] for obj in bench.kube.written] == ["NitroTrainingJob"]
+
+
+def conditions_of(bench: Bench) -> dict[str, Object]:
+    """As last published."""
+    written = [obj for obj in bench.kube.written if obj["kind"] == "NitroTrainingJob"]
+    return {one["type"]: one for one in written[-1]["status"]["conditions"]}
+
+
+@pytest.mark.parametrize(("status", "starts"), [(400, False), (422, False), (500, True)])
+async def test_no_learner_is_started_for_actors_that_can_never_be(
+    monkeypatch: pytest.MonkeyPatch, status: int, starts: bool
+) -> None:
+    """Knative refuses a time-out above its own; an API server that is ill comes back."""
+    bench = Bench(monkeypatch, running=False)
+    monkeypatch.setattr("nitro_operator.start.ensure_secret", lambda *_: _note([], None))
+    job = make_job(actor={"timeoutSeconds": 900})
+    job["metadata"]["resourceVersion"] = "2"
+    bench.cache.put(TRAINING_JOB, job)
+    service = {"Service": ApiError(status, "BadRequest", "expected 0 <= 900 <= 600: timeoutSeconds")}
+    bench.kube.refused = service
+    monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [actor_service(make_view())])
+    with pytest.raises(reconcile.Unfinished):
+        await bench.reconciler.reconcile(KEY)
+    assert ("Job" in [obj["kind"] for obj in bench.kube.written]) is starts
+    if not starts:
+        assert conditions_of(bench)["Ready"]["reason"] == "Refused"
+        assert "900 <= 600" in conditions_of(bench)["LearnerReady"]["message"]
+
+
+class TestClaimOfAnEarlierJob:
+    def bench(self, monkeypatch: pytest.MonkeyPatch, size: str, *, running: bool = False) -> Bench:
+        bench = Bench(monkeypatch, running=running)
+        job = make_job(learner={"checkpoint": {"pvc": {"size": "10Gi"}}})
+        job["metadata"]["resourceVersion"] = "2"
+        bench.cache.put(TRAINING_JOB, job)
+        meta = {"name": "hopper-checkpoint", "namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
+        claim = {"spec": {"resources": {"requests": {"storage": size}}}, "metadata": meta}
+        bench.cache.put(VOLUME_CLAIM, claim)
+        monkeypatch.setattr("nitro_operator.start.ensure_secret", lambda *_: _note([], None))
+        claims = checkpoint_claim(make_view(learner=job["spec"]["learner"]))
+        monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [claims])
+        return bench
+
+    @pytest.mark.parametrize("size", ["1Gi", "9999Mi"])
+    async def test_it_grows_if_it_is_too_small(self, monkeypatch: pytest.MonkeyPatch, size: str) -> None:
+        bench = self.bench(monkeypatch, size)
+        await bench.reconciler.reconcile(KEY)
+        claim, learner = [obj for obj in bench.kube.written if obj["kind"] != "NitroTrainingJob"]
+        assert claim["spec"] == {"resources": {"requests": {"storage": "10Gi"}}}
+        assert learner["kind"] == "Job"
+
+    @pytest.mark.parametrize("size", ["10Gi", "10240Mi", "1Ti"])
+    async def test_it_stays_if_it_is_large_enough(self, monkeypatch: pytest.MonkeyPatch, size: str) -> None:
+        bench = self.bench(monkeypatch, size)
+        await bench.reconciler.reconcile(KEY)
+        assert "PersistentVolumeClaim" not in [obj["kind"] for obj in bench.kube.written]
+
+    async def test_under_a_learner_that_runs_it_stays_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        bench = self.bench(monkeypatch, "1Gi", running=True)
+        await bench.reconciler.reconcile(KEY)
+        assert "PersistentVolumeClaim" not in [obj["kind"] for obj in bench.kube.written]
+
+    async def test_a_class_that_cannot_grow_is_the_learners_problem(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench = self.bench(monkeypatch, "1Gi")
+        words = "the storageclass that provisions the pvc must support resize"
+        bench.kube.refused = {"PersistentVolumeClaim": ApiError(403, "Forbidden", words)}
+        with pytest.raises(reconcile.Unfinished):
+            await bench.reconciler.reconcile(KEY)
+        assert "Job" not in [obj["kind"] for obj in bench.kube.written]
+        assert words in conditions_of(bench)["LearnerReady"]["message"]
+
+
+async def test_a_reconcile_that_hangs_is_counted_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, running=False)
+    bench.kube.hangs = True
+    before = REGISTRY.get_sample_value("nitro_operator_reconcile_errors_total") or 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):  # as the queue does
+            await bench.reconciler.reconcile(KEY)
+    assert REGISTRY.get_sample_value("nitro_operator_reconcile_errors_total") == before + 1
 
 
 async def _note(notes: list[Any], value: Any) -> None:
