@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +61,20 @@ def pretend(
     final: float | None = None,
     finished: bool = True,
     cents: float = 1,
+    learned: Sequence[int] | None = None,
+    ended: Mapping[str, Any] | None = None,
 ) -> None:
-    """Leaves a run folder with these rounds; a round costs `cents` per actor and has 100 steps per actor."""
+    """Leaves a run folder with these rounds; a round costs `cents` per actor and has the rollouts of all of
+    them, or those `learned` from. `ended` is more of its summary."""
     place = folder.prepare(run)
     rows = []
     for index, count in enumerate(actors):
         spent = sum(actors[: index + 1])
+        rollouts = sum((learned or actors)[: index + 1])
         known = {
             "round": index + 1,
             "actors": count,
-            "env_steps": 100 * spent,
+            "env_steps": run.job.spec.environment.rollout_length * rollouts,
             "cost_total": 0.01 * cents * spent,
             "wall_seconds": 36.0 * (index + 1),
             "reward_mean": returns[index],
@@ -82,4 +86,4 @@ def pretend(
         writer.writeheader()
         writer.writerows(rows)
     evaluation = {} if final is None else {"evaluation": {"mean": final}}
-    place.summary.write_text(json.dumps({"finished": finished, **evaluation}))
+    place.summary.write_text(json.dumps({"finished": finished, **evaluation, **(ended or {})}))

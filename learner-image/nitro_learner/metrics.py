@@ -233,8 +233,8 @@ class LearnerMetrics(Listener):
             self.duration.labels(*job, stage).observe(seconds)
         if report.detector_seconds is not None:
             self.detector.labels(*job).observe(report.detector_seconds)
-            if report.detector_failed:
-                self.failures.labels(*job).inc()
+        if report.detector_failed:
+            self.failures.labels(*job).inc()
         self._set_actors("succeeded", report.actors - report.lost)
         self._set_actors("lost", report.lost)
         self._set_actors("failed", report.retries)

@@ -16,6 +16,7 @@ from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoint import CheckpointStore
 from nitro_learner.costs import Meter
 from nitro_learner.report import Listener, Outcome, RoundReport
+from nitro_learner.rundir import CsvMetrics, read_numbers
 from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
 from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
 from nitro_learner.session import Aborted, signals
@@ -189,7 +190,7 @@ async def _play(
             checkpoints=CheckpointStore(attempt / "checkpoints", keep_last=1),
             checkpoint=None,
             meter=Meter(ledger, job.spec.pricing),
-            listeners=[diary],
+            listeners=[CsvMetrics(attempt / "metrics.csv"), diary],
             scaler=explorer,
         )
         with signals(trainer.interrupt, warn):
@@ -222,14 +223,20 @@ def _attempt(folder: Path) -> Path:
 
 
 def _spent(folder: Path, steps: int) -> Spent:
-    """What all attempts at an episode took, by their ledgers."""
+    """What all attempts at an episode took, by their ledgers and metrics.
+
+    A round is paid for before its row is written. Of one that a kill left without a row the ledger knows the
+    actors, which off-policy may be more than it learned from.
+    """
     total = Spent(episodes=1)
     for path in sorted(folder.glob("attempt-*/ledger.jsonl")):
         with Ledger(path) as ledger:
             entries, cost = ledger.entries, ledger.total
+        (*_, last) = [{"round": 0, "env_steps": 0}, *read_numbers(path.with_name("metrics.csv"))]
+        untold = [entry.details["actors"] for entry in entries if entry.round > (last["round"] or 0)]
         total += Spent(
             rounds=sum(entry.round > 0 for entry in entries),
-            env_steps=steps * sum(entry.details["actors"] for entry in entries),
+            env_steps=int(last["env_steps"] or 0) + steps * sum(untold),
             seconds=sum(entry.details["seconds"] for entry in entries),
             learner=cost.learner,
             actors=cost.actors,

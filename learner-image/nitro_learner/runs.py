@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from nitro_api import NitroTrainingJob
 from nitro_api.ledger import Ledger, LedgerCorrupt
-from nitro_learner.checkpoint import Checkpoint, CheckpointStore
+from nitro_learner.checkpoint import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.report import Outcome
 from nitro_learner.rundir import RunDir, RunDirError, read_numbers
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
+from nitro_learner.scalers.minionsrl import load_agent
 
 if TYPE_CHECKING:
     from nitro_learner.bucket import RunBucket
@@ -66,6 +67,7 @@ def open_run(
         RunDirError: the folder holds a run and `resume` is false, or one of another job or schedule, or one
             that has lost rounds.
         CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
+        AgentError: the run begins, and the file of its scaling agent cannot be used.
     """
     if bucket is not None:
         bucket.restore(folder)
@@ -89,6 +91,8 @@ def open_run(
         _check_rounds(folder.metrics, {int(row["round"] or 0) for row in history}, checkpoint.round)
         _check_rounds(folder.ledger, _paid(folder), checkpoint.round)
         run_id = str(checkpoint.state["run"])
+    elif job.spec.scaling.agent:
+        load_agent(job.spec.scaling)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write_text(folder.job, job.to_yaml())
     return OpenRun(folder, job, run_id or secrets.token_hex(4), store, checkpoint, history)
@@ -186,9 +190,8 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             "wallSeconds": last["wall_seconds"],
             "rewardMean": last["reward_mean"],
         }
-    if run.job.spec.scaling.agent:
-        with contextlib.suppress(AgentError):  # the file was needed only when the run began
-            result["pretraining"] = asdict(ScalingAgent.load(Path(run.job.spec.scaling.agent)).spent)
+    if run.job.spec.scaling.agent and (spent := _pretraining(run)):
+        result["pretraining"] = spent
     if evaluation:
         mean = sum(evaluation) / len(evaluation)
         result["evaluation"] = {
@@ -199,6 +202,19 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             "max": max(evaluation),
         }
     return result
+
+
+def _pretraining(run: OpenRun) -> dict[str, Any] | None:
+    """What the pre-training of the run's agent took: of the one in its checkpoint, because the file may hold
+    another by now; None where nobody knows."""
+    spent: dict[str, Any] | None = None
+    with contextlib.suppress(CheckpointError):
+        checkpoint = run.checkpoints.latest()
+        spent = checkpoint.state["scaler"].get("spent") if checkpoint else None
+    if spent is None:  # no round was learned from, or the checkpoint is an older version's
+        with contextlib.suppress(AgentError):
+            spent = asdict(ScalingAgent.load(Path(str(run.job.spec.scaling.agent))).spent)
+    return spent
 
 
 def package_versions() -> dict[str, str]:

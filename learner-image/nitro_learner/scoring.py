@@ -81,12 +81,15 @@ class Scoring:
     def measure(self, report: RoundReport, surrogate: Surrogate) -> None:
         """Begins to score the round of `report`, with the measurements that the scaler needs.
 
-        A round with too little to measure, as an off-policy one that was cut short, has none.
+        One with too little to measure, as an off-policy round that was cut short, counts as one whose
+        measurement failed.
         """
         measuring = None
         if self._scaler.needs and surrogate.size >= self._transitions:
             measure = self._compute.measure(self._measure, surrogate, report.round)
             measuring = asyncio.create_task(measure)
+        elif self._scaler.needs:
+            report.detector_failed = True
         self._pending = _Pending(report, measuring)
 
     def _measure(self, surrogate: Surrogate, round: int) -> _Measured:

@@ -45,7 +45,7 @@ class TrainingState:
     Attributes:
         round: rounds trained on; weights version `round` is the newest, version 0 the initial one.
         actors: I_{round + 1}.
-        actor_rounds: actors of all rounds, added up.
+        actor_rounds: rollouts that the rounds learned from.
         env_steps: environment steps trained on.
         seconds: wall time of the rounds done, over all sittings.
         recent_returns: undiscounted returns of the last 20 training episodes.
@@ -98,6 +98,8 @@ class TrainingState:
         cut_off = 0  # steps of episodes that cannot go on
         for fragment in fragments:
             steps = int(fragment.meta["steps"])
+            # Not the round's actors: an off-policy round ends before all of them have answered.
+            self.actor_rounds += 1
             self.env_steps += steps
             finished.extend(fragment.tensors["episode_returns"].tolist())
             state = {name: value for name, value in fragment.tensors.items() if name.startswith("state/")}
@@ -116,7 +118,6 @@ class TrainingState:
         if mean is not None:
             self.best_reward = mean if self.best_reward is None else max(mean, self.best_reward)
         self.round += 1
-        self.actor_rounds += self.actors
         return finished
 
     def take_evaluation(self, result: EvaluationResult) -> None:

@@ -15,7 +15,7 @@ class Progress:
 
     Attributes:
         round: rounds done.
-        actor_rounds: actors of all rounds, added up.
+        actor_rounds: rollouts that the rounds learned from.
         env_steps: environment steps trained on.
         evaluation_mean: newest evaluation's mean return, None before the first.
         cost: dollars spent.

@@ -161,6 +161,11 @@ class ActorCriticAlgorithm:
         """A batch's advantages as `standardiseAdvantages` wants them; a minibatch's are left to `step`."""
         return advantages if self.settings.standardise_advantages == "off" else standardise(advantages)
 
+    def standardised(self, advantages: Tensor) -> Tensor | None:
+        """A batch's advantages for the detector, whose objective has standardised ones whatever the loss has;
+        None where `scaled` made them so."""
+        return standardise(advantages) if self.settings.standardise_advantages == "off" else None
+
     def adapt_kl_coefficient(self, kl: float) -> None:
         """More weight after a KL divergence above twice the target, less below half of it."""
         if kl > 2 * self.settings.kl_target:

@@ -105,7 +105,15 @@ class Impact(ActorCriticAlgorithm):
         if self.observations is not None:
             self.observations.merge([sampled.fragment for sampled in fresh])
         envs = fresh[0].rewards.shape[1]
-        surrogate = PpoSurrogate(self.network, self.distribution, samples, c, slots=len(fresh), envs=envs)
+        surrogate = PpoSurrogate(
+            self.network,
+            self.distribution,
+            samples,
+            c,
+            slots=len(fresh),
+            envs=envs,
+            standardised=self.standardised(samples.advantages),
+        )
         return UpdateResult(stats, surrogate)
 
     @torch.no_grad()

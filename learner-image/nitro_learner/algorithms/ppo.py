@@ -47,7 +47,14 @@ class Ppo(ActorCriticAlgorithm):
         self.adapt_kl_coefficient(stats["kl"])
         envs = fragments[0].tensors["rewards"].shape[1]
         surrogate = PpoSurrogate(
-            self.network, self.distribution, samples, c, sampled, slots=len(fragments), envs=envs
+            self.network,
+            self.distribution,
+            samples,
+            c,
+            sampled,
+            slots=len(fragments),
+            envs=envs,
+            standardised=self.standardised(batch.advantages),
         )
         return UpdateResult(stats, surrogate)
 

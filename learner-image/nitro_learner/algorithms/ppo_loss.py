@@ -34,7 +34,7 @@ class Samples:
         actions: f32 [n, A] or i64 [n].
         log_probs: f32 [n], old.
         distribution: f32 [n, P], old.
-        advantages: f32 [n], standardised.
+        advantages: f32 [n], standardised unless the job says otherwise.
         returns: f32 [n].
     """
 

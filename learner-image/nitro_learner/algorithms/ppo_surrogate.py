@@ -16,12 +16,15 @@ from nitro_learner.networks import ActorCritic, chunk_size
 @dataclass(frozen=True, slots=True)
 class PpoSurrogate:
     """Round k's data, advantages standardised over the whole batch, at the network's present parameters.
+    Only `total`, the training's own loss, has the advantages that the training saw.
 
     Attributes:
         network: at theta_{k+1}.
+        samples: as the loss sees them.
         sampled: a copy at theta_k, which sampled the round; None where `network` has not been updated since.
         slots: fragments in the samples, all of one length.
         envs: environments of each fragment.
+        standardised: f32 [n], the advantages where the loss sees other ones; None where it sees these.
     """
 
     network: ActorCritic
@@ -31,6 +34,7 @@ class PpoSurrogate:
     sampled: ActorCritic | None = None
     slots: int = 1
     envs: int = 1
+    standardised: Tensor | None = None
 
     @property
     def size(self) -> int:
@@ -38,14 +42,19 @@ class PpoSurrogate:
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
         device = self.samples.observations.device
-        chunks = self.samples.rows(rows.to(device)).slices(chunk_size(self.network, device.type))
+        chunks = self._seen(objective).rows(rows.to(device)).slices(chunk_size(self.network, device.type))
         return self._function(self.network, objective, chunks, len(rows))
 
     def trajectories(self, objective: Objective) -> Function:
         # Rows are ordered by slot, then step, then environment.
-        by_slot = self.samples.slices(self.size // self.slots)
+        by_slot = self._seen(objective).slices(self.size // self.slots)
         parts = [slot.every(self.envs, start) for slot in by_slot for start in range(self.envs)]
         return self._function(self.sampled or self.network, objective, parts, self.size)
+
+    def _seen(self, objective: Objective) -> Samples:
+        if objective == "total" or self.standardised is None:
+            return self.samples
+        return self.samples.with_advantages(self.standardised)
 
     def _function(
         self, network: ActorCritic, objective: Objective, parts: Sequence[Samples], size: int

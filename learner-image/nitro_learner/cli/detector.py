@@ -10,7 +10,7 @@ Foresight: the rank correlation with what the next round improved, from the run'
 Gain (--gain): after each of these rounds the run is continued with minActors and with --factor times as many
 in the next round; the difference of return some rounds later is what a statistic would have to foretell. A
 third branch spends the same actors on further rounds instead. Branches are kept below RUN/detector and not
-trained again.
+trained again. It takes an on-policy algorithm, whose rounds learn from all of their actors.
 
 All checkpoints are needed: train with --set spec.learner.checkpoint.keepLast=1000. With several runs only
 foresight is reported, averaged over them.
@@ -37,8 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nitro_api import NitroTrainingJob
+    from nitro_learner.experiments.plan import PlannedRun
     from nitro_learner.quality.branches import Gains
     from nitro_learner.rundir import RunDir
+
+
+# Whose rounds learn from all of their actors.
+_ON_POLICY = ("ppo", "rllib/ppo")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +80,12 @@ def run(arguments: argparse.Namespace) -> int:
             "stop sooner, so theirs would fall faster; train a run with "
             "--set spec.algorithm.hyperparameters.learningRateAnneal=false"
         )
+    if arguments.gain and runs[0][1].spec.algorithm.name not in _ON_POLICY:
+        raise CommandError(
+            f"--gain: {folders[0]} is a run of {runs[0][1].spec.algorithm.name}, whose rounds end with half "
+            "of their actors' fragments, but not with fewer than minActors. A branch with twice as many "
+            f"actors would learn from no more; give a run of {' or '.join(_ON_POLICY)}"
+        )
     # Imported only now: they load torch, which takes seconds.
     from nitro_learner import logs
     from nitro_learner.failures import TrainingFailed, told
@@ -109,7 +120,7 @@ def _measure(
 
     table = {
         name: {"foresight": found.value, "low": found.low, "high": found.high}
-        for name, found in over_runs([foretold(read(folder)) for folder, _ in runs]).items()
+        for name, found in over_runs([foretold(read(folder, job)) for folder, job in runs]).items()
     }
     told = _look_again(*runs[0], table, arguments) if len(runs) == 1 else {}
     if not table:
@@ -126,22 +137,31 @@ def _look_again(
     """Adds reliability, and what the gain says, to the statistics' table."""
     from nitro_learner.experiments import statistics
     from nitro_learner.logs import finite
-    from nitro_learner.quality.agreement import intraclass_correlation, spearman, split_half
+    from nitro_learner.quality.agreement import (
+        correlation_of_changes,
+        intraclass_correlation,
+        spearman,
+        split_half,
+    )
+    from nitro_learner.quality.branches import branches
     from nitro_learner.quality.repeats import repeat
 
     rounds = _rounds(folder, arguments.rounds)
+    # Before anything is measured: what cannot be a job is told at once.
+    factor, ahead = arguments.factor, arguments.ahead
+    planned = branches(job, rounds, factor=factor, seeds=arguments.gain or 0, ahead=ahead)
 
     def progress(round: int) -> None:
         print(f"round {round} measured {arguments.repeats} times", file=sys.stderr, flush=True)
 
     measured = asyncio.run(repeat(folder, job, rounds, arguments.repeats, progress))
-    gains = _gains(folder, job, rounds, arguments) if arguments.gain else None
+    gains = _gains(folder, planned, rounds, arguments.jobs) if planned else None
     for name, values in measured.items():
         correlation = intraclass_correlation(values)
         table.setdefault(name, {}).update(
             splitHalf=split_half(values),
             icc=correlation,
-            iccOfChanges=intraclass_correlation(values[1:] - values[:-1]),
+            iccOfChanges=correlation_of_changes(values),
             noiseShare=1 - correlation,
         )
         if gains is not None:
@@ -181,21 +201,17 @@ def _rounds(folder: RunDir, count: int) -> list[int]:
     return [possible[round(index * step)] for index in range(min(count, len(possible)))]
 
 
-def _gains(
-    folder: RunDir, job: NitroTrainingJob, rounds: Sequence[int], arguments: argparse.Namespace
-) -> Gains:
+def _gains(folder: RunDir, runs: Sequence[PlannedRun], rounds: Sequence[int], jobs: int | None) -> Gains:
     """Trains the branches that are not there yet."""
     from nitro_learner.experiments.folder import machine
     from nitro_learner.experiments.progress import PlainLines
     from nitro_learner.experiments.runner import Runner
     from nitro_learner.experiments.spec import Budget
-    from nitro_learner.quality.branches import BranchDir, branches, gains
+    from nitro_learner.quality.branches import BranchDir, gains
 
-    runs = branches(job, rounds, factor=arguments.factor, seeds=arguments.gain, ahead=arguments.ahead)
     planted = BranchDir(folder.path / "detector", folder)
     longest = max(run.job.spec.stop.rounds for run in runs)
-    jobs = arguments.jobs or machine()["cores"]
-    runner = Runner(planted, runs, Budget(rounds=longest), jobs=jobs)
+    runner = Runner(planted, runs, Budget(rounds=longest), jobs=jobs or machine()["cores"])
     runner.watcher = PlainLines(runner.states, sys.stderr)
     asyncio.run(runner.train())
     failed = [state for state in runner.states if state.status == "failed"]

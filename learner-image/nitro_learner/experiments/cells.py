@@ -22,6 +22,9 @@ def head(titles: Sequence[str], texts: int = 1) -> list[str]:
 
 
 def number(value: float, *, sign: bool = False) -> str:
+    """Written short; a dash for NaN."""
+    if math.isnan(value):
+        return "-"
     plus = "+" if sign else ""
     return f"{value:{plus},.0f}" if abs(value) >= 1000 else f"{value:{plus}.1f}"
 

@@ -8,12 +8,13 @@ rounds before and after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_api import NitroTrainingJob
 from nitro_learner.rundir import RunDir, columns_of, read_metrics
 
 Floats = NDArray[np.float64]
@@ -21,7 +22,7 @@ Columns = Mapping[str, Floats]
 
 SPENT: Mapping[str, Callable[[Columns], Floats]] = {
     "rounds": lambda columns: columns["round"],
-    "actorRounds": lambda columns: columns["actors"].cumsum(),
+    "actorRounds": lambda columns: columns["actor_rounds"],
     "envSteps": lambda columns: columns["env_steps"],
     "dollars": lambda columns: columns["cost_total"],
 }
@@ -64,12 +65,15 @@ class Curve:
             return float("nan")
         return float(self.values(np.array([x]))[0])
 
-    def mean(self, end: float) -> float:
-        """Mean of y over x from the first point to `end` (the area under the curve by its width)."""
-        last = self.at(end)
-        inside = self.x < end
-        x, y = np.append(self.x[inside], end), np.append(self.y[inside], last)
-        return float(np.trapezoid(y, x) / (x[-1] - x[0])) if len(x) > 1 and x[-1] > x[0] else last
+    def mean(self, start: float, end: float) -> float:
+        """Mean of y over x from `start` to `end` (the area under the curve by its width); NaN where there is
+        nothing between them, or the curve does not reach so far."""
+        if not start < end:
+            return float("nan")
+        inside = (self.x > start) & (self.x < end)
+        x = np.concatenate([[start], self.x[inside], [end]])
+        y = np.concatenate([[self.at(start)], self.y[inside], [self.at(end)]])
+        return float(np.trapezoid(y, x) / (end - start))
 
     def reaches(self, level: float, end: float) -> float:
         """The first x up to `end` at which y is at least `level`, by linear interpolation; NaN when never."""
@@ -87,7 +91,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run folder's metrics.csv by column, f64 [rounds] with NaN where a cell is empty, and its summary."""
+    """A run folder's metrics.csv by column, f64 [rounds] with NaN where a cell is empty, and its summary.
+
+    One column is made here: `actor_rounds`, the rollouts that the run had learned from. The actors of a round
+    are not it: an off-policy round ends before all of them have answered, and a slot may be lost.
+    """
 
     columns: Columns
     summary: Mapping[str, Any]
@@ -103,9 +111,30 @@ class FinishedRun:
             final = self.summary.get("evaluation", {}).get("mean", float("nan"))
             x, y = np.concatenate([[0.0], x]), np.append(y, final)
         known = np.isfinite(y)
-        return Curve(x[known], y[known], steps=metric in STEPS)
+        return self._to_the_end(Curve(x[known], y[known], steps=metric in STEPS), unit)
+
+    def spent(self, unit: str, other: str) -> Curve:
+        """What was spent in the other unit, over what was spent in the first; before the first round
+        nothing."""
+        x, y = (np.append(0.0, SPENT[each](self.columns)) for each in (unit, other))
+        return self._to_the_end(Curve(x, y), unit, dollars=other == "dollars")
+
+    def _to_the_end(self, curve: Curve, unit: str, *, dollars: bool = False) -> Curve:
+        """The curve, over dollars up to all that the run has cost.
+
+        What is paid outside of rounds counts for the budget too, as what an interruption broke off. It may be
+        what reached the budget, and the last round then lies below it.
+        """
+        total = self.summary.get("cost", {}).get("total", 0.0)
+        by_budget = unit == "dollars" and self.summary.get("reason") == "BudgetSpent"
+        if not by_budget or not len(curve.x) or total <= curve.x[-1]:
+            return curve
+        last = total if dollars else curve.y[-1]
+        return replace(curve, x=np.append(curve.x, total), y=np.append(curve.y, last))
 
 
-def read(folder: RunDir) -> FinishedRun:
-    """Raises RunDirError when there is no round in it."""
-    return FinishedRun(columns_of(read_metrics(folder.metrics)), folder.read_summary())
+def read(folder: RunDir, job: NitroTrainingJob) -> FinishedRun:
+    """The run of a resolved job. Raises RunDirError when there is no round in it."""
+    columns = columns_of(read_metrics(folder.metrics))
+    columns["actor_rounds"] = columns["env_steps"] / job.spec.environment.rollout_length
+    return FinishedRun(columns, folder.read_summary())

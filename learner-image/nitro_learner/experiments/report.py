@@ -29,13 +29,14 @@ def write(folder: ExperimentDir, experiment: Experiment) -> str:
     Raises:
         RunDirError: no seed is finished by every variant that has finished any.
     """
-    results = [one for one in collect(folder, experiment) if one.seeds]
+    collected = collect(folder, experiment)
+    results = [one for one in collected if one.seeds]
     if not results:
         raise RunDirError(
             f"{folder.path}: no seed is finished yet by every variant. Go on with nitro experiment run."
         )
     writer = RunDir(folder.path)
-    finished = list(rows(folder, experiment))
+    finished = list(rows(folder, experiment, collected))
     writer.write_text(folder.path / "runs.csv", _csv(finished))
     writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
     text = "\n".join(_text(folder, experiment, results, finished)).rstrip() + "\n"
@@ -72,7 +73,8 @@ def _text(
         yield f"\nScaled down: {experiment.scaled_down}"
     yield (
         f"\nEvery run has the same budget, {budget.amount:,.10g} {UNITS[budget.unit]}, and its curve is read "
-        "there by linear interpolation; over training means the curve's mean from its first point on. "
+        "there by linear interpolation. Over training means the curve's mean up to there, from where on "
+        "the curves of all compared runs are known. "
         "Intervals are 95 % percentile bootstrap over seeds "
         f"({statistics.RESAMPLES:,} resamples); differences are paired by seed; IQM is the interquartile "
         "mean; P is the probability that a run of the first scores higher than a run of the second."
@@ -133,6 +135,7 @@ def _environment(folder: ExperimentDir, experiment: Experiment, results: Results
 def _score_tables(experiment: Experiment, results: Results, score: str) -> Iterator[str]:
     title = TITLES[score]
     yield f"### {title}\n"
+    yield _training(results, score)
     target = experiment.target if score == experiment.score else None
     heads = ["variant", "at the budget", "IQM", "over training", "rounds", "steps", "cost"]
     if target is not None:
@@ -159,6 +162,15 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
         yield cells.line(["---", "---:", "---:", "---:", "---"])
         yield from (_comparison(one, len(results.seeds)) for one in comparisons)
         yield ""
+
+
+def _training(results: Results, score: str) -> str:
+    """The interval that a table's means over training are of."""
+    start, end = results.training(score)
+    unit = UNITS[results.budget.unit]
+    if start < end:
+        return f"Over training: from {round(start, 4):,.10g} to {end:,.10g} {unit}.\n"
+    return f"Over training: nothing, because some run's curve begins at {end:,.10g} {unit}.\n"
 
 
 def _comparison(one: Comparison, seeds: int) -> str:

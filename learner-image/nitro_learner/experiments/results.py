@@ -76,14 +76,24 @@ class Results:
         """f64 [seeds]."""
         return np.array([curve.at(self.budget.amount) for curve in self.curves(variant, metric)])
 
+    def training(self, metric: str) -> tuple[float, float]:
+        """Where `over_training` begins and ends: from where every run's curve is known, because one that
+        began later would lack the poor returns of the beginning, to the budget. NaN where there is no such
+        curve."""
+        curves = [curve for variant in self.runs for curve in self.curves(variant, metric)]
+        known = bool(curves) and all(len(curve.x) for curve in curves)
+        start = max(float(curve.x[0]) for curve in curves) if known else float("nan")
+        return start, self.budget.amount
+
     def over_training(self, variant: str, metric: str) -> Floats:
-        """Mean up to the budget, f64 [seeds]."""
-        return np.array([curve.mean(self.budget.amount) for curve in self.curves(variant, metric)])
+        """Mean over `training`, f64 [seeds]; NaN where nothing lies between its beginning and its end."""
+        start, end = self.training(metric)
+        return np.array([curve.mean(start, end) for curve in self.curves(variant, metric)])
 
     def spent(self, variant: str, unit: str) -> Floats:
         """What a run had spent in another unit when it was at the budget, f64 [seeds]."""
         return np.array(
-            [_spent(run, self.budget.unit, unit).at(self.budget.amount) for run in self.runs[variant]]
+            [run.spent(self.budget.unit, unit).at(self.budget.amount) for run in self.runs[variant]]
         )
 
     def price_of_target(self, variant: str) -> Floats:
@@ -93,7 +103,7 @@ class Results:
         prices = []
         for run, curve in zip(self.runs[variant], self.curves(variant, self._experiment.score), strict=True):
             reached = curve.reaches(self._experiment.target, self.budget.amount)
-            prices.append(_spent(run, self.budget.unit, "dollars").at(reached))
+            prices.append(run.spent(self.budget.unit, "dollars").at(reached))
         return np.array(prices)
 
     def comparisons(self, metric: str) -> list[Comparison]:
@@ -138,25 +148,20 @@ def collect(folder: ExperimentDir, experiment: Experiment) -> list[Results]:
     for run in plan(experiment):
         seeds = found[run.environment][run.variant]
         if folder.finished(run):
-            seeds[run.seed] = read(folder.run(run))
+            seeds[run.seed] = read(folder.run(run), run.job)
     return [Results(environment, variants, experiment) for environment, variants in found.items()]
 
 
-def rows(folder: ExperimentDir, experiment: Experiment) -> Iterator[Line]:
-    """One row per finished run, for runs.csv."""
-    budget = experiment.budget or Budget()
+def rows(folder: ExperimentDir, experiment: Experiment, results: Sequence[Results]) -> Iterator[Line]:
+    """One row per finished run, for runs.csv; over training it is read where the compared runs are."""
+    of = {one.environment: one for one in results}
     for run in plan(experiment):
         if folder.finished(run):
-            yield _row(run, read(folder.run(run)), budget)
+            yield _row(run, read(folder.run(run), run.job), of[run.environment])
 
 
-def _spent(run: FinishedRun, unit: str, other: str) -> Curve:
-    """What a run had spent in the other unit, over what it had spent in the first; before its first round
-    nothing."""
-    return Curve(np.append(0.0, SPENT[unit](run.columns)), np.append(0.0, SPENT[other](run.columns)))
-
-
-def _row(run: PlannedRun, finished: FinishedRun, budget: Budget) -> Line:
+def _row(run: PlannedRun, finished: FinishedRun, results: Results) -> Line:
+    budget = results.budget
     curves: Sequence[tuple[str, Curve]] = [
         (metric, finished.curve(metric, budget.unit)) for metric in ("reward_mean", "evaluation_mean")
     ]
@@ -165,7 +170,7 @@ def _row(run: PlannedRun, finished: FinishedRun, budget: Budget) -> Line:
         "variant": run.variant,
         "seed": run.seed,
         **{f"{metric}_at_budget": curve.at(budget.amount) for metric, curve in curves},
-        **{f"{metric}_over_training": curve.mean(budget.amount) for metric, curve in curves},
+        **{f"{metric}_over_training": curve.mean(*results.training(metric)) for metric, curve in curves},
         "rounds": float(finished.columns["round"][-1]),
         "actor_rounds": float(SPENT["actorRounds"](finished.columns)[-1]),
         "env_steps": float(finished.columns["env_steps"][-1]),

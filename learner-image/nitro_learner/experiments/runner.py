@@ -170,7 +170,7 @@ class Runner:
     def _look(self, state: RunState) -> None:
         """Reads from the run's folder how far it is."""
         try:
-            columns = read(self._folder.run(state.run)).columns
+            columns = read(self._folder.run(state.run), state.run.job).columns
         except RunDirError:
             return
         state.round = int(columns["round"][-1])

@@ -41,7 +41,8 @@ class Budget(Model):
     """Rounds."""
 
     actor_rounds: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Actors of all rounds together: the paper's unit of cost."""
+    """Rollouts learned from, which on-policy are the actors of all rounds together: the paper's unit of
+    cost."""
 
     env_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Environment steps trained on."""

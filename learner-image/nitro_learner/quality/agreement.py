@@ -15,12 +15,36 @@ def intraclass_correlation(values: Floats) -> float:
     (Shrout and Fleiss 1979, one-way random effects); 1 - ICC is the share that is sampling noise. NaN with
     fewer than two rounds or repeats, or without any variance.
     """
-    rounds, repeats = values.shape
-    if min(rounds, repeats) < 2:
+    if min(values.shape) < 2:
         return float("nan")
+    return _share(*_mean_squares(values), values.shape[1])
+
+
+def correlation_of_changes(values: Floats) -> float:
+    """`intraclass_correlation` of the differences from each round to the next.
+
+    Neighbouring differences hold the same measurement with opposite signs. So of m of them noise spreads the
+    means by 1 + 1/m as much as that of independent ones; that part is taken off. Of few rounds the quotient
+    is then rather too low than too high, as that of `intraclass_correlation` is.
+    """
+    changes = values[1:] - values[:-1]
+    if min(changes.shape) < 2:
+        return float("nan")
+    between, within = _mean_squares(changes)
+    return _share(between - within / len(changes), within, values.shape[1])
+
+
+def _mean_squares(values: Floats) -> tuple[float, float]:
+    """Between rounds and within them, of the one-way analysis of variance."""
+    rounds, repeats = values.shape
     means = values.mean(axis=1)
     between = repeats * float(means.var(ddof=1))
     within = float(((values - means[:, None]) ** 2).sum()) / (rounds * (repeats - 1))
+    return between, within
+
+
+def _share(between: float, within: float, repeats: int) -> float:
+    """The ICC of the mean squares."""
     total = between + (repeats - 1) * within
     return (between - within) / total if total > 0 else float("nan")
 

@@ -52,9 +52,7 @@ class BranchDir(ExperimentDir):
         round = _round(run)
         store = CheckpointStore(self._source.checkpoints, keep_last=1)
         state = copy.deepcopy(load(store.path(round)).state)
-        schedule = run.job.spec.scaling.schedule
-        assert schedule is not None
-        state["training"]["actors"] = schedule[round]
+        state["training"]["actors"] = run.job.spec.scaling.max_actors
         state["run"] = secrets.token_hex(4)
         shutil.copyfile(self._source.metrics, folder.metrics)
         shutil.copyfile(self._source.ledger, folder.ledger)
@@ -83,6 +81,9 @@ def branches(
         factor: times minActors in the next round of the second branch.
         seeds: branches per round and kind.
         ahead: rounds that the first two branches go on.
+
+    Raises:
+        JobInvalid: there cannot be so many actors or rounds.
     """
     return [
         _branch(job, round, kind, seed, following)
@@ -102,15 +103,17 @@ def _kinds(actors: int, factor: int, ahead: int) -> Iterator[tuple[str, list[int
 def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: list[int]) -> PlannedRun:
     data = job.to_dict()
     spec, actors = data["spec"], job.spec.scaling.min_actors
-    schedule = [actors] * round + following
+    first, last = following[0], round + len(following)
     spec["seed"] = job.spec.seed + 1 + seed
-    spec["scaling"] = {"scaler": "schedule", "schedule": schedule}
-    spec["stop"] = {"rounds": len(schedule)}
-    spec["evaluation"] = {"episodes": _EPISODES, "everyRounds": len(schedule)}
+    # Only the next round may have more actors than minActors; the checkpoint that is planted asks for them.
+    numbers = {"minActors": actors, "maxActors": first, "initialActors": actors}
+    spec["scaling"] = {"scaler": "fixed", **numbers}
+    spec["stop"] = {"rounds": last}
+    spec["evaluation"] = {"episodes": _EPISODES, "everyRounds": last}
     spec["backend"] = {"type": "Local", "local": {"processes": 1}}
     variant = f"round-{round}-{kind}"
     # Another factor or length has a folder of its own, so that a run can be asked for several.
-    spent = f"{len(following)}-rounds-{sum(following)}-actors"
+    spent = f"{len(following)}-rounds-first-{first}-actors"
     folder = PurePosixPath("branches", f"{variant}-{spent}", f"seed-{seed}")
     return PlannedRun(job.spec.environment.id, variant, seed, resolve(load_job(data)), folder)
 
@@ -127,7 +130,8 @@ def gains(folder: BranchDir, runs: Sequence[PlannedRun], rounds: Sequence[int]) 
         RunDirError: a branch has not been trained.
     """
     final = {
-        (run.variant, run.seed): float(read(folder.run(run)).summary["evaluation"]["mean"]) for run in runs
+        (run.variant, run.seed): float(read(folder.run(run), run.job).summary["evaluation"]["mean"])
+        for run in runs
     }
     seeds = sorted({run.seed for run in runs})
 

@@ -10,7 +10,6 @@ from nitro_learner.experiments import statistics
 from nitro_learner.experiments.curves import FinishedRun
 from nitro_learner.experiments.statistics import Interval
 from nitro_learner.quality.agreement import Floats, spearman
-from nitro_learner.quality.repeats import value
 from nitro_learner.report import STATISTICS
 
 
@@ -33,7 +32,7 @@ def foretold(run: FinishedRun) -> dict[str, float]:
     gains = improvements(run)[1:]
     for name in STATISTICS:
         if name in run.columns:
-            column = np.array([value(name, {name: x}) for x in run.columns[name][: len(gains)]])
+            column = run.columns[name][: len(gains)]
             known = np.isfinite(column) & np.isfinite(gains)
             found[name] = spearman(column[known], gains[known])
     return found

@@ -14,10 +14,10 @@ from nitro_learner.boosting.detector import Detector, transitions
 from nitro_learner.boosting.gradient_noise import NoiseMeter
 from nitro_learner.probe import opened
 from nitro_learner.quality.agreement import Floats
-from nitro_learner.report import STATISTICS, Row
+from nitro_learner.report import STATISTICS
 from nitro_learner.rundir import RunDir
 
-# Positive or negative throughout, and over orders of magnitude: their logarithm is what is compared.
+# Positive or negative throughout, and over orders of magnitude.
 _LOGARITHMIC = frozenset({"convexity_ratio", "lambda_min", "lambda_max"})
 
 
@@ -73,17 +73,17 @@ async def repeat(
 def _tables(measured: Sequence[Sequence[Mapping[str, float | None]]]) -> dict[str, Floats]:
     tables = {}
     for name in STATISTICS:
-        table = np.array([[value(name, one) for one in repeats] for repeats in measured])
+        found = [[one.get(name) for one in repeats] for repeats in measured]
+        table = np.array([[math.nan if x is None else x for x in repeats] for repeats in found])
         if np.isfinite(table).all():
-            tables[name] = table
+            tables[name] = compared(name, table)
     return tables
 
 
-def value(name: str, row: Row) -> float:
-    """A statistic as it is compared: of some the logarithm of the magnitude; NaN where it is not known."""
-    number = row.get(name)
-    if number is None:
-        return math.nan
-    if name in _LOGARITHMIC:
-        return math.log(abs(number)) if number else math.nan
-    return number
+def compared(name: str, values: Floats) -> Floats:
+    """A statistic's values as they are compared: some by the logarithm of their magnitude, with its sign
+    turned where they are negative, so that the order stays. Values of both signs stay as they are."""
+    if name not in _LOGARITHMIC or not ((values > 0).all() or (values < 0).all()):
+        return values
+    found: Floats = np.sign(values) * np.log(np.abs(values))
+    return found

@@ -51,7 +51,7 @@ class Spent:
     Attributes:
         episodes: training runs that it learned from.
         rounds: of those runs.
-        env_steps: that those runs sampled.
+        env_steps: that those runs learned from.
         seconds: wall time.
         learner, actors: US dollars.
     """

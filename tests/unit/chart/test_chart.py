@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chart_support import CHART, VALUES, Document, Helm, find_helm
+from chart_support import CHART, KUBE_VERSION, VALUES, Document, Helm, find_helm
 
 Render = Callable[..., list[Document]]
 
@@ -182,6 +182,44 @@ def test_a_monitor_selects_what_the_chart_makes(render: Render) -> None:
 def test_large_numbers_stay_whole(render: Render) -> None:
     documents = render(CHART / "ci" / "everything-values.yaml")
     assert environment(documents)["NITRO_PLATFORM_MAX_ACTORS"] == "1000000"
+
+
+def test_names_that_look_like_numbers_stay_text(helm: Helm) -> None:
+    numbers = ['watchNamespaces=["2024"]', 'images.pullSecrets=["7"]']
+    texts = ["knative.namespace=123", "serviceAccount.name=1e5", "operator.priorityClassName=10"]
+    switched = ["metrics.scrapeConfig.enabled=true", "metrics.prometheusRule.mode=enabled"]
+    command = ["template", "1e3", str(CHART), "--namespace", "42", "--kube-version", KUBE_VERSION]
+    for option, values in (("--set-json", numbers), ("--set-string", texts), ("--set", switched)):
+        command += [word for value in values for word in (option, value)]
+    documents = [d for d in yaml.safe_load_all(helm.run(*command, "--set", "nameOverride=e")) if d]
+    assert environment(documents)["NITRO_KNATIVE_NAMESPACE"] == "123"
+    assert environment(documents)["NITRO_WATCH_NAMESPACES"] == "2024"
+    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["priorityClassName"]) == ("1e5", "10")
+    role = next(d for d in of_kind(documents, "Role") if d["metadata"]["namespace"] == "2024")
+    assert role["metadata"]["labels"]["app.kubernetes.io/instance"] == "1e3"
+
+    def texts_only(node: Any, path: str) -> None:
+        """Whatever is a name, a namespace or a label is text for the API server, and for Prometheus."""
+        if isinstance(node, list):
+            for item in node:
+                texts_only(item, path)
+        elif isinstance(node, dict):
+            for key, value in node.items():
+                place = f"{path}.{key}"
+                assert key not in ("name", "namespace", "value") or isinstance(value, str), place
+                assert key not in ("labels", "matchLabels", "selector") or all(
+                    isinstance(label, str | dict) for label in value.values()
+                ), place
+                texts_only(value, place)
+
+    for document in documents:
+        if document["kind"] != "CustomResourceDefinition":
+            texts_only(document, f"{document['kind']}/{document['metadata']['name']}")
+    scraped = next(d for d in of_kind(documents, "ConfigMap") if "nitro.scrape.yaml" in d["data"])
+    found = yaml.safe_load(scraped["data"]["nitro.scrape.yaml"])["scrape_configs"]
+    discovered = [config["kubernetes_sd_configs"][0]["namespaces"]["names"] for config in found]
+    assert discovered == [["42"], ["2024"]]
 
 
 def test_long_names_fit(render: Render) -> None:

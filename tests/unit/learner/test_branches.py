@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,13 +34,19 @@ def _job() -> NitroTrainingJob:
 def test_a_run_can_be_asked_for_several_factors_and_lengths(source: RunDir) -> None:
     """experiments/fig09-efficiency.yaml asks for three factors. Equal branches are trained once."""
     planted = BranchDir(source.path / "detector", source)
-    seen: dict[Path, list[int] | None] = {}
+    seen: dict[Path, dict[str, Any]] = {}
     for factor, ahead in ((2, 3), (4, 3), (2, 4)):
         for run in branches(_job(), [2], factor=factor, seeds=1, ahead=ahead):
-            assert not planted.finished(run), "refuses a branch of another schedule"
-            schedule = run.job.spec.scaling.schedule
-            assert seen.setdefault(planted.prepare(run).path, schedule) == schedule
+            assert not planted.finished(run), "refuses a branch with other actors"
+            job = run.job.to_dict()
+            assert seen.setdefault(planted.prepare(run).path, job) == job
     assert len(seen) == 8
+
+
+def test_a_long_run_has_branches_too() -> None:
+    """A schedule has at most 1000 entries."""
+    planned = branches(_job(), [1200], factor=2, seeds=1, ahead=3)
+    assert [run.job.spec.stop.rounds for run in planned] == [1203, 1203, 1204]
 
 
 def test_a_branch_that_was_broken_off_in_planting_is_planted_again(source: RunDir) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pytest
@@ -167,6 +168,43 @@ def test_ppos_surrogate_is_what_its_name_says(objective: Objective) -> None:
     assert sum(term().item() for term in function.terms) == pytest.approx(expected.item(), rel=1e-5, abs=1e-6)
     which = algorithm.network if objective == "total" else algorithm.network.policy
     assert sum(p.numel() for p in function.parameters) == sum(p.numel() for p in which.parameters())
+
+
+@pytest.mark.parametrize("name", ["ppo", "impact"])
+def test_the_policys_objective_has_standardised_advantages_whatever_the_loss_has(name: str) -> None:
+    """Shifted by c, the advantages would add c times the curvature of E[r], which is none of J's."""
+    overrides = {"network__hiddenSizes": [16], "environment__rolloutLength": 64, "algorithm__name": name}
+    overrides["algorithm__hyperparameters__standardiseAdvantages"] = "'off'"
+    algorithm = algorithms.make(job("paper", **overrides).spec, HOPPER)
+    fragments = [fragment(slot) for slot in range(4)]
+    for each in fragments:
+        each.tensors["rewards"] += 1  # more than the critic foresees, so the advantages' mean is far from 0
+    if isinstance(algorithm, algorithms.Ppo):
+        found = algorithm.update(fragments, 1).surrogate
+    else:
+        algorithm.take(fragments)
+        found = algorithm.end_round(1).surrogate
+    advantages = found.samples.advantages
+    assert abs(advantages.mean()) > 0.1
+    wanted = found.samples.with_advantages((advantages - advantages.mean()) / advantages.std(correction=0))
+    same = PpoSurrogate(found.network, found.distribution, wanted, found.coefficients)
+    raw = PpoSurrogate(found.network, found.distribution, found.samples, found.coefficients)
+    for settings, expected in ({}, same), ({"surrogate": "ratio1"}, same), ({"mode": "artifact"}, raw):
+        measured, control = (detector(256, **settings).measure(each, 1) for each in (found, expected))
+        assert measured.lambda_min == pytest.approx(control.lambda_min, rel=1e-5)
+        assert measured.lambda_max == pytest.approx(control.lambda_max, rel=1e-5)
+    apart = detector(256).measure(raw, 1).lambda_min
+    assert abs(apart / detector(256).measure(found, 1).lambda_min - 1) > 0.01
+
+
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+def test_what_the_loss_standardised_is_measured_to_the_bit(preset: str) -> None:
+    """Standardised twice, advantages differ in their last bits, and with them every published R."""
+    _, result = ppo(preset)
+    assert result.surrogate.standardised is None
+    chunk = result.surrogate.function("clip", torch.arange(256)).terms[0]
+    assert isinstance(chunk, partial)
+    assert torch.equal(chunk.args[2].advantages, result.surrogate.samples.advantages)
 
 
 def test_ratio1_is_indifferent_to_a_shift_of_the_advantages() -> None:

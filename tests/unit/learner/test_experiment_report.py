@@ -22,8 +22,10 @@ def test_a_curve_is_read_between_its_points() -> None:
     assert curve.at(10) == 40
     assert math.isnan(curve.at(10.1))
     assert math.isnan(curve.at(1))
-    # Trapezes: 2 * 5 + 3 * 17.5 over a width of 5.
-    assert curve.mean(7) == pytest.approx((10 + 52.5) / 5)
+    # Trapezes: 2 * 5 + 3 * 17.5 over a width of 5; 1 * 7.5 instead of the first from 3 on.
+    assert curve.mean(2, 7) == pytest.approx((10 + 52.5) / 5)
+    assert curve.mean(3, 7) == pytest.approx((7.5 + 52.5) / 4)
+    assert all(math.isnan(curve.mean(*ends)) for ends in ((1, 7), (2, 11), (7, 7)))
     assert curve.reaches(5, 10) == 3
     assert curve.reaches(-1, 10) == 2
     assert math.isnan(curve.reaches(20, 5))
@@ -58,11 +60,11 @@ def test_the_report_compares_at_exactly_the_budget(experiment: tuple[ExperimentD
     assert "Every run has the same budget, 8 actor-rounds" in text
     assert "2 paired seeds: 0, 1." in text
     assert "4 of 6 runs are finished" in text
-    # fixed: 10 and 11; nitro: 20 and 21. It spends 8 actor-rounds of 100 steps and one cent each.
+    # fixed: 10 and 11; nitro: 20 and 21. It spends 8 actor-rounds of 96 steps and one cent each.
     assert "| fixed | 10.5 [10.0, 11.0] | 10.5 | " in text
     assert "| nitro | 20.5 [20.0, 21.0] | 20.5 | " in text
     nitro = next(line for line in text.splitlines() if line.startswith("| nitro |")).split(" | ")
-    assert nitro[4:7] == ["2.5", "800", "$0.0800"]
+    assert nitro[4:7] == ["2.5", "768", "$0.0800"]
     # 15 is crossed at 7 actor-rounds by seed 0 (7 cents), a little earlier by seed 1.
     assert nitro[7] == "$0.0695 (2 of 2) |"
     assert "0 of 2 |" in text
@@ -120,7 +122,7 @@ def test_a_first_round_that_overshoots_is_read_between_nothing_and_its_end(tmp_p
         end = 10.0 if run.variant == "fixed" else 20.0
         pretend(folder, run, actors=[16], returns=[1], evaluations=[0], final=end)
     text = report.write(folder, spec)
-    assert "| fixed | 5.0 [5.0, 5.0] | 5.0 | 2.5 [2.5, 2.5] | 0.5 | 800 | $0.0800 |" in text
+    assert "| fixed | 5.0 [5.0, 5.0] | 5.0 | 2.5 [2.5, 2.5] | 0.5 | 768 | $0.0800 |" in text
     assert "too few seeds: +5.0 [+5.0, +5.0] | too few seeds: +0.0 % [+0.0, +0.0] |" in text
 
 
@@ -130,7 +132,54 @@ def test_a_budget_of_one_round_gives_a_report(tmp_path: Path) -> None:
     folder.open(spec)
     for run in plan(spec):
         pretend(folder, run, actors=[4], returns=[3])
-    assert "| nitro | 3.0 [3.0, 3.0] |" in report.write(folder, spec)
+    text = report.write(folder, spec)
+    assert "| nitro | 3.0 [3.0, 3.0] | 3.0 | - | " in text, "there is nothing to take a mean of"
+    assert "Over training: nothing, because some run's curve begins at 1 rounds." in text
+
+
+def test_over_training_is_the_same_interval_for_all(tmp_path: Path) -> None:
+    """One and the same learning curve, return = actor-rounds spent, seen by rounds of 2 and of 4 actors."""
+    spec = load(write_spec(tmp_path))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        actors = [2, 2, 2, 2] if run.variant == "fixed" else [4, 4]
+        returns = [sum(actors[: index + 1]) for index in range(len(actors))]
+        pretend(folder, run, actors=actors, returns=returns)
+    text = report.write(folder, spec)
+    assert "Over training: from 4 to 8 actor-rounds." in text
+    for variant in ("fixed", "nitro"):
+        assert f"| {variant} | 8.0 [8.0, 8.0] | 8.0 | 6.0 [6.0, 6.0] |" in text
+    assert "| nitro - fixed | +0.0 [+0.0, +0.0] | +0.0 [+0.0, +0.0] |" in text
+    with (folder.path / "runs.csv").open() as file:
+        assert {row["reward_mean_over_training"] for row in csv.DictReader(file)} == {"6.0"}
+
+
+def test_off_policy_rounds_count_what_they_learned_from(tmp_path: Path) -> None:
+    """Rounds of four actors that end with two rollouts: 8 actor-rounds are four rounds and not two."""
+    spec = load(write_spec(tmp_path))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        pretend(folder, run, actors=[4] * 4, returns=[1, 2, 3, 4], learned=[2] * 4)
+    assert "| nitro | 4.0 [4.0, 4.0] | 4.0 | 2.5 [2.5, 2.5] | 4.0 | 768 | " in report.write(folder, spec)
+    with (folder.path / "runs.csv").open() as file:
+        assert {row["actor_rounds"] for row in csv.DictReader(file)} == {"8.0"}
+
+
+def test_a_dollar_budget_may_be_reached_outside_of_rounds(tmp_path: Path) -> None:
+    """An interruption broke off a round: what it cost ended the run, whose last row is below the budget."""
+    spec = load(write_spec(tmp_path, budget={"dollars": 0.09}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        short = run.variant == "nitro"
+        ended = {"reason": "BudgetSpent", "cost": {"total": 0.1 if short else 0.13}}
+        pretend(folder, run, actors=[4, 4] if short else [4, 4, 4], returns=[0, 8, 8], ended=ended)
+    text = report.write(folder, spec)
+    assert "| nitro | 8.0 [8.0, 8.0] | 8.0 | " in text
+    assert "| 2.0 | 768 | $0.0900 |" in text
+    assert "| nitro - fixed | +0.0 [+0.0, +0.0] |" in text
 
 
 def test_there_is_no_share_of_a_price_of_nothing(tmp_path: Path) -> None:
@@ -167,7 +216,7 @@ def test_an_evaluation_lies_where_its_policy_began(experiment: tuple[ExperimentD
     folder, spec = experiment
     run = plan(spec)[0]
     pretend(folder, run, actors=[2, 4, 4], returns=[0, 0, 0], evaluations=[1.0, 2.0, 3.0], final=4.0)
-    curve = read(folder.run(run)).curve("evaluation_mean", "actorRounds")
+    curve = read(folder.run(run), run.job).curve("evaluation_mean", "actorRounds")
     assert curve.x.tolist() == [0, 2, 6, 10]
     assert curve.y.tolist() == [1, 2, 3, 4]
 

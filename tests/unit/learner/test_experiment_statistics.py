@@ -9,8 +9,14 @@ from scipy import stats
 
 from nitro_learner.experiments import statistics
 from nitro_learner.experiments.curves import FinishedRun
-from nitro_learner.quality.agreement import intraclass_correlation, spearman, split_half
+from nitro_learner.quality.agreement import (
+    correlation_of_changes,
+    intraclass_correlation,
+    spearman,
+    split_half,
+)
 from nitro_learner.quality.foresight import foretold, improvements, over_runs
+from nitro_learner.quality.repeats import compared
 from nitro_learner.report import COLUMNS
 
 RNG = np.random.default_rng(5)
@@ -114,6 +120,29 @@ def test_intraclass_correlation_is_that_of_the_analysis_of_variance() -> None:
     assert math.isnan(intraclass_correlation(np.ones((1, 4))))
 
 
+@pytest.mark.parametrize("rounds", [7, 10])
+def test_changes_of_pure_noise_do_not_agree(rounds: int) -> None:
+    """Taken as independent, neighbouring changes seem to."""
+    draws = np.random.default_rng(2).normal(size=(4000, rounds, 4))
+    apart = np.mean([intraclass_correlation(values[1:] - values[:-1]) for values in draws])
+    assert apart > 0.02
+    assert abs(np.mean([correlation_of_changes(values) for values in draws])) < 0.015
+    steps = np.cumsum(np.arange(6.0) ** 2)[:, None]
+    assert correlation_of_changes(np.repeat(steps, 3, axis=1)) == pytest.approx(1)
+    assert math.isnan(correlation_of_changes(draws[0, :2]))
+
+
+def test_eigenvalues_are_compared_by_magnitude_without_losing_their_order() -> None:
+    values = np.random.default_rng(3).lognormal(size=(6, 4))
+    positive, negative = compared("lambda_max", values), compared("lambda_min", -values)
+    np.testing.assert_array_equal(positive, np.log(values))
+    assert (np.argsort(negative, axis=None) == np.argsort(-values, axis=None)).all()
+    for agreement in (intraclass_correlation, correlation_of_changes, split_half):
+        assert agreement(negative) == pytest.approx(agreement(positive))
+    for name, both in (("lambda_min", values - 1), ("kl", values)):
+        np.testing.assert_array_equal(compared(name, both), both)
+
+
 def test_rank_correlation_is_scipys() -> None:
     x, y = RNG.integers(0, 5, 30).astype(float), RNG.normal(size=30)
     assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic)
@@ -144,7 +173,7 @@ def test_a_statistic_foretells_the_round_after_it() -> None:
     run = FinishedRun(columns, {"evaluation": {"mean": final}})
     assert improvements(run)[1:].tolist() == gains
     found = foretold(run)
-    assert found["lambda_min"] == pytest.approx(1), "compared by the magnitude's logarithm"
+    assert found["lambda_min"] == pytest.approx(-1), "the lowest, not the smallest magnitude"
     assert found["entropy"] == pytest.approx(-1)
     assert math.isnan(found["kl"])
     over = over_runs([found, {"entropy": 0.5}])

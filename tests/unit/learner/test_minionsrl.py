@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 import torch
 
+from learner_support import job
+from nitro_api import Ledger
+from nitro_api.prices import RoundCost
 from nitro_learner import checkpoint
+from nitro_learner.checkpoint import CheckpointStore
+from nitro_learner.pretraining import _spent as spent_by
 from nitro_learner.pretraining import rewards
+from nitro_learner.report import Outcome
+from nitro_learner.rundir import RunDir
+from nitro_learner.runs import OpenRun, open_run, summary
 from nitro_learner.scalers import RoundOutcome, Scaler
 from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
 from scaler_support import make
@@ -147,7 +155,11 @@ def test_a_run_goes_on_with_the_agent_that_it_began_with(tmp_path: Path) -> None
     resumed, fresh = scaler(path), scaler(path)
     resumed.load_state_dict(state)
     outcomes = [RoundOutcome(round=k, actors=8, reward_mean=-20.0 * k, cost=0.002 * k) for k in range(1, 40)]
+    path.unlink()
+    without = scaler(path)
+    without.load_state_dict(state)
     decided = [resumed.decide(outcome).actors for outcome in outcomes]
+    assert [without.decide(outcome).actors for outcome in outcomes] == decided, "the file is gone"
     assert decided == [agent(seed=3).best(features(outcome, 0.08)) for outcome in outcomes]
     assert decided != [fresh.decide(outcome).actors for outcome in outcomes]
 
@@ -157,17 +169,72 @@ def test_a_file_that_cannot_be_used_is_named_with_the_remedy(tmp_path: Path) -> 
     with pytest.raises(
         AgentError, match=r"agent.safetensors does not exist; make it with `nitro pretrain-sc"
     ):
-        scaler(path)
+        scaler(path).decide(OUTCOME)
     agent().save(path)
     with pytest.raises(
         AgentError, match="chooses 8 to 11 actors, but minActors is 8 and maxActors 64; set the"
     ):
-        scaler(path, max_actors=64)
+        scaler(path, max_actors=64).decide(OUTCOME)
     whole = path.read_bytes()
     for spoilt in (whole[:-100], b"", whole[:-1] + b"!"):
         path.write_bytes(spoilt)
         with pytest.raises(AgentError, match=r"is no scaling agent .*damaged"):
-            scaler(path)
+            scaler(path).decide(OUTCOME)
     checkpoint.write(path, 1, {"training": {"round": 1}})
     with pytest.raises(AgentError, match="is no scaling agent"):
-        scaler(path)
+        scaler(path).decide(OUTCOME)
+
+
+def test_an_episodes_steps_are_those_that_it_learned_from(tmp_path: Path) -> None:
+    """Rounds of eight actors end with four rollouts of 64 steps; a kill left the last one without a row."""
+    attempt = tmp_path / "attempt-1"
+    attempt.mkdir()
+    with Ledger(attempt / "ledger.jsonl") as ledger:
+        for number in (1, 2, 3, 0):
+            ledger.append(number, RoundCost(0.5, 0.25), actors=8 if number else 0, seconds=2.0)
+    (attempt / "metrics.csv").write_text("round,env_steps\n1,256\n2,512\n")
+    found = spent_by(tmp_path, 64)
+    assert (found.rounds, found.env_steps) == (3, 512 + 8 * 64)
+    assert (found.seconds, found.dollars) == (8.0, 3.0)
+
+
+def run_of(folder: Path, path: Path, **scaler_state: Any) -> OpenRun:
+    """A run with that agent, and a checkpoint with that state of its scaler."""
+    scaling = {"scaling__scaler": "minionsrl", "scaling__agent": path, "scaling__maxActors": 11}
+    aims = {"stop__targetReward": 500, "stop__budgetDollars": 0.08}
+    store = CheckpointStore(folder / "checkpoints", keep_last=1)
+    if scaler_state:
+        store.save(1, {"run": "abc", "scaler": scaler_state})
+    spec = job("paper", **scaling, **aims)
+    return OpenRun(RunDir(folder), spec, "abc", store, store.latest(), [])
+
+
+def test_a_summary_tells_the_pre_training_of_the_agent_that_was_used(tmp_path: Path) -> None:
+    path, outcome = tmp_path / "agent.safetensors", Outcome("RoundsDone", "", True, 1, RoundCost(0.0, 0.0))
+    used = agent()
+    used.spent = Spent(episodes=2, learner=0.25)
+    used.save(path)
+    state = scaler(path).state_dict()
+    used.spent = Spent(episodes=5, learner=0.75)  # trained further since
+    used.save(path)
+    told = [
+        summary(run_of(tmp_path / name, path, **kept), outcome, None)["pretraining"]["episodes"]
+        for name, kept in (("new", state), ("older", {"agent": state["agent"]}), ("unbegun", {}))
+    ]
+    assert told == [2, 5, 5]
+    path.unlink()
+    assert summary(run_of(tmp_path / "new", path, **state), outcome, None)["pretraining"]["learner"] == 0.25
+    assert "pretraining" not in summary(run_of(tmp_path / "unbegun", path), outcome, None)
+
+
+def test_a_run_begins_with_a_file_that_can_be_used_and_goes_on_without(tmp_path: Path) -> None:
+    path = tmp_path / "agent.safetensors"
+    folder, spec = RunDir(tmp_path / "run"), run_of(tmp_path / "other", path).job
+    with pytest.raises(AgentError, match="does not exist"):
+        open_run(folder, spec, resume=False)
+    assert not folder.path.exists()
+    agent().save(path)
+    begun = open_run(folder, spec, resume=False)
+    begun.checkpoints.save(0, {"run": begun.id})
+    path.unlink()
+    assert open_run(folder, spec, resume=True).id == begun.id

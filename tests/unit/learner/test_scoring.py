@@ -74,3 +74,13 @@ async def test_a_measurement_that_failed_is_said_and_never_boosts() -> None:
     assert done.detector_failed
     assert done.boosting_score == 0.0
     assert done.next_actors == 1
+
+
+async def test_a_round_with_too_little_to_measure_is_a_measurement_that_failed() -> None:
+    """An off-policy round that its deadline cut: one fragment where minActors is 2."""
+    done = await score(1)
+    assert done.detector_failed
+    assert done.boosting_score == 0.0
+    assert done.next_actors == 2
+    unasked = await score(1, mode="explained-variance")
+    assert not unasked.detector_failed

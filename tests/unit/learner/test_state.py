@@ -30,6 +30,14 @@ def test_episodes_that_never_end_are_told_once(caplog: pytest.LogCaptureFixture)
     assert "max_episode_steps" in record.message
 
 
+def test_an_actor_round_is_a_rollout_that_was_learned_from() -> None:
+    """Of eight actors under way an off-policy round waits for four."""
+    state = TrainingState(actors=8)
+    for _ in range(2):
+        state.absorb([fragment(64, [])] * 4, keep_end_states=False)
+    assert state.progress(cost=0.0).actor_rounds == 8
+
+
 def test_one_episode_that_ended_is_enough(caplog: pytest.LogCaptureFixture) -> None:
     state = TrainingState(actors=1)
     with caplog.at_level(logging.WARNING):
