@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -85,7 +85,8 @@ def _differences(axis: Axes, comparisons: Sequence[Comparison], order: Sequence[
     axis.tick_params(axis="y", length=0)
     axis.grid(axis="y", visible=False)
     axis.set_xlabel("Difference of return at the budget")
-    _title(axis, "Paired by seed, 95 % interval; right of 0 is better")
+    # Long names leave a narrow axis, beyond whose right end there is no room.
+    _title(axis, "Paired by seed, 95 % interval; right of 0 is better", "right")
 
 
 def _curves(axis: Axes, results: Results, metric: str) -> None:
@@ -102,5 +103,5 @@ def _curves(axis: Axes, results: Results, metric: str) -> None:
     axis.margins(x=0.01)
 
 
-def _title(axis: Axes, text: str) -> None:
-    axis.set_title(text, loc="left", fontsize=10.5, color=MUTED)
+def _title(axis: Axes, text: str, loc: Literal["left", "right"] = "left") -> None:
+    axis.set_title(text, loc=loc, fontsize=10.5, color=MUTED)
