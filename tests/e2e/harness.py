@@ -29,6 +29,10 @@ PASSING = (0, 410, 429, 500, 502, 503, 504)
 """Statuses of an API server that is being restarted, or that forgot the version that a watch began at."""
 
 
+OF_EVERY_NAMESPACE = {"ServiceAccount": "default", "ConfigMap": "kube-root-ca.crt"}
+"""What the cluster puts into a namespace, some time after it was made."""
+
+
 class LateError(AssertionError):
     """A condition did not hold in time."""
 
@@ -87,23 +91,22 @@ class Cluster:
         found = self.kind("v1", "Pod").get(namespace=namespace, label_selector=of_component(name, component))
         return [pod.to_dict() for pod in found.items]
 
+    def kinds(self) -> Iterator[Resource]:
+        """Every kind of namespaced object that can be listed and watched; events left out."""
+        for kind in self.dynamic.resources.search(namespaced=True):
+            lasting = {"list", "watch"} <= set(getattr(kind, "verbs", None) or ())
+            if lasting and kind.kind != "Event" and not kind.kind.endswith("List"):
+                yield kind
+
     def children(self, namespace: str) -> list[str]:
-        """Every object of a namespace, of every kind that can be listed: "Kind/name"; events left out."""
-        found = []
-        for group in self.dynamic.resources.search(namespaced=True):
-            kind = getattr(group, "kind", "")
-            if (
-                kind.endswith("List")
-                or kind == "Event"
-                or "list" not in (getattr(group, "verbs", None) or ())
-            ):
-                continue
-            try:
-                found += [f"{kind}/{item.metadata.name}" for item in group.get(namespace=namespace).items]
-            except ApiException as error:
-                if error.status not in (404, 405):
-                    raise
-        return sorted(set(found))
+        """Every object of a namespace: "Kind/name"; events left out."""
+        return sorted(
+            {
+                f"{kind.kind}/{item.metadata.name}"
+                for kind in self.kinds()
+                for item in kind.get(namespace=namespace).items
+            }
+        )
 
     # ------------------------------------------------------------ waiting
 
@@ -231,6 +234,16 @@ class Cluster:
             what=f"no {component} pods",
             selector=of_component(name, component),
         )
+
+    def until_empty(self, namespace: str) -> None:
+        """Nothing is left in a namespace but what the cluster puts into every one."""
+        for kind in self.kinds():
+            ours = OF_EVERY_NAMESPACE.get(kind.kind)
+
+            def only(found: list[Object], allowed: str | None = ours) -> bool:
+                return all(item["metadata"]["name"] == allowed for item in found)
+
+            self.until(kind, only, namespace=namespace, what=f"no {kind.kind} is left")
 
     def until_operator_ready(self) -> None:
         self.until(
