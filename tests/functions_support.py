@@ -8,6 +8,7 @@ from typing import Any
 from kubernetes.aio.client import ApiClient, Configuration
 
 from aws_support import CREDENTIALS, IMAGE, FakeAws, lambda_backend, secret
+from nitro_api import resolve_stored
 from nitro_operator.builders import JobView
 from nitro_operator.cache import Cache
 from nitro_operator.client import ApiError, Kube
@@ -15,7 +16,6 @@ from nitro_operator.conditions import Condition
 from nitro_operator.config import Config
 from nitro_operator.functions import Aws, Functions, Want, finalizer, keeper
 from nitro_operator.kinds import TRAINING_JOB, JobKey
-from nitro_operator.memory import spec_of
 from operator_support import Object, job
 
 CONFIG = Config.from_environment(
@@ -133,7 +133,7 @@ class World:
                     return axe.fell
                 cache.put(TRAINING_JOB, found)
                 if "deletionTimestamp" not in found["metadata"]:
-                    view = JobView(found, spec_of(found), CONFIG)
+                    view = JobView(found, resolve_stored(found).spec, CONFIG)
                     functions.want(key, Want(view, active, ACTORS))
                 again = await functions.tend(key)
                 settled = functions.state(key).ready and functions.state(key).problem is None
@@ -151,7 +151,7 @@ class World:
         assert found is not None
         functions._cache.put(TRAINING_JOB, found)
         if "deletionTimestamp" not in found["metadata"]:
-            view = JobView(found, spec_of(found), CONFIG)
+            view = JobView(found, resolve_stored(found).spec, CONFIG)
             functions.want(key, Want(view, True, actors))
         return await functions.tend(key)
 

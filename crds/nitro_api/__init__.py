@@ -12,7 +12,7 @@ from nitro_api import scaling_rules as _scaling_rules  # noqa: F401
 from nitro_api.errors import FieldError, JobInvalid
 from nitro_api.job import GROUP, KIND, PLURAL, PROTOCOL_VERSION, VERSION, JobSpec, NitroTrainingJob
 from nitro_api.ledger import Ledger
-from nitro_api.loading import load_job
+from nitro_api.loading import load_job, resolve_stored
 from nitro_api.prices import RoundCost
 from nitro_api.resolution import resolve, warnings
 from nitro_api.rules import check_update
@@ -34,5 +34,6 @@ __all__ = [
     "check_update",
     "load_job",
     "resolve",
+    "resolve_stored",
     "warnings",
 ]

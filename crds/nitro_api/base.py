@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import PydanticCustomError
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
@@ -96,6 +97,21 @@ class Rule:
 
     holds: Callable[[Any], bool]
     """The same rule on the model."""
+
+
+def matches(pattern: str, text: str | None) -> bool:
+    """Whether a text matches as a whole; what is absent does."""
+    return text is None or re.fullmatch(pattern, text) is not None
+
+
+def matching(path: str, pattern: str, sentence: str) -> Rule:
+    """The rule that the text `path`, if it is given, matches `pattern`: ^ first, $ last."""
+    return Rule(
+        path=path,
+        cel=f"!has(self.{path}) || self.{path}.matches(r'{pattern}')",
+        sentence=sentence,
+        holds=lambda model: matches(pattern, getattr(model, to_snake(path))),
+    )
 
 
 _rules: dict[type[Model], list[Rule]] = defaultdict(list)

@@ -19,6 +19,22 @@ MAX_NAME = 64
 """Characters of a function's name."""
 CREDENTIAL_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 """Entries of a Secret with AWS credentials; the last one only in temporary ones."""
+REFUSED_CREDENTIALS = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+"""AWS's codes for credentials that are wrong or expired. Their sentences may quote the request's headers,
+session token included."""
+
 ECR_IMAGE = (
     "^[0-9]{12}[.]dkr[.]ecr[.][a-z0-9-]+[.]amazonaws[.]com([.]cn)?/[a-z0-9._/-]+"
     "(:[A-Za-z0-9._-]+|@sha256:[0-9a-f]{64})$"

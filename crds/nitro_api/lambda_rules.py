@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from nitro_api.backend import Backend
-from nitro_api.base import Rule, declare
+from nitro_api.base import Rule, declare, matches, matching
 from nitro_api.job import JobSpec
 from nitro_api.lambda_backend import ECR_IMAGE, LambdaBackend, image_region
 from nitro_api.pods import Learner
@@ -32,27 +30,16 @@ _MANAGED_ONLY = {
 }
 
 
-def _matches(pattern: str, text: str | None) -> bool:
-    return text is None or re.fullmatch(pattern, text) is not None
-
-
-def _is_a_role() -> Rule:
-    return Rule(
-        path="roleArn",
-        cel=f"!has(self.roleArn) || self.roleArn.matches(r'{_ROLE}')",
-        sentence="must be the ARN of an IAM role; write it as arn:aws:iam::123456789012:role/name",
-        holds=lambda model: _matches(_ROLE, model.role_arn),
-    )
-
-
-declare(Learner, _is_a_role())
+_A_ROLE = matching(
+    "roleArn", _ROLE, "must be the ARN of an IAM role; write it as arn:aws:iam::123456789012:role/name"
+)
+declare(Learner, _A_ROLE)
 declare(
     LambdaBackend,
-    Rule(
-        path="functionName",
-        cel=f"!has(self.functionName) || self.functionName.matches(r'{_FUNCTION}')",
-        sentence="must be letters, digits, hyphens and underscores, without account or version; correct it",
-        holds=lambda function: _matches(_FUNCTION, function.function_name),
+    matching(
+        "functionName",
+        _FUNCTION,
+        "must be letters, digits, hyphens and underscores, without account or version; correct it",
     ),
     Rule(
         path="image",
@@ -65,7 +52,7 @@ declare(
         cel=f"!has(self.image) || has(self.endpointUrl) || self.image.matches(r'{ECR_IMAGE}')",
         sentence="must be in Amazon ECR, because Lambda takes images from nowhere else; write it as "
         "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0",
-        holds=lambda function: function.endpoint_url is not None or _matches(ECR_IMAGE, function.image),
+        holds=lambda function: function.endpoint_url is not None or matches(ECR_IMAGE, function.image),
     ),
     Rule(
         path="roleArn",
@@ -73,7 +60,7 @@ declare(
         sentence="is required with manage: true; give the role that the function runs as (docs/lambda.md)",
         holds=lambda function: not function.manage or function.role_arn is not None,
     ),
-    _is_a_role(),
+    _A_ROLE,
     *(
         Rule(
             path=path,
@@ -91,11 +78,10 @@ declare(
         sentence="is required where no address in Amazon ECR tells it; write it as us-east-2",
         holds=lambda function: function.region is not None or image_region(function.image) is not None,
     ),
-    Rule(
-        path="region",
-        cel=f"!has(self.region) || self.region.matches(r'{_REGION}')",
-        sentence="must be an AWS region; write it as us-east-2",
-        holds=lambda function: _matches(_REGION, function.region),
+    matching(
+        "region",
+        _REGION,
+        "must be an AWS region; write it as us-east-2",
     ),
     Rule(
         path="region",
@@ -107,11 +93,10 @@ declare(
             function.region is None or image_region(function.image) in (None, function.region)
         ),
     ),
-    Rule(
-        path="endpointUrl",
-        cel=f"!has(self.endpointUrl) || self.endpointUrl.matches(r'{_URL}')",
-        sentence="must be an http or https URL without user, query or fragment; write it as https://host:port",
-        holds=lambda function: _matches(_URL, function.endpoint_url),
+    matching(
+        "endpointUrl",
+        _URL,
+        "must be an http or https URL without user, query or fragment; write it as https://host:port",
     ),
     Rule(
         path="endpointUrl",
@@ -120,7 +105,7 @@ declare(
         sentence="must be Lambda's own, such as https://lambda.us-east-2.amazonaws.com, without "
         "credentialsSecret, because the operator signs requests there as itself; give credentialsSecret",
         holds=lambda function: (
-            function.credentials_secret is not None or _matches(_AWS_URL, function.endpoint_url)
+            function.credentials_secret is not None or matches(_AWS_URL, function.endpoint_url)
         ),
     ),
     Rule(

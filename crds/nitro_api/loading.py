@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from nitro_api import network_rules, payload, yamlfile
 from nitro_api.errors import FieldError, JobInvalid
 from nitro_api.job import NitroTrainingJob
+from nitro_api.resolution import resolve
 from nitro_api.wording import Location, located_errors, value_at
 
 
@@ -41,6 +42,18 @@ def load_job(source: Path | str | dict[str, Any], overrides: Sequence[str] = ())
     if found or mistakes or job is None:
         raise JobInvalid([*mistakes, *found])
     return job
+
+
+def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
+    """The resolved job of an object as the API server has it, whose status and other metadata are left out.
+
+    Raises:
+        JobInvalid: with every mistake.
+        pydantic.ValidationError: as `resolve`.
+    """
+    metadata = {name: stored["metadata"][name] for name in ("name", "namespace", "uid")}
+    plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
+    return resolve(load_job({**plain, "metadata": metadata}))
 
 
 def _check(data: dict[str, Any]) -> tuple[NitroTrainingJob | None, list[FieldError]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from nitro_api.backend import Backend
-from nitro_api.base import Rule, declare
+from nitro_api.base import Rule, declare, matches, matching
 from nitro_api.checkpoint import Checkpoint, CheckpointBucket, CheckpointVolume
 from nitro_api.environment import Environment
 from nitro_api.errors import ABSENT, FieldError
@@ -25,17 +25,13 @@ _IMAGE = "^[!-~]+$"
 _JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
 
-def _matches(pattern: str, text: str | None) -> bool:
-    return text is None or re.fullmatch(pattern, text) is not None
-
-
 declare(
     NitroTrainingJob,
     Rule(
         path="metadata.name",
         cel=f"self.metadata.name.size() <= 40 && self.metadata.name.matches(r'{_JOB_NAME}')",
         sentence="must be at most 40 lower-case letters, digits and hyphens, a letter first; rename the job",
-        holds=lambda job: len(job.metadata.name) <= 40 and _matches(_JOB_NAME, job.metadata.name),
+        holds=lambda job: len(job.metadata.name) <= 40 and matches(_JOB_NAME, job.metadata.name),
     ),
 )
 declare(
@@ -44,13 +40,12 @@ declare(
         path="id",
         cel=f"self.id.matches(r'{_ID}')",
         sentence="must be an environment id such as Hopper-v5 or ALE/Pong-v5; remove other characters",
-        holds=lambda env: _matches(_ID, env.id),
+        holds=lambda env: matches(_ID, env.id),
     ),
-    Rule(
-        path="entryPoint",
-        cel=f"!has(self.entryPoint) || self.entryPoint.matches(r'{_ENTRY_POINT}')",
-        sentence="must be module:attribute; write it as my_package.environments:make",
-        holds=lambda env: _matches(_ENTRY_POINT, env.entry_point),
+    matching(
+        "entryPoint",
+        _ENTRY_POINT,
+        "must be module:attribute; write it as my_package.environments:make",
     ),
     Rule(
         path="envsPerActor",
@@ -72,7 +67,7 @@ declare(
         "&& self.duration.matches('[1-9]'))",
         sentence="must be a length of time above zero; write it as 45s, 90m or 2h30m",
         holds=lambda stop: (
-            _matches(DURATION_PATTERN, stop.duration)
+            matches(DURATION_PATTERN, stop.duration)
             and (stop.duration is None or re.search("[1-9]", stop.duration) is not None)
         ),
     ),
@@ -125,19 +120,13 @@ declare(
 )
 
 
-def _is_an_image() -> Rule:
-    return Rule(
-        path="image",
-        cel=f"!has(self.image) || self.image.matches(r'{_IMAGE}')",
-        sentence="must be an image without spaces; write it as registry.example.com/nitro-actor:0.1.0",
-        holds=lambda model: _matches(_IMAGE, model.image),
-    )
-
-
-declare(Learner, _is_an_image())
+_AN_IMAGE = matching(
+    "image", _IMAGE, "must be an image without spaces; write it as registry.example.com/nitro-actor:0.1.0"
+)
+declare(Learner, _AN_IMAGE)
 declare(
     Actor,
-    _is_an_image(),
+    _AN_IMAGE,
     Rule(
         path="roundDeadlineSeconds",
         cel="!has(self.roundDeadlineSeconds) || self.timeoutSeconds <= self.roundDeadlineSeconds",
@@ -167,7 +156,7 @@ declare(
         "&& quantity(self.size).isGreaterThan(quantity('0')))",
         sentence="must be an amount of storage above zero; write it as 500Mi or 10Gi",
         holds=lambda pvc: (
-            pvc.size is None or (_matches(QUANTITY_PATTERN, pvc.size) and amount_of(pvc.size) > 0)
+            pvc.size is None or (matches(QUANTITY_PATTERN, pvc.size) and amount_of(pvc.size) > 0)
         ),
     ),
 )
@@ -186,7 +175,7 @@ declare(
         path="bucket",
         cel=f"self.bucket.matches(r'{_BUCKET}')",
         sentence="must be lower-case letters, digits, dots and hyphens, as S3 names buckets; correct it",
-        holds=lambda s3: _matches(_BUCKET, s3.bucket),
+        holds=lambda s3: matches(_BUCKET, s3.bucket),
     ),
     Rule(
         path="endpointUrl",

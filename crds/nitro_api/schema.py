@@ -54,6 +54,8 @@ def _default_objects(model: type[Model], schema: Schema) -> None:
 def _structural(node: Schema, definitions: dict[str, Schema]) -> Schema:
     """`node` in the subset of OpenAPI that a CRD allows."""
     node = {key: value for key, value in node.items() if key != "title" and (key, value) != ("default", None)}
+    if "description" in node:
+        node["description"] = " ".join(node["description"].split())
     if "$ref" in node:
         target = _schema_of(_models()[node.pop("$ref").rpartition("/")[2]])
         return {**copy.deepcopy(target), **node}
@@ -61,8 +63,6 @@ def _structural(node: Schema, definitions: dict[str, Schema]) -> Schema:
     if len(alternatives) == 1:
         node.pop("anyOf")
         return _structural({**alternatives[0], **node}, definitions)
-    if "description" in node:
-        node["description"] = " ".join(node["description"].split())
     if "const" in node:
         node["enum"] = [node.pop("const")]
     for bound, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from nitro_api import JobInvalid, JobSpec, load_job, resolve
+from nitro_api import JobInvalid, resolve_stored
 from nitro_operator.builders import JobView
 from nitro_operator.config import Config
 from nitro_operator.diagnosis import Problem
@@ -47,18 +47,9 @@ class JobMemory:
         self._generation = generation
         self.view, self.invalid = None, None
         try:
-            self.view = JobView(job, spec_of(job), config)
+            self.view = JobView(job, resolve_stored(job).spec, config)
         except (JobInvalid, ValidationError) as error:
             self.invalid = f"{error} Remedy: correct the job and apply it anew."
-
-
-def spec_of(job: Object) -> JobSpec:
-    """The resolved spec. Raises JobInvalid, ValidationError."""
-    plain = {"apiVersion": job["apiVersion"], "kind": job["kind"], "spec": job["spec"]}
-    meta = job["metadata"]
-    return resolve(
-        load_job(plain | {"metadata": {"name": meta["name"], "namespace": meta["namespace"]}})
-    ).spec
 
 
 class RequestClock:

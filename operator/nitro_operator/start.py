@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nitro_operator.apply import Applier, Refused
+from nitro_operator.apply import Applier
 from nitro_operator.backends import ActorBackend, KnativeRelease
 from nitro_operator.builders import (
     JobView,
@@ -18,7 +18,6 @@ from nitro_operator.cache import Cache
 from nitro_operator.client import ApiError, Kube
 from nitro_operator.kinds import (
     KNATIVE_KINDS,
-    KNATIVE_SERVICE,
     LEARNER_JOB,
     REVISION,
     SECRET,
@@ -31,7 +30,7 @@ from nitro_operator.observed import holds, observe, terminating
 from nitro_operator.run import Pass
 from nitro_operator.secret import ensure_secret
 from nitro_operator.stage import seconds_left
-from nitro_operator.trouble import creation_trouble, refusal, troubles
+from nitro_operator.trouble import REFUSED, creation_trouble, refusal, troubles
 
 WAIT_SECONDS = 2.0
 """What is being deleted is looked at again so often."""
@@ -72,9 +71,10 @@ class Starter:
         if any(one.kind in KNATIVE_KINDS and one.error.status == 404 for one in refused):
             await self._release.look(self._kube)  # Knative has been removed: the condition says so
         run.memory.trouble = troubles(refused)
-        if run.observed.learner_job is None and any(map(_hopeless, refused)):
+        actors = run.memory.trouble.get("actors")
+        if run.observed.learner_job is None and actors is not None and actors.reason == REFUSED:
             # A learner, on a GPU perhaps, would run and be paid for without ever getting an actor.
-            run.memory.trouble.setdefault("learner", run.memory.trouble["actors"])
+            run.memory.trouble.setdefault("learner", actors)
         if "learner" not in run.memory.trouble:
             left = seconds_left(run.job, run.server_now)
             learner = learner_job(view, None if left is None else int(left))
@@ -141,8 +141,3 @@ class Starter:
         problem = await creation_trouble(self._kube, job)
         if problem is not None:
             run.memory.trouble["learner"] = problem
-
-
-def _hopeless(one: Refused) -> bool:
-    """Whether these actors will never be: the API server, or Knative's webhook, refuses what is asked for."""
-    return one.kind == KNATIVE_SERVICE and one.error.status in (400, 422)

@@ -10,6 +10,9 @@ from nitro_operator.client import BEING_TERMINATED, ApiError, Kube
 from nitro_operator.diagnosis import Problem, quota_problem
 from nitro_operator.kinds import EVENT, KNATIVE_KINDS, Kind, Object
 
+REFUSED = "Refused"
+"""Reason of what the API server, or a webhook, will never accept as it is."""
+
 
 def troubles(refused: Iterable[Refused]) -> dict[str, Problem]:
     """The first problem of each component: `learner` or `actors`."""
@@ -39,7 +42,7 @@ def refusal(kind: Kind, name: str, error: ApiError) -> Problem:
         )
     if error.status in (400, 422):
         return Problem(
-            "Refused", f"the API server refuses {what}: {error.message}. Correct the job in a new one."
+            REFUSED, f"the API server refuses {what}: {error.message}. Correct the job in a new one."
         )
     return Problem(
         "ApiUnavailable", f"{what} cannot be written now ({error.reason}); it is tried again by itself."

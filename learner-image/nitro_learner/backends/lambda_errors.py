@@ -5,6 +5,7 @@ Errors: https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
 
 from typing import Any
 
+from nitro_api.lambda_backend import REFUSED_CREDENTIALS
 from nitro_learner.backends.answers import excerpt, read_object
 from nitro_learner.backends.base import FatalError, RetryableError
 from nitro_learner.backends.lambda_report import Report
@@ -40,19 +41,6 @@ _NOT_READY = frozenset({"ResourceConflictException", "ResourceNotReadyException"
 _THROTTLED = frozenset({"RequestThrottled", "RequestThrottledException", "Throttling", "ThrottlingException"})
 """What AWS's front says with status 400 where a service of its own would say 429."""
 
-_REFUSED_CREDENTIALS = frozenset(
-    {
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IncompleteSignature",
-        "InvalidClientTokenId",
-        "InvalidSignatureException",
-        "MissingAuthenticationToken",
-        "RequestExpired",
-        "SignatureDoesNotMatch",
-        "UnrecognizedClientException",
-    }
-)
 """The sentences of these may quote the request's headers, session token included."""
 
 _STS_TROUBLE = frozenset({"IDPCommunicationError", "Throttling"})
@@ -106,7 +94,7 @@ def refusal(status: int, error_type: str, body: bytes, name: str) -> RetryableEr
     if status == 429 or kind in _THROTTLED:
         label, meaning = _THROTTLES.get(str(value.get("Reason")), ("throttled", "too many requests"))
         return RetryableError(label, f"{name}: {meaning} ({text})", throttled=True)
-    if kind in _REFUSED_CREDENTIALS:
+    if kind in REFUSED_CREDENTIALS:
         return CredentialsError(name, kind)
     if kind in _NOT_READY:
         return RetryableError("not_ready", f"{name} is being made or changed: {text}")

@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
-    from nitro_api import JobInvalid
+    from nitro_api import JobInvalid, resolve_stored
     from nitro_learner import extras, logs
-    from nitro_learner.cluster.job import JobClient, resolved
+    from nitro_learner.cluster.job import JobClient
     from nitro_learner.cluster.report import StatusReporter
 
     # Until the training's own handlers stand: as process 1 of a container, SIGTERM would be ignored without
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     stored = _fetch(client)
     with StatusReporter(client, stored.get("status")) as reporter:
         try:
-            job = resolved(stored)
+            job = resolve_stored(stored)
             extras.check(job.spec)
             return _learn(job, reporter)
         except JobInvalid as error:

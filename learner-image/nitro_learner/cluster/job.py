@@ -8,7 +8,7 @@ from typing import Any
 import urllib3
 from kubernetes.client.exceptions import ApiException
 
-from nitro_api import GROUP, KIND, PLURAL, VERSION, NitroTrainingJob, load_job, resolve
+from nitro_api import GROUP, KIND, PLURAL, VERSION
 from nitro_learner.cluster.api import TIMEOUT_SECONDS, connect
 
 FIELD_MANAGER = "nitro-learner"
@@ -20,13 +20,6 @@ class ApiUnavailable(Exception):  # noqa: N818
 
 class JobGone(Exception):  # noqa: N818
     """The job does not exist any more, or another one has its name."""
-
-
-def resolved(stored: Mapping[str, Any]) -> NitroTrainingJob:
-    """The job that the API server has, with every default filled in. Raises JobInvalid."""
-    metadata = {name: stored["metadata"][name] for name in ("name", "namespace", "uid")}
-    plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
-    return resolve(load_job({**plain, "metadata": metadata}))
 
 
 class JobClient:

@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from nitro_api import JobInvalid
+from nitro_api import JobInvalid, resolve_stored
 from nitro_api.status import ACTORS_SILENT
 from nitro_api.stop import Stop
-from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, resolved
+from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.report import Listener, Outcome, RoundReport, Row
 
 logger = logging.getLogger(__name__)
@@ -290,7 +290,7 @@ class StatusReporter(Listener):
     def _take_limits(self, job: Mapping[str, Any], stop: Any) -> None:
         limits: Stop | None
         try:
-            limits = resolved(job).spec.stop
+            limits = resolve_stored(job).spec.stop
         except JobInvalid as error:  # an older learner than the cluster's CRD; the run ends as it would have
             logger.warning("spec.stop has changed to what this learner cannot use: %s", error)
             limits = self._limits

@@ -7,7 +7,7 @@ rounds before and after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,13 +20,13 @@ from nitro_learner.rundir import RunDir, columns_of, read_metrics
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]
 
-SPENT: Mapping[str, Callable[[Columns], Floats]] = {
-    "rounds": lambda columns: columns["round"],
-    "actorRounds": lambda columns: columns["actor_rounds"],
-    "envSteps": lambda columns: columns["env_steps"],
-    "dollars": lambda columns: columns["cost_total"],
+SPENT = {
+    "rounds": "round",
+    "actorRounds": "actor_rounds",
+    "envSteps": "env_steps",
+    "dollars": "cost_total",
 }
-"""What a run had spent when each of its rounds ended, f64 [rounds], by the budget's unit."""
+"""The column with what a run had spent when each of its rounds ended, by the budget's unit."""
 
 STEPS = frozenset({"actors", "boosting_score", "convexity_ratio"})
 """Metrics that a round has, and not a moment."""
@@ -106,7 +106,7 @@ class FinishedRun:
         An evaluation belongs to the policy that its round sampled with, so it lies at what was spent before
         that round; the last point is the final policy's.
         """
-        x, y = SPENT[unit](self.columns), self.columns[metric]
+        x, y = self.columns[SPENT[unit]], self.columns[metric]
         if metric == "evaluation_mean":
             final = self.summary.get("evaluation", {}).get("mean", float("nan"))
             x, y = np.concatenate([[0.0], x]), np.append(y, final)
@@ -116,7 +116,7 @@ class FinishedRun:
     def spent(self, unit: str, other: str) -> Curve:
         """What was spent in the other unit, over what was spent in the first; before the first round
         nothing."""
-        x, y = (np.append(0.0, SPENT[each](self.columns)) for each in (unit, other))
+        x, y = (np.append(0.0, self.columns[SPENT[each]]) for each in (unit, other))
         return self._to_the_end(Curve(x, y), unit, dollars=other == "dollars")
 
     def _to_the_end(self, curve: Curve, unit: str, *, dollars: bool = False) -> Curve:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nitro_learner.experiments import statistics
-from nitro_learner.experiments.curves import SPENT, Curve, FinishedRun, Floats, read
+from nitro_learner.experiments.curves import Curve, FinishedRun, Floats, read
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.spec import Budget, Experiment
@@ -154,25 +154,31 @@ def collect(folder: ExperimentDir, experiment: Experiment) -> list[Results]:
 
 def rows(folder: ExperimentDir, experiment: Experiment, results: Sequence[Results]) -> Iterator[Line]:
     """One row per finished run, for runs.csv; over training it is read where the compared runs are."""
-    of = {one.environment: one for one in results}
+    compared = {
+        one.environment: {metric: one.training(metric) for metric in ("reward_mean", "evaluation_mean")}
+        for one in results
+    }
     for run in plan(experiment):
         if folder.finished(run):
-            yield _row(run, read(folder.run(run), run.job), of[run.environment])
+            yield _row(run, read(folder.run(run), run.job), experiment, compared[run.environment])
 
 
-def _row(run: PlannedRun, finished: FinishedRun, results: Results) -> Line:
-    budget = results.budget
-    curves: Sequence[tuple[str, Curve]] = [
-        (metric, finished.curve(metric, budget.unit)) for metric in ("reward_mean", "evaluation_mean")
-    ]
+def _row(
+    run: PlannedRun,
+    finished: FinishedRun,
+    experiment: Experiment,
+    training: Mapping[str, tuple[float, float]],
+) -> Line:
+    budget = experiment.budget or Budget()
+    curves = {metric: finished.curve(metric, budget.unit) for metric in training}
     return {
         "environment": run.environment,
         "variant": run.variant,
         "seed": run.seed,
-        **{f"{metric}_at_budget": curve.at(budget.amount) for metric, curve in curves},
-        **{f"{metric}_over_training": curve.mean(*results.training(metric)) for metric, curve in curves},
+        **{f"{metric}_at_budget": curve.at(budget.amount) for metric, curve in curves.items()},
+        **{f"{metric}_over_training": curve.mean(*training[metric]) for metric, curve in curves.items()},
         "rounds": float(finished.columns["round"][-1]),
-        "actor_rounds": float(SPENT["actorRounds"](finished.columns)[-1]),
+        "actor_rounds": float(finished.columns["actor_rounds"][-1]),
         "env_steps": float(finished.columns["env_steps"][-1]),
         "cost": float(finished.columns["cost_total"][-1]),
         "seconds": float(finished.columns["wall_seconds"][-1]),

@@ -174,7 +174,7 @@ class Runner:
         except RunDirError:
             return
         state.round = int(columns["round"][-1])
-        state.fraction = min(1.0, float(SPENT[self._budget.unit](columns)[-1]) / self._budget.amount)
+        state.fraction = min(1.0, float(columns[SPENT[self._budget.unit]][-1]) / self._budget.amount)
         state.cost = float(columns["cost_total"][-1])
         reward = float(columns["reward_mean"][-1])
         state.score = None if reward != reward else reward

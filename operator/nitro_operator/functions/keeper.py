@@ -11,7 +11,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from nitro_api import JobInvalid
+from nitro_api import JobInvalid, resolve_stored
 from nitro_api.lambda_backend import LambdaBackend
 from nitro_operator.builders import JobView
 from nitro_operator.cache import Cache
@@ -25,7 +25,6 @@ from nitro_operator.functions.state import NOT_SEEN, FunctionState
 from nitro_operator.functions.steward import Outcome, Steward
 from nitro_operator.functions.wish import wish
 from nitro_operator.kinds import TRAINING_JOB, JobKey, Object
-from nitro_operator.memory import spec_of
 from nitro_operator.observed import terminating
 from nitro_operator.queue import WorkQueue, pause
 
@@ -241,7 +240,7 @@ class Functions:
 
     async def _try_to_remove(self, key: JobKey, job: Object, memory: Memory) -> Problem | None:
         try:
-            function = spec_of(job).backend.lambda_
+            function = resolve_stored(job).spec.backend.lambda_
         except (JobInvalid, ValidationError) as error:
             return Problem("InvalidSpec", f"the job cannot be read: {error}")
         if function is None or not function.manage:

@@ -7,25 +7,13 @@ from __future__ import annotations
 
 import re
 
-from nitro_api.lambda_backend import function_name, image_region
+from nitro_api.lambda_backend import REFUSED_CREDENTIALS, function_name, image_region
 from nitro_operator.diagnosis import Problem
 from nitro_operator.functions.aws import CLIENT, ENDPOINT, NO_CREDENTIALS, UNREACHABLE, AwsError
 from nitro_operator.functions.found import Found
 from nitro_operator.kinds import Object
 
 _REDIS_URL = re.compile(r"rediss?:[^\s\"',}]*")
-
-_REFUSED_CREDENTIALS = {
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "IncompleteSignature",
-    "InvalidClientTokenId",
-    "InvalidSignatureException",
-    "MissingAuthenticationToken",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-}
-"""The sentences of these may quote the request's headers, session token included."""
 
 AGAIN = "it is tried again by itself"
 
@@ -34,7 +22,7 @@ def refusal(error: AwsError, function: str) -> Problem:
     """Why a call failed."""
     said = hidden(error.message)
     what = f"Lambda function {function}: {_operation(error.operation)}"
-    if error.code in _REFUSED_CREDENTIALS:
+    if error.code in REFUSED_CREDENTIALS:
         return Problem(
             "AwsCredentialsRefused",
             f"{what}: AWS refuses the credentials ({error.code}). Renew those in "

@@ -67,6 +67,7 @@ def required(path: str) -> bool:
 def test_every_field_is_described_with_its_default() -> None:
     for path, node in fields():
         assert node.get("description", "").endswith("."), path
+        assert "\n" not in node["description"], path
         leaf = path.startswith("spec.") and "properties" not in node.get("items", node)
         if leaf and not required(path) and path != "spec.backend.knative":
             assert "Default: " in node["description"], path
