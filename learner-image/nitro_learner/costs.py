@@ -46,6 +46,11 @@ class Meter:
         """The run's cost so far."""
         return self._ledger.total
 
+    @property
+    def repeated(self) -> float:
+        """What of the total went into rounds that were done again after a crash. Unit: US dollars."""
+        return self._ledger.repeated_cost.total
+
     def round(
         self, number: int, seconds: float, billed: Sequence[float], actors: int, estimated: int = 0
     ) -> RoundCost:

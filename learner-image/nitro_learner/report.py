@@ -211,6 +211,7 @@ class Outcome:
             TimeUp, or Interrupted.
         finished: a stop condition held; False = it was interrupted and `--resume` goes on.
         cost: of the run so far, the evaluation at the end included.
+        repeated: US dollars of it that went into rounds that were done again after a crash.
         evaluation: episode returns of the final policy by mean actions; empty when not finished.
     """
 
@@ -219,6 +220,7 @@ class Outcome:
     finished: bool
     rounds: int
     cost: RoundCost
+    repeated: float
     evaluation: tuple[float, ...] = ()
 
 

@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 
 from nitro_learner.report import COLUMNS, STATISTICS, Listener, RoundReport, Row
 
+# Of every round; what else is measured depends on the job.
+_ALWAYS = ("env_steps", "wall_seconds", "actors", "next_actors", "cost_learner", "cost_actors", "cost_total")
+
 
 class RunDirError(Exception):
     """The run folder cannot be used; the message says why and what to do."""
@@ -234,16 +237,20 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def read_metrics(path: Path) -> list[dict[str, float | None]]:
-    """The rows as numbers, an empty cell as None.
+    """The rows as numbers, an empty cell as None, and so a column that an older version did not write.
 
     Raises:
-        RunDirError: there is no such file, it holds no rounds, or something else than numbers.
+        RunDirError: there is no such file, it holds no rounds, something else than numbers, or not what every
+            round has.
     """
     rows = read_numbers(path)
     if not rows:
         raise RunDirError(
             f"{path}: no rounds in it. Give the folder of a run that finished at least one round."
         )
+    lacking = [name for name in _ALWAYS if any(row[name] is None for row in rows)]
+    if lacking:
+        raise RunDirError(f"{path} is damaged: it lacks {', '.join(lacking)}. Restore the file.")
     return rows
 
 
@@ -251,7 +258,8 @@ def read_numbers(path: Path) -> list[dict[str, float | None]]:
     """As `read_metrics`, but without a round it is empty."""
     try:
         return [
-            {name: float(value) if value else None for name, value in row.items()} for row in read_rows(path)
+            dict.fromkeys(COLUMNS) | {name: float(value) if value else None for name, value in row.items()}
+            for row in read_rows(path)
         ]
     except (ValueError, KeyError) as error:
         raise RunDirError(f"{path} is damaged: {error}.") from None

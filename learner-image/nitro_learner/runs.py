@@ -177,7 +177,7 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         "reason": outcome.reason,
         "message": outcome.message,
         "rounds": outcome.rounds,
-        "cost": asdict(outcome.cost) | {"total": outcome.cost.total},
+        "cost": asdict(outcome.cost) | {"total": outcome.cost.total, "repeated": outcome.repeated},
         "versions": {
             "python": platform.python_version(),
             "machine": platform.platform(),

@@ -272,7 +272,8 @@ class Trainer:
     def _end(
         self, why: stop.StopReason, rounds: int, *, finished: bool, evaluation: tuple[float, ...] = ()
     ) -> Outcome:
-        outcome = Outcome(why.reason, why.message, finished, rounds, self._meter.total, evaluation)
+        meter = self._meter
+        outcome = Outcome(why.reason, why.message, finished, rounds, meter.total, meter.repeated, evaluation)
         for listener in self._listeners:
             listener.ended(outcome)
         logger.info("run ended", extra={"fields": {"reason": outcome.reason, "rounds": outcome.rounds}})

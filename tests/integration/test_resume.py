@@ -3,6 +3,7 @@ the bit.
 """
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,11 @@ def test_rounds_done_twice_were_paid_twice(tmp_path: Path) -> None:
     rows = _rows_with_cost(run)
     assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
     assert float(rows[0]["cost_total"]) > first
-    assert len((run / "ledger.jsonl").read_text().splitlines()) == 10  # the last for the last evaluation
+    entries = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    assert [entry["round"] for entry in entries] == [1, 2, 3, 1, 2, 3, 4, 5, 6, 0]  # 0: the last evaluation
+    cost = json.loads((run / "summary.json").read_text())["cost"]
+    assert cost["repeated"] == pytest.approx(sum(one["learner"] + one["actors"] for one in entries[3:6]))
+    assert cost["total"] == pytest.approx(sum(one["learner"] + one["actors"] for one in entries))
 
 
 def _rows_with_cost(run: Path) -> list[dict[str, str]]:

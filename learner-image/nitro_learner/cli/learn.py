@@ -131,7 +131,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
     listeners = [reporter, metrics]
     if spec.backend.type == "Local":
         outcome, _ = await train(
-            opened, LocalBackend(spec, opened.id), listeners, limits=lambda: reporter.limits
+            opened, LocalBackend(spec, opened.id), listeners, limits=lambda: reporter.seen.limits
         )
         return outcome
     backend: ActorBackend
@@ -153,21 +153,21 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
         if isinstance(backend, KnativeBackend):
             loop.call_soon_threadsafe(backend.set_ready, ready)
 
-    reporter.on_actors(take)
+    reporter.seen.on_actors(take)
     # Invocations are billed one by one; pods are metered by the operator.
-    pod_seconds = None if spec.backend.type == "Lambda" else lambda: reporter.pod_seconds
+    pod_seconds = None if spec.backend.type == "Lambda" else lambda: reporter.seen.pod_seconds
     try:
         outcome, _ = await train(
             opened,
             backend,
             listeners,
             pod_seconds=pod_seconds,
-            provisioned=lambda: reporter.provisioned,
-            limits=lambda: reporter.limits,
+            provisioned=lambda: reporter.seen.provisioned,
+            limits=lambda: reporter.seen.limits,
         )
     finally:
         # The loop ends here, and a grant that comes later would end the thread that has to report the end.
-        reporter.on_actors(lambda *_: None)
+        reporter.seen.on_actors(lambda *_: None)
     return outcome
 
 

@@ -1,5 +1,4 @@
-"""Reports the run in the job's status, and reads there what the operator granted and metered, and when the
-user wants the run to end.
+"""Reports the run in the job's status, and has what stands there looked at.
 
 A background thread sends the newest state, never an older one: at once when actors are requested, else at
 most every half second, and at least every few seconds as a heartbeat, whatever the training is doing. While
@@ -14,14 +13,13 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from nitro_api import JobInvalid, resolve_stored
 from nitro_api.status import ACTORS_SILENT
-from nitro_api.stop import Stop
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
+from nitro_learner.cluster.seen import Seen
 from nitro_learner.report import Listener, Outcome, RoundReport, Row
 
 logger = logging.getLogger(__name__)
@@ -38,9 +36,6 @@ _BACKOFF_SECONDS = (0.5, 8.0)
 # An API server that has just started may not know the kind yet; a job that is gone for longer hears no end.
 _GONE_SECONDS = 20.0
 _HISTORY = 60
-_UNSEEN = object()
-# For longer the operator keeps no number back: it is away, and what its actors do is not known.
-_METER_SECONDS = 120.0
 
 
 class StatusReporter(Listener):
@@ -48,16 +43,20 @@ class StatusReporter(Listener):
 
         with StatusReporter(client, job.get("status")) as reporter:
             reporter.starting(round=0, actors=8)
-            reporter.on_actors(lambda granted, ready: backend.set_limit(granted))
+            reporter.seen.on_actors(lambda granted, ready: backend.set_limit(granted))
             ...                                         # it listens to the trainer
             reporter.conclude("Succeeded", outcome.reason, outcome.message)
 
     Args:
         client: of the job.
         previous: the status that an earlier pod left. It stays until there is something newer.
+
+    Attributes:
+        seen: what the operator and the user say in the job.
     """
 
     def __init__(self, client: JobClient, previous: Mapping[str, Any] | None) -> None:
+        self.seen = Seen()
         self._client = client
         left = dict((previous or {}).get("training") or {})
         self._history: deque[dict[str, Any]] = deque(left.pop("history", []), maxlen=_HISTORY)
@@ -68,7 +67,6 @@ class StatusReporter(Listener):
         self._cost: dict[str, float] = dict((previous or {}).get("cost") or {})
         saved = (previous or {}).get("checkpoint") or {}
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
-        self._actors_handler: Callable[[int, int], None] = lambda *_: None
         self._best: float | None = None
         self._changed = threading.Condition()
         self._version = 0
@@ -76,43 +74,7 @@ class StatusReporter(Listener):
         self._urgent = False
         self._eager_until = 0.0
         self._closing_at: float | None = None
-        self._granted: int | None = None
-        self._ready = 0
-        self._pod_seconds: float | None = None
-        self._metered_at = 0.0
-        self._provisioned = 0
-        self._stop: Any = _UNSEEN
-        self._limits: Stop | None = None
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
-
-    @property
-    def pod_seconds(self) -> float | None:
-        """status.actors.podSeconds as last seen, and what the ready actors have added since; None before the
-        first look. The operator writes it once a minute, a round is shorter."""
-        if self._pod_seconds is None:
-            return None
-        since = time.monotonic() - self._metered_at
-        return self._pod_seconds + self._ready * min(since, _METER_SECONDS)
-
-    @property
-    def provisioned(self) -> int:
-        """status.actors.provisioned as last seen."""
-        return self._provisioned
-
-    @property
-    def limits(self) -> Stop | None:
-        """spec.stop as last seen, which the user may change while the run goes on; None before the first
-        look."""
-        return self._limits
-
-    def on_actors(self, handler: Callable[[int, int], None]) -> None:
-        """Calls `handler`, from the reporter's thread, with status.actors.granted and .ready, now and
-        whenever one of them changes, while something is granted.
-        """
-        with self._changed:
-            self._actors_handler = handler
-            if self._granted:
-                handler(self._granted, self._ready)
 
     def __enter__(self) -> StatusReporter:
         self._thread.start()
@@ -241,9 +203,11 @@ class StatusReporter(Listener):
                 continue
             if send:
                 sent_at, self._sent = time.monotonic(), version
-                if body["training"].get("requestedActors") != self._granted:
+                if body["training"].get("requestedActors") != self.seen.granted:
                     self._eager_until = sent_at + _EAGER_SECONDS
-            self._read(job)
+            self.seen.take(job)
+            if self.seen.granted is not None and self.seen.granted == self._training.get("requestedActors"):
+                self._eager_until = 0.0
 
     def _poll_pause(self) -> float:
         return _EAGER_POLL_SECONDS if time.monotonic() < self._eager_until else _POLL_SECONDS
@@ -268,35 +232,6 @@ class StatusReporter(Listener):
         if self._checkpoint:
             body["checkpoint"] = dict(self._checkpoint)
         return body
-
-    def _read(self, job: Mapping[str, Any]) -> None:
-        """Takes over what the operator says, and spec.stop."""
-        stop = job["spec"].get("stop")
-        if stop != self._stop:
-            self._take_limits(job, stop)
-        actors = (job.get("status") or {}).get("actors") or {}
-        if actors.get("podSeconds") not in (None, self._pod_seconds):
-            self._pod_seconds, self._metered_at = float(actors["podSeconds"]), time.monotonic()
-        self._provisioned = int(actors.get("provisioned") or 0)
-        granted, ready = actors.get("granted"), int(actors.get("ready") or 0)
-        if granted is not None and (granted, ready) != (self._granted, self._ready):
-            with self._changed:
-                self._granted, self._ready = int(granted), ready
-                if granted:
-                    self._actors_handler(self._granted, ready)
-        if granted is not None and granted == self._training.get("requestedActors"):
-            self._eager_until = 0.0
-
-    def _take_limits(self, job: Mapping[str, Any], stop: Any) -> None:
-        limits: Stop | None
-        try:
-            limits = resolve_stored(job).spec.stop
-        except JobInvalid as error:  # an older learner than the cluster's CRD; the run ends as it would have
-            logger.warning("spec.stop has changed to what this learner cannot use: %s", error)
-            limits = self._limits
-        if self._limits is not None and limits != self._limits:
-            logger.info("spec.stop has changed", extra={"fields": {"stop": stop}})
-        self._stop, self._limits = stop, limits
 
 
 def _readable(value: float | None, digits: int) -> float | None:

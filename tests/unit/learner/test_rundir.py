@@ -80,6 +80,18 @@ def test_no_rounds_is_a_clear_error(tmp_path: Path) -> None:
         read_metrics(tmp_path / "metrics.csv")
 
 
+def test_a_file_of_an_older_version_is_read_and_one_without_its_costs_is_not(tmp_path: Path) -> None:
+    csv = CsvMetrics(tmp_path / "metrics.csv")
+    csv.started(round=0, rounds=5, history=[])
+    csv.round_done(report(1))
+    whole = csv.path.read_text()
+    csv.path.write_text(whole.replace("gradient_snr", "of_before"))
+    assert read_metrics(csv.path)[0]["gradient_snr"] is None
+    csv.path.write_text(whole.replace("cost_total", "of_before"))
+    with pytest.raises(RunDirError, match=r"metrics\.csv is damaged: it lacks cost_total"):
+        read_metrics(csv.path)
+
+
 def test_tensorboard_events_can_be_read(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -75,7 +75,7 @@ class Cluster:
 def test_what_is_granted_and_what_is_ready_is_told_when_either_changes() -> None:
     cluster, told = Cluster(), queue.SimpleQueue[tuple[int, int]]()
     with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
-        reporter.on_actors(lambda granted, ready: told.put((granted, ready)))
+        reporter.seen.on_actors(lambda granted, ready: told.put((granted, ready)))
         for cluster.ready, granted in ((0, 8), (2, 8), (8, 8), (8, 4)):
             cluster.grant(granted)
             assert told.get(timeout=SECONDS) == (granted, cluster.ready)
@@ -85,26 +85,26 @@ def test_what_is_granted_and_what_is_ready_is_told_when_either_changes() -> None
 def test_pod_seconds_grow_between_the_operators_writes() -> None:
     cluster = Cluster()
     reporter = StatusReporter(cluster, None)  # type: ignore[arg-type]
-    assert reporter.pod_seconds is None, "not known is not nothing"
+    assert reporter.seen.pod_seconds is None, "not known is not nothing"
     with reporter:
         cluster.pod_seconds, cluster.ready = 100.0, 40
-        _until(lambda: (reporter.pod_seconds or 0) > 110)
+        _until(lambda: (reporter.seen.pod_seconds or 0) > 110)
         cluster.pod_seconds, cluster.ready = 1000.0, 0
-        _until(lambda: reporter.pod_seconds == 1000)
+        _until(lambda: reporter.seen.pod_seconds == 1000)
 
 
 def test_limits_are_those_of_the_job_as_it_is_now() -> None:
     cluster = Cluster()
     with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
-        _until(lambda: reporter.limits is not None and reporter.limits.rounds == 6)
+        _until(lambda: reporter.seen.limits is not None and reporter.seen.limits.rounds == 6)
         cluster.stop = {"rounds": 0}  # which only an API server with another CRD takes
         cluster.grant(3)
         cluster.grant(4)
-        assert reporter.limits is not None
-        assert reporter.limits.rounds == 6
+        assert reporter.seen.limits is not None
+        assert reporter.seen.limits.rounds == 6
         cluster.stop = {"rounds": 9, "budgetDollars": 2}
-        _until(lambda: reporter.limits is not None and reporter.limits.rounds == 9)
-        assert reporter.limits.budget_dollars == 2
+        _until(lambda: reporter.seen.limits is not None and reporter.seen.limits.rounds == 9)
+        assert reporter.seen.limits.budget_dollars == 2
 
 
 def _until(holds: Callable[[], bool]) -> None:
