@@ -1,10 +1,11 @@
-"""Real `nitro train` processes for tests: a small job, a record of every batch's bits, and kills at chosen
-moments.
+"""Real `nitro train` processes for tests: a small job, a record of every batch's bits, and kills and hangs at
+chosen moments.
 
-Run as a program it is `nitro` itself, but for the record and the kill that the environment asks for:
+Run as a program it is `nitro` itself, but for what the environment asks for:
 NITRO_TEST_RECORD=FILE appends {"round", "fragments", "weights"} digests of each update;
 NITRO_TEST_KILL=ROUND:MOMENT kills the process (-9) while round ROUND samples or updates, or while its
-checkpoint is half written.
+checkpoint is half written;
+NITRO_TEST_HANG=ROUND:SECONDS has the update of round ROUND stand still, which is told after SECONDS.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,12 +56,16 @@ def write_job(directory: Path, **spec: Any) -> Path:
 
 
 def nitro(
-    *arguments: str | Path, record: Path | None = None, kill: str | None = None, timeout: float = 280
+    *arguments: str | Path,
+    record: Path | None = None,
+    kill: str | None = None,
+    hang: str | None = None,
+    timeout: float = 280,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a `nitro` command to its end."""
     return subprocess.run(
         _command(arguments),
-        env=_variables(record, kill),
+        env=_variables(record, kill, hang),
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -67,11 +73,13 @@ def nitro(
     )
 
 
-def start(*arguments: str | Path, record: Path | None = None) -> subprocess.Popen[str]:
+def start(
+    *arguments: str | Path, record: Path | None = None, hang: str | None = None
+) -> subprocess.Popen[str]:
     """Starts a `nitro` command."""
     return subprocess.Popen(
         _command(arguments),
-        env=_variables(record, None),
+        env=_variables(record, None, hang),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -97,13 +105,14 @@ def _command(arguments: tuple[str | Path, ...]) -> list[str]:
     return [sys.executable, str(Path(__file__)), *map(str, arguments)]
 
 
-def _variables(record: Path | None, kill: str | None) -> dict[str, str]:
+def _variables(record: Path | None, kill: str | None, hang: str | None) -> dict[str, str]:
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(TESTS),
         **({"NITRO_TEST_RECORD": str(record)} if record else {}),
         **({"NITRO_TEST_KILL": kill} if kill else {}),
+        **({"NITRO_TEST_HANG": hang} if hang else {}),
     }
 
 
@@ -163,12 +172,33 @@ def _kill(number: int, moment: str) -> None:
         checkpoint.os.fsync = sync  # type: ignore[attr-defined]
 
 
+def _hang(number: int, seconds: float) -> None:
+    from nitro_learner.compute import Compute
+
+    update = Compute.update
+
+    def stand_still(function: Any, fragments: Any, round: int) -> Any:
+        if round == number:
+            print("standing still", file=sys.stderr, flush=True)
+            threading.Event().wait()
+        return function(fragments, round)
+
+    def hanging(self: Any, function: Any, *arguments: Any) -> Any:
+        return update(self, stand_still, function, *arguments)
+
+    Compute.update = hanging  # type: ignore[assignment, method-assign]
+    Compute.__init__.__defaults__ = (seconds,)  # type: ignore[misc]
+
+
 if __name__ == "__main__":
     if os.environ.get("NITRO_TEST_RECORD"):
         _record(Path(os.environ["NITRO_TEST_RECORD"]))
     if os.environ.get("NITRO_TEST_KILL"):
         wanted, _, at = os.environ["NITRO_TEST_KILL"].partition(":")
         _kill(int(wanted), at)
+    if os.environ.get("NITRO_TEST_HANG"):
+        wanted, _, after = os.environ["NITRO_TEST_HANG"].partition(":")
+        _hang(int(wanted), float(after))
     from nitro_learner.cli import main
 
     sys.exit(main())

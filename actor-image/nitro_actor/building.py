@@ -6,6 +6,7 @@ environment is said here, before the first round, wherever it can be known.
 
 import importlib
 import math
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,10 @@ def _make_generic(config: EnvironmentConfig) -> Environment:
 
 def _unbuildable(config: EnvironmentConfig, error: Exception) -> EnvironmentConfigError:
     what = config.entry_point or config.id
-    return EnvironmentConfigError(f"environment {what} cannot be built: {type(error).__name__}: {error}")
+    told = f"environment {what} cannot be built: {type(error).__name__}: {error}"
+    if type(error).__module__ == "gymnasium.error":
+        told += " Give a registered id, such as Hopper-v5 or ALE/Pong-v5, or an entryPoint"
+    return EnvironmentConfigError(told)
 
 
 def _factory(config: EnvironmentConfig, gymnasium: Any) -> tuple[Any, int | None]:
@@ -151,15 +155,21 @@ def _load(entry_point: str) -> Any:
     if not separator:
         raise EnvironmentConfigError(f"entryPoint is {entry_point!r}; write it as module:attribute")
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        loaded = importlib.import_module(module)
+    except ImportError as error:
         raise EnvironmentConfigError(
             f"entryPoint {entry_point} cannot be loaded ({error}); install its package in the actor's image"
         ) from error
-    except Exception as error:  # whatever a user's module raises while it is imported
+    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
         raise EnvironmentConfigError(
             f"entryPoint {entry_point} cannot be loaded: importing {module} raised {type(error).__name__}: "
             f"{error}; `python -c 'import {module}'` in the actor's image must pass"
+        ) from error
+    try:
+        return attrgetter(attribute)(loaded)
+    except AttributeError as error:
+        raise EnvironmentConfigError(
+            f"entryPoint {entry_point} cannot be loaded ({error}); correct what stands after the colon"
         ) from error
 
 

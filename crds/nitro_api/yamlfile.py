@@ -60,11 +60,11 @@ def read(path: Path) -> tuple[Any, list[FieldError]]:
     except FileNotFoundError:
         raise _refused(f"{path}: does not exist; check the path") from None
     except IsADirectoryError:
-        raise _refused(f"{path}: is a folder; name the job file in it") from None
+        raise _refused(f"{path}: is a folder; name the file in it") from None
     except OSError as error:
         raise _refused(f"{path}: cannot be read ({error.strerror})") from None
     if len(data) > MAX_BYTES:
-        raise _refused(f"{path}: is larger than 1 MiB; a job file has a few dozen lines, check the path")
+        raise _refused(f"{path}: is larger than 1 MiB, where a few dozen lines are usual; check the path")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -83,12 +83,12 @@ def parse(text: str, source: str = "job") -> tuple[Any, list[FieldError]]:
             if node is not None and node.tag != "tag:yaml.org,2002:null":
                 documents.append(node)
         if not documents:
-            raise _refused(f"{source}: is empty; write a NitroTrainingJob, see examples/")
+            raise _refused(f"{source}: is empty; see examples/ for jobs and experiments/ for experiments")
         if len(documents) > 1:
             line = documents[1].start_mark.line + 1
             raise _refused(
                 f"{source}: holds {len(documents)} documents, the second from line {line}; "
-                "put each job in a file of its own"
+                "put each in a file of its own"
             )
         root = documents[0]
         _check_size(root, source)

@@ -5,16 +5,33 @@ the bit.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
+import sys
+import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+HANGS_SECONDS = 600.0
+"""A computation whose thread has used no CPU for so long will not end. How long a whole one takes says
+nothing: seconds, or an hour."""
+
+# Of CPU, between two looks: who sleeps in a loop computes nothing.
+_IDLE_SECONDS = 0.01
+
+_left: set[Future[Any]] = set()
+
+
+class ComputeHangs(Exception):  # noqa: N818
+    """A thread has stood still in the middle of its work; the message says which."""
 
 
 class Compute:
@@ -25,32 +42,57 @@ class Compute:
 
     with Compute() as compute:
         result = await compute.update(algorithm.update, fragments, 3)
+
+    Leaving it waits for nothing: see `left_running`.
+
+    Args:
+        hangs_seconds: how long a thread may use no CPU.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hangs_seconds: float = HANGS_SECONDS) -> None:
         self.threads = thread_count()
         self.updates = 0
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._hangs_seconds = hangs_seconds
         torch.set_num_threads(self.threads)
-        self._update = ThreadPoolExecutor(
-            1, "update", initializer=torch.set_num_threads, initargs=(self.threads,)
-        )
-        self._measure = ThreadPoolExecutor(
-            1, "detector", initializer=torch.set_num_threads, initargs=(self.threads,)
+        self._update, self._measure = (
+            ThreadPoolExecutor(1, name, initializer=torch.set_num_threads, initargs=(self.threads,))
+            for name in ("update", "detector")
         )
 
     async def update(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs a function in the update's thread."""
+        """Runs a function in the update's thread. Raises ComputeHangs, and what the function raises."""
         self.updates += 1
-        return await asyncio.get_running_loop().run_in_executor(
-            self._update, lambda: function(*args, **kwargs)
-        )
+        return await self._run(self._update, "the update", lambda: function(*args, **kwargs))
 
     async def measure(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs a function in the detector's thread."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._measure, lambda: function(*args, **kwargs)
-        )
+        """Runs a function in the detector's thread. Raises as `update`."""
+        return await self._run(self._measure, "the detector", lambda: function(*args, **kwargs))
+
+    async def _run(self, executor: ThreadPoolExecutor, what: str, function: Callable[[], T]) -> T:
+        clocks: list[int] = []
+
+        def call() -> T:
+            if hasattr(time, "pthread_getcpuclockid"):  # not on macOS, where nobody watches
+                clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
+            return function()
+
+        running = executor.submit(call)
+        _left.add(running)
+        running.add_done_callback(_left.discard)
+        future = asyncio.wrap_future(running)
+        used, moved = 0.0, time.monotonic()
+        while not (await asyncio.wait([future], timeout=self._hangs_seconds / 10))[0]:
+            now = time.clock_gettime(clocks[0]) if clocks else 0.0
+            if not clocks or now > used + _IDLE_SECONDS:
+                used, moved = now, time.monotonic()
+            elif time.monotonic() - moved > self._hangs_seconds:
+                faulthandler.dump_traceback(sys.__stderr__ or 2)
+                raise ComputeHangs(
+                    f"{what} hangs: its thread has used no CPU for {self._hangs_seconds:.0f} s. Where it "
+                    "stands is in the output above"
+                )
+        return future.result()
 
     def __enter__(self) -> Compute:
         return self
@@ -58,8 +100,14 @@ class Compute:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._update.shutdown(cancel_futures=True)
-        self._measure.shutdown(cancel_futures=True)
+        for executor in (self._update, self._measure):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def left_running() -> bool:
+    """Whether a computation goes on, or hangs, that nobody waits for any more. The interpreter would wait for
+    it at its exit."""
+    return any(not future.done() for future in _left)
 
 
 def thread_count() -> int:

@@ -10,6 +10,7 @@ from nitro_learner.architecture import NetworkMisfit
 from nitro_learner.backends.base import BackendError, RetryableError
 from nitro_learner.cache import CacheError
 from nitro_learner.checkpoint import CheckpointError
+from nitro_learner.compute import ComputeHangs
 from nitro_learner.extras import RllibError
 from nitro_learner.plans import RoundFailed
 
@@ -36,7 +37,7 @@ def told() -> Iterator[None]:
         yield
     except RoundFailed as error:
         raise TrainingFailed(str(error), resumable=error.resumable) from error
-    except (RetryableError, CacheError, CheckpointError, RllibError) as error:
+    except (RetryableError, CacheError, CheckpointError, ComputeHangs, RllibError) as error:
         raise TrainingFailed(str(error), resumable=True) from error
     except (BackendError, FloatingPointError, NetworkMisfit) as error:
         raise TrainingFailed(str(error), resumable=False) from error

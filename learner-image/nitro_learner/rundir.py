@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from nitro_learner.report import COLUMNS, STATISTICS, Listener, RoundReport, Row
 
 # Of every round; what else is measured depends on the job.
-_ALWAYS = ("env_steps", "wall_seconds", "actors", "next_actors", "cost_learner", "cost_actors", "cost_total")
+_ALWAYS = ("env_steps", "wall_seconds", "actors", "cost_total")
 
 
 class RunDirError(Exception):

@@ -98,14 +98,13 @@ def test_nothing_is_trained_again_and_another_job_is_refused(results: Path, tmp_
 
 
 def test_a_failed_run_is_told_with_its_reason(tmp_path: Path) -> None:
-    spec = write_spec(
-        tmp_path,
-        seeds=[0],
-        variants={"absent": {"spec.environment.entryPoint": "no_such_module:Environment"}},
-    )
-    failed = nitro("experiment", "run", spec, "--dir", tmp_path / "results")
+    absent = {"spec.environment.entryPoint": "no_such_module:Environment"}
+    spec = write_spec(tmp_path, seeds=[0, 1], variants={"absent": absent, "fixed": {}}, budget={"rounds": 1})
+    failed = nitro("experiment", "run", spec, "--dir", tmp_path / "results", "--jobs", "1")
     assert failed.returncode == 1
-    assert "1 of 1 runs failed" in failed.stderr
+    assert "2 of 4 runs failed" in failed.stderr
+    assert "absent/seed-1: not tried, because runs/two-state/absent/seed-0 failed before" in failed.stderr
+    assert not (tmp_path / "results" / "runs" / "two-state" / "absent" / "seed-1").exists()
     assert "no_such_module" in failed.stderr
     assert "nitro train --resume" in failed.stderr
     assert f"nitro experiment report {tmp_path / 'results'}" in failed.stderr

@@ -15,6 +15,7 @@ import yaml
 from nitro_api import load_job, resolve
 from nitro_learner import session
 from nitro_learner.backends.local import LocalBackend
+from nitro_learner.cli.common import ABORTED, INTERRUPTED
 from nitro_learner.failures import TrainingFailed
 from nitro_learner.report import COLUMNS
 from nitro_learner.rundir import RunDir
@@ -183,6 +184,27 @@ def test_a_signal_ends_the_evaluation_at_the_end_which_a_resume_does_again(
     played = nitro("evaluate", run, "--episodes", "1")
     assert played.returncode == 0, played.stderr
     assert "1 of 1 evaluation episodes were cut at 30,000 steps" in played.stderr
+
+
+def test_an_update_that_hangs_ends_the_run_and_a_resume_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    hung = nitro("train", write_job(tmp_path), "--run-dir", run, hang="3:2")
+    assert hung.returncode == INTERRUPTED, hung.stderr
+    assert "the update hangs: its thread has used no CPU for 2 s" in hung.stderr
+    assert f"nitro train --resume {run}" in hung.stderr
+    again = nitro("train", "--resume", run)
+    assert again.returncode == 0, again.stderr
+    assert [row["round"] for row in _rows(run)] == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_the_second_interrupt_does_not_wait_for_an_update_that_hangs(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", write_job(tmp_path), "--run-dir", run, hang="3:600")
+    assert process.stderr is not None
+    for said in ("standing still", "once more aborts"):
+        assert any(said in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+    assert process.wait(60) == ABORTED
 
 
 def test_metrics_are_served_while_it_trains(tmp_path: Path) -> None:

@@ -81,12 +81,16 @@ def main(
     if run is None:
         parser.error(f"no such command: {arguments.command}")
     try:
-        return _ended(run, arguments)
+        code = _ended(run, arguments)
     finally:
         try:
             print(end="", flush=True)
         except OSError:  # Python would try the same at its exit, and complain once more
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    compute = sys.modules.get("nitro_learner.compute")
+    if compute and compute.left_running():  # an update that was broken off, or hangs
+        os._exit(code)
+    return code
 
 
 def _ended(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:

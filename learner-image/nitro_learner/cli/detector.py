@@ -220,6 +220,7 @@ def _gains(folder: RunDir, runs: Sequence[PlannedRun], rounds: Sequence[int], jo
     return gains(planted, runs, rounds)
 
 
+_FEW = 6
 _COLUMNS = (
     ("splitHalf", "split-half"),
     ("icc", "ICC"),
@@ -242,7 +243,13 @@ def _table(result: dict[str, Any]) -> list[list[str]]:
 
 def _lines(result: dict[str, Any]) -> list[str]:
     lines = [f"{name:<20}" + "".join(f"{cell:>12}" for cell in cells) for name, *cells in _table(result)]
-    return [*lines, *(["", _gain(result["gain"])] if "gain" in result else [])]
+    few = len(result.get("rounds", [])) in range(1, _FEW)
+    caution = f"From fewer than {_FEW} rounds these say little: measure more (--rounds), or a longer run."
+    return [
+        *lines,
+        *(["", caution] if few else []),
+        *(["", _gain(result["gain"])] if "gain" in result else []),
+    ]
 
 
 def _markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:

@@ -89,6 +89,7 @@ class Runner:
         self.watcher = Watcher()
         self._stop = asyncio.Event()
         self._untold: OSError | None = None
+        self._impossible: dict[tuple[str, str], str] = {}
         self.states = [RunState(run) for run in runs]
         for state in self.states:
             if folder.finished(state.run):
@@ -129,7 +130,12 @@ class Runner:
         for state in waiting:
             if self._stop.is_set():
                 return
-            await self._train(group, state)
+            failed = self._impossible.get((state.run.environment, state.run.variant))
+            if failed is None:
+                await self._train(group, state)
+            else:
+                state.message = f"not tried, because {failed} failed before its first round"
+                self._change(state, "failed")
 
     async def _train(self, group: ProcessGroup, state: RunState) -> None:
         folder = self._folder.prepare(state.run)
@@ -149,6 +155,8 @@ class Runner:
         else:
             again = f"nitro train --resume {shlex.quote(str(folder.path))}"
             state.message = f"exit code {code}{child.last_words()}\n  alone: {again}"
+            if not state.round:  # an environment that cannot be built, an agent that is missing
+                self._impossible[state.run.environment, state.run.variant] = state.run.label
             self._change(state, "failed")
 
     async def _end(self, child: ChildProcess) -> int:

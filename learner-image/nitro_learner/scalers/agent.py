@@ -85,16 +85,16 @@ class Choice:
 def features(outcome: RoundOutcome, budget: float) -> NDArray[np.float32]:
     """What the agent sees after round k - 1, f32 [8].
 
-    k; of round k - 1 the policy's loss, the mean return, the update's KL divergence, and the seconds of the
-    update, of an actor and of the whole round; and the share of the budget that is left. What was not
-    measured is 0.
+    k; of round k - 1 the policy's loss, the mean return of the episodes that ended in it (where none did, of
+    the last 20), the update's KL divergence, and the seconds of the update, of an actor and of the whole
+    round; and the share of the budget that is left. What was not measured is 0.
     """
     found = outcome.statistics
     return np.array(
         [
             outcome.round + 1,
             found.get("policy_loss", 0.0),
-            outcome.reward_mean or 0.0,
+            (outcome.reward_mean if outcome.reward_round is None else outcome.reward_round) or 0.0,
             found.get("kl", 0.0),
             outcome.learner_seconds,
             outcome.actor_seconds,

@@ -81,10 +81,14 @@ def test_a_later_copy_that_cannot_be_built_is_told() -> None:
 @pytest.mark.parametrize(
     ("name", "entry_point", "message"),
     [
-        ("NoSuchEnvironment-v0", None, "cannot be built: NameNotFound"),
+        ("NoSuchEnvironment-v0", None, "cannot be built: NameNotFound.* Give a registered id"),
         ("x", "actor_support", "module:attribute"),
         ("x", "no_such_module:Thing", "install its package"),
-        ("x", "actor_support:NoSuchThing", "cannot be loaded"),
+        (
+            "x",
+            "actor_support:NoSuchThing",
+            "has no attribute 'NoSuchThing'.*correct what stands after the colon",
+        ),
         ("x", "actor_support:Broken", "cannot be built: TypeError"),
         ("x", "builtins:dict", "must make a gymnasium.Env"),
         ("x", "actor_support:DictSpace", "FlattenObservation"),
@@ -96,6 +100,23 @@ def test_a_later_copy_that_cannot_be_built_is_told() -> None:
 def test_refuses(name: str, entry_point: str | None, message: str) -> None:
     with pytest.raises(EnvironmentConfigError, match=message):
         environment(name, 1, entry_point)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import sys; sys.exit(3)", "importing of_a_user raised SystemExit: 3"),
+        ("None.absent", "importing of_a_user raised AttributeError: 'NoneType'"),
+        ("import no_such_package", "No module named 'no_such_package'.*install its package"),
+    ],
+)
+def test_a_module_that_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
+) -> None:
+    (tmp_path / "of_a_user.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EnvironmentConfigError, match=message):
+        environment("x", 1, "of_a_user:Thing")
 
 
 def test_a_module_that_raises_while_it_is_imported_is_named(

@@ -1,5 +1,6 @@
 """MinionsRL: what its agent sees and is rewarded with, that it learns, its file, and its scaler."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ def episode(trained: ScalingAgent, number: int, rounds: int = 30) -> tuple[list[
 def test_what_the_agent_sees() -> None:
     seen = features(OUTCOME, budget=0.08)
     assert seen.dtype == np.float32
-    np.testing.assert_allclose(seen, [4, -0.5, 120, 0.01, 1.5, 0.75, 2.5, 0.75])
+    np.testing.assert_allclose(seen, [4, -0.5, 130, 0.01, 1.5, 0.75, 2.5, 0.75])
+    assert features(replace(OUTCOME, reward_round=None), 1.0)[2] == 120, "no episode ended in that round"
     assert features(OUTCOME, budget=0.01)[-1] == 0, "overspent"
     np.testing.assert_array_equal(features(RoundOutcome(round=1, actors=8), 1.0), [2, 0, 0, 0, 0, 0, 0, 1])
 
@@ -210,7 +212,10 @@ def run_of(folder: Path, path: Path, **scaler_state: Any) -> OpenRun:
 
 
 def test_a_summary_tells_the_pre_training_of_the_agent_that_was_used(tmp_path: Path) -> None:
-    path, outcome = tmp_path / "agent.safetensors", Outcome("RoundsDone", "", True, 1, RoundCost(0.0, 0.0))
+    path, outcome = (
+        tmp_path / "agent.safetensors",
+        Outcome("RoundsDone", "", True, 1, RoundCost(0.0, 0.0), 0.0),
+    )
     used = agent()
     used.spent = Spent(episodes=2, learner=0.25)
     used.save(path)

@@ -27,7 +27,7 @@ def test_json_has_null_where_there_is_no_number() -> None:
     stream = io.StringIO()
     lines = JsonLines(stream)
     lines.round_done(report(1, kl=float("nan"), boosting_score=None))
-    lines.ended(Outcome("RoundsDone", "all done", True, 1, RoundCost(0.2, 0.1)))
+    lines.ended(Outcome("RoundsDone", "all done", True, 1, RoundCost(0.2, 0.1), 0.0))
     first, last = (json.loads(line) for line in stream.getvalue().splitlines())
     assert first["kl"] is None
     assert first["boosting_score"] is None
