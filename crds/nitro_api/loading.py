@@ -15,12 +15,15 @@ from nitro_api.job import NitroTrainingJob
 from nitro_api.resolution import resolve
 from nitro_api.wording import Location, located_errors, value_at
 
+_RLLIB_SETTINGS = ("spec", "algorithm", "rllib")
+
 
 def load_job(source: Path | str | dict[str, Any], overrides: Sequence[str] = ()) -> NitroTrainingJob:
     """The job in `source`: a path, YAML text (a string with a line break), or an object such as the API
     server returns.
 
-    `overrides` are applied first: `spec.seed=3` sets a field to a YAML value, `spec.seed=null` removes it.
+    `overrides` are applied first: `spec.seed=3` sets a field to a YAML value, `spec.seed=null` removes it,
+    and below spec.algorithm.rllib, where null is a value, sets it to that.
     Raises JobInvalid with every mistake: unknown fields, wrong types, limits, rules across fields, and then
     messages that cannot fit where they have to.
     """
@@ -83,11 +86,18 @@ def _check(data: dict[str, Any]) -> tuple[NitroTrainingJob | None, list[FieldErr
         rest = _without(data, places)
 
 
-def _without_nulls(data: Any) -> Any:
-    """A copy in which a null is an absent field, as the API server has it. Entries of lists stay."""
+def _without_nulls(data: Any, location: Location = ()) -> Any:
+    """A copy in which a null is an absent field, as `kubectl apply` has it. Entries of lists stay, and so do
+    RLlib's settings, some of which null switches off."""
+    if location == _RLLIB_SETTINGS:
+        return data
     if isinstance(data, dict):
-        return {key: _without_nulls(value) for key, value in data.items() if value is not None}
-    return [_without_nulls(item) for item in data] if isinstance(data, list) else data
+        return {
+            key: _without_nulls(value, (*location, key)) for key, value in data.items() if value is not None
+        }
+    if isinstance(data, list):
+        return [_without_nulls(item, (*location, index)) for index, item in enumerate(data)]
+    return data
 
 
 def _related(one: Location, other: Location) -> bool:

@@ -145,7 +145,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
     """What is allowed but hardly meant, each in a sentence with its path and what to do."""
     spec = resolve(job).spec
     found = [_decay_warning(spec), _minibatch_warning(spec), *_unused_warnings(spec), *_stop_warnings(spec)]
-    found += _function_warnings(spec)
+    found += [*_function_warnings(spec), *_null_warnings(spec)]
     return [warning for warning in found if warning]
 
 
@@ -185,6 +185,16 @@ def _minibatch_warning(spec: JobSpec) -> str | None:
     if not isinstance(minibatch, int) or minibatch <= smallest:
         return None
     return f"spec.algorithm.{field}: {minibatch} exceeds the {smallest} samples of a {holder}"
+
+
+def _null_warnings(spec: JobSpec) -> list[str]:
+    """RLlib's settings that another value would take the place of on the way to a cluster."""
+    return [
+        f"spec.algorithm.rllib.{name}: null is dropped by kubectl apply, and the default holds; on a cluster "
+        "apply the job with --server-side"
+        for name, value in (spec.algorithm.rllib or {}).items()
+        if value is None
+    ]
 
 
 def _stop_warnings(spec: JobSpec) -> list[str]:

@@ -6,22 +6,25 @@ Nothing heavy is imported for jobs that do without it.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import logging
 import os
+import re
 
 from nitro_api import FieldError, JobInvalid, JobSpec
 
 RLLIB = "rllib/"
 """How spec.algorithm.name begins where RLlib learns."""
 
-UNCHECKED = "spec.algorithm.rllib: is checked when the learner starts, because RLlib is not installed here"
-_MISSING = (
-    "needs Ray's RLlib, which is not installed; run pip install 'nitro-learner[train,rllib]', on a cluster "
-    "use a learner image that was built with --build-arg EXTRAS=rllib"
+UNCHECKED = (
+    "spec.algorithm.rllib: is checked when the learner starts, because the RLlib that it needs is not "
+    "installed here"
 )
-
-
+_REMEDY = (
+    "run pip install 'nitro-learner[train,rllib]', on a cluster use a learner image that was built with "
+    "--build-arg EXTRAS=rllib"
+)
 _PACKAGES = ("ray", "tree", "fsspec", "pandas", "pyarrow", "scipy")
 """What importing RLlib needs: those of the extra `rllib`, by their modules' names."""
 
@@ -31,26 +34,60 @@ class RllibError(Exception):
 
 
 def lacking(spec: JobSpec) -> bool:
-    """Whether the job asks for RLlib where it is not installed."""
-    return spec.algorithm.name.startswith(RLLIB) and not all(map(importlib.util.find_spec, _PACKAGES))
+    """Whether the job asks for RLlib where it is not installed, or not the one that is needed."""
+    return spec.algorithm.name.startswith(RLLIB) and _obstacle() is not None
 
 
 def check(spec: JobSpec) -> None:
     """Makes sure that a resolved job can be trained here.
 
     Raises:
-        JobInvalid: RLlib is needed and not installed, or refuses the job's settings.
+        JobInvalid: RLlib is needed and not installed, in another version or broken, or refuses the job's
+            settings.
     """
     if not spec.algorithm.name.startswith(RLLIB):
         return
-    if lacking(spec):
-        raise JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, _MISSING)])
+    obstacle = _obstacle()
+    if obstacle:
+        raise _unusable(spec, obstacle)
     prepare()
-    from nitro_learner.algorithms.rllib import settings
+    try:
+        from nitro_learner.algorithms.rllib import settings
+    except Exception as error:  # what an import of a broken package raises can be anything
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise _unusable(
+            spec, f"needs RLlib of Ray {_needed()}, which cannot be imported ({reason})"
+        ) from error
 
     found = settings.mistakes(spec.algorithm.name, spec.algorithm.rllib or {})
     if found:
         raise JobInvalid(found)
+
+
+def _obstacle() -> str | None:
+    """What about the installed packages keeps RLlib from being used, found without importing it."""
+    if not all(map(importlib.util.find_spec, _PACKAGES)):
+        return "needs Ray's RLlib, which is not installed"
+    needed = _needed()
+    try:
+        installed = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        return f"needs RLlib of Ray {needed}, but the package ray that is found has no version"
+    if not installed.startswith(f"{needed}."):
+        return f"needs RLlib of Ray {needed}, but Ray {installed} is installed"
+    return None
+
+
+def _needed() -> str:
+    """The minor of Ray that the extra `rllib` pins: 2.60."""
+    pins = (
+        re.match(r"ray\b.*>=(\d+\.\d+)", line) for line in importlib.metadata.requires("nitro-learner") or ()
+    )
+    return next(pin[1] for pin in pins if pin)
+
+
+def _unusable(spec: JobSpec, obstacle: str) -> JobInvalid:
+    return JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, f"{obstacle}; {_REMEDY}")])
 
 
 def prepare() -> None:

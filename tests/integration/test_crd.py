@@ -11,7 +11,7 @@ import pytest
 import yaml
 from apiserver import ApiServer, KubectlError
 
-from nitro_api import JobInvalid, load_job, resolve
+from nitro_api import JobInvalid, load_job, resolve, resolve_stored
 from nitro_api.loading import apply_override
 from nitro_api.rules import IMMUTABLE_SENTENCE, immutable_fields
 
@@ -93,6 +93,18 @@ def test_nulls_are_absent_fields(apiserver: ApiServer, namespace: str) -> None:
     spec = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]
     assert spec == load_job(data).spec.to_dict()
     assert spec["environment"]["kwargs"] == {"b": {"c": [None, {}]}}
+
+
+def test_the_api_server_keeps_a_null_among_rllib_s_settings(apiserver: ApiServer, namespace: str) -> None:
+    """kubectl drops it unless it leaves the work to the server; then `nitro validate` warns."""
+    data = job("spec.algorithm={name: rllib/appo, rllib: {grad_clip: null, lr: 0.1}}")
+    apiserver.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", input=json.dumps(data))
+    stored = apiserver.get("ntj", "hopper", "-n", namespace)
+    assert stored["spec"]["algorithm"]["rllib"] == {"grad_clip": None, "lr": 0.1}
+    assert resolve_stored(stored).spec == resolve(load_job(data)).spec
+    data["metadata"]["name"] = "dropped"
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(data))
+    assert apiserver.get("ntj", "dropped", "-n", namespace)["spec"]["algorithm"]["rllib"] == {"lr": 0.1}
 
 
 def test_values_are_read_as_kubectl_reads_them(apiserver: ApiServer, namespace: str) -> None:

@@ -1,5 +1,6 @@
 """RLlib's settings: mistakes are told by name before anything starts."""
 
+import math
 from typing import Any
 
 import pytest
@@ -65,6 +66,48 @@ ONLY_TRUE = {"vtrace"}
             "num_epoch: 3; is not a setting of RLlib's PPOConfig.training(); did you mean ",
         ),
         (
+            "ppo",
+            {"num_sgd_iter": 3},
+            "num_sgd_iter: 3; is num_epochs in RLlib's PPOConfig.training(); rename it",
+        ),
+        (
+            "ppo",
+            {"sgd_minibatch_size": 9},
+            "sgd_minibatch_size: 9; is minibatch_size in RLlib's PPOConfig.training(); rename it",
+        ),
+        (
+            "appo",
+            {"sgd_minibatch_size": 9},
+            "sgd_minibatch_size: 9; is not set here; remove it and set spec.environment.rolloutLength",
+        ),
+        (
+            "appo",
+            {"target_update_frequency": 2},
+            "target_update_frequency: 2; is target_network_update_freq in RLlib's APPOConfig.training(); ",
+        ),
+        (
+            "impala",
+            {"learning_rate": 0.1},
+            "learning_rate: 0.1; is lr in RLlib's IMPALAConfig.training(); rename it",
+        ),
+        (
+            "impala",
+            {"lr_schedule": [[0, 0.1]]},
+            "lr_schedule: [[0, 0.1]]; is lr in RLlib's IMPALAConfig.training(); rename it",
+        ),
+        ("ppo", {"clip": 0.1}, "clip: 0.1; is clip_param in RLlib's PPOConfig.training(); rename it"),
+        (
+            "impala",
+            {"clip": 0.1},
+            "clip: 0.1; is not a setting of RLlib's IMPALAConfig.training(); known are",
+        ),
+        ("ppo", {"gaeLambda": 0.9}, "gaeLambda: 0.9; is lambda_ in RLlib's PPOConfig.training(); rename it"),
+        (
+            "appo",
+            {"gae_lambda": 0.9},
+            "gae_lambda: 0.9; has no effect on RLlib's learner alone; remove it",
+        ),
+        (
             "appo",
             {"clip_parm": 1},
             "clip_parm: 1; is not a setting of RLlib's APPOConfig.training(); did you mean ",
@@ -82,7 +125,32 @@ ONLY_TRUE = {"vtrace"}
         ("ppo", {"num_epochs": 2.5}, "num_epochs: 2.5; must be a whole number; correct it"),
         ("ppo", {"use_kl_loss": 1}, "use_kl_loss: 1; must be true or false; correct it"),
         ("ppo", {"num_epochs": 0}, "num_epochs: 0; must be at least 1; raise it"),
-        ("ppo", {"gamma": -0.5}, "gamma: -0.5; must be at least 0; raise it"),
+        ("ppo", {"gamma": -0.5}, "gamma: -0.5; must be from 0 to 1; raise it"),
+        ("ppo", {"gamma": 1.01}, "gamma: 1.01; must be from 0 to 1; lower it"),
+        ("ppo", {"lambda_": 95}, "lambda_: 95; must be from 0 to 1; lower it"),
+        ("appo", {"tau": 1.5}, "tau: 1.5; must be from 0 to 1; lower it"),
+        ("appo", {"clip_param": 0}, "clip_param: 0; must be above 0; raise it"),
+        ("ppo", {"vf_clip_param": 0}, "vf_clip_param: 0; must be above 0; raise it, or null switches it off"),
+        (
+            "impala",
+            {"vtrace_clip_rho_threshold": 0},
+            "vtrace_clip_rho_threshold: 0; must be above 0; raise it, or null switches it off",
+        ),
+        (
+            "appo",
+            {"vtrace_clip_pg_rho_threshold": 0},
+            "vtrace_clip_pg_rho_threshold: 0; must be above 0; raise it, or null switches it off",
+        ),
+        (
+            "ppo",
+            {"clip_param": None},
+            "clip_param: null; must be a number; correct it or leave it out for the default",
+        ),
+        (
+            "ppo",
+            {"lr": None},
+            "lr: null; must be a number or a schedule [[step, value], ...]; correct it or leave it out",
+        ),
         ("ppo", {"lr": [[0, 0.1], [9, -0.1]]}, "lr: [[0, 0.1], [9, -0.1]]; must be at least 0; raise it"),
         (
             "ppo",
@@ -121,6 +189,11 @@ def test_a_wrong_setting_is_named(name: str, given: dict[str, Any], mistake: str
     assert str(refused.value).startswith(f"spec.algorithm.rllib.{mistake}")
 
 
+def test_a_number_without_an_end_is_refused() -> None:
+    (mistake,) = settings.mistakes("rllib/ppo", {"vf_clip_param": math.inf})
+    assert mistake.message == "must be finite; lower it, or null switches it off"
+
+
 @pytest.mark.parametrize("name", settings.CONFIGS)
 def test_every_setting_that_is_taken_has_an_effect(name: str) -> None:
     """On the weights or the state after a few updates. What a new minor of Ray adds needs a line in
@@ -132,6 +205,32 @@ def test_every_setting_that_is_taken_has_an_effect(name: str) -> None:
     assert _learned(name, base) == usual
     without = [key for key in sorted(known) if _learned(name, base | {key: OTHERWISE[key]}) == usual]
     assert without == []
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "same"),
+    [
+        ("rllib/ppo", "grad_clip", 1e9),
+        ("rllib/ppo", "minibatch_size", 0),
+        ("rllib/ppo", "vf_clip_param", 1e9),
+        *(
+            (name, key, 1e9)
+            for name in ("rllib/appo", "rllib/impala")
+            for key in ("grad_clip", "vtrace_clip_pg_rho_threshold", "vtrace_clip_rho_threshold")
+        ),
+    ],
+)
+def test_null_switches_off_what_rllib_can_do_without(name: str, key: str, same: float) -> None:
+    base = {one: value for one, value in BASE.items() if one in settings.keywords(name)}
+    off = _learned(name, base | {key: None})
+    assert off == _learned(name, base | {key: same})
+    assert off != _learned(name, base | {key: OTHERWISE[key]})
+
+
+def test_the_tables_name_settings_that_there_are() -> None:
+    known = {key for name in settings.CONFIGS for key in settings.keywords(name)}
+    ranges = settings._AT_LEAST_ONE | settings._AT_MOST_ONE | settings._ABOVE_ZERO
+    assert {*settings._RENAMED.values(), *settings._NULLABLE, *ranges} <= known
 
 
 def _learned(name: str, given: dict[str, Any]) -> bytes:

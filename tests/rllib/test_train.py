@@ -77,8 +77,9 @@ def test_what_rllib_raises_ends_the_run_with_its_reason_and_resume_goes_on(
     assert _learned(failed, 3) == _learned(undisturbed, 3)
 
 
-def test_appo_on_off_policy_rounds_goes_on_after_a_kill(tmp_path: Path) -> None:
-    algorithm = {"name": "rllib/appo", "rllib": {"lr": 3e-4}}
+@pytest.mark.parametrize("name", ["rllib/appo", "rllib/impala"])
+def test_off_policy_rounds_go_on_after_a_kill(tmp_path: Path, name: str) -> None:
+    algorithm = {"name": name, "rllib": {"lr": 3e-4}}
     job, run = write_job(tmp_path, algorithm=algorithm), tmp_path / "run"
     assert nitro("train", job, "--run-dir", run, kill="4:sample").returncode == -9
     again = nitro("train", "--resume", run)

@@ -119,10 +119,10 @@ def test_what_is_absent_is_not_shown_as_a_value() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "is empty; write a NitroTrainingJob, see examples/"),
+        ("", "is empty; see examples/ for jobs"),
         ("# nothing\n", "is empty"),
         ("---\n", "is empty"),
-        (JOB + "---\n" + JOB, "holds 2 documents, the second from line 7; put each job in a file of its own"),
+        (JOB + "---\n" + JOB, "holds 2 documents, the second from line 7; put each in a file of its own"),
         ("- 1\n- 2\n", "must be a mapping with apiVersion, kind, metadata and spec"),
         ("just text\n", "must be a mapping"),
         (JOB + "\tseed: 1\n", "line 6, column 1: a tab; YAML is indented by spaces only, replace the tab"),
@@ -154,7 +154,7 @@ def test_keys_written_twice_are_mistakes_beside_the_others() -> None:
 
 def test_files_that_cannot_be_read_are_refused_in_words(tmp_path: Path) -> None:
     assert "does not exist; check the path" in str(refusal(tmp_path / "none.yaml")[0])
-    assert "is a folder; name the job file in it" in str(refusal(tmp_path)[0])
+    assert "is a folder; name the file in it" in str(refusal(tmp_path)[0])
     huge = tmp_path / "huge.yaml"
     with huge.open("wb") as file:
         os.truncate(file.fileno(), 1 << 33)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nitro_api import JobInvalid, load_job, resolve, warnings
+from nitro_api.rules import check_update
 from nitro_api.schema import schema_at
 
 
@@ -90,6 +91,30 @@ def test_settings_under_the_wrong_name_are_refused(algorithm: dict[str, Any], mi
     with pytest.raises(JobInvalid) as refused:
         load_job(_job(**algorithm))
     assert str(refused.value) == mistake
+
+
+def test_null_takes_the_place_of_the_preset_s_value() -> None:
+    """As it does in RLlib, whose way it is to switch a setting off. It outlasts the run's folder."""
+    given = {"name": "rllib/ppo", "rllib": {"vf_clip_param": None, "minibatch_size": None}}
+    job = resolve(load_job(_job(**given)))
+    assert (job.spec.algorithm.rllib or {}).items() >= given["rllib"].items()
+    assert load_job(job.to_yaml()) == resolve(job) == job
+    usual = resolve(load_job(_job(name="rllib/ppo")))
+    assert [error.path for error in check_update(usual.spec, job.spec)] == ["spec.algorithm"]
+
+
+def test_an_override_by_null_switches_a_setting_off_and_removes_the_whole_block() -> None:
+    data = _job(name="rllib/appo", rllib={"grad_clip": 1.0, "lr": 0.1})
+    off = load_job(data, ["spec.algorithm.rllib.grad_clip=null"]).spec.algorithm
+    assert off.rllib == {"grad_clip": None, "lr": 0.1}
+    assert load_job(data, ["spec.algorithm.rllib=null"]).spec.algorithm.rllib is None
+
+
+def test_a_null_is_worth_a_warning_because_kubectl_apply_drops_it() -> None:
+    assert warnings(load_job(_job(name="rllib/appo", rllib={"grad_clip": None}))) == [
+        "spec.algorithm.rllib.grad_clip: null is dropped by kubectl apply, and the default holds; "
+        "on a cluster apply the job with --server-side"
+    ]
 
 
 def test_the_api_server_keeps_settings_that_the_schema_does_not_name() -> None:

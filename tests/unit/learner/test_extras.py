@@ -1,6 +1,8 @@
 """A job that needs RLlib where it is not installed is told so before anything starts."""
 
 import importlib.util
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +14,18 @@ from nitro_learner import algorithms, extras, failures
 from nitro_learner.cli import main
 from nitro_learner.failures import TrainingFailed
 
-MISSING = (
-    'spec.algorithm.name: "rllib/ppo"; needs Ray\'s RLlib, which is not installed; '
+REMEDY = (
     "run pip install 'nitro-learner[train,rllib]', on a cluster use a learner image that was built with "
     "--build-arg EXTRAS=rllib"
 )
+MISSING = f'spec.algorithm.name: "rllib/ppo"; needs Ray\'s RLlib, which is not installed; {REMEDY}'
 
 
 @pytest.fixture(autouse=True)
-def _without_ray() -> None:
+def _without_ray() -> Iterator[None]:
     assert importlib.util.find_spec("ray") is None, "the usual environment stays free of Ray"
+    yield
+    sys.modules.pop("ray", None)
 
 
 def test_the_sentence_says_how_to_install_it() -> None:
@@ -30,6 +34,37 @@ def test_the_sentence_says_how_to_install_it() -> None:
         with pytest.raises(JobInvalid) as refused:
             build()
         assert str(refused.value) == MISSING
+
+
+@pytest.mark.parametrize(
+    ("version", "obstacle"),
+    [
+        ("2.59.1", "needs RLlib of Ray 2.60, but Ray 2.59.1 is installed"),
+        ("2.6.0", "needs RLlib of Ray 2.60, but Ray 2.6.0 is installed"),
+        ("3.0.0.dev0", "needs RLlib of Ray 2.60, but Ray 3.0.0.dev0 is installed"),
+        (None, "needs RLlib of Ray 2.60, but the package ray that is found has no version"),
+        (
+            "2.60.0",
+            "needs RLlib of Ray 2.60, which cannot be imported (ModuleNotFoundError: No module named "
+            "'ray.rllib')",
+        ),
+    ],
+)
+def test_a_ray_that_cannot_be_used_is_named_with_the_one_that_can(
+    version: str | None, obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("ray", "tree", "fsspec", "pandas", "pyarrow", "scipy"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    if version:
+        (tmp_path / "ray-0.dist-info").mkdir()
+        (tmp_path / "ray-0.dist-info" / "METADATA").write_text(f"Name: ray\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = job(algorithm__name="rllib/ppo").spec
+    assert extras.lacking(spec) == (version != "2.60.0")
+    with pytest.raises(JobInvalid) as refused:
+        extras.check(spec)
+    assert str(refused.value) == f'spec.algorithm.name: "rllib/ppo"; {obstacle}; {REMEDY}'
 
 
 def test_other_jobs_need_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.apis import TARGET_NETWORK_ACTION_DIST_INPUTS
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_TRAINED_LIFETIME
 
 from nitro_api import JobSpec
@@ -21,7 +22,7 @@ from nitro_learner.algorithms.ppo_loss import Samples
 from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
 from nitro_learner.algorithms.replay import CircularBuffer
 from nitro_learner.algorithms.rllib.base import RllibAlgorithm
-from nitro_learner.algorithms.vtrace import traced
+from nitro_learner.algorithms.rllib.traces import traced
 from nitro_learner.batch import Fragment, Rollouts
 
 _MAX_STALENESS = 4
@@ -83,7 +84,13 @@ class RllibImpala(RllibAlgorithm):
         }
         envs = fresh[0].tensors["rewards"].shape[1]
         surrogate = PpoSurrogate(
-            self.network, self.distribution, samples, coefficients, slots=len(fresh), envs=envs
+            self.network,
+            self.distribution,
+            samples,
+            coefficients,
+            slots=len(fresh),
+            envs=envs,
+            standardised=standardise(samples.advantages),
         )
         return UpdateResult(stats, surrogate)
 
@@ -106,36 +113,33 @@ class RllibImpala(RllibAlgorithm):
         """
         return target_log_probs
 
-    def _target(self, rows: torch.Tensor) -> torch.Tensor:
+    def _target(self, batch: dict[str, Any], policy: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
         """The distribution of V-trace's target policy, which for IMPALA is the present one."""
-        return self.network.policy(rows)  # type: ignore[no-any-return]
+        return policy
 
     @torch.no_grad()
     def _samples(self, fragments: list[Fragment]) -> tuple[Samples, dict[str, float]]:
-        """The round as the detector sees it: V-trace's advantages at the updated weights."""
+        """The round as RLlib's loss sees it at the updated weights, without its rows that mean nothing."""
         rollouts = Rollouts(
             fragments,
             [fragment.tensors["rewards"] for fragment in fragments],
             prepare=self.prepare,
             device=self._device,
         )
-        parts = torch.split(rollouts.observations, self._chunk)
-        target = torch.cat([self._target(rows) for rows in parts])
-        target_log_probs = self.distribution.log_prob(target, rollouts.actions)
-        trace = traced(rollouts, target_log_probs, self.values, gamma=self.config.gamma)
-        present = torch.cat([self.network.policy(rows) for rows in parts])
+        traces = traced(self.learner, fragments, self.distribution, self._target)
+        target_log_probs = self.distribution.log_prob(traces.target, rollouts.actions)
         samples = Samples(
             rollouts.observations,
             rollouts.actions,
             self._denominator(target_log_probs, rollouts.log_probs),
-            target,
-            standardise(trace.advantages),
-            trace.targets,
+            traces.target,
+            traces.advantages,
+            traces.targets,
         )
         return samples, {
-            "kl": self.distribution.kl(rollouts.distribution, present).mean().item(),
-            "explained_variance": explained_variance(trace.values, trace.targets),
-            "advantage_std": trace.advantages.std(correction=0).item(),
+            "kl": self.distribution.kl(rollouts.distribution, traces.policy).mean().item(),
+            "explained_variance": explained_variance(traces.values, traces.targets),
+            "advantage_std": traces.advantages.std(correction=0).item(),
         }
 
 
@@ -167,5 +171,6 @@ class RllibAppo(RllibImpala):
     def _denominator(self, target_log_probs: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:
         return denominator(target_log_probs, log_probs)
 
-    def _target(self, rows: torch.Tensor) -> torch.Tensor:
-        return self.learner.module[DEFAULT_MODULE_ID].target(rows)  # type: ignore[no-any-return]
+    def _target(self, batch: dict[str, Any], policy: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
+        module = self.learner.module[DEFAULT_MODULE_ID]
+        return module.forward_target(batch)[TARGET_NETWORK_ACTION_DIST_INPUTS]  # type: ignore[no-any-return]

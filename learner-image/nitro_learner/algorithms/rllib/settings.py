@@ -5,6 +5,7 @@ A setting is a keyword of the config's `training()`, with RLlib's name, type and
 """
 
 import inspect
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -77,6 +78,50 @@ _INEFFECTIVE_OFF_POLICY = frozenset(["lambda_", "shuffle_batch_per_epoch"])
 _AT_LEAST_ONE = frozenset(
     ["circular_buffer_iterations_per_batch", "circular_buffer_num_batches", "num_epochs"],
 )
+_AT_MOST_ONE = frozenset(["gamma", "lambda_", "tau"])
+_ABOVE_ZERO = frozenset(
+    ["clip_param", "vf_clip_param", "vtrace_clip_pg_rho_threshold", "vtrace_clip_rho_threshold"]
+)
+"""With 0 the policy or the critic would learn nothing."""
+
+_NULLABLE = frozenset(
+    [
+        "grad_clip",
+        "minibatch_size",
+        "vf_clip_param",
+        "vtrace_clip_pg_rho_threshold",
+        "vtrace_clip_rho_threshold",
+    ]
+)
+"""What null switches off. RLlib's types allow it for all settings, but its learners fail with the others, or
+take it for another value."""
+
+_RENAMED = {
+    # RLlib's former names.
+    "entropycoeffschedule": "entropy_coeff",
+    "lambda": "lambda_",
+    "lrschedule": "lr",
+    "numsgditer": "num_epochs",
+    "sgdminibatchsize": "minibatch_size",
+    "targetupdatefrequency": "target_network_update_freq",
+    # Ours, and usual ones.
+    "bufferbatches": "circular_buffer_num_batches",
+    "bufferuses": "circular_buffer_iterations_per_batch",
+    "clip": "clip_param",
+    "cliprange": "clip_param",
+    "entcoef": "entropy_coeff",
+    "entropycoefficient": "entropy_coeff",
+    "epochs": "num_epochs",
+    "gaelambda": "lambda_",
+    "klcoefficient": "kl_coeff",
+    "learningrate": "lr",
+    "maxgradnorm": "grad_clip",
+    "nepochs": "num_epochs",
+    "valueclip": "vf_clip_param",
+    "valuecoefficient": "vf_loss_coeff",
+    "vfcoef": "vf_loss_coeff",
+}
+"""The present names of settings by those, in lower case and without underscores, that they have elsewhere."""
 
 
 def configure(name: str, settings: Mapping[str, Any], **fixed: Any) -> AlgorithmConfig:
@@ -114,22 +159,40 @@ def mistakes(name: str, settings: Mapping[str, Any]) -> list[FieldError]:
 def _message(name: str, key: str, value: Any, known: Mapping[str, Any]) -> str | None:
     config = CONFIGS[name]
     elsewhere = _ELSEWHERE | ({} if name == "rllib/ppo" else _ELSEWHERE_OFF_POLICY)
-    if key in elsewhere:
-        return f"is not set here; remove it and set {elsewhere[key]}"
-    if key not in known and (key in _INEFFECTIVE or hasattr(config(), key)):
+    present = key if key in known else _RENAMED.get(key.replace("_", "").lower(), key)
+    if present in elsewhere:
+        return f"is not set here; remove it and set {elsewhere[present]}"
+    if present != key and present in known:
+        return f"is {present} in RLlib's {config.__name__}.training(); rename it"
+    if present not in known and (present in _INEFFECTIVE or hasattr(config(), present)):
         return "has no effect on RLlib's learner alone; remove it"
     if key not in known:
         close = nearest(key, list(known))
         remedy = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
         return f"is not a setting of RLlib's {config.__name__}.training(); {remedy}"
+    if value is None:
+        allowed = _readable(known[key])
+        return None if key in _NULLABLE else f"must be {allowed}; correct it or leave it out for the default"
     try:
         TypeAdapter(known[key]).validate_python(value, strict=True)
     except ValidationError:
         return f"must be {_readable(known[key])}; correct it"
+    return _out_of_range(key, _numbers(value))
+
+
+def _out_of_range(key: str, numbers: list[float]) -> str | None:
     lowest = 1 if key in _AT_LEAST_ONE else 0
-    if not all(number >= lowest for number in _numbers(value)):
-        return f"must be at least {lowest}; raise it"
-    return None
+    allowed = f"at least {lowest}"
+    if key in _AT_MOST_ONE:
+        allowed = "from 0 to 1"
+    elif key in _ABOVE_ZERO:
+        allowed = "above 0"
+    off = ", or null switches it off" if key in _NULLABLE else ""
+    if not all(number >= lowest for number in numbers) or (key in _ABOVE_ZERO and 0 in numbers):
+        return f"must be {allowed}; raise it{off}"
+    if key in _AT_MOST_ONE and max(numbers) > 1:
+        return f"must be {allowed}; lower it"
+    return f"must be finite; lower it{off}" if math.inf in numbers else None
 
 
 def _numbers(value: Any) -> list[float]:
