@@ -89,7 +89,8 @@ def test_a_job_is_learned_and_reported(apiserver: ApiServer, namespace: str, tmp
     assert training["envSteps"] > 0
     assert [entry["round"] for entry in training["history"]] == [1, 2, 3, 4, 5, 6]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert cost == pytest.approx(summary["cost"], abs=1e-6), "with the evaluation at the end"
+    spent = {name: summary["cost"][name] for name in ("learner", "actors", "total")}
+    assert cost == pytest.approx(spent, abs=1e-6), "with the evaluation at the end"
     managers = {entry["manager"]: entry for entry in after["metadata"]["managedFields"]}
     assert managers["nitro-learner"]["operation"] == "Apply"
     assert managers["nitro-learner"]["subresource"] == "status"
