@@ -90,6 +90,8 @@ def _differences(axis: Axes, comparisons: Sequence[Comparison], order: Sequence[
 
 
 def _curves(axis: Axes, results: Results, metric: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
     for index, variant in enumerate(results.runs):
         band = results.band(variant, metric)
         if band is None:
@@ -99,6 +101,8 @@ def _curves(axis: Axes, results: Results, metric: str) -> None:
         axis.plot(band.x, band.mean, line, color=colour, lw=1.8, label=variant, drawstyle=drawn)
         axis.fill_between(band.x, band.low, band.high, color=colour, alpha=0.1, lw=0)
     axis.set_xlabel(UNITS[results.budget.unit].capitalize())
+    if results.budget.unit == "envSteps":  # 160k: whole numbers would run into each other
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axis.set_ylabel(TITLES.get(metric, metric.replace("_", " ").capitalize()))
     axis.margins(x=0.01)
 
