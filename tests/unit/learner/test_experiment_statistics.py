@@ -19,17 +19,21 @@ from nitro_learner.quality.foresight import foretold, improvements, over_runs
 from nitro_learner.quality.repeats import compared
 from nitro_learner.report import COLUMNS
 
-RNG = np.random.default_rng(5)
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Every test's own: what it draws must not hang on the tests before it."""
+    return np.random.default_rng(0)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 10, 11])
-def test_interquartile_mean_is_the_trimmed_mean_of_rliable(count: int) -> None:
-    scores = RNG.normal(size=count)
+def test_interquartile_mean_is_the_trimmed_mean_of_rliable(count: int, rng: np.random.Generator) -> None:
+    scores = rng.normal(size=count)
     assert statistics.interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores, 0.25))
 
 
-def test_probability_of_improvement_is_the_mann_whitney_statistic() -> None:
-    scores, others = RNG.integers(0, 6, 9).astype(float), RNG.integers(1, 7, 9).astype(float)
+def test_probability_of_improvement_is_the_mann_whitney_statistic(rng: np.random.Generator) -> None:
+    scores, others = rng.integers(0, 6, 9).astype(float), rng.integers(1, 7, 9).astype(float)
     u = stats.mannwhitneyu(scores, others, alternative="greater").statistic
     found = statistics.probability_of_improvement(scores, others)
     assert found.value == pytest.approx(u / 81)
@@ -60,8 +64,8 @@ def test_its_interval_resamples_the_two_apart() -> None:
     assert (same.low + same.high) / 2 == pytest.approx(0.5, abs=0.041), "seeds are compared with themselves"
 
 
-def test_paired_interval_is_the_percentile_bootstrap_of_differences() -> None:
-    scores, others = RNG.normal(10, 3, 10), RNG.normal(9, 3, 10)
+def test_paired_interval_is_the_percentile_bootstrap_of_differences(rng: np.random.Generator) -> None:
+    scores, others = rng.normal(10, 3, 10), rng.normal(9, 3, 10)
     found = statistics.paired_difference(scores, others)
     reference = stats.bootstrap(
         (scores - others,),
@@ -84,9 +88,9 @@ def test_a_relative_difference_keeps_seeds_paired() -> None:
     assert statistics.relative_difference(scores, scores + 1).value == pytest.approx(100 * (3 / 4 - 1))
 
 
-def test_seeds_stay_paired() -> None:
+def test_seeds_stay_paired(rng: np.random.Generator) -> None:
     """A constant difference has no uncertainty, however much the seeds differ among themselves."""
-    others = RNG.normal(0, 100, 6)
+    others = rng.normal(0, 100, 6)
     found = statistics.paired_difference(others + 1, others)
     assert (found.low, found.high) == pytest.approx((1, 1))
     assert found.excludes_zero
@@ -100,8 +104,8 @@ def test_one_seed_has_no_interval() -> None:
     assert not found.excludes_zero
 
 
-def test_bands_are_the_means_of_the_columns() -> None:
-    curves = RNG.normal(size=(10, 4)) + np.arange(4)
+def test_bands_are_the_means_of_the_columns(rng: np.random.Generator) -> None:
+    curves = rng.normal(size=(10, 4)) + np.arange(4)
     middle, low, high = statistics.mean_band(curves)
     assert middle == pytest.approx(curves.mean(axis=0))
     for column in range(4):
@@ -110,13 +114,13 @@ def test_bands_are_the_means_of_the_columns() -> None:
         assert high[column] == pytest.approx(interval.high, abs=0.05)
 
 
-def test_intraclass_correlation_is_that_of_the_analysis_of_variance() -> None:
-    values = RNG.normal(size=(12, 1)) * 2 + RNG.normal(size=(12, 4))
+def test_intraclass_correlation_is_that_of_the_analysis_of_variance(rng: np.random.Generator) -> None:
+    values = rng.normal(size=(12, 1)) * 2 + rng.normal(size=(12, 4))
     f = stats.f_oneway(*values).statistic
     assert intraclass_correlation(values) == pytest.approx((f - 1) / (f + 3))
     # Without noise, and without anything but noise.
     assert intraclass_correlation(np.repeat(np.arange(5.0)[:, None], 3, axis=1)) == pytest.approx(1)
-    assert intraclass_correlation(RNG.normal(size=(4000, 4))) == pytest.approx(0, abs=0.03)
+    assert intraclass_correlation(rng.normal(size=(4000, 4))) == pytest.approx(0, abs=0.03)
     assert math.isnan(intraclass_correlation(np.ones((1, 4))))
 
 
@@ -143,15 +147,15 @@ def test_eigenvalues_are_compared_by_magnitude_without_losing_their_order() -> N
         np.testing.assert_array_equal(compared(name, both), both)
 
 
-def test_rank_correlation_is_scipys() -> None:
-    x, y = RNG.integers(0, 5, 30).astype(float), RNG.normal(size=30)
+def test_rank_correlation_is_scipys(rng: np.random.Generator) -> None:
+    x, y = rng.integers(0, 5, 30).astype(float), rng.normal(size=30)
     assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic)
     assert math.isnan(spearman(np.ones(5), np.arange(5.0)))
     assert math.isnan(spearman(x[:2], y[:2]))
 
 
-def test_split_half_goes_over_all_halves() -> None:
-    values = RNG.normal(size=(9, 4))
+def test_split_half_goes_over_all_halves(rng: np.random.Generator) -> None:
+    values = rng.normal(size=(9, 4))
     halves = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
     expected = np.mean(
         [stats.spearmanr(values[:, a].mean(axis=1), values[:, b].mean(axis=1)).statistic for a, b in halves]
