@@ -105,9 +105,11 @@ def _make_generic(config: EnvironmentConfig) -> Environment:
 
 
 def _unbuildable(config: EnvironmentConfig, error: Exception) -> EnvironmentConfigError:
+    from gymnasium.error import UnregisteredEnv
+
     what = config.entry_point or config.id
     told = f"environment {what} cannot be built: {type(error).__name__}: {error}"
-    if type(error).__module__ == "gymnasium.error":
+    if isinstance(error, UnregisteredEnv):
         told += " Give a registered id, such as Hopper-v5 or ALE/Pong-v5, or an entryPoint"
     return EnvironmentConfigError(told)
 

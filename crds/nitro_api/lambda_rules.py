@@ -29,7 +29,6 @@ _MANAGED_ONLY = {
     "tags": "tags",
 }
 
-
 _A_ROLE = matching(
     "roleArn", _ROLE, "must be the ARN of an IAM role; write it as arn:aws:iam::123456789012:role/name"
 )
@@ -78,11 +77,7 @@ declare(
         sentence="is required where no address in Amazon ECR tells it; write it as us-east-2",
         holds=lambda function: function.region is not None or image_region(function.image) is not None,
     ),
-    matching(
-        "region",
-        _REGION,
-        "must be an AWS region; write it as us-east-2",
-    ),
+    matching("region", _REGION, "must be an AWS region; write it as us-east-2"),
     Rule(
         path="region",
         cel=f"!has(self.region) || !has(self.image) || !self.image.matches(r'{ECR_IMAGE}') "

@@ -24,7 +24,6 @@ _BUCKET = "^[a-z0-9][a-z0-9.-]*[a-z0-9]$"
 _IMAGE = "^[!-~]+$"
 _JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
-
 declare(
     NitroTrainingJob,
     Rule(
@@ -43,9 +42,7 @@ declare(
         holds=lambda env: matches(_ID, env.id),
     ),
     matching(
-        "entryPoint",
-        _ENTRY_POINT,
-        "must be module:attribute; write it as my_package.environments:make",
+        "entryPoint", _ENTRY_POINT, "must be module:attribute; write it as my_package.environments:make"
     ),
     Rule(
         path="envsPerActor",
@@ -118,7 +115,6 @@ declare(
         ),
     ),
 )
-
 
 _AN_IMAGE = matching(
     "image", _IMAGE, "must be an image without spaces; write it as registry.example.com/nitro-actor:0.1.0"

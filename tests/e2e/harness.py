@@ -27,8 +27,6 @@ PATIENCE_SECONDS = 400.0
 """How long a condition is waited for. Only a broken cluster takes it: how fast one is, no test asserts."""
 PASSING = (0, 410, 429, 500, 502, 503, 504)
 """Statuses of an API server that is being restarted, or that forgot the version that a watch began at."""
-
-
 OF_EVERY_NAMESPACE = {"ServiceAccount": "default", "ConfigMap": "kube-root-ca.crt"}
 """What the cluster puts into a namespace, some time after it was made."""
 

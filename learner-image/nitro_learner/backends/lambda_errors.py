@@ -41,8 +41,6 @@ _NOT_READY = frozenset({"ResourceConflictException", "ResourceNotReadyException"
 _THROTTLED = frozenset({"RequestThrottled", "RequestThrottledException", "Throttling", "ThrottlingException"})
 """What AWS's front says with status 400 where a service of its own would say 429."""
 
-"""The sentences of these may quote the request's headers, session token included."""
-
 _STS_TROUBLE = frozenset({"IDPCommunicationError", "Throttling"})
 """With these STS says that another try may do, although its status is 400."""
 

@@ -243,13 +243,14 @@ def _table(result: dict[str, Any]) -> list[list[str]]:
 
 def _lines(result: dict[str, Any]) -> list[str]:
     lines = [f"{name:<20}" + "".join(f"{cell:>12}" for cell in cells) for name, *cells in _table(result)]
-    few = len(result.get("rounds", [])) in range(1, _FEW)
-    caution = f"From fewer than {_FEW} rounds these say little: measure more (--rounds), or a longer run."
-    return [
-        *lines,
-        *(["", caution] if few else []),
-        *(["", _gain(result["gain"])] if "gain" in result else []),
-    ]
+    if 0 < len(result.get("rounds", [])) < _FEW:
+        lines += [
+            "",
+            f"From fewer than {_FEW} rounds these say little: measure more (--rounds), or a longer run.",
+        ]
+    if "gain" in result:
+        lines += ["", _gain(result["gain"])]
+    return lines
 
 
 def _markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:

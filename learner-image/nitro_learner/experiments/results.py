@@ -68,6 +68,7 @@ class Results:
         self.missing = [variant for variant in found if variant not in self.runs]
         self.budget: Budget = experiment.budget or Budget()
         self._experiment = experiment
+        self._starts: dict[str, float] = {}
 
     def curves(self, variant: str, metric: str) -> list[Curve]:
         return [run.curve(metric, self.budget.unit) for run in self.runs[variant]]
@@ -80,10 +81,11 @@ class Results:
         """Where `over_training` begins and ends: from where every run's curve is known, because one that
         began later would lack the poor returns of the beginning, to the budget. NaN where there is no such
         curve."""
-        curves = [curve for variant in self.runs for curve in self.curves(variant, metric)]
-        known = bool(curves) and all(len(curve.x) for curve in curves)
-        start = max(float(curve.x[0]) for curve in curves) if known else float("nan")
-        return start, self.budget.amount
+        if metric not in self._starts:  # of all runs, and asked for by each
+            curves = [curve for variant in self.runs for curve in self.curves(variant, metric)]
+            known = bool(curves) and all(len(curve.x) for curve in curves)
+            self._starts[metric] = max(float(curve.x[0]) for curve in curves) if known else float("nan")
+        return self._starts[metric], self.budget.amount
 
     def over_training(self, variant: str, metric: str) -> Floats:
         """Mean over `training`, f64 [seeds]; NaN where nothing lies between its beginning and its end."""
@@ -154,29 +156,24 @@ def collect(folder: ExperimentDir, experiment: Experiment) -> list[Results]:
 
 def rows(folder: ExperimentDir, experiment: Experiment, results: Sequence[Results]) -> Iterator[Line]:
     """One row per finished run, for runs.csv; over training it is read where the compared runs are."""
-    compared = {
-        one.environment: {metric: one.training(metric) for metric in ("reward_mean", "evaluation_mean")}
-        for one in results
-    }
+    of = {one.environment: one for one in results}
     for run in plan(experiment):
         if folder.finished(run):
-            yield _row(run, read(folder.run(run), run.job), experiment, compared[run.environment])
+            yield _row(run, read(folder.run(run), run.job), of[run.environment])
 
 
-def _row(
-    run: PlannedRun,
-    finished: FinishedRun,
-    experiment: Experiment,
-    training: Mapping[str, tuple[float, float]],
-) -> Line:
-    budget = experiment.budget or Budget()
-    curves = {metric: finished.curve(metric, budget.unit) for metric in training}
+def _row(run: PlannedRun, finished: FinishedRun, results: Results) -> Line:
+    budget = results.budget
+    curves = {metric: finished.curve(metric, budget.unit) for metric in ("reward_mean", "evaluation_mean")}
     return {
         "environment": run.environment,
         "variant": run.variant,
         "seed": run.seed,
         **{f"{metric}_at_budget": curve.at(budget.amount) for metric, curve in curves.items()},
-        **{f"{metric}_over_training": curve.mean(*training[metric]) for metric, curve in curves.items()},
+        **{
+            f"{metric}_over_training": curve.mean(*results.training(metric))
+            for metric, curve in curves.items()
+        },
         "rounds": float(finished.columns["round"][-1]),
         "actor_rounds": float(finished.columns["actor_rounds"][-1]),
         "env_steps": float(finished.columns["env_steps"][-1]),

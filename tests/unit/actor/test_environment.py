@@ -107,6 +107,10 @@ def test_refuses(name: str, entry_point: str | None, message: str) -> None:
     [
         ("import sys; sys.exit(3)", "importing of_a_user raised SystemExit: 3"),
         ("None.absent", "importing of_a_user raised AttributeError: 'NoneType'"),
+        (
+            "raise RuntimeError('no licence')",
+            r"importing of_a_user raised RuntimeError: no licence; .* in the actor's image must pass",
+        ),
         ("import no_such_package", "No module named 'no_such_package'.*install its package"),
     ],
 )
@@ -117,16 +121,6 @@ def test_a_module_that_cannot_be_imported(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EnvironmentConfigError, match=message):
         environment("x", 1, "of_a_user:Thing")
-
-
-def test_a_module_that_raises_while_it_is_imported_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "raises_at_import.py").write_text("raise RuntimeError('no licence')")
-    monkeypatch.syspath_prepend(tmp_path)
-    message = r"importing raises_at_import raised RuntimeError: no licence; .* in the actor's image must pass"
-    with pytest.raises(EnvironmentConfigError, match=message):
-        environment("x", 1, "raises_at_import:Thing")
 
 
 @pytest.mark.parametrize("kwargs", [{"no_such_argument": 1}, {"main_body": "no such body"}])
