@@ -8,7 +8,8 @@ PYTHON   ?= python3
 VENV     ?= .venv
 JOB      ?= examples/hopper.yaml
 ARGS     ?=
-BIN      := $(abspath $(VENV))/bin
+# Relative paths: make takes a space in the folder of the checkout for the end of a name.
+BIN      := $(VENV)/bin
 UV       := $(BIN)/uv
 # The one tool that is not in constraints.txt, because it installs what is.
 UV_VERSION := 0.13.8
@@ -44,7 +45,7 @@ lint: $(STAMP) ## check format, style, types and the import contract
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=monitoring $(BIN)/lint-imports
 
 .PHONY: format
 format: $(STAMP) ## format the code and apply the safe fixes
@@ -54,6 +55,10 @@ format: $(STAMP) ## format the code and apply the safe fixes
 .PHONY: test
 test: lint ## lint, then the whole test suite (ARGS='-k detector' for a part)
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+.PHONY: test-fast
+test-fast: lint ## lint, then the unit tests that are not marked slow (two minutes on two cores)
+	$(BIN)/python -m pytest $(PARALLEL) tests/unit -m 'not slow' $(ARGS)
 
 # RLlib's tests have an environment of their own, so that the usual one stays free of Ray.
 RLLIB ?= build/rllib
@@ -77,16 +82,16 @@ kind: ## a kind cluster with Knative, the platform and a job that trains (needs 
 
 .PHONY: e2e
 e2e: $(STAMP) ## build and load the images, install, and test on the cluster of KUBECONFIG (IMAGE_COMMAND, HELM_ARGS)
-	PATH="$(BIN):$$PATH" scripts/e2e $(ARGS)
+	PATH="$(abspath $(BIN)):$$PATH" scripts/e2e $(ARGS)
 
 .PHONY: paper-small
-paper-small: $(STAMP) ## the small comparison with the paper and the tables of docs/results.md (an hour on two cores)
+paper-small: $(STAMP) ## the small comparison with the paper and its pages in docs/results/ (an hour on two cores)
 	$(BIN)/nitro experiment run experiments/paper-small.yaml
-	$(BIN)/nitro experiment report runs/paper-small --into docs/results.md
+	$(BIN)/nitro experiment report runs/paper-small --into docs/results/paper-small.md
 	$(BIN)/nitro plot runs/paper-small/runs/Hopper-v5/{fixed,random-score,nitro,hydrozoa}/seed-* \
-		--out docs/results/paper-small-rounds.png
+		--x round --out docs/results/paper-small-rounds.png
 	$(BIN)/nitro experiment run experiments/cost-small.yaml
-	$(BIN)/nitro experiment report runs/cost-small --into docs/results.md
+	$(BIN)/nitro experiment report runs/cost-small --into docs/results/cost-small.md
 	$(BIN)/nitro experiment run experiments/detector-small.yaml
 
 PEERS := build/peers
@@ -102,10 +107,11 @@ bench: $(STAMP) $(PEERS)/installed ## the benchmark tables, beside what one woul
 	@$(BIN)/python tests/benchmarks/bench_training.py --seeds 1 --peer $(PEERS)/bin/python
 
 .PHONY: generate
-generate: $(STAMP) ## write the generated files again: the CRD, the dashboards, the alerts, docs/metrics.md
-	$(BIN)/python -m nitro_api.crd > build/crd.yaml && mv build/crd.yaml crds/nitrotrainingjobs.yaml
+generate: $(STAMP) ## write the generated files again: the CRD, dashboards, alerts, docs/metrics.md, the maps in docs/development.md
+	$(BIN)/python -m nitro_api.schema.crd > build/crd.yaml && mv build/crd.yaml crds/nitrotrainingjobs.yaml
 	cp crds/nitrotrainingjobs.yaml charts/nitro/files/
 	PYTHONPATH=monitoring $(BIN)/python -m nitro_monitoring
+	PYTHONPATH=monitoring $(BIN)/python -m nitro_monitoring.package_map docs/development.md
 
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew

@@ -1,4 +1,4 @@
-"""Its place puts tests/ on the import path, for the helpers that several rooms' tests share."""
+"""Settings of hypothesis that all tests share."""
 
 from hypothesis import settings
 

@@ -3,5 +3,5 @@
 Importing the package imports nothing else: the server sets the thread count before numpy loads.
 """
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Version of the request, weights and fragment formats. A request of another version is refused."""

@@ -3,6 +3,7 @@
 import resource
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import numpy as np
 from nitro_actor import wire
 from nitro_actor.environment import Environment
 from nitro_actor.policy import Policy
-from nitro_actor.request import Request
+from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.fragment import FragmentContainer, from_one_agent
+from nitro_actor.protocol.request import Request
+from nitro_actor.protocol.weights import WeightsContainer
 from nitro_actor.rollout import evaluate, rollout
 from nitro_actor.store import Exchange
-
-FRAGMENT_SCHEMA = 1
-WEIGHTS_SCHEMA = 1
 
 _KEPT_VERSIONS = 2
 """The current version, and the one before it that an evaluation or a late retry may still ask for."""
@@ -31,7 +32,7 @@ class WeightsInvalidError(RuntimeError):
 
 
 class Actor:
-    """Answers requests, one at a time, with one environment."""
+    """Answer requests, one at a time, with one environment."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -60,7 +61,12 @@ class Actor:
         loaded = time.perf_counter()
         if request.kind == "rollout":
             tensors = rollout(
-                self.environment, policy, seed=request.seed, steps=request.steps, state=request.state
+                self.environment,
+                policy,
+                seed=request.seed,
+                steps=request.steps,
+                state=request.state,
+                optional_tensors=request.optional_tensors,
             )
             steps = request.steps
         else:
@@ -73,7 +79,7 @@ class Actor:
             )
             steps = int(tensors["episode_lengths"].sum())
         sampled = time.perf_counter()
-        fragment = wire.encode(self._meta(request, steps), tensors)
+        fragment = self._fragment(request, steps, tensors).encode()
         exchange.append(request.result_key, fragment, request.ttl)
         stored = time.perf_counter()
         cold, self._cold = self._cold, False
@@ -125,28 +131,31 @@ class Actor:
                 f"no weights under {request.weights_key}: not published yet, or expired"
             )
         try:
-            meta, tensors = wire.decode(data)
-            identity = (meta.get("schema"), meta.get("run"), meta.get("version"))
-            if identity != (WEIGHTS_SCHEMA, request.run, request.weights_version):
-                raise wire.WireError(f"weights: schema, run and version are {identity}")
-            return Policy(meta, tensors, self.environment.spec)
+            container = WeightsContainer.decode(data)
+            if (container.run, container.version) != (request.run, request.weights_version):
+                raise wire.WireError(
+                    f"the weights are of run {container.run!r} and version {container.version}, the request "
+                    f"asks for run {request.run!r} and version {request.weights_version}"
+                )
+            container.require_agents([AGENT])
+            return Policy(container.policies[container.agents[AGENT]], self.environment.spec)
         except wire.WireError as error:
             raise WeightsInvalidError(f"{request.weights_key}: {error}") from error
 
-    def _meta(self, request: Request, steps: int) -> dict[str, Any]:
-        return {
-            "schema": FRAGMENT_SCHEMA,
-            "run": request.run,
-            "round": request.round,
-            "slot": request.slot,
-            "attempt": request.attempt,
-            "weightsVersion": request.weights_version,
-            "seed": request.seed,
-            "kind": request.kind,
-            "steps": steps,
-            "envs": self.environment.count,
-            "resumed": bool(request.state),
-        }
+    def _fragment(self, request: Request, steps: int, tensors: Mapping[str, np.ndarray]) -> FragmentContainer:
+        return FragmentContainer(
+            kind=request.kind,
+            run=request.run,
+            round=request.round,
+            slot=request.slot,
+            attempt=request.attempt,
+            weights_version=request.weights_version,
+            seed=request.seed,
+            steps=steps,
+            envs=self.environment.count,
+            resumed=bool(request.state),
+            tensors=from_one_agent(tensors),
+        )
 
 
 def _resident_bytes() -> int:

@@ -1,13 +1,14 @@
-"""What requests are answered with, over HTTP as on Lambda: a status and a JSON object."""
+"""Answers to requests, over HTTP and on Lambda: a status and a JSON object."""
 
 from typing import Any
 
-from nitro_actor import wire
+from nitro_actor import traces, wire
 from nitro_actor.actor import Actor, WeightsInvalidError, WeightsMissingError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.logs import log
 from nitro_actor.parcel import ParcelTooLargeError
-from nitro_actor.request import ProtocolError, Request
+from nitro_actor.protocol.fields import ProtocolError
+from nitro_actor.protocol.request import Request
 from nitro_actor.rollout import PolicyError
 from nitro_actor.store import Exchange, StoreError, StoreFullError
 
@@ -26,6 +27,10 @@ _ERRORS: tuple[tuple[type[Exception], int, str], ...] = (
     (StoreError, 503, "redis_unreachable"),
     (Exception, 500, "internal"),
 )
+
+
+_TRACED = ("environment", "internal")
+"""Codes of what Python code raised that nobody foresaw, such as the user's."""
 
 
 class RefusedError(Exception):
@@ -56,9 +61,11 @@ def work(actor: Actor, request: Request, exchange: Exchange) -> Answer:
 
 
 def failure(error: Exception) -> Answer:
-    """What an error is answered with: HTTP status, and a code and a sentence."""
+    """The answer to an error: HTTP status, a code, a sentence and, if there is one, the user's
+    traceback."""
     if isinstance(error, RefusedError):
         return error.status, {"code": error.code, "error": str(error)}
     status, code = next((status, code) for kind, status, code in _ERRORS if isinstance(error, kind))
     text = f"{type(error).__name__}: {error}" if code == "internal" else str(error)
-    return status, {"code": code, "error": text}
+    trace = traces.trace(error) if code in _TRACED else ""
+    return status, {"code": code, "error": text} | ({"trace": trace} if trace else {})

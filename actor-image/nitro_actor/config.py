@@ -1,4 +1,4 @@
-"""What an actor is told of its environment: the setting NITRO_ENVIRONMENT."""
+"""The actor's configuration of its environment, from the variable NITRO_ENVIRONMENT."""
 
 import json
 from dataclasses import dataclass, field, fields

@@ -1,4 +1,4 @@
-"""One convolution in numpy: patches gathered into a matrix, one product, bias and activation."""
+"""One convolution in numpy: gather patches into a matrix, multiply, add the bias, apply the activation."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nitro_actor.products import Floats, Product, divisor
+from nitro_actor.matmul import Floats, MatMul, divisor
 
 _CACHED_BYTES = 2**19
 """Of patches that are gathered, converted and multiplied at a time: they stay in a core's cache."""
 
 
 class Shape(NamedTuple):
-    """Of one image."""
+    """The shape of one image."""
 
     height: int
     width: int
@@ -24,7 +24,7 @@ class Shape(NamedTuple):
         return self.height * self.width * self.channels
 
     def behind(self, layer: Mapping[str, Any]) -> "Shape":
-        """What a layer makes of it."""
+        """The shape that a layer gives this one."""
         trimmed = layer["kernel"] - 1 if layer["padding"] == "valid" else 0
         height, width = (math.ceil((n - trimmed) / layer["stride"]) for n in (self.height, self.width))
         return Shape(height, width, layer["channels"])
@@ -66,7 +66,7 @@ class Convolution:
         order = (1, 2, 3, 0) if first else (2, 3, 1, 0)
         matrix = np.ascontiguousarray(weight.transpose(order).reshape(-1, self.output.channels))
         self._depth = len(matrix)
-        self._float_product, self._pixel_product = Product(matrix), Product(matrix / np.float32(255))
+        self._float_product, self._pixel_product = MatMul(matrix), MatMul(matrix / np.float32(255))
         # A row of the output at a time: adding few channels at a time would cost more than the product.
         self._bias = np.tile(bias, self.output.width)
         self._activation = activation
@@ -127,7 +127,7 @@ class Convolution:
 
 
 def _padding(size: int, parts: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after a side: as few as give that many parts, an odd one behind."""
+    """Zeros before and after a side: the fewest that give that many parts. An odd one goes behind."""
     total = max((parts - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
 

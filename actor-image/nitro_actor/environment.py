@@ -1,4 +1,4 @@
-"""The environment of an actor: what its spaces are, and E episodes running in it."""
+"""The environment of an actor: its spaces, and the E episodes that run in it."""
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
@@ -167,7 +167,7 @@ class Environment:
             self._stack[:, -1] = self.frames
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:
-        """As the engine's."""
+        """The engine's picture of one copy."""
         return self._engine.picture(index)
 
     def close(self) -> None:

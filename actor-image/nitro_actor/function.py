@@ -1,4 +1,4 @@
-"""The actor as a Lambda function: what an event asks and what it is answered with.
+"""The actor as a Lambda function: events and the answers to them.
 
     {"kind": "spec"}                                          the health invocation
         -> {"status": 200, "body": the environment's spaces and the protocol version}
@@ -15,12 +15,12 @@ time or cannot build its environment fails by Lambda's own means.
 import time
 from typing import Any
 
-from nitro_actor import request as requests
 from nitro_actor import wire
 from nitro_actor.actor import Actor
 from nitro_actor.answers import failure, work
 from nitro_actor.logs import log
 from nitro_actor.parcel import Parcel, unpack
+from nitro_actor.protocol.request import Request
 from nitro_actor.store import Store
 
 _IDLE_SECONDS = 60.0
@@ -28,7 +28,7 @@ _IDLE_SECONDS = 60.0
 
 
 class Function:
-    """Answers events, one at a time, with one environment for the sandbox's whole life.
+    """Answer events, one at a time, with one environment for the sandbox's whole life.
 
     Args:
         actor: built in the init phase; it keeps the newest weights across invocations.
@@ -55,7 +55,7 @@ class Function:
             return {"status": status, "body": body}
 
     def _rollout(self, event: dict[str, Any]) -> dict[str, Any]:
-        request = requests.parse(unpack(event.get("request"), "request"))
+        request = Request.decode(unpack(event.get("request"), "request"))
         if "weights" not in event:
             if self._store is None:
                 raise wire.WireError(

@@ -10,10 +10,10 @@ import time
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor.actor import Actor
-from nitro_actor.building import make
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.function import Function
 from nitro_actor.logs import log
+from nitro_actor.make_env import make_env
 from nitro_actor.store import Store
 
 
@@ -26,7 +26,7 @@ def build() -> Function:
     began = time.perf_counter()
     config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))
     url = os.environ.get("NITRO_REDIS_URL")
-    function = Function(Actor(make(config)), Store(url) if url else None)
+    function = Function(Actor(make_env(config)), Store(url) if url else None)
     log("ready", environment=config.id, seconds=time.perf_counter() - began)
     return function
 

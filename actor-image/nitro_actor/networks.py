@@ -12,7 +12,7 @@ import numpy as np
 
 from nitro_actor import wire
 from nitro_actor.convolution import Convolution, Shape
-from nitro_actor.products import Floats, Product
+from nitro_actor.matmul import Floats, MatMul
 
 Tensors = Mapping[str, np.ndarray]
 Specs = dict[str, wire.TensorSpec]
@@ -42,7 +42,7 @@ class Mlp:
         self.width = int([math.prod(shape), *network["hidden"]][-1])
         self._activation = ACTIVATIONS[network["activation"]]
         layers = [linear(tensors, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
-        self._layers = [(Product(weight), bias) for weight, bias in layers]
+        self._layers = [(MatMul(weight), bias) for weight, bias in layers]
         self._buffers: list[Floats] = []
 
     @staticmethod
@@ -91,7 +91,7 @@ class Conv:
 
     @staticmethod
     def parameters(network: Mapping[str, Any], shape: Sequence[int]) -> tuple[Specs, int]:
-        """As Mlp's."""
+        """Names and shapes of the tensors, and the width of the features, as for Mlp."""
         specs: Specs = {}
         image = _image(shape)
         for index, (before, layer) in enumerate(_images(network, image)):
@@ -122,7 +122,7 @@ def linear(tensors: Tensors, name: str) -> tuple[Floats, Floats]:
 
 
 def linear_parameters(name: str, fan_in: int, fan_out: int) -> Specs:
-    """Of one fully connected layer."""
+    """Names and shapes of the tensors of one fully connected layer."""
     return {
         f"{name}.weight": wire.TensorSpec("float32", (fan_out, fan_in)),
         f"{name}.bias": wire.TensorSpec("float32", (fan_out,)),

@@ -1,4 +1,4 @@
-"""Weights and fragments inside the messages themselves, where an actor reaches no Redis.
+"""Weights and fragments inside the messages, for actors that cannot reach Redis.
 
 A Lambda invocation's request and response are JSON of at most 6 MB each; there is no binary Invoke
 (https://github.com/aws/aws-lambda-roadmap/issues/91), so what is binary travels in base64.

@@ -1,16 +1,15 @@
 """The policy in numpy: network, observation normalisation, action distribution, for E observations."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.environment import EnvironmentSpec
-from nitro_actor.networks import ACTIVATIONS, NETWORKS, Network, Tensors, linear, linear_parameters
-from nitro_actor.products import Floats
+from nitro_actor.matmul import Floats
+from nitro_actor.networks import ACTIVATIONS, NETWORKS, Network, linear, linear_parameters
+from nitro_actor.protocol.weights import PolicyWeights
 
 LOG_STD_RANGE = (-20.0, 2.0)
 """Range that a log standard deviation is clamped to, in the actor as in the learner."""
@@ -22,18 +21,17 @@ class Policy:
     """A network with its head.
 
     Attributes:
-        version: of the weights.
         parameters_per_action: P, the width of the distribution: mean and log std, or logits.
     """
 
-    def __init__(self, meta: Mapping[str, Any], tensors: Tensors, spec: EnvironmentSpec) -> None:
-        """Build from a decoded weights container.
+    def __init__(self, weights: PolicyWeights, spec: EnvironmentSpec) -> None:
+        """Build from weights.
 
         Raises:
-            WireError: it does not fit the environment, or holds NaN.
+            WireError: they do not fit the environment, or hold NaN.
         """
-        network = _check(meta, tensors, spec)
-        self.version: int = meta["version"]
+        _check(weights, spec)
+        network, tensors = weights.network, weights.tensors
         self._actions = spec.action_size
         self._continuous = spec.continuous
         self._network: Network = NETWORKS[network["kind"]](network, tensors, spec.observation_shape)
@@ -47,7 +45,7 @@ class Policy:
         if self._normalise:
             self._mean = tensors["observation.mean"].astype(np.float32)
             self._scale = np.sqrt(tensors["observation.var"] + 1e-8).astype(np.float32)
-            self._clip = np.float32(meta.get("observationClip") or np.inf)
+            self._clip = np.float32(np.inf if weights.observation_clip is None else weights.observation_clip)
 
     def distribution(self, observations: np.ndarray, out: Floats) -> None:
         """Write the action distribution of each observation.
@@ -109,10 +107,10 @@ class Policy:
         return total
 
 
-def _check(meta: Mapping[str, Any], tensors: Tensors, spec: EnvironmentSpec) -> Mapping[str, Any]:
-    """The network's description, after comparing the container with what it and the environment ask for."""
-    network = meta.get("network")
-    if not isinstance(network, dict) or network.get("kind") not in NETWORKS:
+def _check(weights: PolicyWeights, spec: EnvironmentSpec) -> None:
+    """Compare weights with what their network and the environment ask for."""
+    network, tensors = weights.network, weights.tensors
+    if network.get("kind") not in NETWORKS:
         raise wire.WireError(f"weights: network {network!r} is unknown; known kinds: {sorted(NETWORKS)}")
     hidden = network.get("hidden")
     if not isinstance(hidden, list) or not all(type(n) is int and n > 0 for n in hidden):
@@ -122,8 +120,6 @@ def _check(meta: Mapping[str, Any], tensors: Tensors, spec: EnvironmentSpec) -> 
     head = "gaussian" if spec.continuous else "categorical"
     if network.get("head") != head:
         raise wire.WireError(f"weights: head {network.get('head')!r}, but the environment needs {head!r}")
-    if type(meta.get("version")) is not int:
-        raise wire.WireError("weights: the version is missing")
     per_state = spec.continuous and network.get("logStd") == "state"
     outputs = 2 * spec.action_size if per_state else spec.action_size
     shape = spec.observation_shape
@@ -135,4 +131,3 @@ def _check(meta: Mapping[str, Any], tensors: Tensors, spec: EnvironmentSpec) -> 
         expected["observation.mean"] = wire.TensorSpec("float64", shape)
         expected["observation.var"] = wire.TensorSpec("float64", shape)
     wire.check(tensors, expected)
-    return network

@@ -1,4 +1,4 @@
-"""What the processor is, as far as it decides how products are fastest."""
+"""The kind of processor, which decides how matrix products are fastest."""
 
 
 def _information() -> set[str]:

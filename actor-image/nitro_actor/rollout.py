@@ -3,19 +3,27 @@
 Everything random comes from the request's seed, so the same request gives the same tensors to the bit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
 from nitro_actor.policy import Policy
+from nitro_actor.protocol.request import OPTIONAL_TENSORS
+from nitro_actor.protocol.state import prefixed
 
 Tensors = dict[str, np.ndarray]
 
 
 def rollout(
-    environment: Environment, policy: Policy, *, seed: int, steps: int, state: Mapping[str, np.ndarray]
+    environment: Environment,
+    policy: Policy,
+    *,
+    seed: int,
+    steps: int,
+    state: Mapping[str, np.ndarray],
+    optional_tensors: Collection[str] = OPTIONAL_TENSORS,
 ) -> Tensors:
     """Sample T transitions from E environments, time-major, L = T / E.
 
@@ -26,6 +34,7 @@ def rollout(
         seed: for the environments (unless they resume) and the policy's noise.
         steps: T, a multiple of E.
         state: the end state of this slot's last fragment, or empty for a fresh start.
+        optional_tensors: which of OPTIONAL_TENSORS to return.
 
     Returns:
         The tensors of a fragment, with L = T / E:
@@ -78,8 +87,6 @@ def rollout(
     tensors = {
         "observations": observations,
         "actions": actions,
-        "log_probs": policy.log_probabilities(distribution, actions),
-        "distribution": distribution,
         "rewards": rewards,
         "terminated": terminated,
         "truncated": truncated,
@@ -88,10 +95,15 @@ def rollout(
         "episode_returns": np.array(returns, np.float64),
         "episode_lengths": np.array(lengths, np.int64),
     }
-    _require_finite(tensors)
+    # A policy that has diverged is an error, whether the learner wants to see its distribution or not.
+    _require_finite(tensors | {"distribution": distribution})
+    if "log_probs" in optional_tensors:
+        tensors["log_probs"] = policy.log_probabilities(distribution, actions)
+    if "distribution" in optional_tensors:
+        tensors["distribution"] = distribution
     if environment.clip_rewards:
         np.sign(rewards, out=rewards)
-    return tensors | before | {f"state/{name}": array for name, array in environment.snapshot().items()}
+    return tensors | before | prefixed(environment.snapshot())
 
 
 def evaluate(

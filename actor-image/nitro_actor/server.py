@@ -7,12 +7,15 @@
 
 It listens before the environment is built. All environment work happens in the main thread (rendering
 contexts and some libraries belong to the thread that made them); connections have threads of their own.
-SIGTERM lets the request in flight finish, then the process exits with 0.
+SIGTERM lets the request in flight finish, then the process exits with 0. SIGUSR1 writes to standard error
+where each thread stands, and so does a crash, such as a segmentation fault.
 
 Settings come from environment variables: NITRO_ENVIRONMENT, NITRO_REDIS_URL, NITRO_TOKEN, NITRO_HOST, PORT,
 NITRO_TIMEOUT_SECONDS (of a request; one that does not end by far ends the process).
 """
 
+import faulthandler
+import io
 import json
 import os
 import signal
@@ -23,10 +26,11 @@ import warnings
 from collections.abc import Callable
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
+from nitro_actor import traces
 from nitro_actor.actor import Actor
-from nitro_actor.building import make
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.logs import log
+from nitro_actor.make_env import make_env
 from nitro_actor.service import Service
 from nitro_actor.store import Store
 from nitro_actor.web import listen
@@ -34,6 +38,10 @@ from nitro_actor.web import listen
 
 def main() -> int:
     """Run until SIGTERM or SIGINT; 1 where the settings or the environment are wrong."""
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what an environment prints must not be lost with a crash
+        sys.stdout.reconfigure(line_buffering=True)
     timeout = os.environ.get("NITRO_TIMEOUT_SECONDS")
     service = Service(os.environ.get("NITRO_TOKEN"), float(timeout) if timeout else None)
     warnings.showwarning = _log_warning
@@ -43,12 +51,13 @@ def main() -> int:
 
     def build() -> tuple[Actor, Store]:
         config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))
-        return Actor(make(config)), Store(os.environ.get("NITRO_REDIS_URL", ""))
+        return Actor(make_env(config)), Store(os.environ.get("NITRO_REDIS_URL", ""))
 
     try:
         service.serve(build)
     except (EnvironmentConfigError, ValueError) as error:
-        log("refused", level="error", error=str(error))
+        trace = traces.trace(error)
+        log("refused", level="error", error=str(error), **({"trace": trace} if trace else {}))
         return 1
     log("stopped")
     return 0

@@ -1,18 +1,20 @@
-"""What the server does with requests: one at a time, in the main thread, until it is told to stop."""
+"""The server's work: one request at a time, in the main thread, until a signal ends it."""
 
 import hmac
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nitro_actor import request as requests
+from nitro_actor import traces
 from nitro_actor.actor import Actor
 from nitro_actor.answers import Answer, RefusedError, work
 from nitro_actor.logs import log
+from nitro_actor.protocol.request import Request
 from nitro_actor.store import Exchange
 
 _TIMES_TIMEOUT = 2
@@ -94,13 +96,16 @@ class Service:
         if not self._busy.acquire(blocking=False):
             raise RefusedError(503, "busy", "this actor works on another request")
         try:
-            request = requests.parse(read_body())
+            request = Request.decode(read_body())
             done: queue.SimpleQueue[Answer] = queue.SimpleQueue()
             self._jobs.put(lambda actor, exchange: done.put(work(actor, request, exchange)))
             return done.get(timeout=self._limit)
         except queue.Empty:
             # Only the main thread could end it, and that is what hangs. A container is started again.
-            log("hangs", level="error", error=f"the {request.kind} of slot {request.slot} does not end")
+            frames = traces.of_thread(sys._current_frames()[threading.main_thread().ident or 0])
+            where = traces.standing(frames)
+            told = f"the {request.kind} of slot {request.slot} does not end{where and f': it is in {where}'}"
+            log("hangs", level="error", error=told, stack=[str(frame) for frame in frames])
             os._exit(1)
         finally:
             self._busy.release()

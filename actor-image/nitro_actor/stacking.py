@@ -1,4 +1,4 @@
-"""Stacks of frames: the policy sees the last k observations, messages carry each once.
+"""Stacks of frames: the policy sees the last k observations, and messages carry each frame once.
 
 A frame is an observation of one step. Frames of shape [height, width] are stacked to [height, width, k], as
 channels of one image; others are joined along their last axis. The oldest comes first. At the begin of an

@@ -1,4 +1,4 @@
-"""What must be set before numpy and MuJoCo load. Every program of the actor imports this first."""
+"""Settings that must be made before numpy and MuJoCo load. Every program of the actor imports this first."""
 
 import os
 

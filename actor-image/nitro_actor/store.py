@@ -1,4 +1,4 @@
-"""The actor's two dealings with Redis: read weights, append a fragment.
+"""The actor's access to Redis: read weights, append a fragment.
 
 A small client of its own over hiredis: redis-py takes longer to load than everything else an actor needs,
 and a starting actor holds up a round.

@@ -1,4 +1,4 @@
-"""HTTP/1.1 for the actor: what is read from a connection, within limits of size and time, and its answer."""
+"""HTTP/1.1 for the actor: requests are read within limits of size and time."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""The one container for requests, weights and fragments: safetensors bytes, zstd when they are large.
+"""The container of every message: safetensors bytes, in a zstd frame when they are large.
 
 The metadata of the safetensors header has the single key `nitro`, whose value is canonical JSON (several keys
 would be written in random order by other implementations). The file is an ordinary safetensors file, so every

@@ -1,15 +1,16 @@
-"""What all models of the job share: names, strictness, and the rules across fields."""
+"""The base of all models of the job: names of fields, strictness, and rules across fields."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import PydanticCustomError
 
@@ -21,6 +22,9 @@ Arn = Annotated[str, Field(min_length=1, max_length=256)]
 
 RULES_BROKEN = "rules_broken"
 """Type of the validation error that carries every broken rule of one object."""
+
+WITHOUT_RULES = {"rules": False}
+"""Validation context in which only fields are checked, not the rules across them."""
 
 
 class Model(BaseModel):
@@ -38,8 +42,10 @@ class Model(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _obey_rules(self) -> Self:
-        broken = [rule for rule in rules_of(type(self)) if not rule.holds(self)]
+    def _obey_rules(self, info: ValidationInfo) -> Self:
+        if info.context == WITHOUT_RULES:
+            return self
+        broken = [rule.about(self) for rule in rules_of(type(self)) if not rule.holds(self)]
         if broken:
             raise PydanticCustomError(
                 RULES_BROKEN,
@@ -97,6 +103,30 @@ class Rule:
 
     holds: Callable[[Any], bool]
     """The same rule on the model."""
+
+    exact: str | None = None
+    """The sentence about one object, whose text fields stand in it as `{name}`; None where `sentence` says it
+    all."""
+
+    def about(self, model: Any) -> Rule:
+        """The rule with the sentence about that object."""
+        if self.exact is None:
+            return self
+        said = re.sub(r"{(\w+)}", lambda found: str(getattr(model, to_snake(found[1]))), self.exact)
+        return replace(self, sentence=said)
+
+    @property
+    def said_in_cel(self) -> str | None:
+        """The sentence of `about` as a CEL expression; None where `sentence` is all there is to say."""
+        if self.exact is None:
+            return None
+        parts = re.split(r"{(\w+)}", self.exact.replace("'", "\\'"))
+        return " + ".join(f"self.{part}" if index % 2 else f"'{part}'" for index, part in enumerate(parts))
+
+    @cached_property
+    def reads(self) -> list[tuple[str, ...]]:
+        """Paths below the object that the rule looks at, and perhaps a method's name behind."""
+        return [tuple(path.split(".")) for path in dict.fromkeys(re.findall(r"self\)?\.([\w.]+)", self.cel))]
 
 
 def matches(pattern: str, text: str | None) -> bool:

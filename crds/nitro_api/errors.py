@@ -1,4 +1,4 @@
-"""What is wrong with a job, field by field."""
+"""Errors of a job, field by field."""
 
 from __future__ import annotations
 

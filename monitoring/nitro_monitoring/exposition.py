@@ -1,6 +1,6 @@
 """Every metric of the learner and the operator, exposed with the numbers of an example job.
 
-The reference is made from it, and tests hold it against Prometheus' own checks.
+The reference is generated from it, and tests run Prometheus' own checks on it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
-from nitro_learner.metrics import LearnerMetrics
-from nitro_learner.report import COLUMNS, RoundReport
+from nitro_learner.run.metrics import LearnerMetrics
+from nitro_learner.training.round_report import COLUMNS, PolicyReport, RoundReport
 from nitro_operator import metrics as operator_metrics
-from nitro_operator.kinds import JobKey, Object
-from nitro_operator.summary import JobSummary
+from nitro_operator.kube.kinds import JobKey, Object
+from nitro_operator.status.summary import JobSummary
 
 PREFIX = "nitro_"
 _JOB: Object = {
@@ -45,7 +45,7 @@ _JOB: Object = {
 
 
 class _Nitro(Collector):
-    """Nitro's families of a registry, without what prometheus_client adds of its own."""
+    """Nitro's metric families of a registry, without those that prometheus_client adds."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -59,7 +59,9 @@ def learner() -> Collector:
     metrics = LearnerMetrics("team", "hopper")
     metrics.started(round=0, rounds=10, history=[])
     measured: dict[str, Any] = dict.fromkeys(COLUMNS, 1) | {"reward_std": 1.0, "detector_seconds": 0.1}
-    metrics.round_done(RoundReport(**measured, cache_bytes=2**20, cache_limit_bytes=2**30))
+    policy = PolicyReport(1.0, 1.0, {"kl": 0.1, "entropy": 1.0, "value_loss": 1.0})
+    metrics.round_done(RoundReport(**measured, policies={"default": policy}))
+    metrics.cache_measured(used=2**20, limit=2**30)
     return _Nitro(metrics.registry)
 
 

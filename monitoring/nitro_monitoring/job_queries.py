@@ -1,8 +1,8 @@
-"""What several panels of a job's dashboard ask.
+"""Queries that several panels of a job's dashboard use.
 
-What the operator exports (nitro_job_status_*) stays when the learner's pod goes and is preferred; where there
-is no operator, as with `nitro train --metrics-port`, the learner's own metric takes its place. Everything is
-aggregated, so that a learner's pod that was replaced does not show twice.
+The operator's metrics (nitro_job_status_*) come first, because they stay when the learner's pod ends. Without
+an operator, as with `nitro train --metrics-port`, the learner's own metric is used. All queries aggregate, so
+that a replaced learner pod does not appear twice.
 """
 
 from __future__ import annotations

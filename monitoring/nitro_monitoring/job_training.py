@@ -73,7 +73,7 @@ def progress(found: builders.Dashboard) -> None:
 
 
 def learning(found: builders.Dashboard) -> None:
-    """Returns of training and evaluation, with their spread."""
+    """Return of training and evaluation, with their spread."""
     found.with_row(row("Does it learn?"))
     training, evaluation = "nitro_episode_reward", "nitro_evaluation_reward"
     returns = band(
@@ -116,7 +116,7 @@ def score(found: builders.Dashboard) -> None:
         graph(
             "Boosting score S",
             "1 = this round's gradient is worth the most actors, 0 = the fewest. It moves from round to "
-            "round and sinks as decay^round; one that stands still means a dead detector.",
+            "round and sinks as decay^round; one that does not change means a dead detector.",
             "none",
             Query(f"max(nitro_boosting_score{JOB})", "S"),
             width=WIDTH // 3,

@@ -76,7 +76,7 @@ def graph(
 
 
 def band(panel: timeseries.Panel, lower: str, upper: str) -> timeseries.Panel:
-    """Fills the space between two series, named by their legends, and takes their lines away."""
+    """Fill the space between two series, named by their legends, and hide their lines."""
     line = dashboard.DynamicConfigValue("custom.lineWidth", 0)
     hidden = dashboard.DynamicConfigValue("custom.hideFrom", {"legend": True, "tooltip": False, "viz": False})
     fill = dashboard.DynamicConfigValue("custom.fillBelowTo", lower)
@@ -87,7 +87,7 @@ def band(panel: timeseries.Panel, lower: str, upper: str) -> timeseries.Panel:
 
 
 def dashed(panel: timeseries.Panel, name: str) -> timeseries.Panel:
-    """Draws a series, named by its legend, as the line that the others are meant to reach."""
+    """Draw a series, named by its legend, as the target line of the others."""
     style = dashboard.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [10, 10]})
     return panel.override_by_name(name, [style, dashboard.DynamicConfigValue("custom.fillOpacity", 0)])
 
@@ -159,7 +159,7 @@ def board(title: str, uid: str, description: str) -> builders.Dashboard:
 def choice(
     name: str, label: str, query: str, *, several: bool, all_value: str | None = None
 ) -> builders.QueryVariable:
-    """A variable whose values Prometheus tells."""
+    """A variable whose values come from Prometheus."""
     variable = builders.QueryVariable(name).label(label).datasource(DATASOURCE).query(query)
     variable.refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
     variable.sort(dashboard.VariableSort.ALPHABETICAL_ASC)
@@ -175,7 +175,7 @@ def window() -> builders.IntervalVariable:
 
 
 def firing(expr: str) -> builders.AnnotationQuery:
-    """Marks on every graph where an alert fired."""
+    """Marks on every graph at the times when an alert fired."""
     query = builders.AnnotationQuery().name("Alerts").datasource(DATASOURCE).enable(True)
     return query.icon_color(RED).expr(expr)
 

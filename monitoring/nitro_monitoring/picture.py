@@ -1,6 +1,6 @@
-"""A dashboard as a picture, for the documentation: its panels' own queries, plotted at their places.
+"""A dashboard as a picture for the documentation: every panel plots the result of its own queries.
 
-It is no Grafana: of the panels' options it knows what this project's dashboards use.
+It replaces Grafana only here: it knows just the panel options that this project's dashboards use.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BYTES = ("B", "KiB", "MiB", "GiB")
 def draw(
     dashboard: Mapping[str, Any], ask: Ask, variables: Mapping[str, str], path: Path, caption: str
 ) -> None:
-    """Draws all panels into a PNG; `caption` says what data it shows."""
+    """Draw all panels into a PNG; `caption` says what data it shows."""
     panels = dashboard["panels"]
     height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
     width_inches, height_inches = 24 * _CELL_INCHES[0], (height + 2) * _CELL_INCHES[1]
@@ -117,7 +117,7 @@ def _scales(axes: Axes, series: list[Series], unit: str) -> None:
     )
     bottom, top = axes.get_ylim()
     if not any(np.nan_to_num(values).any() for *_, values in series):
-        axes.set_ylim(0, top := max(top, 1.0))  # nothing but zeros: a scale of small fractions says nothing
+        axes.set_ylim(0, top := max(top, 1.0))  # only zeros: a scale of small fractions would be of no use
     formatter = FuncFormatter(lambda value, _: _worded(value, unit))
     if unit == "bytes":
         power = _power(top)
@@ -152,7 +152,7 @@ def _lines(axes: Axes, series: list[Series], styles: Mapping[str, Mapping[str, A
 
 
 def _stack(axes: Axes, series: list[Series]) -> None:
-    """Areas on a common grid of times; where a series is not there it adds nothing."""
+    """Stacked areas on a common grid of times; a series without a value adds nothing."""
     shown = [one for one in series if np.nansum(np.abs(one[2])) > 0]
     if not shown:
         _lines(axes, series, {})
@@ -192,7 +192,7 @@ def _table(axes: Axes, panel: Mapping[str, Any], ask: Ask, variables: Mapping[st
         newest = max((one["values"][-1][0] for one in found), default=0)
         for one in found:
             if one["values"][-1][0] < newest:
-                continue  # it is over: a phase that was left, a job that was deleted
+                continue  # the series has ended: the job left the phase or was deleted
             labels = one["metric"]
             row = rows.setdefault((labels["namespace"], labels["job_name"]), {})
             if column is None:
@@ -216,12 +216,12 @@ _DRAW = {"timeseries": _graph, "stat": _number}
 
 
 def _power(value: float) -> int:
-    """Of 1024, below a number of bytes."""
+    """The largest power of 1024 below a number of bytes."""
     return min(len(_BYTES) - 1, int(math.log(max(abs(value), 1), 1024)))
 
 
 def _worded(value: float, unit: str) -> str:
-    """A number as Grafana would word it in that unit."""
+    """A number in the form that Grafana gives it in that unit."""
     if not math.isfinite(value):
         return "-"
     if unit == "bytes":

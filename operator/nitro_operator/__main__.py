@@ -27,7 +27,7 @@ def run() -> None:
 
 
 def _set_up_logging(level: str) -> None:
-    """JSON lines. kopf would tell of every event, aiohttp of every probe: only their warnings are kept."""
+    """Log JSON lines. kopf would log every event and aiohttp every probe: only their warnings are kept."""
     debug = level == "DEBUG"
     kopf.configure(debug=debug, quiet=level in ("WARNING", "ERROR"), log_format=kopf.LogFormat.JSON)
     if not debug:

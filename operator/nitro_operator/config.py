@@ -1,4 +1,4 @@
-"""What the operator's Deployment sets: every value comes from an environment variable."""
+"""The settings of the operator. Its Deployment sets each as an environment variable."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Config:
     watch_namespaces: tuple[str, ...]
     """Namespaces to serve; empty = the whole cluster."""
     knative_namespace: str
-    """Where Knative Serving runs: network policies let its activator and autoscaler in."""
+    """Namespace of Knative Serving. Network policies admit its activator and autoscaler."""
     cluster_domain: str
-    """The cluster's DNS domain: the activator takes an actor's address only with all of it."""
+    """The cluster's DNS domain. The activator accepts only an actor's full address, which ends with it."""
     image_pull_policy: str | None
     """`imagePullPolicy` of all containers; None = the cluster's default."""
     image_pull_secrets: tuple[str, ...]
     """Names of the pull secrets that every pod carries; they must exist in the job's namespace."""
     resync_seconds: float
-    """How often every job is looked at again without any event."""
+    """Time between two reconciles of a job without any event."""
     metrics_port: int
     health_port: int
     log_level: str
@@ -42,10 +42,10 @@ class Config:
     def from_environment(
         cls, environ: Mapping[str, str] = os.environ, resolv_conf: Path = RESOLV_CONF
     ) -> Config:
-        """Read the variables, and the cluster's domain where every pod is told of it.
+        """Read the variables, and the cluster's domain from the pod's resolver configuration.
 
         Raises:
-            ValueError: an image is not given or a number is no number; the text names the variable.
+            ValueError: an image is missing or a number cannot be read; the text names the variable.
         """
         return cls(
             actor_image=_required(environ, "NITRO_ACTOR_IMAGE"),
@@ -76,7 +76,7 @@ def _names(environ: Mapping[str, str], variable: str) -> tuple[str, ...]:
 
 
 def _cluster_domain(resolv_conf: Path) -> str:
-    """As Knative finds it: what follows `svc.` among the domains that names are searched in."""
+    """The cluster's domain, found as Knative does: the text after `svc.` in a search domain."""
     lines = resolv_conf.read_text().splitlines() if resolv_conf.exists() else []
     domains = [word for line in lines if line.startswith("search") for word in line.split()[1:]]
     found = (domain.removeprefix("svc.").rstrip(".") for domain in domains if domain.startswith("svc."))

@@ -1,4 +1,4 @@
-"""The running operator: watch caches, work queue, resync loop, and whether all of it is alive."""
+"""The running operator: watch caches, work queue, resync loop, and the check that all of them are alive."""
 
 from __future__ import annotations
 
@@ -6,43 +6,42 @@ import asyncio
 import itertools
 import logging
 import time
-from typing import Any
+from collections.abc import Iterator
 
 from nitro_operator import metrics
 from nitro_operator.backends import KnativeRelease
-from nitro_operator.cache import Cache
-from nitro_operator.client import ApiError, Kube, connect
-from nitro_operator.conditions import Condition
 from nitro_operator.config import Config
-from nitro_operator.diagnosis import Problem
-from nitro_operator.events import EventPoster
-from nitro_operator.functions import Aws, Functions
-from nitro_operator.kinds import NAMESPACE, TRAINING_JOB, WATCHED_CHILDREN, JobKey, Kind, Object
-from nitro_operator.names import JOB_LABEL
-from nitro_operator.platform import Platform
-from nitro_operator.queue import WorkQueue
-from nitro_operator.reconcile import Reconciler
-from nitro_operator.server import MetricsServer
-from nitro_operator.summary import JobSummary
+from nitro_operator.functions import Aws, FunctionController
+from nitro_operator.kube.cache import Cache
+from nitro_operator.kube.client import ApiError, Kube, connect
+from nitro_operator.kube.kinds import NAMESPACE, TRAINING_JOB, WATCHED_CHILDREN, JobKey, Kind, Object
+from nitro_operator.kube.queue import WorkQueue
+from nitro_operator.kube.watch import Watch, selector
+from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.reconcile.job import Reconciler
+from nitro_operator.scaling.platform import Platform
+from nitro_operator.status.conditions import Condition
+from nitro_operator.status.events import EventPoster
+from nitro_operator.status.summary import JobSummary
 
 logger = logging.getLogger(__name__)
 
 WORKERS = 8
-"""Reconciles at a time. More would not make a crowded API server faster, only each of them slower."""
+"""Number of reconciles that run at a time. With more, a busy API server only answers each of them later."""
 RECONCILE_TIMEOUT_SECONDS = 60.0
 KNATIVE_LOOK_SECONDS = 10.0
 TURNS_WHILE_PRESENT = 12
 RELIST_SECONDS = 60.0
-"""One kind is listed anew so often, all of them in turn: a watch that broke may have missed a deletion."""
+"""Time between two lists. Each lists the next kind again, because a broken watch may miss a deletion."""
 
 
 class Controller:
-    """Owns everything that lives as long as the process.
+    """Owner of everything that lives as long as the process.
 
     Usage (by main.py)::
 
         controller = await Controller.start(Config.from_environment())
-        controller.notice(kinds.POD, event)      # for every watch event
+        controller.notice(kinds.POD, event)      # called by the watches for every event
         controller.check_alive()                 # raises if it is stuck
         await controller.stop()
     """
@@ -55,7 +54,7 @@ class Controller:
         self._release = KnativeRelease()
         self._told_release: Problem | None = None
         self._queue: WorkQueue[JobKey] = WorkQueue(self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)
-        self._functions = Functions(kube, self._cache, Aws(), self._tell, self._queue.add)
+        self._functions = FunctionController(kube, self._cache, Aws(), self._tell, self._queue.add)
         self._reconciler = Reconciler(
             kube,
             self._cache,
@@ -75,12 +74,12 @@ class Controller:
         self._health = metrics.Health(
             lambda: self._resynced, lambda: self._queue.length, self._queue.longest_run
         )
-        self._server = MetricsServer(config.metrics_port)
+        self._server = metrics.MetricsServer(config.metrics_port)
         metrics.PLATFORM_LIMIT.set(config.platform_max_actors)
 
     @classmethod
     async def start(cls, config: Config) -> Controller:
-        """Fill the caches first: what is not yet known must not look as if it were not there."""
+        """Fill the caches and start the loops. An object that is not yet cached would look missing."""
         controller = cls(config, await connect())
         await controller._server.start()
         await controller._fill()
@@ -92,6 +91,10 @@ class Controller:
             asyncio.create_task(controller._relist_in_turn(), name="relist"),
             asyncio.create_task(controller._events.run(), name="events"),
             asyncio.create_task(controller._look_for_knative(), name="knative"),
+            *(
+                asyncio.create_task(watch.run(), name=f"watch of {kind} in {namespace or 'all namespaces'}")
+                for kind, namespace, watch in controller._watches()
+            ),
         ]
         return controller
 
@@ -106,15 +109,15 @@ class Controller:
         self._summary.close()
         self._health.close()
 
-    def notice(self, kind: Kind, event: Any) -> None:
-        """Take over one watch event and queue its job; called from kopf's handlers only."""
+    def notice(self, kind: Kind, event: Object) -> None:
+        """Store the object of one watch event and queue its job."""
         obj: Object = event["object"]
         key = self._cache.remove(kind, obj) if event["type"] == "DELETED" else self._cache.put(kind, obj)
         if key is not None:
             self._notice_job(key)
 
     def check_alive(self) -> None:
-        """Raises RuntimeError if a loop has ended, or the resync loop or a reconcile is stuck."""
+        """Raise RuntimeError if a loop has ended, or if the resync loop or a reconcile is stuck."""
         for task in (*self._tasks, *self._queue.loops, *self._functions.loops):
             if task.done():
                 raise RuntimeError(f"the loop {task.get_name()!r} has ended")
@@ -142,7 +145,7 @@ class Controller:
                 logger.warning("cannot list %s now: %s", kind, error)
 
     async def _look_for_knative(self) -> None:
-        """Look every two minutes; while it is missing, which a reconcile may find out, every few seconds."""
+        """Look for Knative every two minutes, and every few seconds while it is missing."""
         for turn in itertools.count():
             if self._release.problem is not None or turn % TURNS_WHILE_PRESENT == 0:
                 await self._release.look(self._kube)
@@ -154,8 +157,13 @@ class Controller:
 
     # ------------------------------------------------------------ parts
 
+    def _watches(self) -> Iterator[tuple[Kind, str | None, Watch]]:
+        for kind in (TRAINING_JOB, *WATCHED_CHILDREN):
+            for namespace in self._config.watch_namespaces or (None,):
+                yield kind, namespace, Watch(self._kube, kind, namespace, self.notice)
+
     async def _fill(self) -> None:
-        """List everything once; an API server that is away is waited for."""
+        """List everything once. Wait for an API server that does not answer."""
         kinds = [TRAINING_JOB, *WATCHED_CHILDREN]
         while kinds:
             try:
@@ -168,16 +176,15 @@ class Controller:
                 await asyncio.sleep(2)
 
     async def _relist(self, kind: Kind) -> None:
-        query = {} if kind is TRAINING_JOB else {"labelSelector": JOB_LABEL}
         found: list[Object] = []
         unseen: set[str] = set()
         self._cache.expect_list(kind)
         for namespace in self._config.watch_namespaces or (None,):
             try:
-                found += await self._kube.list(kind, namespace, **query)
+                found += await self._kube.list(kind, namespace, **selector(kind))
                 self._closed.discard(namespace)
             except ApiError as error:
-                if error.status == 404:  # the kind is not served: nothing of it is there
+                if error.status == 404:  # the kind is not served, so no object of it exists
                     continue
                 if error.status != 403 or namespace is None:
                     raise
@@ -187,17 +194,17 @@ class Controller:
             self._notice_job(key)
 
     async def _is_there(self, namespace: str, error: ApiError) -> bool:
-        """Whether a listed namespace that may not be read is there; the others' jobs go on in any case.
+        """Whether a namespace of watchNamespaces that the operator may not read still exists.
 
-        A namespace takes the operator's Role with it, so this is how one that is gone looks. Of one that is
-        there, rights are missing, perhaps for the moments in which an API server starts: what was seen of it
-        last still holds.
+        The operator's Role is deleted together with its namespace, so a deleted namespace looks like this. If
+        the namespace exists, the right is missing, perhaps only while an API server starts. The cache then
+        keeps the namespace's objects. Jobs in other namespaces are not affected.
         """
         if namespace not in self._closed:
             self._closed.add(namespace)
             logger.warning(
-                "the namespace %s of watchNamespaces is left out: %s. If it was made anew, `helm upgrade` "
-                "gives the rights again.",
+                "the namespace %s of watchNamespaces is left out: %s. If it was created again, run `helm "
+                "upgrade`, which restores the rights.",
                 namespace,
                 error,
             )

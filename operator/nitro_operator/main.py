@@ -1,4 +1,4 @@
-"""Every trigger of the operator, one line each. Handlers only take note: the reconcile does the work."""
+"""The handlers that kopf calls: sign in, start, stop and health. The controller has watches of its own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import kopf
 
 from nitro_operator.config import Config
 from nitro_operator.controller import Controller
-from nitro_operator.kinds import TRAINING_JOB, WATCHED_CHILDREN
-from nitro_operator.settings import configure
 
-_KINDS = {(kind.group, kind.plural): kind for kind in (TRAINING_JOB, *WATCHED_CHILDREN)}
+ONE_HOUR_OF_BACKOFFS = (1, 1, 2, 3, 5, 8, 13, 21, 34) + (60,) * 60
+"""Long, because kopf ends the process when all tries have failed, and an API server may restart meanwhile."""
 
 
 @kopf.on.login()
@@ -21,7 +20,11 @@ def login(**kwargs: Any) -> Any:
 
 @kopf.on.startup()
 async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
-    configure(settings)
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 10
+    settings.networking.error_backoffs = ONE_HOUR_OF_BACKOFFS
+    settings.posting.enabled = False  # status/events.py posts them
+    settings.process.ultimate_exiting_timeout = 20
     memo.controller = await Controller.start(Config.from_environment())
 
 
@@ -37,18 +40,3 @@ async def alive(memo: kopf.Memo, **_: Any) -> str:
     except RuntimeError as error:
         raise kopf.PermanentError(str(error)) from error  # the health endpoint then answers 500
     return "yes"
-
-
-@kopf.on.event("nitro.dev", "v1alpha1", "nitrotrainingjobs")
-@kopf.on.event("batch", "v1", "jobs")
-@kopf.on.event("v1", "pods")
-@kopf.on.event("v1", "services")
-@kopf.on.event("v1", "serviceaccounts")
-@kopf.on.event("v1", "persistentvolumeclaims")
-@kopf.on.event("rbac.authorization.k8s.io", "v1", "roles")
-@kopf.on.event("rbac.authorization.k8s.io", "v1", "rolebindings")
-@kopf.on.event("networking.k8s.io", "v1", "networkpolicies")
-@kopf.on.event("serving.knative.dev", "v1", "services")
-@kopf.on.event("serving.knative.dev", "v1", "revisions")
-async def noticed(event: Any, resource: kopf.Resource, memo: kopf.Memo, **_: Any) -> None:
-    memo.controller.notice(_KINDS[resource.group, resource.plural], event)

@@ -1,11 +1,13 @@
-"""The operator's metrics of itself. What it tells of jobs is in summary.py; docs/metrics.md lists all."""
+"""The operator's metrics of itself. Those of jobs are in status/summary.py; docs/metrics.md lists all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from aiohttp import web
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 RECONCILE_SECONDS = Histogram(
@@ -26,7 +28,7 @@ API_REQUESTS = Counter(
 )
 AWS_REQUESTS = Counter(
     "nitro_operator_aws_requests_total",
-    "Requests to AWS Lambda's API by operation and error code (ok = none), learners' invocations left out",
+    "Requests to AWS Lambda's API by operation and error code (ok = none), without learners' invocations",
     ["operation", "code"],
 )
 PLATFORM_LIMIT = Gauge(
@@ -36,10 +38,10 @@ GRANTED = Gauge("nitro_operator_granted_actors", "Actors that jobs hold now, all
 
 
 class Health(Collector):
-    """Whether the operator gets on: read at every scrape, so that a loop that stands still shows.
+    """Metrics that show whether the operator makes progress. Every scrape reads the current values.
 
     Args:
-        resynced: Unix time at which the resync loop last came by.
+        resynced: Unix time of the last resync of all jobs.
         queued: jobs that wait for a worker.
         longest_run: seconds that the longest of the running reconciles has been running.
     """
@@ -53,7 +55,7 @@ class Health(Collector):
         self._read: tuple[tuple[str, str, Callable[[], float]], ...] = (
             (
                 "nitro_operator_resync_timestamp_seconds",
-                "Unix time at which the resync loop last came by; more than a minute ago = it stands still",
+                "Unix time of the last resync of all jobs; more than a minute ago = the resync loop is stuck",
                 resynced,
             ),
             ("nitro_operator_queued_jobs", "Jobs that wait for a reconcile", queued),
@@ -69,8 +71,37 @@ class Health(Collector):
         REGISTRY.unregister(self)
 
     def describe(self) -> Iterable[Metric]:
-        """The names alone: nothing can be read before the operator has started."""
+        """The names only: nothing can be read before the operator has started."""
         return [GaugeMetricFamily(name, text) for name, text, _ in self._read]
 
     def collect(self) -> Iterable[Metric]:
         return [GaugeMetricFamily(name, text, value=read()) for name, text, read in self._read]
+
+
+class MetricsServer:
+    """Server of /metrics on all interfaces: Prometheus' text format, or OpenMetrics if a client asks for it.
+
+    It runs in the event loop. So no value is read while it changes, and a blocked loop fails the scrape.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError if the port is taken."""
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # no panel uses the start of a counter
+        app = web.Application()
+        app.router.add_get("/metrics", _metrics)
+        self._runner = web.AppRunner(app, handle_signals=False, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, port=self._port).start()
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})

@@ -19,22 +19,23 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import gymnasium
 import mujoco
 import numpy as np
 
-from actor_support import conv_weights, environment, request, weights
-from nitro_actor import wire
+from actor_support import RUN, conv_weights, environment, weights
 from nitro_actor.config import AtariConfig
 from nitro_actor.engines.atari import AtariEngine
 from nitro_actor.environment import Environment
 from nitro_actor.networks import Conv
 from nitro_actor.policy import Policy
+from nitro_actor.protocol.fragment import FragmentContainer, from_one_agent, of_one_agent
+from nitro_actor.protocol.state import bare
 from nitro_actor.rollout import rollout
 
 STEPS = 512
@@ -43,14 +44,14 @@ HIDDEN = (256, 256)
 
 def _nitro(env: Environment) -> Callable[[], int]:
     """Environment, policy and storing: a fragment, encoded, its episodes resumed as in training."""
-    return _fragments(env, Policy(*weights(env.spec, hidden=HIDDEN), env.spec))
+    return _fragments(env, Policy(weights(env.spec, hidden=HIDDEN), env.spec))
 
 
 def _gymnasium(count: int) -> Callable[[], int]:
     """What one would write by hand: plain environments, the same policy, lists of what was seen."""
     environments = [gymnasium.make("Hopper-v5") for _ in range(count)]
     spec = environment("Hopper-v5", 1).spec
-    policy = Policy(*weights(spec, hidden=HIDDEN), spec)
+    policy = Policy(weights(spec, hidden=HIDDEN), spec)
     rng = np.random.default_rng(0)
     current = np.stack([env.reset(seed=i)[0] for i, env in enumerate(environments)]).astype(np.float32)
 
@@ -184,7 +185,7 @@ def atari(repeats: int) -> None:
 
     candidates = {"environment alone": played, "emulator alone": emulated, "screens to frames": shown}
     for preset in ("paper", "tuned"):
-        policy = Policy(*conv_weights(env.spec, preset), env.spec)
+        policy = Policy(conv_weights(env.spec, preset), env.spec)
         name = f"`{preset}` network"
         candidates[f"Nitro, 8 environments, {name}"] = _fragments(env, policy)
         candidates[f"policy alone, {name}"] = _decisions(env, policy)
@@ -200,11 +201,27 @@ def _fragments(env: Environment, policy: Policy) -> Callable[[], int]:
     def run() -> int:
         nonlocal state
         fragment = rollout(env, policy, seed=1, steps=STEPS, state=state)
-        wire.encode(request(), fragment)
-        state = {n.removeprefix("state/"): a for n, a in fragment.items() if n.startswith("state/")}
+        _encoded(fragment)
+        state = bare(fragment)
         return STEPS
 
     return run
+
+
+def _encoded(fragment: Mapping[str, np.ndarray]) -> bytes:
+    return FragmentContainer(
+        kind="rollout",
+        run=RUN,
+        round=3,
+        slot=5,
+        attempt=0,
+        weights_version=1,
+        seed=1234,
+        steps=STEPS,
+        envs=8,
+        resumed=True,
+        tensors=from_one_agent(fragment),
+    ).encode()
 
 
 def _decisions(env: Environment, policy: Policy) -> Callable[[], int]:
@@ -291,13 +308,13 @@ def _ready(port: int) -> bool:
 
 def _encoding(name: str, repeats: int) -> None:
     env = environment(name, 8)
-    fragment = rollout(env, Policy(*weights(env.spec), env.spec), seed=1, steps=STEPS, state={})
+    fragment = rollout(env, Policy(weights(env.spec), env.spec), seed=1, steps=STEPS, state={})
     times = []
     for _ in range(20 * repeats):
         began = time.perf_counter()
-        data = wire.encode(request(), fragment)
+        data = _encoded(fragment)
         encoded = time.perf_counter()
-        wire.decode(data)
+        of_one_agent(FragmentContainer.decode(data).tensors)
         times.append((encoded - began, time.perf_counter() - encoded))
     write, read = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
     print(f"\n| Fragment, {STEPS} steps of {name}, {len(data):,} bytes | ms |\n|---|---:|")

@@ -8,7 +8,7 @@ from the first slot's start to the last fragment, read and checked, and the lear
 beside it boto3's client in as many threads as there are requests, whose answers are only parsed. Clients take
 turns.
 
-The handler runs in sandboxes of tests/lambda_front: its image's entry point under the real awslambdaric.
+The handler runs in sandboxes of lambda_front: its image's entry point under the real awslambdaric.
 """
 
 import argparse
@@ -27,19 +27,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import boto3
 from bench_dispatch import machine, measure
 from botocore.config import Config
 
-from dispatch_support import ENVIRONMENT, ENVS, STEPS, ack_json, plan, stored
+from dispatch_support import ENVIRONMENT, STEPS, ack_json, dispatcher, plan, stored
 from lambda_support import CREDENTIALS, NAME, front, function, lambda_round, settings
 from local_support import sample
 from nitro_actor import wire
 from nitro_learner.backends.lambda_backend import LambdaBackend
-from nitro_learner.dispatch import Dispatcher
-from nitro_learner.seeds import slot_seed
+from nitro_learner.sampling.seeds import slot_seed
 
 GOAL_SECONDS = 0.6
 WEIGHTS = os.urandom(40_000)
@@ -109,7 +108,7 @@ def nitro(url: str, requests: int) -> Iterator[FanOut]:
         runner.run(backend.start())
         cache = backend.open_cache("run-1")
         runner.run(cache.publish_weights(0, WEIGHTS))
-        work = Dispatcher(backend, cache, ENVIRONMENT, envs=ENVS, timeout_seconds=60.0, deadline_seconds=60.0)
+        work = dispatcher(backend, cache, deadline=60.0, timeout=60.0)
         number = iter(range(1_000))
 
         async def fan_out() -> None:

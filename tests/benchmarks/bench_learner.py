@@ -1,6 +1,6 @@
 """The learner's numerics on one core, against the same computation in plain PyTorch, interleaved in one run.
 
-    python tests/benchmarks/bench_learner.py [epochs detector images off-policy]
+    python tests/benchmarks/bench_learner.py [epochs gradients detector images off-policy]
 
 Prints a Markdown table: wall time (median, least), CPU time (median), and the gain over plain PyTorch.
 """
@@ -14,10 +14,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import numpy as np
 import torch
@@ -27,17 +28,21 @@ from actor_support import environment
 from learner_support import HOPPER, fragment, job
 from nitro_actor.config import AtariConfig
 from nitro_actor.policy import Policy
+from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
-from nitro_api.scaling import Scaling
+from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.impact import Impact
-from nitro_learner.algorithms.ppo import Ppo
-from nitro_learner.algorithms.ppo_loss import Samples
-from nitro_learner.algorithms.vtrace import vtrace
-from nitro_learner.batch import Fragment
+from nitro_learner.algorithms.gradient import GradientFunction, by_autograd
+from nitro_learner.algorithms.impact.learning import Impact
+from nitro_learner.algorithms.impact.vtrace import vtrace
+from nitro_learner.algorithms.ppo.gradient import PpoGradient
+from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.algorithms.ppo.loss import Samples
 from nitro_learner.boosting.detector import Detector, transitions
-from nitro_learner.stacks import restack
+from nitro_learner.data.batch import Fragment
+from nitro_learner.data.stacks import restack
+from nitro_learner.networks.actor_critic import ActorCritic
 
 SAMPLES = 8192
 
@@ -172,6 +177,34 @@ def epochs() -> None:
     )
 
 
+def gradients() -> None:
+    """PPO's gradient by hand beside autograd's of the same loss, of the same minibatches."""
+    for name, preset, size, width in (
+        ("`paper`, minibatch 8192, 2 x 256", "paper", SAMPLES, 256),
+        ("`tuned`, minibatch 256, 2 x 64", "tuned", 256, 64),
+        ("`tuned`, minibatch 64, 2 x 64", "tuned", 64, 64),
+    ):
+        algorithm = Ppo(job(preset, network__hiddenSizes=[width, width]).spec, HOPPER)
+        by_hand = PpoGradient(algorithm.distribution, algorithm.coefficients(), algorithm.chunk)
+        minibatches = samples_of(algorithm).slices(size)
+
+        def all_by(
+            gradient: GradientFunction[ActorCritic, Samples],
+            a: Ppo = algorithm,
+            m: list[Samples] = minibatches,
+        ) -> None:
+            for minibatch in m:
+                gradient(a.network, minibatch)
+
+        automatic = by_autograd(by_hand.loss)
+        compare(
+            f"PPO gradient by hand, plain is `by_autograd`: {name}, {len(minibatches)} gradients",
+            partial(all_by, by_hand),
+            partial(all_by, automatic),
+            repeats=20,
+        )
+
+
 def detector() -> None:
     algorithm = Ppo(job("paper").spec, HOPPER)
     fragments = [fragment(slot, length=512) for slot in range(16)]
@@ -211,8 +244,7 @@ def _images(preset: str) -> None:
         wanted.id, wanted.envs_per_actor, frame_stack=4, clip_rewards=True, atari=AtariConfig()
     )
     algorithm = Ppo(spec, games.spec.to_json())
-    meta, tensors = algorithm.weights()
-    policy = Policy(meta | {"version": 0}, tensors, games.spec)
+    policy = Policy(PolicyWeights.of(*algorithm.weights()), games.spec)
     actors, steps = spec.scaling.initial_actors, wanted.rollout_length
     fragments = [
         Fragment(
@@ -270,6 +302,7 @@ def off_policy() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "epochs": epochs,
+    "gradients": gradients,
     "detector": detector,
     "images": images,
     "off-policy": off_policy,

@@ -27,13 +27,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / "integration")]
+SUPPORT = Path(__file__).parents[1] / "support"
+sys.path.insert(0, str(SUPPORT))
 
 import aiohttp  # noqa: E402
+
 from apiserver import ApiServer  # noqa: E402
 from kube_assets import find_assets  # noqa: E402
-
 from operator_support import OperatorProcess, job, knative_definitions, owner_reference  # noqa: E402
 
 Object = dict[str, Any]

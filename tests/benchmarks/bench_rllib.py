@@ -77,7 +77,7 @@ def same_start(seed: int) -> Any:
     from ray.rllib.core import DEFAULT_MODULE_ID
     from torch import nn
 
-    from nitro_learner.networks import ActorCritic
+    from nitro_learner.networks.actor_critic import ActorCritic
 
     class SameStart(PPOTorchLearner):
         def build(self) -> None:

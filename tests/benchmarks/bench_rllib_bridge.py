@@ -80,7 +80,7 @@ def median(rounds: list[dict[str, np.ndarray]], part: str, clock: int = 1) -> fl
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
     from learner_support import fragment
     from nitro_learner.algorithms.rllib import base, ppo
     from rllib_support import algorithm

@@ -1,4 +1,4 @@
-"""AWS Lambda for a cluster's jobs: tests/lambda_front in front of moto, on this machine, where pods reach it.
+"""AWS Lambda for a cluster's jobs: lambda_front in front of moto, on this machine, where pods reach it.
 
 And a cluster without Knative: its kinds are not served for a while, as if they had never been installed.
 """
@@ -25,7 +25,7 @@ from run_outcome import untuned
 
 from aws_support import FakeAws, fake_aws
 
-TESTS = Path(__file__).parents[1]
+SUPPORT = Path(__file__).parents[1] / "support"
 KNATIVE = "serving.knative.dev"
 
 
@@ -49,7 +49,7 @@ def lambda_service(cluster: Cluster) -> Iterator[LambdaService]:
     with fake_aws() as aws:
         command = [sys.executable, "-m", "lambda_front", "--host", "0.0.0.0", "--control-plane", aws.url]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {**untuned(), "PATH": path, "PYTHONPATH": str(TESTS)}
+        environment = {**untuned(), "PATH": path, "PYTHONPATH": str(SUPPORT)}
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as front:
             try:
                 assert front.stdout is not None

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from apiserver import ApiServer
-from kube_assets import AssetsMissing, find_assets
 
 import needs
-from nitro_operator.kinds import TRAINING_JOB
+from apiserver import ApiServer
+from kube_assets import AssetsMissing, find_assets
+from nitro_operator.kube.kinds import TRAINING_JOB
 
 if TYPE_CHECKING:
     from aws_support import FakeAws
@@ -69,7 +69,7 @@ def aws_service() -> Iterator[FakeAws]:
 
 @pytest.fixture
 async def world(apiserver: ApiServer, namespace: str, aws_service: FakeAws) -> AsyncIterator[World]:
-    """The keeper of Lambda functions between the API server and the stand-in for AWS."""
+    """The controller of Lambda functions between the API server and the stand-in for AWS."""
     from functions_support import World
 
     world = await World.between(apiserver, aws_service, namespace)

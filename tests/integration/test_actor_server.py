@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ import numpy as np
 import pytest
 import redis
 
-from actor_support import RUN, environment, request, weights
-from nitro_actor import keys, wire
+from actor_support import RUN, container, environment, request, weights
+from nitro_actor import PROTOCOL_VERSION, keys, wire
+from nitro_actor.protocol.state import bare
+from nitro_actor.protocol.weights import WeightsContainer
 from ports import free_port
 
 TOKEN = "secret"
@@ -64,7 +68,7 @@ class Redis:
 
     def publish(self, version: int = 1, **options: Any) -> None:
         spec = environment("Hopper-v5", 1).spec
-        self.client.set(keys.weights(RUN, version), wire.encode(*weights(spec, version=version, **options)))
+        self.client.set(keys.weights(RUN, version), container(spec, version=version, **options))
 
     def fragments(self) -> list[Fragment]:
         return [wire.decode(data) for data in self.client.lrange(keys.round_fragments(RUN, 3), 0, -1)]
@@ -122,7 +126,7 @@ class ActorProcess:
                 "NITRO_TIMEOUT_SECONDS": "" if timeout is None else str(timeout),
                 "NITRO_HOST": "127.0.0.1",
                 "PORT": "0",
-                "PYTHONPATH": str(Path(__file__).parents[1]),
+                "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
             },
             stdout=subprocess.PIPE,
             # A file, because a pipe that nobody reads would stop the actor once it is full.
@@ -218,7 +222,7 @@ class TestRollout:
         assert status == 200, answer
         ((meta, tensors),) = store.fragments()
         assert meta == {
-            "schema": 1,
+            "protocol": PROTOCOL_VERSION,
             "run": RUN,
             "round": 3,
             "slot": 5,
@@ -230,7 +234,7 @@ class TestRollout:
             "envs": 2,
             "resumed": False,
         }
-        assert tensors["observations"].shape == (32, 2, 11)
+        assert tensors["agent/observations"].shape == (32, 2, 1, 11)
         assert 0 < store.client.ttl(keys.round_fragments(RUN, 3)) <= 60
         assert {name: answer[name] for name in ("slot", "attempt", "steps")} == {
             "slot": 5,
@@ -247,9 +251,7 @@ class TestRollout:
 
     def test_equals_that_of_another_process(self, actor: ActorProcess, store: Redis) -> None:
         actor.rollout()
-        state = {
-            n.removeprefix("state/"): a for n, a in store.fragments()[0][1].items() if n.startswith("state/")
-        }
+        state = bare(store.fragments()[0][1])
         actor.rollout(state, seed=5)
         with running_actor(store.url) as other:
             other.rollout(state, seed=5)
@@ -265,7 +267,7 @@ class TestRollout:
         meta, tensors = wire.decode(store.client.lrange(key, 0, -1)[0])
         assert (meta["kind"], meta["steps"]) == ("evaluate", tensors["episode_lengths"].sum())
         assert set(tensors) == {"episode_returns", "episode_lengths"}
-        assert len(tensors["episode_returns"]) == 3
+        assert tensors["episode_returns"].shape == (3, 1)
 
     def test_weights_are_fetched_once_and_two_versions_kept(self, actor: ActorProcess, store: Redis) -> None:
         def ask(version: int) -> int:
@@ -284,7 +286,7 @@ class TestRollout:
         ) as own:
             assert own.get("/v1/spec")[1]["action"] == {"kind": "discrete", "n": 3}
             spec = environment("walk", 1, "actor_support:Walk").spec
-            store.client.set(keys.weights(RUN, 1), wire.encode(*weights(spec)))
+            store.client.set(keys.weights(RUN, 1), container(spec))
             assert own.rollout()[0] == 200
             status, answer = own.rollout({"nonsense": np.zeros(2)})
             assert (status, answer["code"]) == (400, "bad_request")
@@ -318,10 +320,10 @@ class TestHttp:
         connection.close()
 
     def test_other_protocol(self, actor: ActorProcess) -> None:
-        status, answer = actor.rollout(protocol=2)
+        status, answer = actor.rollout(protocol=1)
         assert (status, answer["code"]) == (409, "protocol")
-        assert "protocol 2" in answer["error"]
-        assert "speaks 1" in answer["error"]
+        assert "protocol 1" in answer["error"]
+        assert "speaks 2" in answer["error"]
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -367,7 +369,7 @@ class TestHttp:
                 reply = b"".join(iter(lambda: raw.recv(4096), b""))  # until it closes
             assert reply.startswith(f"HTTP/1.1 {status}".encode()), (head, reply)
 
-    def test_what_follows_a_get_as_its_body_is_no_request(self, actor: ActorProcess) -> None:
+    def test_the_body_of_a_get_is_not_read_as_a_request(self, actor: ActorProcess) -> None:
         inner = b"GET /smuggled HTTP/1.1\r\n\r\n"
         for path in ("/healthz", "/nowhere"):
             for head in (
@@ -437,15 +439,21 @@ class TestOneAtATime:
         assert store.fragments()[-1][0]["steps"] == LongRollout.STEPS
 
     def test_work_that_never_ends_ends_the_process(self, store: Redis) -> None:
-        """Nobody else could: it would refuse all further requests and be taken for ready."""
+        """Nobody else could: it would refuse all further requests and be taken for ready. Its last words say
+        where it stands."""
         spec = environment("stuck", 1, "actor_support:Walk").spec
-        store.client.set(keys.weights(RUN, 1), wire.encode(*weights(spec)))
+        store.client.set(keys.weights(RUN, 1), container(spec))
         with running_actor(store.url, id="stuck", entryPoint="actor_support:Stuck", timeout=0.1) as stuck:
             with pytest.raises(http.client.RemoteDisconnected):
                 stuck.rollout()
             last = json.loads(stuck.ended().splitlines()[-1])
         assert stuck.process.returncode == 1
-        assert (last["level"], last["error"]) == ("error", "the rollout of slot 5 does not end")
+        assert last["level"] == "error"
+        assert re.fullmatch(
+            r"the rollout of slot 5 does not end: it is in step\(\) at .*actor_support\.py:\d+ in step",
+            last["error"],
+        )
+        assert any("rollout.py" in frame for frame in last["stack"])
 
     def test_sigterm_lets_the_request_in_flight_finish(self, store: Redis) -> None:
         with running_actor(store.url) as drained:
@@ -473,20 +481,37 @@ class TestRedis:
         status, answer = actor.rollout(weights={"version": 99, "key": keys.weights(RUN, 99)})
         assert (status, answer["code"]) == (424, "weights_missing")
 
-    @pytest.mark.parametrize("kind", ["garbage", "version", "shape", "nan"])
-    def test_weights_invalid(self, actor: ActorProcess, store: Redis, kind: str) -> None:
-        meta, tensors = weights(environment("Hopper-v5", 1).spec, version=50)
-        if kind == "version":
-            meta["version"] = 51
-        if kind == "shape":
-            tensors["policy.head.bias"] = np.zeros(4, np.float32)
-        if kind == "nan":
-            tensors["policy.head.bias"] = np.full(3, np.nan, np.float32)
-        data = b"garbage" if kind == "garbage" else wire.encode(meta, tensors)
-        store.client.set(keys.weights(RUN, 50), data)
+    @pytest.mark.parametrize(
+        ("kind", "message"),
+        [
+            ("garbage", "too few for a header"),
+            ("protocol", "protocol 1, this actor speaks 2"),
+            ("run", "of run 'other' and version 50"),
+            ("version", "version 51, the request asks for run 'test-run' and version 50"),
+            ("agents", r"agents: \['first', 'second'\], but the environment has \['agent'\]"),
+            ("shape", r"policy\.head\.bias: shape \[4\] instead of \[3\]"),
+            ("nan", r"policy\.head\.bias: holds NaN"),
+        ],
+    )
+    def test_weights_invalid(self, actor: ActorProcess, store: Redis, kind: str, message: str) -> None:
+        policy = weights(environment("Hopper-v5", 1).spec, version=50)
+        bias = {"shape": np.zeros(4, np.float32), "nan": np.full(3, np.nan, np.float32)}
+        if kind in bias:
+            policy = replace(policy, tensors={**policy.tensors, "policy.head.bias": bias[kind]})
+        sent = WeightsContainer.of_one_agent(RUN, 50, policy)
+        changes: dict[str, dict[str, Any]] = {
+            "run": {"run": "other"},
+            "version": {"version": 51},
+            "agents": {"agents": {"first": "default", "second": "default"}},
+        }
+        data = replace(sent, **changes.get(kind, {})).encode()
+        if kind == "protocol":  # as a learner of the release before writes them
+            data = wire.encode({"schema": 1, "run": RUN, "version": 50, **policy.meta}, policy.tensors)
+        store.client.set(keys.weights(RUN, 50), b"garbage" if kind == "garbage" else data)
         status, answer = actor.rollout(weights={"version": 50, "key": keys.weights(RUN, 50)})
         assert (status, answer["code"]) == (500, "weights_invalid")
         assert keys.weights(RUN, 50) in answer["error"]
+        assert re.search(message, answer["error"]), answer
 
     def test_full(self, actor: ActorProcess, store: Redis) -> None:
         store.client.config_set("maxmemory", 1)
@@ -530,7 +555,7 @@ class TestRedis:
         store.start()
         assert actor.rollout()[0] == 200
 
-    def test_broken_connections_are_made_anew(self, actor: ActorProcess, store: Redis) -> None:
+    def test_broken_connections_are_opened_again(self, actor: ActorProcess, store: Redis) -> None:
         assert actor.rollout()[0] == 200
         store.client.client_kill_filter(_type="normal", skipme=True)
         assert actor.rollout()[0] == 200
@@ -571,3 +596,14 @@ class TestStart:
         assert failed.process.returncode == 1
         assert "NITRO_REDIS_URL" in log
         assert "hidden" not in log
+
+
+def test_sigusr1_writes_the_stacks_of_all_threads(redis_server: Redis) -> None:
+    actor = ActorProcess(redis_server.url)
+    actor.process.send_signal(signal.SIGUSR1)
+    assert actor.get("/readyz")[0] == 200
+    actor.process.send_signal(signal.SIGTERM)
+    log = actor.ended()
+    assert actor.process.returncode == 0
+    assert "most recent call first" in log
+    assert "in _run_module_as_main" in log

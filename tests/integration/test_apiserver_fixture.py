@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import kube_assets
 import pytest
 import yaml
+
+import kube_assets
 from apiserver import ApiServer
 from kube_assets import PROGRAMS, AssetsMissing
 
@@ -101,7 +102,7 @@ def run_tests(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_the_programs_tests_are_skipped_aloud(tmp_path: Path) -> None:
+def test_without_the_programs_tests_are_skipped_with_a_message(tmp_path: Path) -> None:
     done = run_tests(KUBEBUILDER_ASSETS=str(tmp_path))
     assert done.returncode == 0, done.stdout
     assert "1 skipped" in done.stdout
@@ -129,7 +130,7 @@ def test_a_killed_test_run_leaves_no_server(apiserver: ApiServer, tmp_path: Path
         [sys.executable, "-c", program, str(apiserver.assets)],
         cwd=HERE,
         # What it leaves on the disk goes with the test; the fixture has a module beside the tests.
-        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(HERE.parent)},
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(HERE.parent / "support")},
         stdout=subprocess.PIPE,
         text=True,
     ) as run:

@@ -12,10 +12,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from nitro_api import load_job, resolve
-from nitro_api.checkpoint import CheckpointBucket
-from nitro_learner.bucket import BucketError, RunBucket
-from nitro_learner.rundir import RunDir
-from nitro_learner.runs import open_run
+from nitro_api.spec.checkpoint import CheckpointBucket
+from nitro_learner.run.bucket import BucketError, RunBucket
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.runs import open_run
 
 JOB = {
     "apiVersion": "nitro.dev/v1alpha1",
@@ -68,7 +68,7 @@ def ledger(rounds: int) -> str:
     )
 
 
-def test_an_empty_disk_gets_the_run_back_as_it_was(bucket: RunBucket, tmp_path: Path) -> None:
+def test_a_run_is_restored_to_an_empty_disk(bucket: RunBucket, tmp_path: Path) -> None:
     job = resolve(load_job(JOB))
     run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
     for number in range(1, 5):
@@ -100,7 +100,7 @@ def test_logs_are_copied_once_at_the_end(bucket: RunBucket, tmp_path: Path) -> N
     assert RunDir(tmp_path / "third").log.read_text() == "a line\n"
 
 
-def test_a_bucket_that_is_away_for_a_while_costs_nothing_but_one_that_stays_away_ends_the_run(
+def test_a_short_outage_of_the_bucket_costs_nothing_and_a_long_one_ends_the_run(
     endpoint: str, bucket: RunBucket, tmp_path: Path
 ) -> None:
     job = resolve(load_job(JOB))
@@ -171,7 +171,7 @@ def test_a_missing_bucket_is_named_with_the_remedy(endpoint: str, bucket: RunBuc
         missing.restore(RunDir(tmp_path / "run"))
 
 
-def test_credentials_that_are_not_whole_and_endpoints_that_are_none_are_told(
+def test_incomplete_credentials_and_invalid_endpoints_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(BucketError, match="Invalid endpoint"):

@@ -10,7 +10,8 @@ import redis.asyncio
 
 from local_support import redis_server
 from nitro_learner.backends.redis_server import RedisServer
-from nitro_learner.cache import CacheError, CacheFull, CacheUnreachable, TrajectoryCache
+from nitro_learner.cache.base import CacheError, CacheFull, CacheUnreachable
+from nitro_learner.cache.redis_cache import RedisCache
 
 
 @pytest.fixture
@@ -27,13 +28,13 @@ async def client(server: RedisServer) -> AsyncIterator[redis.asyncio.Redis]:
 
 
 @pytest.fixture
-async def cache(server: RedisServer) -> AsyncIterator[TrajectoryCache]:
-    cache = TrajectoryCache(server.url, "run")
+async def cache(server: RedisServer) -> AsyncIterator[RedisCache]:
+    cache = RedisCache(server.url, "run")
     yield cache
     await cache.close()
 
 
-async def test_only_the_newest_two_versions_stay(cache: TrajectoryCache, client: redis.asyncio.Redis) -> None:
+async def test_only_the_newest_two_versions_stay(cache: RedisCache, client: redis.asyncio.Redis) -> None:
     for version in range(5):
         await cache.publish_weights(version, b"weights %d" % version)
     stored = {await client.get(key) for key in await client.keys("nitro:run:weights:*")}
@@ -42,7 +43,7 @@ async def test_only_the_newest_two_versions_stay(cache: TrajectoryCache, client:
     assert 0 < await client.ttl(cache.weights_key(4)) <= 6 * 3600
 
 
-async def test_keys_follow_the_weights(cache: TrajectoryCache, client: redis.asyncio.Redis) -> None:
+async def test_keys_follow_the_weights(cache: RedisCache, client: redis.asyncio.Redis) -> None:
     """A run that came to other weights under the same version must not meet what was made with the old."""
     await cache.publish_weights(3, b"one history")
     before = cache.weights_key(3), cache.round_key(4, 3), cache.evaluation_key(3)
@@ -54,7 +55,7 @@ async def test_keys_follow_the_weights(cache: TrajectoryCache, client: redis.asy
 
 
 async def test_fragments_come_in_order_and_in_bounded_portions(
-    cache: TrajectoryCache, client: redis.asyncio.Redis
+    cache: RedisCache, client: redis.asyncio.Redis
 ) -> None:
     messages = [b"%d" % number for number in range(100)]
     await client.rpush("list", *messages)
@@ -69,16 +70,17 @@ async def test_fragments_come_in_order_and_in_bounded_portions(
     assert await cache.pop("list") == []
 
 
-async def test_a_wait_ends_when_a_fragment_comes(cache: TrajectoryCache, client: redis.asyncio.Redis) -> None:
+async def test_a_wait_ends_when_a_fragment_comes(cache: RedisCache, client: redis.asyncio.Redis) -> None:
     waiting = asyncio.create_task(cache.wait("list", 9.9))
-    await asyncio.sleep(0.05)
-    await client.rpush("list", b"fragment")
     async with asyncio.timeout(60):
+        while not (await client.info("clients"))["blocked_clients"]:  # noqa: ASYNC110 - Redis only answers
+            await asyncio.sleep(0.01)
+        await client.rpush("list", b"fragment")
         assert await waiting == b"fragment"
 
 
 @pytest.mark.parametrize("after", [0.0, 0.0005, 0.001, 0.002, 0.05])
-async def test_a_cancelled_consumer_ends(cache: TrajectoryCache, after: float) -> None:
+async def test_a_cancelled_consumer_ends(cache: RedisCache, after: float) -> None:
     async def consume() -> None:
         while True:
             if not await cache.pop("list"):
@@ -91,7 +93,7 @@ async def test_a_cancelled_consumer_ends(cache: TrajectoryCache, after: float) -
     assert consumer.cancelled()
 
 
-async def test_lost_weights_are_restored_once(cache: TrajectoryCache, client: redis.asyncio.Redis) -> None:
+async def test_lost_weights_are_restored_once(cache: RedisCache, client: redis.asyncio.Redis) -> None:
     await cache.publish_weights(7, b"weights")
     await client.flushall()
     await asyncio.gather(*(cache.restore_weights(7) for _ in range(10)))
@@ -100,7 +102,7 @@ async def test_lost_weights_are_restored_once(cache: TrajectoryCache, client: re
 
 async def test_a_full_redis_is_an_error_and_loses_nothing() -> None:
     async with redis_server(memory_bytes=3 * 2**20) as server:
-        cache = TrajectoryCache(server.url, "run")
+        cache = RedisCache(server.url, "run")
         await cache.publish_weights(0, bytes(100_000))
         with pytest.raises(CacheFull, match="Redis is full, cannot store 4194304 bytes of weights"):
             await cache.publish_weights(1, os.urandom(4 * 2**20))
@@ -112,7 +114,7 @@ async def test_a_full_redis_is_an_error_and_loses_nothing() -> None:
 
 async def test_a_redis_that_is_gone_is_unreachable_in_bounded_time() -> None:
     async with redis_server() as server:
-        cache = TrajectoryCache(server.url, "run")
+        cache = RedisCache(server.url, "run")
         await cache.publish_weights(0, b"weights")
         assert server.process is not None
         os.kill(server.process.pid, signal.SIGKILL)
@@ -129,8 +131,8 @@ async def test_a_redis_that_is_gone_is_unreachable_in_bounded_time() -> None:
         await cache.close()
 
 
-async def test_a_wrong_password_is_said_at_once(server: RedisServer) -> None:
-    cache = TrajectoryCache(server.url.replace("redis://:", "redis://:x"), "run")
+async def test_a_wrong_password_is_reported_at_once(server: RedisServer) -> None:
+    cache = RedisCache(server.url.replace("redis://:", "redis://:x"), "run")
     with pytest.raises(CacheError, match="user or password"):
         await cache.publish_weights(0, b"weights")
     await cache.close()

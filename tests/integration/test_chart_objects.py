@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from apiserver import ApiServer
 
+from apiserver import ApiServer
 from chart_support import VALUES, Document, Helm, find_helm
-from nitro_operator import kinds
+from nitro_operator.kube import kinds
 
 OPERATOR = "system:serviceaccount:nitro-system:nitro-operator"
 NAMESPACES = ("nitro-system", "team-a", "team-b")
@@ -84,7 +84,7 @@ def resource_name(kind: kinds.Kind) -> str:
 @pytest.mark.parametrize(
     "kind", [kinds.TRAINING_JOB, *kinds.WATCHED_CHILDREN], ids=lambda kind: resource_name(kind)
 )
-def test_the_operator_may_watch_what_it_watches(rights: ApiServer, kind: kinds.Kind) -> None:
+def test_the_operators_role_allows_all_its_watches(rights: ApiServer, kind: kinds.Kind) -> None:
     for verb in ("list", "watch"):
         assert review(rights, verb, kind), f"{verb} {resource_name(kind)}"
 
@@ -123,11 +123,13 @@ def review(
     ],
     ids=str,
 )
-def test_the_operator_may_not(rights: ApiServer, verb: str, kind: kinds.Kind, subresource: str) -> None:
+def test_the_operators_role_allows_nothing_else(
+    rights: ApiServer, verb: str, kind: kinds.Kind, subresource: str
+) -> None:
     assert not review(rights, verb, kind, subresource)
 
 
-def test_the_operator_can_grant_a_learner_what_it_needs_and_no_more(rights: ApiServer) -> None:
+def test_the_operator_can_grant_exactly_the_rights_of_a_learner(rights: ApiServer) -> None:
     def role(*verbs: str, resource: str = "nitrotrainingjobs") -> str:
         rule = {
             "apiGroups": ["nitro.dev"],
@@ -145,7 +147,7 @@ def test_the_operator_can_grant_a_learner_what_it_needs_and_no_more(rights: ApiS
         )
 
     create = ("create", "--dry-run=server", "-f", "-", f"--as={OPERATOR}")
-    rights.kubectl(*create, input=role("get"))
+    rights.kubectl(*create, input=role("get", "watch"))
     rights.kubectl(*create, input=role("patch", resource="nitrotrainingjobs/status"))
     refused = rights.kubectl(*create, input=role("update"), check=False)
     assert "attempting to grant RBAC permissions not currently held" in refused

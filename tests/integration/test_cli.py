@@ -44,7 +44,7 @@ def test_validate_and_explain_load_no_torch(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_validate_tells_every_mistake_with_its_path(tmp_path: Path) -> None:
+def test_validate_reports_every_mistake_with_its_path(tmp_path: Path) -> None:
     job = write_job(tmp_path, scaling={"minActors": 9, "maxActors": 3}, seed=-1)
     bad = nitro("validate", "--json", job)
     assert bad.returncode == 2
@@ -65,7 +65,7 @@ def test_validate_shows_the_resolved_job(tmp_path: Path) -> None:
     assert "seed: 11" in shown.stdout
 
 
-def test_explain_knows_every_field_and_says_so_otherwise() -> None:
+def test_explain_describes_every_field_and_refuses_unknown_ones() -> None:
     known = nitro("explain", "spec.scaling.decay")
     assert known.returncode == 0
     assert "0.96" in known.stdout
@@ -192,7 +192,7 @@ def test_a_checkpoint_of_another_network_is_not_evaluated(run: Path, tmp_path: P
     assert "Traceback" not in result.stderr
 
 
-def test_what_cannot_be_written_is_named(run: Path, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_named(run: Path, tmp_path: Path) -> None:
     """A file stands where a folder should be: unlike rights, this stops root as well."""
     (tmp_path / "file").touch()
     for arguments in (
@@ -201,7 +201,7 @@ def test_what_cannot_be_written_is_named(run: Path, tmp_path: Path) -> None:
     ):
         result = nitro(*arguments)
         assert result.returncode == 1, result.stderr
-        assert result.stderr.startswith(f"nitro: {tmp_path / 'file'}"), result.stderr
+        assert result.stderr.startswith(f"nitro: {arguments[-2]} {tmp_path / 'file'}"), result.stderr
         assert result.stderr.count("\n") == 1
 
 
@@ -217,7 +217,7 @@ def test_what_cannot_be_written_is_named(run: Path, tmp_path: Path) -> None:
         (["train", "--json"], 75, "nitro: the output: No space left on device. Make room and resume.\n"),
     ],
 )
-def test_output_that_finds_no_room_is_told_in_a_line(
+def test_output_on_a_full_disk_is_reported_in_one_line(
     tmp_path: Path, arguments: list[str], code: int, told: str
 ) -> None:
     where = ["--run-dir", str(tmp_path / "run")] if arguments[0] == "train" else []
@@ -229,7 +229,7 @@ def test_output_that_finds_no_room_is_told_in_a_line(
     assert result.stderr.count("\n") <= 2
 
 
-def test_a_report_that_finds_no_room_names_its_file(
+def test_a_report_on_a_full_disk_names_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_folder(tmp_path / "run", 2)

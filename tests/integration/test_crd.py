@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 import yaml
-from apiserver import ApiServer, KubectlError
 
+from apiserver import ApiServer, KubectlError
 from nitro_api import JobInvalid, load_job, resolve, resolve_stored
-from nitro_api.loading import apply_override
-from nitro_api.rules import IMMUTABLE_SENTENCE, immutable_fields
+from nitro_api.loading.job_file import apply_override
+from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, immutable_fields
 
 ROOT = Path(__file__).parents[2]
-WRONG = yaml.safe_load((ROOT / "tests/unit/api/wrong_jobs.yaml").read_text())
+WRONG = yaml.safe_load((ROOT / "tests/unit/api/loading/wrong_jobs.yaml").read_text())
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 
@@ -132,7 +132,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", immutable_fields())
-def test_what_cannot_change_is_refused(name: str, apiserver: ApiServer, namespace: str) -> None:
+def test_changes_of_immutable_fields_are_refused(name: str, apiserver: ApiServer, namespace: str) -> None:
     created = "spec.environment.kwargs={a: 1}"
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(created)))
     changed = json.dumps(job(created, CHANGES[name]))
@@ -143,7 +143,7 @@ def test_what_cannot_change_is_refused(name: str, apiserver: ApiServer, namespac
     assert said[f"spec.{name}"][0].endswith(f": {IMMUTABLE_SENTENCE}")
 
 
-def test_what_may_change_changes(apiserver: ApiServer, namespace: str) -> None:
+def test_changes_of_mutable_fields_are_accepted(apiserver: ApiServer, namespace: str) -> None:
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job("spec.stop.rounds=10")))
     changes = (
         "spec.suspend=true",
@@ -185,7 +185,7 @@ def test_status_is_a_subresource_and_the_columns_show_it(apiserver: ApiServer, n
     assert wide[1].split()[8:] == ["nitro", "Knative", "Hopper-v5", "6144"]
 
 
-def test_two_writers_keep_apart_in_the_status(apiserver: ApiServer, namespace: str) -> None:
+def test_two_writers_of_the_status_keep_each_others_fields(apiserver: ApiServer, namespace: str) -> None:
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job()))
     head = {key: job()[key] for key in ("apiVersion", "kind", "metadata")}
     for manager, status in (

@@ -15,10 +15,10 @@ from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.runner import Runner, RunState, Watcher
 from nitro_learner.experiments.spec import load
-from nitro_learner.probe import repeatable
 from nitro_learner.quality.branches import BranchDir, branches, gains
-from nitro_learner.rundir import RunDir
-from nitro_learner.runs import open_run
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.runs import open_run
+from nitro_learner.studies.probe import repeatable
 from report_support import run_folder
 from train_support import nitro, start, wait_for_rows, write_job
 
@@ -97,7 +97,7 @@ def test_nothing_is_trained_again_and_another_job_is_refused(results: Path, tmp_
     assert "did you mean scaling?" in wrong.stderr
 
 
-def test_a_failed_run_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_a_failed_run_is_reported_with_its_reason(tmp_path: Path) -> None:
     absent = {"spec.environment.entryPoint": "no_such_module:Environment"}
     spec = write_spec(tmp_path, seeds=[0, 1], variants={"absent": absent, "fixed": {}}, budget={"rounds": 1})
     failed = nitro("experiment", "run", spec, "--dir", tmp_path / "results", "--jobs", "1")
@@ -119,7 +119,7 @@ def test_a_run_that_could_not_begin_is_trained_when_it_is_corrected(tmp_path: Pa
     assert right.returncode == 0, right.stderr
 
 
-def test_output_that_nobody_reads_any_more_stops_an_experiment(tmp_path: Path) -> None:
+def test_a_closed_output_pipe_stops_an_experiment(tmp_path: Path) -> None:
     spec = write_spec(tmp_path, seeds=[0], budget={"rounds": 5000})
     runner = start("experiment", "run", spec, "--dir", tmp_path / "results", "--jobs", "1", "--json")
     assert runner.stdout is not None
@@ -234,7 +234,7 @@ def test_branches_differ_in_when_they_spend_their_actors(results: Path, tmp_path
     assert found.later.item() == final["round-2-later"] - final["round-2-base"]
 
 
-def test_what_actors_buy_is_not_measured_where_branches_would_learn_at_another_rate(tmp_path: Path) -> None:
+def test_the_gain_per_actor_is_not_measured_with_a_falling_learning_rate(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     settings = {"hyperparameters": {"learningRateAnneal": True}}
@@ -244,7 +244,7 @@ def test_what_actors_buy_is_not_measured_where_branches_would_learn_at_another_r
     assert "learningRateAnneal=false" in refused.stderr
 
 
-def test_what_actors_buy_is_not_measured_where_rounds_do_not_wait_for_them(tmp_path: Path) -> None:
+def test_the_gain_per_actor_is_not_measured_for_off_policy_rounds(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     settings = {"name": "impact", "hyperparameters": {"learningRateAnneal": False}}
@@ -255,7 +255,7 @@ def test_what_actors_buy_is_not_measured_where_rounds_do_not_wait_for_them(tmp_p
     assert "give a run of ppo or rllib/ppo" in refused.stderr
 
 
-def test_what_actors_buy_is_told_beside_the_statistics(results: Path, tmp_path: Path) -> None:
+def test_the_gain_per_actor_is_reported_beside_the_statistics(results: Path, tmp_path: Path) -> None:
     """Finished branches are not trained again: these gained 1 or 2 by more actors at once, 5 later."""
     run = results / "runs" / "two-state" / "nitro" / "seed-0"
     source = RunDir(run)

@@ -9,35 +9,33 @@ from typing import Any
 import numpy as np
 import pytest
 from aiohttp import web
-from stand_ins import StandIn, answering, good, pushing, serve, served
 from test_local_backend import assert_same
 
-from dispatch_support import ENVIRONMENT, STEPS, dispatcher, fragment_of, plan, stored
-from local_support import local_round, redis_server, sample, spec
-from nitro_actor import wire
-from nitro_learner import failures
+from dispatch_support import ENVIRONMENT, STEPS, dispatcher, fragment_bytes, fragment_of, plan, stored
+from local_support import computing, local_round, redis_server, sample, spec
 from nitro_learner.backends import knative
 from nitro_learner.backends.base import BackendError, FatalError
 from nitro_learner.backends.knative import KnativeBackend
-from nitro_learner.cache import TrajectoryCache
-from nitro_learner.dispatch import Dispatcher
-from nitro_learner.failures import TrainingFailed
-from nitro_learner.plans import RoundFailed, RoundResult
+from nitro_learner.cache.redis_cache import RedisCache
+from nitro_learner.sampling.dispatch import Dispatcher
+from nitro_learner.sampling.plans import RoundFailed, RoundResult
+from nitro_learner.training import failures
+from nitro_learner.training.failures import TrainingFailed
+from stand_ins import StandIn, answering, good, pushing, serve, served
 
 
-async def strike(pids: Callable[[], list[int]], number: signal.Signals, after: float) -> int:
-    """Sends a signal to the first of the processes that run after so many seconds."""
-    await asyncio.sleep(after)
-    pid = pids()[0]
-    os.kill(pid, number)
+async def kill_in_mid_rollout(pids: list[int]) -> int:
+    """Kill one of these actor processes while it samples, and return its process id."""
+    pid = await computing(pids)
+    os.kill(pid, signal.SIGKILL)
     return pid
 
 
-async def test_a_process_killed_in_mid_rollout_is_replaced_and_changes_nothing() -> None:
+async def test_actor_process_killed_in_mid_rollout_is_replaced_and_changes_nothing() -> None:
     job = spec(2, {"id": "Hopper-v5", "rolloutLength": 4096, "envsPerActor": 2})
     async with local_round(job) as (backend, _, work):
         calm = await sample(work, 3, steps=4096)
-        killing = asyncio.create_task(strike(lambda: backend.actor_pids, signal.SIGKILL, 0.1))
+        killing = asyncio.create_task(kill_in_mid_rollout(backend.actor_pids))
         struck = await sample(work, 3, steps=4096)
         pid = await killing
         assert_same(calm, struck)
@@ -48,10 +46,11 @@ async def test_a_process_killed_in_mid_rollout_is_replaced_and_changes_nothing()
         assert len(backend.actor_pids) == 2
 
 
-async def test_a_process_that_hangs_is_killed_and_replaced() -> None:
+async def test_actor_process_that_hangs_is_killed_and_replaced() -> None:
     async with local_round(spec(2), timeout=2.0) as (backend, _, work):
         calm = await sample(work, 4)
-        pid = await strike(lambda: backend.actor_pids, signal.SIGSTOP, 0)
+        pid = backend.actor_pids[0]
+        os.kill(pid, signal.SIGSTOP)
         struck = await sample(work, 4)
         assert_same(calm, struck)
         assert struck.stats.retries == {"timeout": 1}
@@ -60,7 +59,7 @@ async def test_a_process_that_hangs_is_killed_and_replaced() -> None:
         assert len(backend.actor_pids) == 2
 
 
-async def test_every_process_killed_between_rounds() -> None:
+async def test_actor_processes_all_killed_between_rounds_change_nothing() -> None:
     async with local_round(spec(2)) as (backend, _, work):
         calm = await sample(work, 3)
         for pid in backend.actor_pids:
@@ -68,12 +67,12 @@ async def test_every_process_killed_between_rounds() -> None:
         assert_same(calm, await sample(work, 3))
 
 
-async def test_an_environment_that_always_raises_fails_the_round_with_its_words(
+async def test_environment_that_always_raises_fails_the_round_with_its_words(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "raising.py").write_text(RAISING)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("nitro_learner.tasks.group._BACKOFF_SECONDS", 0.01)
     environment = {"id": "Raising-v0", "entryPoint": "raising:Raising", "rolloutLength": 8, "envsPerActor": 1}
     async with local_round(spec(1, environment)) as (_, _, work):
         with pytest.raises(RoundFailed, match="the robot fell apart"):
@@ -99,7 +98,7 @@ class Raising(gymnasium.Env):
 class Cluster:
     """A stand-in for Knative with its Redis, and the learner's side of it."""
 
-    def __init__(self, actor: StandIn, url: str, cache: TrajectoryCache, backend: KnativeBackend) -> None:
+    def __init__(self, actor: StandIn, url: str, cache: RedisCache, backend: KnativeBackend) -> None:
         self.actor = actor
         self.url = url
         self.cache = cache
@@ -121,7 +120,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         actor = StandIn(server.url)
         async with serve(actor) as url:
             backend = KnativeBackend(url, "secret", server.url, limit=16)
-            cache = TrajectoryCache(server.url, "run-1")
+            cache = RedisCache(server.url, "run-1")
             await backend.start()
             await cache.publish_weights(3, b"weights")
             yield Cluster(actor, url, cache, backend)
@@ -133,7 +132,7 @@ def edited(name: str, edit: Callable[[np.ndarray], Any]) -> Callable[[dict[str, 
     def change(meta: dict[str, Any]) -> bytes:
         answer, tensors = fragment_of(meta)
         tensors[name] = edit(tensors[name])
-        return wire.encode(answer, tensors)
+        return fragment_bytes(answer, tensors)
 
     return change
 
@@ -171,7 +170,9 @@ IDENTITY = ("run", "round", "slot", "attempt", "seed")
 
 
 @pytest.mark.parametrize("reason", WRONG)
-async def test_an_actor_that_stores_something_wrong_is_asked_again(cluster: Cluster, reason: str) -> None:
+async def test_dispatcher_asks_an_actor_again_that_stored_something_wrong(
+    cluster: Cluster, reason: str
+) -> None:
     cluster.actor.script[1] = [pushing(WRONG[reason])]
     result = await cluster.sample()
     assert_sound(result)
@@ -179,22 +180,29 @@ async def test_an_actor_that_stores_something_wrong_is_asked_again(cluster: Clus
     assert sum(result.stats.retries.values()) == 1
 
 
-async def test_an_actor_that_only_ever_stores_something_wrong_fails_the_round(
+async def test_round_fails_when_actors_only_ever_store_something_wrong(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("nitro_learner.tasks.group._BACKOFF_SECONDS", 0.01)
     cluster.actor.default = pushing(WRONG["not_finite"])
     with pytest.raises(RoundFailed, match="holds NaN or infinity"):
         await cluster.sample()
 
 
-async def test_a_duplicate_is_dropped(cluster: Cluster) -> None:
-    async def slow(actor: StandIn, meta: dict[str, Any], request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(0.3)
+async def test_dispatcher_drops_a_duplicate_fragment(cluster: Cluster) -> None:
+    pushed = asyncio.Event()
+
+    async def twice(actor: StandIn, meta: dict[str, Any], request: web.Request) -> web.StreamResponse:
+        answer = await pushing(stored, stored)(actor, meta, request)
+        pushed.set()
+        return answer
+
+    async def later(actor: StandIn, meta: dict[str, Any], request: web.Request) -> web.StreamResponse:
+        await pushed.wait()  # so its fragment, which ends the round, lies behind the duplicate
         return await good(actor, meta, request)
 
-    cluster.actor.script[0] = [pushing(stored, stored)]
-    cluster.actor.script[1] = [slow]
+    cluster.actor.script[0] = [twice]
+    cluster.actor.script[1] = cluster.actor.script[2] = [later]
     result = await cluster.sample()
     assert_sound(result)
     assert result.stats.dropped == {"duplicate": 1}
@@ -222,7 +230,7 @@ async def test_a_duplicate_is_dropped(cluster: Cluster) -> None:
         (403, b"<html>of a proxy on the way", "bad_answer"),
     ],
 )
-async def test_answers_that_another_try_may_better(
+async def test_dispatcher_retries_after_an_answer_that_may_pass(
     cluster: Cluster, status: int, body: Any, reason: str
 ) -> None:
     cluster.actor.script[1] = [answering(status, body)]
@@ -240,13 +248,15 @@ async def test_answers_that_another_try_may_better(
         (409, {"code": "protocol", "error": "the request is of protocol 1, this actor speaks 2"}, "speaks 2"),
     ],
 )
-async def test_answers_that_no_try_can_better(cluster: Cluster, status: int, body: Any, message: str) -> None:
+async def test_dispatcher_raises_an_answer_that_no_retry_can_help(
+    cluster: Cluster, status: int, body: Any, message: str
+) -> None:
     cluster.actor.script[1] = [answering(status, body)]
     with pytest.raises(FatalError, match=message):
         await cluster.sample()
 
 
-async def test_a_connection_that_breaks_in_the_middle(cluster: Cluster) -> None:
+async def test_dispatcher_retries_after_a_broken_connection(cluster: Cluster) -> None:
     async def hang_up(_actor: StandIn, _meta: dict[str, Any], request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
@@ -267,7 +277,7 @@ async def test_a_connection_that_breaks_in_the_middle(cluster: Cluster) -> None:
     assert result.stats.retries == {"connection": 2}
 
 
-async def test_actors_that_never_answer_end_the_round_in_bounded_time(cluster: Cluster) -> None:
+async def test_round_ends_in_bounded_time_when_actors_never_answer(cluster: Cluster) -> None:
     async def hang(_actor: StandIn, _meta: dict[str, Any], _request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(3600)
         raise AssertionError
@@ -278,18 +288,21 @@ async def test_actors_that_never_answer_end_the_round_in_bounded_time(cluster: C
             await cluster.sample(deadline=0.5)
 
 
-async def test_no_actor_at_all() -> None:
+async def test_backend_without_any_actor_fails_in_a_way_that_can_be_resumed() -> None:
     backend = KnativeBackend("http://127.0.0.1:9", None, "redis://nowhere", ready_seconds=0.1)
-    with failures.told(), pytest.raises(BackendError, match=r"at http://127.0.0.1:9 within 0.1 s") as found:
+    with (
+        failures.as_training_failure(),
+        pytest.raises(BackendError, match=r"at http://127.0.0.1:9 within 0.1 s") as found,
+    ):
         await backend.start()
-    with pytest.raises(TrainingFailed) as failed, failures.told():
+    with pytest.raises(TrainingFailed) as failed, failures.as_training_failure():
         raise found.value
     assert failed.value.resumable, "a pod that starts anew is given other actors"
     await backend.close()
 
 
 @pytest.mark.parametrize("status", [404, 403, 401, 200])
-async def test_who_answered_before_the_address_was_routed_is_not_asked_again(status: int) -> None:
+async def test_backend_leaves_the_peer_that_answered_before_the_address_was_routed(status: int) -> None:
     peers: list[Any] = []
 
     async def environment(request: web.Request) -> web.Response:
@@ -307,7 +320,7 @@ async def test_who_answered_before_the_address_was_routed_is_not_asked_again(sta
     assert len(peers) == 2
 
 
-async def test_what_is_waited_for_at_the_start_is_told(
+async def test_backend_reports_what_it_waits_for_at_the_start(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(knative, "_TOLD_SECONDS", 0.0)
@@ -326,9 +339,9 @@ async def test_what_is_waited_for_at_the_start_is_told(
     assert str(told[0]) in caplog.text
 
 
-async def test_another_protocol_is_named_with_both_versions() -> None:
-    async with redis_server() as server, serve(StandIn(server.url), {"protocol": 2}) as url:
+async def test_backend_names_both_versions_of_another_protocol() -> None:
+    async with redis_server() as server, serve(StandIn(server.url), {"protocol": 1}) as url:
         backend = KnativeBackend(url, None, server.url)
-        with pytest.raises(FatalError, match="speak protocol 2, this learner 1"):
+        with pytest.raises(FatalError, match="speak protocol 1, this learner 2"):
             await backend.start()
         await backend.close()

@@ -7,9 +7,9 @@ import signal
 import pytest
 from test_local_backend import assert_same
 
-from local_support import local_round, sample, spec
-from nitro_learner.cache import CacheFull
-from nitro_learner.plans import RoundFailed
+from local_support import computing, local_round, sample, spec
+from nitro_learner.cache.base import CacheFull
+from nitro_learner.sampling.plans import RoundFailed
 
 LONG = {"id": "Hopper-v5", "rolloutLength": 4096, "envsPerActor": 2}
 
@@ -19,7 +19,7 @@ async def test_redis_killed_in_mid_round_comes_back_empty_and_the_round_is_the_s
         calm = await sample(work, 4, steps=4096)
 
         async def kill() -> None:
-            await asyncio.sleep(0.15)
+            await computing(backend.actor_pids)
             os.kill(backend.redis_pid or 0, signal.SIGKILL)
 
         killing = asyncio.create_task(kill())
@@ -40,9 +40,9 @@ async def test_redis_killed_between_rounds_gets_its_weights_again() -> None:
         assert (await cache.memory()).used > 0
 
 
-async def test_redis_that_cannot_hold_one_fragment_fails_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nitro_learner.fanout._BACKOFF_SECONDS", 0.01)
-    monkeypatch.setattr("nitro_learner.fanout.MAX_TRIES", 2)
+async def test_redis_without_room_for_one_fragment_fails_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nitro_learner.tasks.group._BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("nitro_learner.tasks.group.MAX_TRIES", 2)
     async with local_round(spec(2, LONG), redis_bytes=1_050_000) as (_, _, work):
         async with asyncio.timeout(60):
             with pytest.raises(RoundFailed, match=r"redis_full.*Redis is full"):
@@ -57,7 +57,7 @@ async def test_redis_that_is_nearly_full_only_slows_the_round_down() -> None:
         assert_same(calm, await sample(work, 6, steps=4096))
 
 
-async def test_weights_that_do_not_fit_are_said() -> None:
+async def test_cache_refuses_weights_that_do_not_fit_and_says_so() -> None:
     async with local_round(spec(1), redis_bytes=2 * 2**20) as (_, cache, _):
         with pytest.raises(CacheFull, match="raise its maxmemory"):
             await cache.publish_weights(1, bytes(4 * 2**20))

@@ -1,4 +1,4 @@
-"""The keeper of Lambda functions killed between every two steps: in the end exactly what should exist does.
+"""The controller of Lambda functions killed between every two steps: the end state is the same.
 
 Kubernetes' API is a real server; AWS's is the stand-in of aws_support. A kill is an exception that nothing
 catches, thrown when a call has taken effect and before its answer is read. From there to the next call
@@ -50,7 +50,7 @@ class TestKilled:
 
         assert await every_place(scenario) >= 10
 
-    async def test_while_it_puts_right_what_others_changed(self, world: World) -> None:
+    async def test_while_it_repairs_changes_of_others(self, world: World) -> None:
         key = await world.new_job()
         await world.live(key)
         name = {"FunctionName": f"nitro-{world.namespace}-{key.name}"}

@@ -1,4 +1,4 @@
-"""Rounds on Lambda: our handler under the real awslambdaric, AWS's own part played by tests/lambda_front."""
+"""Rounds on Lambda: our handler under the real awslambdaric, AWS's own part played by lambda_front."""
 
 import asyncio
 import os
@@ -15,10 +15,10 @@ from test_local_backend import assert_same
 from lambda_front import Front, Function, serve
 from lambda_support import CREDENTIALS, NAME, Noise, front, function, lambda_round, settings, tls_in_front_of
 from local_support import redis_server, sample
-from nitro_api import payload
+from nitro_api.rules import payload_rules as payload
 from nitro_learner.backends.base import BackendError, FatalError, RetryableError
 from nitro_learner.backends.lambda_backend import LambdaBackend
-from nitro_learner.plans import RoundResult
+from nitro_learner.sampling.plans import RoundResult
 from ports import free_port
 
 
@@ -63,7 +63,7 @@ async def _compare_transports(what: Function, redis_url: str) -> None:
         assert not [path for sandbox in aws.sandboxes for path in sandbox.directory.iterdir()]
 
 
-async def test_every_kind_of_fault_is_tried_again_and_what_ran_is_billed() -> None:
+async def test_every_kind_of_fault_is_retried_and_invocations_that_ran_are_billed() -> None:
     async with front(function(timeout_seconds=2.0)) as (aws, url), lambda_round(url) as (_, work):
         calm = await sample(work, 5)
         done = len(aws.bills)
@@ -87,7 +87,7 @@ async def test_every_kind_of_fault_is_tried_again_and_what_ran_is_billed() -> No
         assert guess >= lost.billed_ms  # the network's time is in the guess
 
 
-async def test_a_concurrency_below_the_round_makes_waves_and_costs_no_try() -> None:
+async def test_a_concurrency_below_the_round_makes_waves_without_retries() -> None:
     async with front(concurrency=1) as (aws, url), lambda_round(url, limit=8) as (_, work):
         result = await sample(work, 8)
         assert [fragment.slot for fragment in result.fragments] == list(range(8))
@@ -115,7 +115,7 @@ async def test_a_slow_link_changes_nothing_but_the_time() -> None:
         assert billed(result) == sorted(bill.billed_ms for bill in aws.bills[1:])
 
 
-async def test_settings_that_no_sandbox_can_start_with_are_told_in_its_words() -> None:
+async def test_invalid_settings_of_the_function_are_reported_in_the_words_of_its_sandbox() -> None:
     wrong = function({"id": "Hopper-v5", "envs": 0})
     async with front(wrong) as (aws, url):
         backend = LambdaBackend(settings(url), "Hopper-v5", limit=1)
@@ -165,7 +165,7 @@ async def test_a_function_that_is_away_in_mid_run_is_waited_for_where_the_operat
         assert set(aws.refused) == {"ResourceNotFoundException"}
 
 
-async def test_wrong_credentials_are_told_soon_and_another_start_may_have_better_ones(
+async def test_wrong_credentials_are_reported_soon_as_a_retryable_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
@@ -177,7 +177,7 @@ async def test_wrong_credentials_are_told_soon_and_another_start_may_have_better
         await backend.close()
 
 
-async def test_an_aws_that_is_not_reached_at_the_start_may_be_at_the_next() -> None:
+async def test_an_unreachable_aws_at_the_start_is_a_retryable_error() -> None:
     backend = LambdaBackend(
         settings(f"http://127.0.0.1:{free_port()}"), "Hopper-v5", limit=1, ready_seconds=0
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lambda_support import CREDENTIALS, NAME
-from train_support import TESTS, nitro, recorded, write_job
+from train_support import SUPPORT, nitro, recorded, write_job
 
 FAULTS = ("throttled", "service_error", "timeout", "death")
 PRICE_GB_SECOND, PRICE_REQUEST = 1.66667e-5, 2e-7
@@ -26,7 +26,7 @@ def front_process() -> Iterator[str]:
             *(sys.executable, "-m", "lambda_front", "--timeout", "3"),
             *("--environment", '{"id": "Hopper-v5", "envs": 4}'),
         ],
-        cwd=TESTS,
+        cwd=SUPPORT,
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver import ApiServer
 
-from train_support import TESTS, job, nitro, recorded, write_job
+from apiserver import ApiServer
+from train_support import SUPPORT, job, nitro, recorded, write_job
 
 
 def _apply(apiserver: ApiServer, namespace: str, **spec: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def _learn(
     apiserver: ApiServer, stored: dict[str, Any], run: Path, record: Path | None = None, **variables: str
 ) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, str(TESTS / "train_support.py"), "learn"],
+        [sys.executable, str(SUPPORT / "train_support.py"), "learn"],
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -87,7 +87,12 @@ def test_a_job_is_learned_and_reported(apiserver: ApiServer, namespace: str, tmp
     assert training["round"] == 6
     assert training["weightsVersion"] == 6
     assert training["envSteps"] > 0
+    assert (training["rolloutLength"], training["envsPerActor"], training["cutShare"]) == (64, 4, 0)
+    assert [entry["round"] for entry in training["history"] if "evaluationMean" in entry] == [3, 5]
     assert [entry["round"] for entry in training["history"]] == [1, 2, 3, 4, 5, 6]
+    steps = [entry["envSteps"] for entry in training["history"]]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == training["envSteps"]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     spent = {name: summary["cost"][name] for name in ("learner", "actors", "total")}
     assert cost == pytest.approx(spent, abs=1e-6), "with the evaluation at the end"
@@ -101,6 +106,33 @@ def test_a_job_is_learned_and_reported(apiserver: ApiServer, namespace: str, tmp
     local = tmp_path / "local.jsonl"
     assert nitro("train", write_job(tmp_path), "--run-dir", tmp_path / "local", record=local).returncode == 0
     assert recorded(local) == recorded(tmp_path / "record.jsonl")
+
+
+def test_another_pod_after_the_end_reports_it_and_neither_evaluates_nor_charges(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    """The first pod is lost between the run's end and the report of it."""
+    stored = _apply(apiserver, namespace, stop={"rounds": 2})
+    run = tmp_path / "run"
+    _, err = (first := _learn(apiserver, stored, run)).communicate(timeout=280)
+    assert first.returncode == 0, err
+    reported = apiserver.get("ntj", "small", "-n", namespace)["status"]
+    files = {name: (run / name).read_bytes() for name in ("ledger.jsonl", "summary.json", "metrics.csv")}
+    lost = json.dumps({"status": {"training": {"state": "Running", "reason": None}, "cost": None}})
+    patch = ("patch", "ntj", "small", "-n", namespace, "--subresource=status", "--type=merge", "-p", lost)
+    apiserver.kubectl(*patch)
+    _, err = (again := _learn(apiserver, stored, run)).communicate(timeout=280)
+    assert again.returncode == 0, err
+    status = apiserver.get("ntj", "small", "-n", namespace)["status"]
+    for side in (status, reported):
+        side["training"].pop("updatedAt")
+    assert status == reported
+    assert {name: (run / name).read_bytes() for name in files} == files
+    # The user asks for more: it goes on.
+    _stop_at(apiserver, namespace, 3)
+    _, err = (more := _learn(apiserver, stored, run)).communicate(timeout=280)
+    assert more.returncode == 0, err
+    assert apiserver.get("ntj", "small", "-n", namespace)["status"]["training"]["round"] == 3
 
 
 def test_sigterm_checkpoints_and_the_next_pod_goes_on(
@@ -167,7 +199,7 @@ def test_the_heartbeat_beats_while_actors_are_awaited(
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=280)
     assert process.returncode == 75, err
-    assert 'cluster/report.py", line' in err, "SIGUSR1 tells where each thread stands"
+    assert 'cluster/status_reporter.py", line' in err, "SIGUSR1 tells where each thread stands"
 
 
 def test_a_wrong_job_is_refused_for_good(apiserver: ApiServer, namespace: str, tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from local_support import alive, children_of_group, command_line, local_round, sample, spec, until
-from nitro_learner import fragment as fragments
 from nitro_learner.backends.base import BackendError
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.backends.processes import ProcessGroup
 from nitro_learner.backends.redis_server import RedisServer
-from nitro_learner.plans import EvaluationPlan, RoundResult
+from nitro_learner.sampling import fragments
+from nitro_learner.sampling.plans import EvaluationPlan, RoundResult
 
 
 def assert_same(one: RoundResult, other: RoundResult) -> None:
@@ -85,7 +85,7 @@ async def test_the_redis_starts_wherever_temporary_files_lie(
         await group.close()
 
 
-async def test_an_environment_that_raises_at_start_is_said(
+async def test_an_environment_that_raises_at_start_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_environment.py").write_text(
@@ -100,7 +100,7 @@ async def test_an_environment_that_raises_at_start_is_said(
     assert not backend._group.directory.exists()
 
 
-async def test_a_program_that_is_no_actor_is_said() -> None:
+async def test_a_program_that_is_no_actor_is_reported() -> None:
     backend = LocalBackend(
         spec(1), "run-1", command=(sys.executable, "-c", "raise SystemExit('wrong image')")
     )
@@ -108,7 +108,7 @@ async def test_a_program_that_is_no_actor_is_said() -> None:
         await backend.start()
 
 
-async def test_who_stops_a_child_leaves_its_exit_code_to_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stopping_a_child_leaves_its_exit_code_to_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     """Popen polls before it signals; a child that has just died would then have two who wait for it."""
 
     def poll(_popen: object) -> None:
@@ -149,7 +149,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, None])
 def test_no_process_outlives_the_learner(end: signal.Signals | None) -> None:
     """In mid-round: killed, terminated, interrupted, or ended by an exception that nobody catches."""
-    script = LEARNER.format(tests=str(Path(__file__).parents[1]))
+    script = LEARNER.format(tests=str(Path(__file__).parents[1] / "support"))
     if end is None:
         script = script.replace("        while True:", "        raise ValueError\n        while True:")
     learner = subprocess.Popen(

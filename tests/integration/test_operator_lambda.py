@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apiserver import ApiServer
 
+from apiserver import ApiServer
 from aws_support import CREDENTIALS, FakeAws, lambda_backend, secret
 from cluster_support import Cluster
 from operator_support import OperatorProcess, eventually, job, knative_definitions

@@ -61,7 +61,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         server.wait(timeout=60)
 
 
-def test_the_learner_does_what_its_cache_does(urls: dict[str, str]) -> None:
+def test_the_learners_user_may_use_every_command_of_the_cache(urls: dict[str, str]) -> None:
     client = redis.Redis.from_url(urls["learner"])
     key = f"nitro:{RUN}:round:1"
     client.set(f"nitro:{RUN}:weights:1", b"x", ex=60)
@@ -99,7 +99,7 @@ def test_an_actor_reads_weights_and_adds_fragments_but_reads_none(urls: dict[str
             forbidden()
 
 
-def test_nobody_gets_in_without_a_password(urls: dict[str, str]) -> None:
+def test_a_connection_without_a_password_is_refused(urls: dict[str, str]) -> None:
     port = urls["actor"].rsplit(":", 1)[1].split("/")[0]
     with pytest.raises(redis.exceptions.AuthenticationError):
         redis.Redis.from_url(f"redis://127.0.0.1:{port}/0").ping()

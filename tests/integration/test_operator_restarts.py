@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from apiserver import ApiServer
 
+from apiserver import ApiServer
 from cluster_support import Cluster
 from operator_support import (
     Object,
@@ -130,7 +130,7 @@ def test_an_operator_that_is_killed_again_and_again_changes_nothing(
         wanted = str(5 + turn)
         eventually(lambda wanted=wanted: cluster.scale("steady") == (wanted, wanted))
         assert cluster.status("steady")["phase"] == "Running"
-        time.sleep(0.3 * turn)
+        operator.wait_for_resyncs(turn % 2)  # it is killed at once, or when it has looked at all again
     assert uids(cluster) == before
     after = {
         c["metadata"]["name"]: c["metadata"]["resourceVersion"]
@@ -200,7 +200,7 @@ def test_two_jobs_share_the_limit_in_every_observation(
     operator.stop()
 
 
-def test_metrics_tell_of_jobs_requests_and_scaling(
+def test_metrics_report_jobs_requests_and_scaling(
     apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
 ) -> None:
     install_knative(apiserver)

@@ -73,14 +73,14 @@ def test_every_panel_of_the_job_has_data(scraped: tuple[Prometheus, float]) -> N
 
 
 @pytest.mark.parametrize("alert", JOB_ALERTS, ids=lambda alert: alert.name)
-def test_what_alerts_watch_is_there(scraped: tuple[Prometheus, float], alert: Alert) -> None:
+def test_every_series_of_an_alert_exists(scraped: tuple[Prometheus, float], alert: Alert) -> None:
     prometheus, _ = scraped
     for_operator = "nitro_job_" in alert.value
     assert bool(prometheus.instant(alert.value)) is not for_operator
     assert prometheus.instant(alert.expr) == [], "a healthy run"
 
 
-def test_prometheus_found_nothing_wrong(scraped: tuple[Prometheus, float]) -> None:
+def test_prometheus_reports_no_error(scraped: tuple[Prometheus, float]) -> None:
     prometheus, _ = scraped
     (target,) = prometheus.targets()
     assert (target["health"], target["lastError"]) == ("up", "")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from browser_support import Browser, Look, browser
-from nitro_learner.views.report import of_run
+from nitro_learner.views.run_report import of_run
 from report_support import JOB, run_folder
 
 PHONE, DESK = 390, 1280
@@ -24,12 +24,29 @@ PLOTS = """
       const box = element.getBoundingClientRect();
       return [box.width, box.height, box.left, box.right];
     };
-    return [...document.querySelectorAll("figure svg")].map(svg => ({
+    const drawn = [...document.querySelectorAll("figure svg")].filter(svg => svg.checkVisibility());
+    return drawn.map(svg => ({
+      axis: [...svg.querySelectorAll("text")].map(text => text.textContent),
       box: shown(svg),
       curves: [...svg.querySelectorAll("[style*='--series-']")].map(shown),
       letters: Math.min(...[...svg.querySelectorAll("text")].map(
         text => parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a)),
     }));
+"""
+CHOOSE = """
+    const choice = document.getElementById("x-%s");
+    choice.click();
+    const box = choice.closest("label").getBoundingClientRect();
+    return [box.left, box.right];
+"""
+WRAPPED = """
+    const lines = element => {
+      const range = document.createRange();
+      range.selectNodeContents(element);
+      return new Set([...range.getClientRects()].map(box => Math.round(box.bottom))).size;
+    };
+    return [...document.querySelectorAll(".facts dt, .facts dd")]
+      .filter(element => lines(element) > 1).map(element => element.textContent);
 """
 UNFOLDED = """
     document.querySelector("details").open = true;
@@ -50,7 +67,11 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="module", params=[20, LONG], ids=["short", "long"])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = run_folder(tmp_path_factory.mktemp("run") / "run", request.param, LONG_NAME)
-    (folder / "summary.json").write_text(json.dumps({"versions": {"machine": "Linux-6.18-" + 60 * "x"}}))
+    summary = {
+        "evaluation": {"mean": -13_337.2, "std": 1_006.8, "episodes": 6},
+        "versions": {"machine": "Linux-6.18-" + 60 * "x"},
+    }
+    (folder / "summary.json").write_text(json.dumps(summary))
     file = folder / "report.html"
     file.write_text(of_run(folder).html(), encoding="utf-8")
     return file
@@ -64,10 +85,19 @@ def test_the_page_reads_on_a_phone_and_on_a_desk_in_light_and_in_dark(
     for scheme in ("light", "dark"):
         looks[scheme] = look = chromium.look(page, width, scheme)
         assert look.width <= width, "it has to be scrolled sideways"
+        assert chromium.ask(WRAPPED) == [], "a tile needs more than one line for its name or its number"
         assert chromium.ask(UNFOLDED) <= width
         assert not look.errors
         assert not look.requests
         _assert_plots_are_drawn(chromium, look, width)
+        for name, label in (("round", "round"), ("dollars", "cost ($)"), ("steps", "environment steps")):
+            left, right = chromium.ask(CHOOSE % name)
+            assert 0 <= left < right <= width
+            plots = chromium.ask(PLOTS)
+            assert len(plots) == 6
+            for plot in plots:
+                assert label in plot["axis"]
+                assert max(curve[0] for curve in plot["curves"]) > 0.6 * plot["box"][0]
     assert np.median(looks["light"].pixels) > 0.9
     assert np.median(looks["dark"].pixels) < 0.2
 
@@ -90,14 +120,14 @@ def _assert_plots_are_drawn(chromium: Browser, look: Look, width: int) -> None:
         assert (np.abs(look.pixels - colour).max(axis=2) < 0.02).sum() > 100
 
 
-def test_no_report_is_a_burden(chromium: Browser, page: Path) -> None:
+def test_a_report_stays_below_five_megabytes(chromium: Browser, page: Path) -> None:
     size = page.stat().st_size
     assert size < 5_000_000
     # How fast it opens is the machine's affair: told, not asserted.
     print(f"{size:,} bytes, shown after {chromium.look(page, PHONE, 'light').milliseconds:.0f} ms")
 
 
-def test_what_is_checked_is_seen(chromium: Browser, tmp_path: Path) -> None:
+def test_the_browser_notices_wide_pages_errors_and_requests(chromium: Browser, tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     picture = "http://127.0.0.1:9/picture.png"
     page.write_text(f"<body style='width: 900px'><img src='{picture}'><script>throw Error('x')</script>")

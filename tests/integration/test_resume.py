@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
-from nitro_learner.checkpoint import load, pack
+from nitro_learner.checkpoints.store import load, pack
 from train_support import nitro, recorded, write_job
 
 # Times and cold starts depend on the machine, and the cost on times: everything else is to be equal.
@@ -66,7 +67,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, undist
     assert _rows(run) == _rows(undisturbed / "run")
 
 
-def test_rounds_done_twice_were_paid_twice(tmp_path: Path) -> None:
+def test_repeated_rounds_are_paid_twice(tmp_path: Path) -> None:
     run = tmp_path / "run"
     job = write_job(tmp_path, learner={"checkpoint": {"everyRounds": 4}})
     assert nitro("train", job, "--run-dir", run, kill="4:sample").returncode == -9
@@ -98,3 +99,25 @@ def test_another_job_is_not_resumed(tmp_path: Path) -> None:
     again = nitro("train", write_job(tmp_path), "--run-dir", run)
     assert again.returncode == 2
     assert f"--resume {run}" in again.stderr
+
+
+def test_a_resumed_run_keeps_its_rollouts_when_defaults_change(tmp_path: Path) -> None:
+    """Its job file leaves them out, and an earlier version had filled in others."""
+    source = write_job(
+        tmp_path,
+        environment={"id": "own", "entryPoint": "actor_support:Forgetful"},
+        stop={"rounds": 1},
+        evaluation={"episodes": 1, "everyRounds": 9},
+    )
+    run = tmp_path / "run"
+    earlier = ["--set", "spec.environment.rolloutLength=48", "--set", "spec.environment.envsPerActor=6"]
+    assert nitro("train", source, "--run-dir", run, *earlier).returncode == 0
+    go_on = ["--resume", run, "--set", "spec.stop.rounds=2"]
+    for given in ([], [source]):
+        done = nitro("train", *given, *go_on)
+        assert done.returncode == 0, done.stderr
+        resolved = yaml.safe_load((run / "job.yaml").read_text())["spec"]["environment"]
+        assert (resolved["rolloutLength"], resolved["envsPerActor"]) == (48, 6)
+    other = nitro("train", source, *go_on, "--set", "spec.environment.envsPerActor=4")
+    assert other.returncode == 2
+    assert "spec.environment.envsPerActor: 6 in the folder, 4 now" in other.stderr

@@ -128,7 +128,7 @@ def test_an_agent_is_pretrained_through_a_kill_and_then_decides(tmp_path: Path) 
     assert json.loads((run / "summary.json").read_text())["pretraining"] == summary["pretraining"]
 
 
-def test_mistakes_are_told_before_anything_is_played(tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_training_starts(tmp_path: Path) -> None:
     missing = _job(tmp_path, tmp_path / "none.safetensors")
     run = nitro("train", missing, "--run-dir", tmp_path / "run")
     assert run.returncode == 2

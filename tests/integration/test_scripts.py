@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_the_example_gives_up_after_its_time(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_example_that_is_broken_off_leaves_nobody_waiting(tmp_path: Path, how: signal.Signals) -> None:
+def test_an_interrupted_example_leaves_no_process(tmp_path: Path, how: signal.Signals) -> None:
     pipe = tmp_path / "notes"
     os.mkfifo(pipe)
     with os.fdopen(os.open(pipe, os.O_RDWR)) as notes:
@@ -86,3 +87,32 @@ def test_an_example_that_is_broken_off_leaves_nobody_waiting(tmp_path: Path, how
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(example.pid, signal.SIGKILL)
+
+
+def test_make_works_in_a_folder_with_a_space(tmp_path: Path) -> None:
+    """The environment's recipe is run with stand-ins for its tools, the others are printed."""
+    copy = tmp_path / "a clone"
+    copy.mkdir()
+    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, copy)
+    shutil.copytree(ROOT / "scripts", copy / "scripts")
+    tools = copy / ".venv" / "bin"
+    tools.mkdir(parents=True)
+    for name in ("python", "uv"):
+        (tools / name).write_text('#!/bin/sh\necho $0 "$@" >> calls\n')
+        (tools / name).chmod(0o755)
+    # The clone's own environment, not the one that this suite was started with.
+    clean = {name: value for name, value in os.environ.items() if name not in ("VENV", "MAKEFLAGS", "MAKEOVERRIDES")}
+
+    def make(*targets: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["make", *targets], cwd=copy, env=clean, capture_output=True, text=True, check=False)
+
+    made = make("environment")
+    assert made.returncode == 0, made.stderr
+    assert made.stderr == ""
+    assert (copy / "build" / "environment").exists()
+    assert "uv pip install" in (copy / "calls").read_text()
+    for target in ("run", "lint", "test", "e2e"):
+        shown = make("-n", target)
+        assert shown.returncode == 0, shown.stderr
+        assert f'PATH="{tools}:' in shown.stdout or str(copy) not in shown.stdout, shown.stdout

@@ -13,13 +13,14 @@ import pytest
 import yaml
 
 from nitro_api import load_job, resolve
-from nitro_learner import session
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.cli.common import ABORTED, INTERRUPTED
-from nitro_learner.failures import TrainingFailed
-from nitro_learner.report import COLUMNS
-from nitro_learner.rundir import RunDir
-from nitro_learner.runs import open_run
+from nitro_learner.run import session
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.runs import open_run
+from nitro_learner.training.failures import TrainingFailed
+from nitro_learner.training.round_report import COLUMNS
+from nitro_learner.views.plot import draw
 from train_support import job, nitro, start, wait_for_rows, write_job
 
 
@@ -122,6 +123,22 @@ def test_interrupt_stops_after_a_checkpoint_and_says_how_to_go_on(tmp_path: Path
     assert [row["round"] for row in _rows(run)] == [str(number) for number in range(1, rounds + 3)]
 
 
+def test_a_run_with_cut_episodes_reports_them_at_its_end(tmp_path: Path) -> None:
+    own = {"id": "own", "entryPoint": "actor_support:Forgetful", "rolloutLength": 16, "envsPerActor": 8}
+    done = nitro(
+        "train", write_job(tmp_path, environment=own, stop={"rounds": 2}), "--run-dir", tmp_path / "run"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "* training return of short episodes only" in done.stdout
+    *_, last, note, picture, _ = done.stdout.splitlines()
+    assert last.startswith("no training episode ended*, ")
+    assert note.startswith("* Training returns are those of short episodes only: ")
+    assert "because this environment's state cannot be saved" in note
+    assert picture.startswith("picture: ")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert f"* {summary['rewardNote']}" == note
+
+
 @pytest.fixture
 def endless(tmp_path: Path) -> dict[str, Any]:
     """An environment without end, which is slow while the file `brake` is there."""
@@ -132,9 +149,7 @@ def endless(tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "impact"])
-def test_what_an_interrupt_breaks_off_is_paid(
-    tmp_path: Path, endless: dict[str, Any], algorithm: str
-) -> None:
+def test_interrupted_rollouts_are_paid(tmp_path: Path, endless: dict[str, Any], algorithm: str) -> None:
     run = tmp_path / "run"
     job = write_job(
         tmp_path,
@@ -234,19 +249,21 @@ def test_metrics_are_served_while_it_trains(tmp_path: Path) -> None:
     assert process.returncode == 75
 
 
-def test_a_job_that_cannot_begin_leaves_its_folder_to_the_corrected_one(tmp_path: Path) -> None:
+def test_a_job_that_cannot_begin_leaves_no_folder_to_the_corrected_one(tmp_path: Path) -> None:
     run = tmp_path / "run"
     job = write_job(tmp_path, stop={"rounds": 1})
     wrong = nitro("train", job, "--set", "spec.environment.id=Hoper-v5", "--run-dir", run)
     assert wrong.returncode == 1, wrong.stderr
-    assert (run / "job.yaml").exists()
+    assert "Give a registered id" in wrong.stderr
+    assert "registration.py" not in wrong.stderr, "a line of gymnasium's is no line of the user's"
+    assert not run.exists()
     right = nitro("train", job, "--run-dir", run)
     assert right.returncode == 0, right.stderr
     assert len(_rows(run)) == 1
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_output_that_nobody_reads_any_more_stops_it(tmp_path: Path, options: list[str]) -> None:
+def test_a_closed_output_pipe_stops_the_run(tmp_path: Path, options: list[str]) -> None:
     run = tmp_path / "run"
     process = start("train", write_job(tmp_path, stop={"rounds": 5000}), "--run-dir", run, *options)
     assert process.stdout is not None
@@ -261,20 +278,19 @@ def test_output_that_nobody_reads_any_more_stops_it(tmp_path: Path, options: lis
     )
 
 
-async def test_a_picture_that_finds_no_room_is_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_picture_on_a_full_disk_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(session, "draw", full)
     run = open_run(RunDir(tmp_path / "run"), resolve(load_job(job(stop={"rounds": 1}))), resume=False)
-    outcome, _ = await session.train(run, LocalBackend(run.job.spec, run.id))
+    outcome, _ = await session.train(run, LocalBackend(run.job.spec, run.id), draw=full)
     assert outcome.finished
     assert f"The picture {run.folder.plot} could not be drawn: No space left on device" in caplog.text
 
 
-async def test_a_summary_that_finds_no_room_can_be_made_up_for(
+async def test_a_summary_that_failed_on_a_full_disk_can_be_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = open_run(RunDir(tmp_path / "run"), resolve(load_job(job(stop={"rounds": 1}))), resume=False)
@@ -287,5 +303,5 @@ async def test_a_summary_that_finds_no_room_can_be_made_up_for(
 
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(TrainingFailed, match=r"summary\.json: No space left on device\. Make room") as failed:
-        await session.train(run, LocalBackend(run.job.spec, run.id))
+        await session.train(run, LocalBackend(run.job.spec, run.id), draw=draw)
     assert failed.value.resumable

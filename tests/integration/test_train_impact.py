@@ -15,13 +15,14 @@ import torch
 
 from actor_support import environment
 from nitro_actor.policy import Policy
+from nitro_actor.protocol.weights import PolicyWeights
 from nitro_actor.rollout import rollout
 from nitro_api import load_job
-from nitro_learner import algorithms
-from nitro_learner.algorithms import Impact
-from nitro_learner.batch import Fragment
-from nitro_learner.checkpoint import load
-from nitro_learner.seeds import slot_seed
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.impact.learning import Impact
+from nitro_learner.checkpoints.store import load
+from nitro_learner.data.batch import Fragment
+from nitro_learner.sampling.seeds import slot_seed
 from train_support import nitro, start, wait_for_rows, write_job
 
 SETTINGS = {"batchSize": 128, "bufferBatches": 2, "bufferUses": 3, "minibatchSize": 64}
@@ -55,7 +56,7 @@ def relearned(run: Path) -> Impact:
     resumed_after = {entry["round"] for entry in entries(run, "run started")} - {0}
 
     def make() -> Impact:
-        made = algorithms.make(spec, actor.spec.to_json())
+        made = registry.make(spec, actor.spec.to_json())
         assert isinstance(made, Impact)
         return made
 
@@ -63,8 +64,7 @@ def relearned(run: Path) -> Impact:
     policies: list[Policy] = []
     states: dict[int, dict[str, np.ndarray]] = {}
     for number in range(1, ROUNDS + 1):
-        meta, tensors = algorithm.weights()
-        policies.append(Policy({"version": number - 1, **meta}, tensors, actor.spec))
+        policies.append(Policy(PolicyWeights.of(*algorithm.weights()), actor.spec))
         if number - 1 in resumed_after:
             state, algorithm = algorithm.state_dict(), make()
             algorithm.load_state_dict(state)
@@ -87,7 +87,7 @@ def relearned(run: Path) -> Impact:
     return algorithm
 
 
-def test_a_run_is_what_its_feed_makes_of_it(tmp_path: Path) -> None:
+def test_the_recorded_feed_gives_the_weights_of_the_run_to_the_bit(tmp_path: Path) -> None:
     """Killed in its fourth round and resumed: the feed alone gives its weights again, to the bit."""
     run = tmp_path / "run"
     threads = torch.get_num_threads()
@@ -106,7 +106,9 @@ def test_a_run_is_what_its_feed_makes_of_it(tmp_path: Path) -> None:
     for (before, after), row in zip(pairwise([0, *steps]), table, strict=True):
         wanted = max(2, -(-int(row["actors"]) // 2))
         assert after - before >= 64 * wanted
-    learned = load(run / "checkpoints" / f"round-{ROUNDS:06d}.safetensors").state["algorithm"]
+    learned = load(run / "checkpoints" / f"round-{ROUNDS:06d}.safetensors").state["policies"]["learners"][0][
+        "state"
+    ]
     assert learned["passes"] == expected["passes"] > 0
     for part in ("parameters", "target"):
         for name, tensor in expected[part].items():
@@ -114,7 +116,7 @@ def test_a_run_is_what_its_feed_makes_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["1:sample", "2:checkpoint"])
-def test_killed_at_any_moment_it_goes_on(tmp_path: Path, moment: str) -> None:
+def test_a_run_that_was_killed_at_any_moment_can_be_resumed(tmp_path: Path, moment: str) -> None:
     run = tmp_path / "run"
     killed = nitro("train", write(tmp_path), "--run-dir", run, kill=moment)
     assert killed.returncode == -9, killed.stderr
@@ -127,7 +129,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path: Path, moment: str) -> None:
         assert int(row["env_steps"]) > int(before["env_steps"])
 
 
-def test_an_interrupted_run_keeps_what_it_has_learned(tmp_path: Path) -> None:
+def test_an_interrupted_run_keeps_its_weights(tmp_path: Path) -> None:
     """With 64 actors on two processes it ends in mid-round, with less than the detector wants to measure."""
     run = tmp_path / "run"
     scaling = {"minActors": 32, "maxActors": 64, "initialActors": 64}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from apiserver import ApiServer
 
 BIN = Path(sys.executable).parent
@@ -68,7 +69,7 @@ def test_kubectl_finds_the_plugin_and_it_shows_the_jobs(apiserver: ApiServer, jo
     assert lines[2][:3] == [jobs, "two", "Pending"]
 
 
-def test_json_is_what_a_program_reads(apiserver: ApiServer, jobs: str) -> None:
+def test_top_prints_json_for_programs(apiserver: ApiServer, jobs: str) -> None:
     done = run(apiserver, "nitro", "top", "-n", jobs, "--json")
     rows: list[dict[str, Any]] = json.loads(done.stdout)
     assert [(row["job"], row["round"], row["cost"]) for row in rows] == [
@@ -114,7 +115,7 @@ def test_the_report_of_a_job_needs_nothing_that_trains(
     assert "$0.2500" in html
 
 
-def test_training_without_what_trains_says_what_to_install(apiserver: ApiServer, tmp_path: Path) -> None:
+def test_training_without_torch_names_the_package_to_install(apiserver: ApiServer, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(
         "apiVersion: nitro.dev/v1alpha1\nkind: NitroTrainingJob\nmetadata: {name: a}\n"
         "spec: {environment: {id: Hopper-v5}}\n"
@@ -132,7 +133,7 @@ def test_training_without_what_trains_says_what_to_install(apiserver: ApiServer,
         (("top", "--interval", "0"), 2, "0.5 to 3600"),
     ],
 )
-def test_mistakes_are_told_with_the_remedy(
+def test_mistakes_are_reported_with_the_remedy(
     apiserver: ApiServer, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     done = run(apiserver, "nitro", *arguments)

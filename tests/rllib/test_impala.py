@@ -14,14 +14,15 @@ from actor_support import environment
 from learner_support import fragment
 from nitro_actor import rollout
 from nitro_actor.policy import Policy
-from nitro_learner import algorithms
+from nitro_actor.protocol.weights import PolicyWeights
+from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import OffPolicyAlgorithm
+from nitro_learner.algorithms.rllib.availability import RllibError
 from nitro_learner.algorithms.rllib.episodes import episodes
-from nitro_learner.batch import Fragment
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
-from nitro_learner.checkpoint import load, pack
-from nitro_learner.extras import RllibError
+from nitro_learner.checkpoints.store import load, pack
+from nitro_learner.data.batch import Fragment
 from rllib_support import algorithm, rllib_job
 
 NAMES = ["rllib/impala", "rllib/appo"]
@@ -75,11 +76,10 @@ def test_they_learn_what_to_do_in_two_states(name: str) -> None:
         environment__rolloutLength=256,
         environment__envsPerActor=4,
     ).spec
-    learner: Any = algorithms.make(spec, place.spec.to_json())
+    learner: Any = registry.make(spec, place.spec.to_json())
 
     def policy() -> Policy:
-        meta, tensors = learner.weights()
-        return Policy(meta | {"version": 1}, tensors, place.spec)
+        return Policy(PolicyWeights.of(*learner.weights()), place.spec)
 
     for number in range(1, 41):
         sampled = rollout.rollout(place, policy(), seed=number, steps=256, state={})

@@ -15,11 +15,11 @@ from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
 from learner_support import fragment
-from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
+from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.algorithms.rllib.traces import traced
-from nitro_learner.batch import Fragment
 from nitro_learner.boosting.surrogate import Objective
+from nitro_learner.data.batch import Fragment
 from rllib_support import algorithm
 
 LEARNERS = {"rllib/appo": appo_torch_learner, "rllib/impala": impala_torch_learner}

@@ -8,8 +8,8 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from torch import Tensor
 
-from nitro_learner import algorithms
-from nitro_learner.networks import chunk_size
+from nitro_learner.algorithms import registry
+from nitro_learner.networks.actor_critic import chunk_size
 from rllib_support import algorithm, rllib_job
 
 IMAGES = {"observation": {"shape": [10, 10, 2], "dtype": "uint8"}, "action": {"kind": "discrete", "n": 3}}
@@ -22,7 +22,7 @@ def _learner(kind: str) -> Any:
         return algorithm(network__logStd="parameter")
     layers = json.dumps([{"channels": 4, "kernel": 4, "stride": 2}])
     spec = rllib_job(network__type="conv", network__convLayers=layers, network__hiddenSizes=[8]).spec
-    return algorithms.make(spec, IMAGES)
+    return registry.make(spec, IMAGES)
 
 
 @pytest.mark.parametrize("kind", ["vectors", "logStd: parameter", "images"])

@@ -13,14 +13,14 @@ from ray.rllib.core.learner.training_data import TrainingData
 from actor_support import environment
 from learner_support import HOPPER, fragment, job, train
 from nitro_actor import rollout
-from nitro_learner import algorithms
-from nitro_learner.algorithms.ppo import Ppo
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.rllib.episodes import episodes
-from nitro_learner.batch import Fragment
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.gradient_noise import gradient_noise
 from nitro_learner.boosting.surrogate import Objective
-from nitro_learner.checkpoint import load, pack
+from nitro_learner.checkpoints.store import load, pack
+from nitro_learner.data.batch import Fragment
 from rllib_support import SMALL, algorithm, rllib_job
 
 QUICK = {"num_epochs": 2, "minibatch_size": 64, "lr": 1e-3}
@@ -206,7 +206,7 @@ def test_images_stay_bytes_and_discrete_actions_work() -> None:
         network__hiddenSizes=[8],
     ).spec
     place = {"observation": {"shape": [10, 10, 2], "dtype": "uint8"}, "action": {"kind": "discrete", "n": 3}}
-    learner: Any = algorithms.make(spec, place)
+    learner: Any = registry.make(spec, place)
     rng = np.random.default_rng(0)
     plain = fragment(length=64, ends=0.0)
     pixels = rng.integers(0, 256, (65, 1, 10, 10, 2), np.uint8)
@@ -239,7 +239,7 @@ def test_bytes_that_are_no_image_are_numbers() -> None:
     names = ("observations", "last_observations", "final_observations")
     states = []
     for dtype in (np.uint8, np.float32):
-        learner: Any = algorithms.make(rllib_job(settings=QUICK).spec, place)
+        learner: Any = registry.make(rllib_job(settings=QUICK).spec, place)
         fragments = [
             Fragment(
                 one.meta,

@@ -7,10 +7,9 @@ import pytest
 
 from learner_support import fragment
 from nitro_api import JobInvalid
-from nitro_learner import extras
 from nitro_learner.algorithms.base import OnPolicyAlgorithm
-from nitro_learner.algorithms.rllib import settings
-from nitro_learner.checkpoint import pack
+from nitro_learner.algorithms.rllib import availability, settings
+from nitro_learner.checkpoints.store import pack
 from rllib_support import algorithm, rllib_job
 
 BASE = {
@@ -185,7 +184,7 @@ ONLY_TRUE = {"vtrace"}
 def test_a_wrong_setting_is_named(name: str, given: dict[str, Any], mistake: str) -> None:
     job = rllib_job(f"rllib/{name}", settings=given)
     with pytest.raises(JobInvalid) as refused:
-        extras.check(job.spec)
+        availability.check(job.spec)
     assert str(refused.value).startswith(f"spec.algorithm.rllib.{mistake}")
 
 
@@ -250,7 +249,7 @@ def _learned(name: str, given: dict[str, Any]) -> bytes:
 
 def test_all_wrong_settings_are_named_at_once() -> None:
     with pytest.raises(JobInvalid) as refused:
-        extras.check(rllib_job(settings={"lrr": 1, "num_epochs": 0}).spec)
+        availability.check(rllib_job(settings={"lrr": 1, "num_epochs": 0}).spec)
     assert {error.path for error in refused.value.errors} == {
         "spec.algorithm.rllib.lrr",
         "spec.algorithm.rllib.num_epochs",
@@ -261,15 +260,15 @@ def test_what_rllib_itself_refuses_is_told_in_its_words() -> None:
     with pytest.raises(
         JobInvalid, match="RLlib refuses it: `grad_clip_by` \\(foo\\) must be one of"
     ) as refused:
-        extras.check(rllib_job(settings={"grad_clip_by": "foo"}).spec)
+        availability.check(rllib_job(settings={"grad_clip_by": "foo"}).spec)
     assert "suppress" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["rllib/ppo", "rllib/appo", "rllib/impala"])
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 def test_the_presets_are_valid(name: str, preset: str) -> None:
-    extras.check(rllib_job(name, preset).spec)
+    availability.check(rllib_job(name, preset).spec)
 
 
 def test_a_schedule_is_a_value_too() -> None:
-    extras.check(rllib_job(settings={"lr": [[0, 1e-3], [100_000, 0]], "entropy_coeff": 0.01}).spec)
+    availability.check(rllib_job(settings={"lr": [[0, 1e-3], [100_000, 0]], "entropy_coeff": 0.01}).spec)

@@ -8,7 +8,7 @@ import pytest
 from ray.rllib.algorithms.ppo.ppo_learner import PPOLearner
 from ray.rllib.core.learner.learner import Learner
 
-from nitro_learner.checkpoint import load, pack
+from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.cli import main
 from nitro_learner.cli.common import INTERRUPTED
 from train_support import nitro, write_job

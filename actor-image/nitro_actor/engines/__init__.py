@@ -1,1 +1,1 @@
-"""Engines: E copies of one environment that are stepped together."""
+"""Engines: each steps the E copies of one environment together."""

@@ -57,7 +57,7 @@ class Engine(ABC):
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
-        """The state from which `restore` goes on. Empty where not resumable."""
+        """The state from which `restore` goes on. Empty if the environment is not resumable."""
 
     @abstractmethod
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
@@ -72,7 +72,7 @@ class Engine(ABC):
         return None
 
     def close(self) -> None:
-        """Let go of what the environment holds."""
+        """Release what the environment holds."""
         return
 
 

@@ -1,11 +1,6 @@
 """The engine for every other environment: E plain gymnasium environments, stepped one after the other.
 
-Resuming. gymnasium's own MuJoCo environments are resumable as they are. A user's environment is when it has
-
-    def get_state(self) -> dict[str, np.ndarray]: ...   # everything but np_random, arrays of fixed shapes
-    def set_state(self, state: dict[str, np.ndarray]) -> None: ...   # after a reset
-
-as methods of the object that its entry point makes (a wrapper around it must pass them on).
+`states.py` says which of them can be resumed, and how.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor import wire
+from nitro_actor import traces, wire
 from nitro_actor.engines.base import (
     Engine,
     EnvironmentCallError,
@@ -23,6 +18,7 @@ from nitro_actor.engines.base import (
     pack_generators,
     unpack_generators,
 )
+from nitro_actor.engines.states import MujocoReplay, state_keeper
 
 MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
 
@@ -34,7 +30,11 @@ class GenericEngine(Engine):
         self.count = count
         self._environments = [make() for _ in range(count)]
         first = self._environments[0]
-        self._state_keepers = [_state_keeper(environment) for environment in self._environments]
+        self._state_keepers = [state_keeper(environment) for environment in self._environments]
+        # Only these look at every step: the others cost the loop nothing.
+        self._replays = [
+            keeper if isinstance(keeper, MujocoReplay) else None for keeper in self._state_keepers
+        ]
         self.resumable = self._state_keepers[0] is not None
         self._action_space = first.action_space
         self.observations = np.zeros((count, *(first.observation_space.shape or ())), dtype)
@@ -52,14 +52,14 @@ class GenericEngine(Engine):
     def _reset(self, index: int, seed: int | None) -> None:
         with _failures(index, "reset"):
             self._store(index, self._environments[index].reset(seed=seed)[0])
-        if keeper := self._state_keepers[index]:
-            keeper.after_reset()
+        if replay := self._replays[index]:
+            replay.after_reset()
 
     def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         for index, environment in enumerate(self._environments):
             action = self._native(actions[index])
-            if keeper := self._state_keepers[index]:
-                keeper.before_step(action)
+            if replay := self._replays[index]:
+                replay.before_step(action)
             with _failures(index, "step"):
                 observation, reward, terminated, truncated, _ = environment.step(action)
                 self._store(index, observation)
@@ -124,96 +124,6 @@ class GenericEngine(Engine):
         return np.minimum(np.maximum(action, space.low), space.high)
 
 
-class _Hook:
-    """The state of an environment that has `get_state` and `set_state`."""
-
-    def __init__(self, environment: Any) -> None:
-        self._environment = environment
-
-    def after_reset(self) -> None:
-        return
-
-    def before_step(self, _action: Any) -> None:
-        return
-
-    def get(self) -> dict[str, np.ndarray]:
-        return {name: np.asarray(value) for name, value in self._environment.get_state().items()}
-
-    def set(self, state: dict[str, np.ndarray]) -> None:
-        self._environment.set_state(state)
-
-
-class _MujocoReplay:
-    """The state of one of gymnasium's MuJoCo environments: the physics before its last step, and its action.
-
-    Derived quantities lag one substep behind the physics and some rewards start from them. Doing the last
-    step again brings back all of it, whatever the environment reads.
-    """
-
-    def __init__(self, environment: Any) -> None:
-        import mujoco  # only here: environments without physics need not load it
-
-        self._mujoco = mujoco
-        self._signature = int(mujoco.mjtState.mjSTATE_INTEGRATION)
-        self._environment = environment
-        self._model, self._data = environment.unwrapped.model, environment.unwrapped.data
-        self._physics = np.zeros(mujoco.mj_stateSize(self._model, self._signature))
-        self._action = np.zeros(environment.action_space.shape, environment.action_space.dtype)
-        self._stepped = False
-
-    def after_reset(self) -> None:
-        self._stepped = False
-
-    def before_step(self, action: Any) -> None:
-        self._mujoco.mj_getState(self._model, self._data, self._physics, self._signature)
-        self._action[...] = action
-        self._stepped = True
-
-    def get(self) -> dict[str, np.ndarray]:
-        if not self._stepped:
-            self._mujoco.mj_getState(self._model, self._data, self._physics, self._signature)
-        return {
-            "physics": self._physics.copy(),
-            "action": self._action.copy(),
-            "stepped": np.array(self._stepped),
-        }
-
-    def set(self, state: dict[str, np.ndarray]) -> None:
-        wire.check(
-            state,
-            {
-                "physics": wire.TensorSpec("float64", self._physics.shape),
-                "action": wire.TensorSpec(str(self._action.dtype), self._action.shape),
-                "stepped": wire.TensorSpec("bool", ()),
-            },
-        )
-        self._mujoco.mj_setState(self._model, self._data, state["physics"], self._signature)
-        if state["stepped"]:
-            self.before_step(state["action"])
-            self._environment.step(state["action"])
-        else:
-            self._mujoco.mj_forward(self._model, self._data)
-            # mj_forward moved the solver's warm start.
-            self._mujoco.mj_setState(self._model, self._data, state["physics"], self._signature)
-
-
-def _state_keeper(environment: gymnasium.Env[Any, Any]) -> _Hook | _MujocoReplay | None:
-    """How to keep the environment's state, or None where nobody can."""
-    # An old environment's own np_random may be a RandomState, which has none.
-    if not isinstance(getattr(environment.unwrapped.np_random, "bit_generator", None), np.random.PCG64):
-        return None
-    # gymnasium's own wrappers around a registered environment; neither holds state after a reset.
-    transparent = (gymnasium.wrappers.OrderEnforcing, gymnasium.wrappers.PassiveEnvChecker)
-    inner = environment
-    while isinstance(inner, transparent):
-        inner = inner.env
-    if callable(getattr(inner, "get_state", None)) and callable(getattr(inner, "set_state", None)):
-        return _Hook(inner)
-    if inner is inner.unwrapped and type(inner).__module__.startswith("gymnasium.envs.mujoco."):
-        return _MujocoReplay(inner)
-    return None
-
-
 class _failures:  # noqa: N801 - a context manager, read as a word
     """Turn what an environment raises into an EnvironmentCallError that says where."""
 
@@ -224,5 +134,7 @@ class _failures:  # noqa: N801 - a context manager, read as a word
         return
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, EnvironmentCallError | wire.WireError):
-            raise EnvironmentCallError(f"{self._where} raised {type(error).__name__}: {error}") from error
+        known = isinstance(error, EnvironmentCallError | wire.WireError)
+        if isinstance(error, Exception | SystemExit) and not known:
+            told = f"{self._where} raised {type(error).__name__}: {error}{traces.raised_at(error)}"
+            raise EnvironmentCallError(told) from error

@@ -1,11 +1,10 @@
 {{/*
 What the operator may do, and why. No wildcards, no impersonation, no escalate or bind: the API server itself refuses
-a learner Role that grants more than the operator holds. Objects are written by server-side apply, which needs patch, and
-create for a new one.
+a learner Role that grants more than the operator holds. New objects need create, and server-side apply of a changed one patch.
 */}}
 {{- define "nitro.rules" -}}
 # The jobs: follow them, delete one whose ttlSecondsAfterFinished is over, and hold one whose Lambda function must go first
-# (patch: its finalizer). A learner's Role passes on `get`, for its own job.
+# (patch: its finalizer). A learner's Role passes on `get` and `watch`, for its own job.
 - apiGroups: [nitro.dev]
   resources: [nitrotrainingjobs]
   verbs: [get, list, watch, patch, delete]

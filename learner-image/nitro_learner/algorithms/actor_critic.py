@@ -10,21 +10,29 @@ import torch
 from torch import Tensor
 
 from nitro_api import JobSpec
+from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_learner.algorithms.adam import Adam
 from nitro_learner.algorithms.base import check_network
-from nitro_learner.algorithms.ppo_loss import Coefficients, Samples, gradients, terms
-from nitro_learner.architecture import arguments, description
-from nitro_learner.batch import vectors
-from nitro_learner.distributions import Categorical, Distribution, Gaussian
-from nitro_learner.networks import ActorCritic, chunk_size
-from nitro_learner.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
+from nitro_learner.algorithms.gradient import Gradient
+from nitro_learner.algorithms.ppo.gradient import PpoGradient
+from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, terms
+from nitro_learner.data.batch import vectors
+from nitro_learner.data.shapes import check
+from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
+from nitro_learner.networks.architecture import arguments, description
+from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
+from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
 
 class ActorCriticAlgorithm:
     """The part of `Algorithm` that does not depend on how the policy is improved."""
 
+    settings: ActorCriticHyperparameters
+
     def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
         """Start from `spec` (resolved) and the actors' EnvironmentSpec."""
+        if not isinstance(spec.algorithm.hyperparameters, ActorCriticHyperparameters):
+            raise TypeError(f"{spec.algorithm.name} has no settings of an actor-critic")
         self.settings = spec.algorithm.hyperparameters
         self._rounds = spec.stop.rounds
         self._seed = spec.seed
@@ -101,33 +109,15 @@ class ActorCriticAlgorithm:
         shuffled = samples.rows(torch.randperm(len(samples), generator=generator).to(self._device))
         return shuffled.slices(math.ceil(len(samples) / parts))
 
-    @torch.no_grad()
     def step(self, minibatch: Samples, c: Coefficients) -> None:
-        """One gradient step on the minibatch's mean loss."""
-        network, settings = self.network, self.settings
-        if settings.standardise_advantages == "minibatch":
+        """Take one gradient step on the minibatch's mean loss."""
+        if self.settings.standardise_advantages == "minibatch":
             minibatch = minibatch.with_advantages(standardise(minibatch.advantages))
-        grad = network.flat.grad
-        assert grad is not None
-        grad.zero_()
-        for chunk in minibatch.slices(self.chunk):
-            policy, critic = (
-                network.policy.trace(chunk.observations),
-                network.critic.trace(chunk.observations),
-            )
-            by_params, by_values = gradients(
-                chunk,
-                network.policy.distribution(policy),
-                critic[-1][:, 0],
-                self.distribution,
-                c,
-                scale=1 / len(minibatch),
-            )
-            network.policy.backpropagate(policy, by_params)
-            network.critic.backpropagate(critic, by_values[:, None])
-        if settings.max_grad_norm:
-            grad.mul_((settings.max_grad_norm / (grad.norm() + 1e-6)).clamp(max=1.0))
-        self._optimiser.step()
+        self.apply(PpoGradient(self.distribution, c, self.chunk)(self.network, minibatch))
+
+    def apply(self, gradient: Gradient) -> None:
+        """Take the optimiser's step along a gradient, from wherever it comes."""
+        self._optimiser.step(gradient.clipped(self.settings.max_grad_norm).values)
 
     def stats(self, samples: Samples, c: Coefficients) -> dict[str, float]:
         """The loss's terms over the whole batch at the updated parameters."""
@@ -139,7 +129,7 @@ class ActorCriticAlgorithm:
         return self.settings.learning_rate * remaining
 
     def check_finite(self, round: int) -> None:
-        """Raises FloatingPointError once the weights are not finite any more."""
+        """Raise FloatingPointError once the weights are not finite any more."""
         if not torch.isfinite(self.network.flat).all():
             raise FloatingPointError(
                 f"round {round}: the weights became infinite or NaN; "
@@ -154,7 +144,7 @@ class ActorCriticAlgorithm:
             kl=self.kl_coefficient,
             entropy=s.entropy_coefficient,
             value=s.value_coefficient,
-            value_clip=s.value_clip or math.inf,  # IMPACT has none
+            value_clip=math.inf,
         )
 
     def scaled(self, advantages: Tensor) -> Tensor:
@@ -196,7 +186,12 @@ def standardise(advantages: Tensor) -> Tensor:
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - Var(returns - values) / Var(returns): 1 for a perfect critic, 0 for one without any idea."""
+    """1 - Var(returns - values) / Var(returns): 1 for a perfect critic, 0 for one without any idea.
+
+    Raises:
+        ValueError: the tensors differ in shape.
+    """
+    check(returns.shape, "returns", {"values": values})
     unexplained = (returns - values).var(correction=0) / returns.var(correction=0).clamp(min=1e-12)
     return 1 - unexplained.item()
 

@@ -15,7 +15,7 @@ class Adam:
     """Adam (Kingma and Ba 2015, algorithm 1) with betas 0.9 and 0.999.
 
     Args:
-        parameter: leaf tensor, float32; its `.grad` is what `step` follows.
+        parameter: leaf tensor, float32.
         rate: step size; may be changed between steps.
         epsilon: added to the root of the second moment.
     """
@@ -29,13 +29,12 @@ class Adam:
         self._steps = torch.zeros((), dtype=torch.float32, device=parameter.device)
 
     @torch.no_grad()
-    def step(self) -> None:
-        """One descent step along the gradient."""
-        assert self._parameter.grad is not None
+    def step(self, gradient: Tensor) -> None:
+        """Take one descent step along a gradient of the parameter's shape."""
         self._steps += 1
         torch._fused_adam_(
             [self._parameter],
-            [self._parameter.grad],
+            [gradient],
             [self._mean],
             [self._square],
             [],

@@ -2,7 +2,7 @@
 
 On-policy, one update per round, from fragments that were all sampled with the same weights:
 
-    algorithm = algorithms.make(job.spec, environment_spec)
+    algorithm = registry.make(job.spec, environment_spec)
     for k in range(1, rounds + 1):
         network, tensors = algorithm.weights()          # publish, sample with exactly these
         result = algorithm.update(fragments, k)         # fragments sorted by slot
@@ -11,23 +11,28 @@ On-policy, one update per round, from fragments that were all sampled with the s
 Off-policy, from fragments as they arrive, whichever of the last few weights they were sampled with:
 
     for k in range(1, rounds + 1):
-        network, tensors = algorithm.weights()          # publish; requests under way keep theirs
+        network, tensors = algorithm.weights()          # publish; running requests keep theirs
         while fresh < wanted:
             if arrived: algorithm.take(arrived)         # in order of arrival
             elif not algorithm.replay(): ...            # nothing to do: wait for a fragment
         result = algorithm.end_round(k)
         detector.measure(result.surrogate, k)           # before the next call of take or replay
 
-An algorithm says how it is fed by which of the two it implements.
+Its record in nitro_api/algorithms says which of the two it implements.
+
+An algorithm learns one policy. A `JointLearner` learns several that a centralised critic or a mixer couples;
+`policy_set.py` makes a set of either.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from nitro_learner.batch import Fragment
+from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.boosting.surrogate import Surrogate
+from nitro_learner.data.batch import Fragment
 
 
 class StateMisfit(ValueError):  # noqa: N818
@@ -35,7 +40,7 @@ class StateMisfit(ValueError):  # noqa: N818
 
 
 def check_network(saved: dict[str, Any], own: dict[str, Any]) -> None:
-    """Raises StateMisfit where a saved state's network is not the job's; both by their descriptions."""
+    """Raise StateMisfit where a saved state's network is not the job's; both by their descriptions."""
     if saved != own:
         raise StateMisfit(f"the state is of the network {saved}, this job's is {own}")
 
@@ -55,7 +60,7 @@ class UpdateResult:
 
 
 class Algorithm(Protocol):
-    """Learns a policy from fragments. Equal calls in equal order give equal weights, to the bit: all random
+    """Learn a policy from fragments. Equal calls in equal order give equal weights, to the bit: all random
     numbers are keyed by the job's seed and a counter that is part of the state.
     """
 
@@ -74,6 +79,64 @@ class Algorithm(Protocol):
         Raises:
             ValueError: the state is of another network or algorithm.
         """
+        ...
+
+
+@runtime_checkable
+class JointLearner(Protocol):
+    """Learns one policy, or several that depend on each other. Besides these methods it has those of
+    `OnPolicyJointLearner` or of `OffPolicyJointLearner`, as its record's feeding says.
+    """
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Names of the policies that it learns."""
+        ...
+
+    @property
+    def agents(self) -> Mapping[str, str]:
+        """The policy of each agent that plays one of them, as a new run begins."""
+        ...
+
+    def weights(self) -> dict[str, PolicyWeights]:
+        """Every policy's network and tensors, as copies."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Algorithm`."""
+        ...
+
+
+class OnPolicyJointLearner(JointLearner, Protocol):
+    """`OnPolicyAlgorithm` for all of its policies at once."""
+
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
+        """See `OnPolicyAlgorithm`, by policy. Policies with one joint objective share one surrogate."""
+        ...
+
+
+class OffPolicyJointLearner(JointLearner, Protocol):
+    """`OffPolicyAlgorithm` for all of its policies at once."""
+
+    @property
+    def max_staleness(self) -> int:
+        """See `OffPolicyAlgorithm`."""
+        ...
+
+    def take(self, fragments: list[Fragment]) -> None:
+        """See `OffPolicyAlgorithm`."""
+        ...
+
+    def replay(self) -> bool:
+        """See `OffPolicyAlgorithm`."""
+        ...
+
+    def end_round(self, round: int) -> dict[str, UpdateResult]:
+        """See `OffPolicyAlgorithm`, by policy."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""Where actors run: one module per backend behind one small interface (base.py)."""
+"""Actor backends: where actors run, one or more modules for each, behind one interface (base.py)."""

@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nitro_learner.cache import Cache
+from nitro_learner.cache.base import Cache
 
 ROLLOUT = 0
 """Priority of requests a round waits for."""
@@ -29,8 +28,30 @@ _PASSING = frozenset(
 """Reasons that pass by themselves: somebody on the way is away for a moment, or no actor is free yet."""
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a failure beside its message.
+
+    Attributes:
+        environment: whether the user's environment is at fault: it raised, ended its process or hangs.
+        trace: its traceback or stacks, for the log.
+        output: the last lines that the actor printed.
+    """
+
+    environment: bool = False
+    trace: str = ""
+    output: tuple[str, ...] = ()
+
+
+NO_EVIDENCE = Evidence()
+
+
 class BackendError(Exception):
     """Actors cannot do what was asked. The message says what is wrong, where, and what to do."""
+
+    def __init__(self, message: str, evidence: Evidence = NO_EVIDENCE) -> None:
+        super().__init__(message)
+        self.evidence = evidence
 
 
 class RetryableError(BackendError):
@@ -51,8 +72,9 @@ class RetryableError(BackendError):
         estimated: bool = True,
         throttled: bool = False,
         deterministic: bool = False,
+        evidence: Evidence = NO_EVIDENCE,
     ) -> None:
-        super().__init__(f"{reason}: {message}")
+        super().__init__(f"{reason}: {message}", evidence)
         self.reason = reason
         self.message = message
         self.billed_seconds = billed_seconds
@@ -73,22 +95,25 @@ class FatalError(BackendError):
 class AbandonedError(asyncio.CancelledError):
     """The wait for an answer was cancelled; the actor may work on, which is billed.
 
-    ``seconds`` is how long it had been waited for.
+    ``seconds`` is how long it had been waited for; ``trouble`` is what the backend found out of an actor
+    that had all the time of a request.
     """
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.seconds = seconds
+        self.trouble: RetryableError | None = None
 
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
     """Around the wait for an answer, so that a cancellation tells what may be billed."""
-    began = time.perf_counter()
+    clock = asyncio.get_running_loop().time
+    began = clock()
     try:
         yield
     except asyncio.CancelledError as error:
-        raise AbandonedError(time.perf_counter() - began) from error
+        raise AbandonedError(clock() - began) from error
 
 
 @dataclass(frozen=True)
@@ -147,13 +172,13 @@ class ActorBackend(Protocol):
         """Changes the limit at once (>= 1); requests in flight are not broken off when it shrinks."""
 
     async def start(self) -> dict[str, Any]:
-        """Makes actors ready and returns the EnvironmentSpec that one of them reports.
+        """Make actors ready and return the EnvironmentSpec that one of them reports.
 
         Raises BackendError, with the actor's own last words where it cannot start.
         """
 
     async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
-        """Waits for free capacity (lowest priority number first), then runs one request on an actor.
+        """Wait for free capacity (lowest priority number first), then run one request on an actor.
 
         ``timeout`` (seconds) counts from when capacity was there. Raises RetryableError or FatalError.
         """
@@ -162,4 +187,4 @@ class ActorBackend(Protocol):
         """Billed seconds of invocations that no slot asked for (at the start), since the last call."""
 
     async def close(self) -> None:
-        """Lets go of everything that was started, whatever state it is in. May be called twice."""
+        """Release everything that was started, in whatever state it is. May be called twice."""

@@ -22,14 +22,14 @@ class Capacity:
         return self._limit
 
     def set_limit(self, limit: int) -> None:
-        """Takes effect at once; a smaller limit waits for those in flight."""
+        """Take effect at once; a smaller limit waits for those in flight."""
         if limit < 1:
             raise ValueError(f"a limit of {limit} requests would wait for ever; use 1 or more")
         self._limit = limit
         self._wake()
 
     async def acquire(self, priority: int) -> None:
-        """Waits for room."""
+        """Wait for room."""
         if self._in_use < self._limit and not self._waiting:
             self._in_use += 1
             return
@@ -43,7 +43,7 @@ class Capacity:
             raise
 
     def release(self) -> None:
-        """Gives one place back."""
+        """Give one place back."""
         self._in_use -= 1
         self._wake()
 

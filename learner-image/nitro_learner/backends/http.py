@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from nitro_learner.backends.answers import read_ack, read_failure, read_spec
+from nitro_learner.backends.actor_answers import read_ack, read_failure, read_spec
 from nitro_learner.backends.base import Ack, RetryableError, answering
 
 _ANSWER_BYTES = 64 * 2**10
@@ -27,7 +27,7 @@ class HttpClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def rollout(self, url: str, request: bytes, timeout: float) -> Ack:
-        """Sends one wire request. Raises RetryableError or FatalError."""
+        """Send one wire request. Raises RetryableError or FatalError."""
         began = time.perf_counter()
         with answering():
             status, body = await self._exchange("POST", f"{url}/v1/rollout", request, timeout)
@@ -46,7 +46,7 @@ class HttpClient:
         return read_spec(body, url)
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None

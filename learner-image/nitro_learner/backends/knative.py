@@ -9,7 +9,7 @@ from typing import Any
 from nitro_learner.backends.base import ROLLOUT, Ack, RetryableError
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.http import HttpClient
-from nitro_learner.cache import TrajectoryCache
+from nitro_learner.cache.redis_cache import RedisCache
 
 _READY_SECONDS = 900.0  # the first pod pulls its image
 _PROBE_SECONDS = 30.0
@@ -24,9 +24,8 @@ class KnativeBackend:
     """Requests to one address that Knative spreads over pods; see ActorBackend.
 
     The operator owns the pods. ``set_limit`` takes what it granted: more requests would only queue in the
-    activator, whose time-out counts queueing as well. ``silent`` hears now and then why no actor has answered
-    yet, and None when one has.
-    """
+    activator, whose time-out counts queueing as well. ``silent`` is called now and then with the reason why
+    no actor has answered yet, and None when one has."""
 
     def __init__(
         self,
@@ -50,8 +49,8 @@ class KnativeBackend:
     def redis_url(self) -> str:
         return self._redis_url
 
-    def open_cache(self, run: str) -> TrajectoryCache:
-        return TrajectoryCache(self.redis_url, run)
+    def open_cache(self, run: str) -> RedisCache:
+        return RedisCache(self.redis_url, run)
 
     @property
     def limit(self) -> int:
@@ -69,7 +68,7 @@ class KnativeBackend:
         self._ready = ready
 
     async def start(self) -> dict[str, Any]:
-        """Waits until a pod answers. Raises RetryableError, with the last failure, after the time-out."""
+        """Wait until a pod answers. Raises RetryableError, with the last failure, after the time-out."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         tell_at = began + _TOLD_SECONDS

@@ -8,10 +8,11 @@ import random
 from typing import Any
 
 from nitro_actor import parcel, wire
-from nitro_api import payload
-from nitro_api.lambda_backend import LambdaBackend as Settings
+from nitro_actor.protocol.request import Request
+from nitro_api.rules import payload_rules
+from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_learner.backends import lambda_errors, lambda_report
-from nitro_learner.backends.answers import excerpt, read_ack, read_failure, read_object, read_spec
+from nitro_learner.backends.actor_answers import excerpt, read_ack, read_failure, read_object, read_spec
 from nitro_learner.backends.base import (
     ROLLOUT,
     Ack,
@@ -23,9 +24,10 @@ from nitro_learner.backends.base import (
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.lambda_client import Invoked, LambdaClient, Payload, Prefix
 from nitro_learner.backends.lambda_errors import CredentialsError
-from nitro_learner.backends.lambda_report import Report
-from nitro_learner.cache import Cache, TrajectoryCache
-from nitro_learner.memory_cache import MemoryCache
+from nitro_learner.backends.lambda_report import InvocationReport
+from nitro_learner.cache.base import Cache
+from nitro_learner.cache.memory_cache import MemoryCache
+from nitro_learner.cache.redis_cache import RedisCache
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ class LambdaBackend:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: LambdaBackendSpec,
         environment: str,
         *,
         limit: int,
@@ -88,7 +90,7 @@ class LambdaBackend:
 
     def open_cache(self, run: str) -> Cache:
         if self._redis_url is not None:
-            return TrajectoryCache(self._redis_url, run)
+            return RedisCache(self._redis_url, run)
         self._cache = MemoryCache(run)
         return self._cache
 
@@ -105,7 +107,7 @@ class LambdaBackend:
         self._capacity.set_limit(limit if reserved is None else min(limit, reserved))
 
     async def start(self) -> dict[str, Any]:
-        """Asks one sandbox for its environment.
+        """Ask one sandbox for its environment.
 
         Raises BackendError where the function is no good, RetryableError where AWS does not let it answer.
         """
@@ -130,10 +132,10 @@ class LambdaBackend:
         try:
             with answering():
                 # In the payload travels what the request only names.
-                meta = wire.decode(request)[0] if self._cache else {}
-                event = self._event(request, meta)
+                asked = Request.decode(request) if self._cache else None
+                event = self._event(request, asked)
                 invoked = await self._client.invoke(event, timeout + _INIT_SECONDS + _MARGIN_SECONDS)
-                return self._ack(invoked, meta)
+                return self._ack(invoked, asked)
         finally:
             self._capacity.release()
 
@@ -170,14 +172,14 @@ class LambdaBackend:
             )
         return spec
 
-    def _event(self, request: bytes, meta: dict[str, Any]) -> Payload:
+    def _event(self, request: bytes, asked: Request | None) -> Payload:
         """The event of a rollout. Raises FatalError where it is larger than Lambda takes."""
-        prefix = self._prefix(self._cache, meta["weights"]["key"]) if self._cache else _PLAIN
+        prefix = self._prefix(self._cache, asked.weights_key) if self._cache and asked else _PLAIN
         event = Payload(prefix, b'"request":"' + base64.b64encode(request) + b'"}')
-        if len(event.body) > payload.LIMIT_BYTES:
+        if len(event.body) > payload_rules.LIMIT_BYTES:
             size = len(event.body) // 4 * 3
             raise FatalError(
-                payload.too_large("a request with weights and end state", size, "lower hiddenSizes")
+                payload_rules.too_large("a request with weights and end state", size, "lower hiddenSizes")
             )
         return event
 
@@ -195,7 +197,7 @@ class LambdaBackend:
             self._prefixes[weights_key] = prefix
         return prefix
 
-    def _ack(self, invoked: Invoked, meta: dict[str, Any]) -> Ack:
+    def _ack(self, invoked: Invoked, asked: Request | None) -> Ack:
         """The acknowledgement in an answer, after its fragment was put into the cache."""
         status, body, fragment, report = self._read(invoked)
         if status == 413:
@@ -208,8 +210,8 @@ class LambdaBackend:
             if status != 200:
                 raise read_failure(status, body, invoked.wall_seconds)
             ack = read_ack(body, invoked.wall_seconds)
-            if self._cache is not None:
-                self._cache.put(meta["result"]["key"], _fragment(fragment, invoked.wall_seconds))
+            if self._cache is not None and asked is not None:
+                self._cache.put(asked.result_key, _fragment(fragment, invoked.wall_seconds))
         except RetryableError as error:
             if report is not None:
                 error.billed_seconds, error.estimated = report.billed_seconds, False
@@ -221,7 +223,7 @@ class LambdaBackend:
         self._watch_memory(report)
         return dataclasses.replace(ack, reported_seconds=report.billed_seconds)
 
-    def _read(self, invoked: Invoked) -> tuple[int, object, object, Report | None]:
+    def _read(self, invoked: Invoked) -> tuple[int, object, object, InvocationReport | None]:
         """The function's own status, body and fragment, and the invocation's report.
 
         Raises RetryableError or FatalError where Lambda refused or the invocation failed.
@@ -244,7 +246,7 @@ class LambdaBackend:
             )
         return answer["status"], answer.get("body"), answer.get("fragment"), report
 
-    def _watch_memory(self, report: Report) -> None:
+    def _watch_memory(self, report: InvocationReport) -> None:
         if not self._warned and report.used_mib >= _NEARLY_FULL * report.memory_mib:
             self._warned = True
             log.warning(

@@ -73,7 +73,7 @@ class Payload:
 
 
 class LambdaClient:
-    """Invokes one function.
+    """Invoke one function.
 
     Args:
         name: of the function.
@@ -90,7 +90,7 @@ class LambdaClient:
         self._looked_at = -_REFRESH_SECONDS
 
     async def open(self) -> None:
-        """Finds credentials and the API's address. Raises BackendError."""
+        """Find credentials and the API's address. Raises BackendError."""
         self._source, endpoint, bundle = await asyncio.to_thread(self._resolve)
         path = f"/2015-03-31/functions/{quote(self._name, safe='')}/invocations"
         query = f"?Qualifier={quote(self._qualifier, safe='')}" if self._qualifier else ""
@@ -146,7 +146,7 @@ class LambdaClient:
             ) from error
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -5,10 +5,10 @@ Errors: https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
 
 from typing import Any
 
-from nitro_api.lambda_backend import REFUSED_CREDENTIALS
-from nitro_learner.backends.answers import excerpt, read_object
+from nitro_api.spec.lambda_backend import REFUSED_CREDENTIALS
+from nitro_learner.backends.actor_answers import excerpt, read_object
 from nitro_learner.backends.base import FatalError, RetryableError
-from nitro_learner.backends.lambda_report import Report
+from nitro_learner.backends.lambda_report import InvocationReport
 
 _THROTTLES = {
     "ReservedFunctionConcurrentInvocationLimitExceeded": (
@@ -110,7 +110,7 @@ def refusal(status: int, error_type: str, body: bytes, name: str) -> RetryableEr
     return FatalError(f"Lambda refuses the request (HTTP {status} {kind}): {text}")
 
 
-def failure(body: bytes, report: Report | None, wall: float) -> RetryableError | FatalError:
+def failure(body: bytes, report: InvocationReport | None, wall: float) -> RetryableError | FatalError:
     """What a failed invocation means: one that ran, whatever became of it.
 
     Args:

@@ -22,7 +22,7 @@ _FIELD = re.compile(
 
 
 @dataclass(frozen=True)
-class Report:
+class InvocationReport:
     """One invocation's bill.
 
     Attributes:
@@ -40,7 +40,7 @@ class Report:
     used_mib: int
 
 
-def parse(log: str | None) -> Report | None:
+def parse(log: str | None) -> InvocationReport | None:
     """Read the header X-Amz-Log-Result; None where it holds no whole report."""
     try:
         text = base64.b64decode(log or "", validate=True).decode(errors="replace")
@@ -54,7 +54,7 @@ def parse(log: str | None) -> Report | None:
     return None
 
 
-def _from_json(line: str) -> Report | None:
+def _from_json(line: str) -> InvocationReport | None:
     try:
         metrics = json.loads(line)["record"]["metrics"]
         names = {
@@ -69,10 +69,10 @@ def _from_json(line: str) -> Report | None:
         return None
 
 
-def _report(values: dict[str, Any]) -> Report | None:
+def _report(values: dict[str, Any]) -> InvocationReport | None:
     try:
         init = values.get("Init Duration")
-        report = Report(
+        report = InvocationReport(
             billed_seconds=values["Billed Duration"] / 1e3,
             seconds=values["Duration"] / 1e3,
             init_seconds=None if init is None else init / 1e3,

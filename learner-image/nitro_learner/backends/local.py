@@ -9,20 +9,32 @@ import secrets
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 from nitro_api import JobSpec
-from nitro_learner.backends.base import ROLLOUT, Ack, BackendError, FatalError, RetryableError
+from nitro_learner.backends.actor_process import ActorProcess
+from nitro_learner.backends.base import (
+    ROLLOUT,
+    AbandonedError,
+    Ack,
+    BackendError,
+    FatalError,
+    RetryableError,
+)
 from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.http import HttpClient
+from nitro_learner.backends.output import ActorsLog
 from nitro_learner.backends.processes import ChildProcess, ProcessGroup
 from nitro_learner.backends.redis_server import MEMORY_BYTES, RedisServer
-from nitro_learner.cache import TrajectoryCache
+from nitro_learner.backends.troubles import shown
+from nitro_learner.cache.redis_cache import RedisCache
 
-_START_SECONDS = 120.0  # imports of a user's environment module included
 _STOP_SECONDS = 2.0
-_POLL_SECONDS = 0.02
 _START_FAILURES = 3
+_ALL_OF_ITS_TIME = 0.9
+"""Share of a request's time-out, after which one that is broken off has taken too long as well."""
+
 _SUSPECT = frozenset({"connection", "timeout", "bad_answer", "busy", "draining", "starting", "unavailable"})
 """After these an actor process may be dead, hung or not what it should be: a fresh one takes its place."""
 
@@ -32,7 +44,8 @@ log = logging.getLogger(__name__)
 class LocalBackend:
     """``processes`` actor servers on loopback (default: one per CPU) and a Redis; see ActorBackend.
 
-    A process that dies or hangs is replaced, and so is the Redis; the dispatcher only sees a retry.
+    A process that dies or hangs is replaced, and so is the Redis; the dispatcher only sees a retry. What the
+    actors print goes to the file ``output``.
     """
 
     def __init__(
@@ -42,6 +55,7 @@ class LocalBackend:
         *,
         redis_bytes: int = MEMORY_BYTES,
         command: Sequence[str] = (sys.executable, "-m", "nitro_actor.server"),
+        output: Path | None = None,
     ) -> None:
         self._run = run
         self._command = list(command)
@@ -52,17 +66,19 @@ class LocalBackend:
         self._capacity = Capacity(self._size)
         self._group = ProcessGroup()
         self._redis = RedisServer(self._group, redis_bytes)
-        self._actors: list[_Actor] = []
-        self._idle: deque[_Actor] = deque()
+        self._actors: list[ActorProcess] = []
+        self._idle: deque[ActorProcess] = deque()
         self._start_failures = 0
+        self._output = ActorsLog(output)
+        self._told: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def redis_url(self) -> str:
         return self._redis.url
 
-    def open_cache(self, run: str) -> TrajectoryCache:
-        return TrajectoryCache(self.redis_url, run)
+    def open_cache(self, run: str) -> RedisCache:
+        return RedisCache(self.redis_url, run)
 
     @property
     def limit(self) -> int:
@@ -87,12 +103,15 @@ class LocalBackend:
         self._capacity.set_limit(min(limit, self._size))
 
     async def start(self) -> dict[str, Any]:
-        """Starts Redis and the actors side by side. Raises BackendError with an actor's last words."""
+        """Start Redis and the actors side by side. Raises BackendError with an actor's last words."""
         try:
             await self._group.start()
             await self._redis.start()
             self._keep(self._watch_redis())
-            self._actors = [_Actor(self, index) for index in range(self._size)]
+            self._actors = [
+                ActorProcess(self.client, self._output, self._spawn_actor, index)
+                for index in range(self._size)
+            ]
             async with asyncio.TaskGroup() as starts:
                 specs = [starts.create_task(actor.start()) for actor in self._actors]
             self._idle.extend(self._actors)
@@ -112,12 +131,19 @@ class LocalBackend:
             if not actor.alive:
                 await self._revive(actor)
             ack = await self.client.rollout(actor.url, request, timeout)
-            sound = True
+            sound = actor.proven = True
             return ack
         except RetryableError as error:
             sound = actor.alive and error.reason not in _SUSPECT
-            if not sound:
-                log.warning("%s is replaced: %s", actor.name, error)
+            if sound:
+                raise
+            found = await actor.explained(error, timeout)
+            self._tell(actor.name, found)
+            raise found from error
+        except AbandonedError as abandoned:
+            if abandoned.seconds >= _ALL_OF_ITS_TIME * timeout:
+                abandoned.trouble = await actor.hanging(timeout, abandoned.seconds)
+                self._tell(actor.name, abandoned.trouble)
             raise
         except FatalError:
             sound = actor.alive
@@ -142,9 +168,10 @@ class LocalBackend:
             await asyncio.gather(*stops, return_exceptions=True)
         finally:
             await self._group.close()  # Redis too, which has nothing to save
+            self._output.close()
 
-    async def spawn_actor(self, name: str, on_line: Callable[[str], None]) -> ChildProcess:
-        """Starts one actor server process, which has not said its port yet."""
+    async def _spawn_actor(self, name: str, on_line: Callable[[str], None]) -> ChildProcess:
+        """Start one actor server process. Its port is not known yet."""
         variables = {
             "NITRO_ENVIRONMENT": self._environment,
             "NITRO_REDIS_URL": self._redis.url,
@@ -154,21 +181,29 @@ class LocalBackend:
         }
         return await self._group.spawn(name, self._command, variables, on_line)
 
-    def _put_back(self, actor: "_Actor") -> None:
+    def _tell(self, name: str, error: RetryableError) -> None:
+        """Warn of an actor's failure, once of each kind: a kind that comes again only goes to the log."""
+        again = error.message in self._told
+        self._told.add(error.message)
+        level = logging.INFO if again else logging.WARNING
+        log.log(level, "%s is replaced: %s%s", name, error.message, shown(error.evidence.output))
+
+    def _put_back(self, actor: ActorProcess) -> None:
         self._idle.append(actor)
         self._capacity.release()
 
-    async def _revive(self, actor: "_Actor") -> None:
+    async def _revive(self, actor: ActorProcess) -> None:
         try:
             await actor.start()
             self._start_failures = 0
         except BackendError as error:
             self._start_failures += 1
             if self._start_failures >= _START_FAILURES:
-                raise FatalError(f"actor processes do not start any more: {error}") from error
-            raise RetryableError("actor_start", str(error)) from error
+                message = f"actor processes do not start any more: {error}"
+                raise FatalError(message, error.evidence) from error
+            raise RetryableError("actor_start", str(error), evidence=error.evidence) from error
 
-    async def _replace(self, actor: "_Actor") -> None:
+    async def _replace(self, actor: ActorProcess) -> None:
         try:
             if actor.process:
                 await actor.process.stop()
@@ -178,7 +213,7 @@ class LocalBackend:
             self._put_back(actor)
 
     async def _watch_redis(self) -> None:
-        """Starts Redis again, empty, when it died; the dispatcher then restores the weights."""
+        """Start Redis again, empty, when it died; the dispatcher then restores the weights."""
         while True:
             assert self._redis.process is not None
             code = await self._redis.process.wait()
@@ -193,55 +228,6 @@ class LocalBackend:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-class _Actor:
-    """One place for an actor process; the process in it may change."""
-
-    def __init__(self, backend: LocalBackend, index: int) -> None:
-        self._backend = backend
-        self.name = f"actor process {index}"
-        self.process: ChildProcess | None = None
-        self.url = ""
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.alive
-
-    async def start(self) -> dict[str, Any]:
-        """Starts a process and waits until its environment is built: the EnvironmentSpec.
-
-        Raises BackendError with its last words.
-        """
-        listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def read(line: str) -> None:
-            port = _port(line)
-            if port is not None and not listening.done():
-                listening.set_result(port)
-
-        self.process = await self._backend.spawn_actor(self.name, read)
-        try:
-            port = await self.process.until(listening, _START_SECONDS)
-            self.url = f"http://127.0.0.1:{port}"
-            return await self.process.until(asyncio.create_task(self._spec()), _START_SECONDS)
-        except BaseException:
-            await self.process.stop()
-            raise
-
-    async def _spec(self) -> dict[str, Any]:
-        while True:
-            with contextlib.suppress(RetryableError):
-                return await self._backend.client.environment(self.url, _START_SECONDS)
-            await asyncio.sleep(_POLL_SECONDS)
-
-
-def _port(line: str) -> int | None:
-    try:
-        event = json.loads(line)
-        return int(event["port"]) if event["event"] == "listening" else None
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 def _processes(spec: JobSpec) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nitro_learner.backends.base import BackendError
+from nitro_learner.backends.base import BackendError, Evidence
 
 _GUARD = Path(__file__).with_name("guard.py")
 _GUARD_SECONDS = 30.0
@@ -50,7 +50,7 @@ class ChildProcess:
         return self._process.returncode is None
 
     async def until(self, ready: asyncio.Future[T], timeout: float) -> T:
-        """Waits for ``ready``. Raises BackendError with the child's last words if it ends or takes longer."""
+        """Wait for ``ready``. Raises BackendError with the child's last words if it ends or takes longer."""
         try:
             watched: set[asyncio.Future[Any]] = {ready, self._reader}
             await asyncio.wait(watched, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -60,19 +60,33 @@ class ChildProcess:
             ready.cancel()
         if self._reader.done():
             code = await self._process.wait()
-            raise BackendError(f"{self.name} ended at its start with code {code}{self.last_words()}")
+            message = f"{self.name} ended at its start with {exit_of(code)}{self.last_words()}"
+            trace = self._logged("trace")
+            raise BackendError(message, Evidence(environment=bool(trace), trace=trace))
         raise BackendError(f"{self.name} was not ready within {timeout:g} s{self.last_words()}")
 
     def last_words(self) -> str:
         """What it said last, to be put behind a message: its own error, else its last lines."""
-        for line in reversed(self._tail):
-            error = _logged_error(line)
-            if error:
-                return f": {error}"
+        if error := self._logged("error"):
+            return f": {error}"
         return "; its last words:\n" + "\n".join(f"  {line}" for line in self._tail) if self._tail else ""
 
+    def _logged(self, field: str) -> str:
+        """That field of the last structured log line of level error that has it; else empty."""
+        return next(filter(None, (_logged(line, field) for line in reversed(self._tail))), "")
+
+    async def ended(self, timeout: float) -> int | None:
+        """Wait for its end and for the rest of its output: the exit code; None where it runs on."""
+        ending = asyncio.create_task(self._process.wait())
+        await asyncio.wait({ending}, timeout=timeout)
+        if not ending.done():
+            ending.cancel()
+            return None
+        await asyncio.wait({self._reader}, timeout=_OUTPUT_SECONDS)
+        return ending.result()
+
     async def wait(self) -> int:
-        """Waits for its end and for the rest of its output."""
+        """Wait for its end and for the rest of its output."""
         code = await self._process.wait()
         await self._reader
         return code
@@ -80,20 +94,20 @@ class ChildProcess:
     async def stop(self, grace: float = 0.0) -> None:
         """SIGTERM, and SIGKILL when it is still there after ``grace`` seconds (0: at once)."""
         if grace:
-            self._signal(signal.SIGTERM)
+            self.signal(signal.SIGTERM)
             # Not asyncio.wait_for, which until Python 3.12 swallows a cancellation at times.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace):
                     await self._process.wait()
-        self._signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         await self._process.wait()
         # To the end of its output, which a process that the child started may hold open.
         await asyncio.wait({self._reader}, timeout=_OUTPUT_SECONDS)
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
 
-    def _signal(self, number: signal.Signals) -> None:
-        """Sends a signal if the child is not known to have ended.
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal if the child is not known to have ended.
 
         Not by asyncio's Process, which polls first: of a child that has just died it would take the exit code
         away from asyncio's own watcher, which then warns of an unknown child and makes the code up.
@@ -117,13 +131,23 @@ class ChildProcess:
                 self._on_line(text)
 
 
-def _logged_error(line: str) -> str | None:
-    """The sentence of a structured log line of level error."""
+def exit_of(code: int) -> str:
+    """An exit code in words: of a negative one the signal's name."""
+    if code >= 0:
+        return f"code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _logged(line: str, field: str) -> str:
+    """A field of a structured log line of level error; else empty."""
     try:
         event = json.loads(line)
-        return str(event["error"]) if event["level"] == "error" else None
+        return str(event[field]) if event["level"] == "error" else ""
     except (ValueError, TypeError, KeyError):
-        return None
+        return ""
 
 
 class ProcessGroup:
@@ -138,7 +162,7 @@ class ProcessGroup:
         self.directory = Path(tempfile.gettempdir()) / f"nitro-{secrets.token_hex(8)}"
 
     async def start(self) -> None:
-        """Starts the guard, which makes the directory. Raises BackendError."""
+        """Start the guard, which makes the directory. Raises BackendError."""
         self._guard = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", str(_GUARD), str(self.directory)),
             stdin=asyncio.subprocess.PIPE,
@@ -162,7 +186,7 @@ class ProcessGroup:
         environment: Mapping[str, str],
         on_line: Callable[[str], None] | None = None,
     ) -> ChildProcess:
-        """Starts a child in the group; ``on_line`` gets its lines of standard output and error.
+        """Start a child in the group; ``on_line`` gets its lines of standard output and error.
 
         Raises BackendError where it cannot be started at all.
         """
@@ -184,7 +208,7 @@ class ProcessGroup:
         return child
 
     async def close(self) -> None:
-        """Kills whatever of the group is left and removes the directory."""
+        """Kill whatever of the group is left and remove the directory."""
         guard, self._guard = self._guard, None
         if guard is None:
             return

@@ -57,7 +57,7 @@ class RedisServer:
         return f"redis://:{self._password}@127.0.0.1:{self._port}"
 
     async def start(self) -> None:
-        """Starts it, or starts it again empty at the same address. Raises BackendError."""
+        """Start it, or start it again empty at the same address. Raises BackendError."""
         executable = find_executable()
         if self._port:
             return await self._start(executable)

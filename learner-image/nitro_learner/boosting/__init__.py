@@ -1,1 +1,1 @@
-"""The boosting score's measurement: extreme eigenvalues of the surrogate's Hessian, and their ratio."""
+"""The boosting score: the ratio of the extreme eigenvalues of the objective's Hessian."""

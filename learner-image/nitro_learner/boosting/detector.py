@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nitro_api import JobSpec
-from nitro_api.scaling import Scaling
+from nitro_api.spec.scaling import Scaling
 from nitro_learner.boosting.hvp import hessian
 from nitro_learner.boosting.lanczos import Extremes, extremes
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
@@ -54,7 +54,7 @@ class Measurement:
 
 
 class Detector:
-    """Measures R_k on M transitions of each round, the same M in all rounds.
+    """Measure R_k on M transitions of each round, the same M in all rounds.
 
     M must not vary: the extreme eigenvalues of a sampled Hessian shrink roughly as M^-1/2, so a varying M
     would make R measure the batch size.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nitro_api.scaling import Scaling
+from nitro_api.spec.scaling import Scaling
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
 
 
@@ -91,7 +91,7 @@ class NoiseMeasurement:
 
 
 class NoiseMeter:
-    """Measures a round's gradient noise at theta_k, the parameters that sampled it.
+    """Measure a round's gradient noise at theta_k, the parameters that sampled it.
 
     There, not at the updated parameters as the detector: those were fitted to the same data, so their
     gradient says little of its expectation. A small batch is one environment's trajectory in one fragment,

@@ -5,17 +5,20 @@ fields.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve
-from nitro_learner import extras
+from nitro_api.resolution.episodes import keep_rollout
+from nitro_learner.algorithms.rllib import availability
 
 if TYPE_CHECKING:
-    from nitro_learner.rundir import RunDir
+    from nitro_learner.run.rundir import RunDir
 
 DONE = 0
 FAILED = 1
@@ -31,8 +34,11 @@ exit codes:
   1    failed; the message says why
   2    bad input: the job file, the folder or the command line
   75   stopped before the end; resuming goes on from the last checkpoint
-  130  aborted by a second Ctrl-C
+  130  aborted by Ctrl-C: at once before training began, by the second one afterwards
 """
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""Errors of a write that fails although the file can be written; they name no file."""
 
 
 class CommandError(Exception):
@@ -43,8 +49,69 @@ class CommandError(Exception):
         self.code = code
 
 
+@contextlib.contextmanager
+def cluster_asked() -> Iterator[None]:
+    """Raise CommandError for what the cluster does not give within."""
+    from nitro_learner.cluster.jobs import ClusterError
+
+    try:
+        yield
+    except ClusterError as error:
+        raise CommandError(str(error), BAD_INPUT if error.no_such_job else FAILED) from None
+
+
+def some_text(text: str) -> str:
+    """The type of an option that must not be empty, as an unset shell variable is."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the path is empty; is a shell variable unset? Give a path")
+    return text
+
+
+def some_path(text: str) -> Path:
+    """The type of an option that names a file or a folder: the empty text would mean the current folder."""
+    return Path(some_text(text))
+
+
+@contextlib.contextmanager
+def writing(option: str, path: Path, remedy: str) -> Iterator[None]:
+    """Give an OSError of the block, such as no permission, the option that named the path and a remedy.
+
+    Raises:
+        CommandError
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM or not _concerns(error.filename, path):
+            raise
+        raise CommandError(
+            f"{option} {path}: it cannot be written ({error.strerror}). {remedy}", FAILED
+        ) from None
+
+
+def _concerns(filename: str | bytes | int | None, path: Path) -> bool:
+    """Whether an error's file is the path, a folder above it, something in it, or its temporary name."""
+    if not isinstance(filename, str):
+        return filename is None
+    other = Path(filename)
+    temporary = other.parent == path.parent and other.name.startswith(f".{path.stem}")
+    return other == path or other in path.parents or path in other.parents or temporary
+
+
+def unnamed(path: Path, option: str) -> Path:
+    """A file in the current folder that is written where the option names none: one that is there already may
+    be anybody's.
+
+    Raises:
+        CommandError: there is one.
+    """
+    if path.exists():
+        raise CommandError(f"{path} exists already and is not replaced; name the file by {option} {path}")
+    return path
+
+
 def add_set(parser: argparse.ArgumentParser) -> None:
-    """Adds --set PATH=VALUE."""
+    """Add --set PATH=VALUE."""
     parser.add_argument(
         "--set",
         dest="overrides",
@@ -56,13 +123,13 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 
 
 def check_picture(out: Path | None) -> None:
-    """Raises CommandError if --out names no picture that can be drawn."""
+    """Raise CommandError if --out names no picture that can be drawn."""
     if out and out.suffix not in (".png", ".svg", ".pdf"):
         raise CommandError(f"--out {out}: must end in .png, .svg or .pdf")
 
 
 def distinct(folders: Sequence[Path]) -> list[Path]:
-    """The folders, each once: globs that overlap name some twice, which is told."""
+    """The folders, each once. Globs that overlap name some folders twice; a message says so."""
     found: dict[Path, Path] = {}
     for folder in folders:
         first = found.setdefault(folder.resolve(), folder)
@@ -72,7 +139,7 @@ def distinct(folders: Sequence[Path]) -> list[Path]:
 
 
 def add_namespace(parser: argparse.ArgumentParser, default: str = "kubectl's current one") -> None:
-    """Adds --namespace."""
+    """Add --namespace."""
     parser.add_argument("-n", "--namespace", help=f"namespace; default: {default}")
 
 
@@ -83,15 +150,23 @@ def backend_overrides(backend: str) -> list[str]:
     return [f"spec.backend.type={backend}", *(f"spec.backend.{block}=null" for block in others)]
 
 
-def read_job(path: Path, overrides: Sequence[str]) -> NitroTrainingJob:
+def read_job(
+    path: Path, overrides: Sequence[str], begun: Mapping[str, Any] | None = None
+) -> NitroTrainingJob:
     """The job with every default filled in.
+
+    Args:
+        begun: what job.yaml says in the folder of the run that the job goes on with.
 
     Raises:
         CommandError: it is invalid, or needs what is not installed; one line per mistake.
     """
     try:
-        job = resolve(load_job(path, overrides))
-        extras.check(job.spec)
+        job = load_job(path, overrides)
+        if begun is not None:
+            keep_rollout(job.spec.environment, begun["spec"]["environment"])
+        job = resolve(job)
+        availability.check(job.spec)
         return job
     except JobInvalid as error:
         raise CommandError(
@@ -105,7 +180,7 @@ def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:
     Raises:
         CommandError: it is no run folder, or a damaged one.
     """
-    from nitro_learner.rundir import RunDir, RunDirError
+    from nitro_learner.run.rundir import RunDir, RunDirError
 
     folder = RunDir(path)
     try:
@@ -125,7 +200,7 @@ def lambda_backend(spec: Any, *, operated: bool) -> Any:
         CommandError: there is no such variable.
     """
     from nitro_learner.backends.lambda_backend import LambdaBackend
-    from nitro_learner.evaluation import SLOTS
+    from nitro_learner.sampling.evaluation import SLOTS
 
     redis_url = None
     if spec.backend.lambda_.transport == "Redis":

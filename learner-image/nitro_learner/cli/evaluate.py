@@ -18,28 +18,27 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
-from nitro_learner.cli.common import DONE, FAILED, CommandError, read_job
+from nitro_learner.cli.common import DONE, FAILED, CommandError, read_job, some_path, writing
 
 # All of them are played one after the other, and each return is kept.
 _MOST_EPISODES = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, help="run folder")
+    parser.add_argument("run", type=some_path, help="run folder")
     parser.add_argument("--episodes", type=int, default=20, metavar="N", help="episodes to play; default: 20")
     parser.add_argument(
         "--checkpoint", type=int, metavar="ROUND", help="the checkpoint of this round; default: the newest"
     )
     parser.add_argument(
-        "--video", type=Path, metavar="F", help="write a video of one episode (.gif or .webp)"
+        "--video", type=some_path, metavar="F", help="write a video of one episode (.gif or .webp)"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from nitro_learner.rundir import RunDir
+    from nitro_learner.run.rundir import RunDir
 
     if not 1 <= arguments.episodes <= _MOST_EPISODES:
         raise CommandError(f"--episodes {arguments.episodes}: at least 1, at most {_MOST_EPISODES}")
@@ -53,9 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     from nitro_actor.config import EnvironmentConfigError
     from nitro_actor.engines.base import EnvironmentCallError
     from nitro_learner.algorithms.base import StateMisfit
-    from nitro_learner.architecture import NetworkMisfit
-    from nitro_learner.checkpoint import CheckpointError, CheckpointStore, load
-    from nitro_learner.evaluation import VideoError, cut_warning, film, play
+    from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, load
+    from nitro_learner.networks.architecture import NetworkMisfit
+    from nitro_learner.sampling.evaluation import cut_warning
+    from nitro_learner.studies.playing import VideoError, film, find_own, play
 
     store = CheckpointStore(folder.checkpoints, keep_last=1)
     try:
@@ -72,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error), FAILED) from None
     if checkpoint is None:
         raise CommandError(f"{folder.path} has no checkpoint yet")
+    find_own(job.spec)
     try:
         played = play(job.spec, checkpoint, arguments.episodes)
     except EnvironmentConfigError as error:
@@ -103,7 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.video:
         try:
-            filmed = film(job.spec, checkpoint, arguments.video)
+            with writing("--video", arguments.video, "Name a file that you may write."):
+                filmed = film(job.spec, checkpoint, arguments.video)
         except VideoError as error:
             raise CommandError(f"no video: {error}", FAILED) from None
         of = "" if filmed.ended else f" of the first {filmed.steps:,} steps of an episode"

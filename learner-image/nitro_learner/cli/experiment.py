@@ -11,7 +11,7 @@ examples:
   nitro experiment run experiments/paper-small.yaml
   nitro experiment run experiments/paper-small.yaml --set seeds='[0, 1, 2]' --dir runs/three
   nitro experiment report runs/paper-small
-  nitro experiment report runs/paper-small --into docs/results.md
+  nitro experiment report runs/paper-small --into docs/results/paper-small.md
 """
 
 from __future__ import annotations
@@ -26,7 +26,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nitro_api import JobInvalid
-from nitro_learner.cli.common import ABORTED, DONE, FAILED, INTERRUPTED, CommandError, add_set
+from nitro_learner.cli import interrupts
+from nitro_learner.cli.common import (
+    ABORTED,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    CommandError,
+    add_set,
+    some_path,
+    writing,
+)
 
 if TYPE_CHECKING:
     from nitro_learner.experiments.folder import ExperimentDir
@@ -38,15 +48,18 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     run = actions.add_parser("run", help="train what is missing, then report")
-    run.add_argument("spec", type=Path, metavar="SPEC.yaml", help="the experiment")
-    run.add_argument("--dir", type=Path, metavar="D", help="folder of the results; default: runs/NAME")
+    run.add_argument("spec", type=some_path, metavar="SPEC.yaml", help="the experiment")
+    run.add_argument("--dir", type=some_path, metavar="D", help="folder of the results; default: runs/NAME")
     run.add_argument("--jobs", type=int, metavar="N", help="runs at a time; default: one per core")
     run.add_argument("--json", action="store_true", help="print one JSON object per change")
     add_set(run)
     report = actions.add_parser("report", help="write the report of what is finished")
-    report.add_argument("dir", type=Path, metavar="DIR", help="folder of the results")
+    report.add_argument("dir", type=some_path, metavar="DIR", help="folder of the results")
     report.add_argument(
-        "--into", type=Path, metavar="PAGE.md", help="also put it between this experiment's markers in a page"
+        "--into",
+        type=some_path,
+        metavar="PAGE.md",
+        help="also put it into this page: between this experiment's markers, or as a new page",
     )
 
 
@@ -62,11 +75,15 @@ def _run(arguments: argparse.Namespace) -> int:
     from nitro_learner.backends.base import BackendError
     from nitro_learner.experiments.folder import ExperimentDir, machine
     from nitro_learner.experiments.runner import Runner
-    from nitro_learner.rundir import RunDir, RunDirError
+    from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
 
     folder = ExperimentDir(arguments.dir or Path("runs") / experiment.name)
+    interrupts.orderly()
     try:
-        with RunDir(folder.path).locked():
+        folder.check_ours()
+        with contextlib.ExitStack() as stack:
+            with writing("--dir", folder.path, "Name a folder that you may write to."):
+                stack.enter_context(RunDir(folder.path).locked())
             # The runner first: it refuses runs of other jobs, and what is refused must not change the folder.
             jobs = arguments.jobs or machine()["cores"]
             runner = (
@@ -75,6 +92,8 @@ def _run(arguments: argparse.Namespace) -> int:
             folder.open(experiment)
             code = asyncio.run(_train(runner, folder, experiment, json=arguments.json)) if runner else DONE
             return code or _finish(folder, experiment)
+    except OtherJob as error:
+        raise CommandError(f"{error}\nTo train the changed job, name another folder by --dir.") from None
     except RunDirError as error:
         raise CommandError(str(error)) from None
     except BackendError as error:
@@ -102,14 +121,16 @@ def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun
 
 async def _train(runner: Runner, folder: ExperimentDir, experiment: Experiment, *, json: bool) -> int:
     from nitro_learner.experiments.runner import Watcher
-    from nitro_learner.rundir import naming
+    from nitro_learner.run.rundir import naming
 
     left = sum(state.status == "waiting" for state in runner.states)
     if not json:
+        shows = f": {experiment.figure}" if experiment.figure else ""
+        takes = f", about {experiment.core_hours:g} core-hours in all" if experiment.core_hours else ""
         with naming("the output"):
             print(
-                f"{experiment.name}: {experiment.figure}\n{len(runner.states)} runs, {left} to do, "
-                f"about {experiment.core_hours:g} core-hours in all\nfolder: {folder.path}",
+                f"{experiment.name}{shows}\n{len(runner.states)} runs, {left} to do{takes}\n"
+                f"folder: {folder.path}",
                 flush=True,
             )
     with contextlib.ExitStack() as stack:
@@ -138,10 +159,10 @@ def _watcher(runner: Runner, stack: contextlib.ExitStack, *, json: bool) -> Watc
     from nitro_learner.experiments import progress
 
     if json:
-        return progress.JsonLines(runner.states)
+        return progress.ProgressJson(runner.states)
     if sys.stdout.isatty():
-        return stack.enter_context(progress.LiveTable(runner.states))
-    return progress.PlainLines(runner.states)
+        return stack.enter_context(progress.ProgressTable(runner.states))
+    return progress.ProgressLines(runner.states)
 
 
 def _handle_signals(runner: Runner) -> None:
@@ -162,11 +183,11 @@ def _handle_signals(runner: Runner) -> None:
 
 def _finish(folder: ExperimentDir, experiment: Experiment) -> int:
     """The report, and then what the experiment's commands make."""
-    from nitro_learner.experiments import report
+    from nitro_learner.experiments import experiment_report
     from nitro_learner.experiments.runner import follow
 
     if experiment.variants:
-        report.write(folder, experiment)
+        experiment_report.write(folder, experiment)
         print(f"report: {folder.report}", file=sys.stderr)
     failed = asyncio.run(follow(experiment.commands, folder)) if experiment.commands else None
     if failed:
@@ -176,20 +197,24 @@ def _finish(folder: ExperimentDir, experiment: Experiment) -> int:
 
 def _report(path: Path, page: Path | None) -> int:
     from nitro_learner.experiments.folder import ExperimentDir
-    from nitro_learner.rundir import RunDirError
+    from nitro_learner.run.rundir import RunDirError
 
     folder = ExperimentDir(path)
     if not folder.spec.exists():
         raise CommandError(f"{path} holds no experiment (it has no {folder.spec.name})")
+    try:
+        folder.check_ours()
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
     experiment, runs = _read(folder.spec, [])
     if not runs:
         raise CommandError(f"{path}: this experiment has no runs to report; its commands say what they made")
-    from nitro_learner.experiments import report
+    from nitro_learner.experiments import experiment_report
 
     try:
-        text = report.write(folder, experiment)
+        text = experiment_report.write(folder, experiment)
         if page is not None:
-            report.insert(text, folder, experiment.name, page)
+            experiment_report.insert(text, folder, experiment.name, page)
     except RunDirError as error:
         raise CommandError(str(error)) from None
     except OSError as error:

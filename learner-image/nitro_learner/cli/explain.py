@@ -1,5 +1,7 @@
 """Documentation of every field of a job, from the models themselves.
 
+On a terminal lines are wrapped to its width. In a pipe or a file each text is one line.
+
 examples:
   nitro explain                        # the top
   nitro explain spec.scaling           # one object
@@ -9,8 +11,10 @@ examples:
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 
-from nitro_api.explain import explain
+from nitro_api.schema.explain import explain
 from nitro_learner.cli.common import DONE, CommandError
 
 
@@ -19,8 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     try:
-        print(explain(arguments.field))
+        print(explain(arguments.field, width))
     except (KeyError, ValueError) as error:
         raise CommandError(str(error).strip("'\"")) from None
     return DONE

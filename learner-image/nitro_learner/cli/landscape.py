@@ -19,16 +19,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nitro_learner.cli.common import DONE, FAILED, CommandError, check_picture, read_run
+from nitro_learner.cli import interrupts
+from nitro_learner.cli.common import DONE, FAILED, CommandError, check_picture, read_run, some_path, writing
 
 if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob
-    from nitro_learner.landscape import Landscape
-    from nitro_learner.rundir import RunDir
+    from nitro_learner.run.rundir import RunDir
+    from nitro_learner.studies.landscape import Landscape
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, help="run folder")
+    parser.add_argument("run", type=some_path, help="run folder")
     parser.add_argument(
         "--round",
         metavar="K",
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=int, default=2, metavar="N", help="episodes per point; default: 2")
     parser.add_argument(
         "--out",
-        type=Path,
+        type=some_path,
         metavar="F",
         help="the picture (.png, .svg or .pdf), the CSV goes beside it; default: in RUN/landscape",
     )
@@ -58,14 +59,17 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"--span {arguments.span}: must be above 0")
     folder, job = read_run(arguments.run)
     # Imported only now: they load torch, which takes seconds.
-    from nitro_learner import logs
-    from nitro_learner.failures import TrainingFailed, told
-    from nitro_learner.landscape_picture import draw
-    from nitro_learner.rundir import RunDirError
+    from nitro_learner.run import logs
+    from nitro_learner.run.rundir import RunDirError
+    from nitro_learner.studies.landscape_picture import draw
+    from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
+    interrupts.orderly()
+    if arguments.out:
+        _check_table(arguments.out.with_suffix(".csv"))
     logs.configure(structured=False)
     try:
-        with told():
+        with as_training_failure():
             landscape = asyncio.run(_survey(folder, job, arguments))
     except RunDirError as error:
         raise CommandError(str(error)) from None
@@ -73,9 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error), FAILED) from None
     picture = arguments.out or folder.path / "landscape" / f"round-{landscape.round:06d}.png"
     table = picture.with_suffix(".csv")
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    folder.write_text(table, landscape.csv())
-    draw(landscape, f"{job.metadata.name}: {job.spec.environment.id}", picture)
+    with writing("--out", picture, "Name a file that you may write."):
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        folder.write_text(table, landscape.csv())
+        draw(landscape, f"{job.metadata.name}: {job.spec.environment.id}", picture)
     ratio = "none" if landscape.ratio is None else f"{landscape.ratio:.4g}"
     print(
         f"round {landscape.round}: R {ratio}, eigenvalues {landscape.lambda_min:.4g} to "
@@ -85,9 +90,19 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def _check_table(table: Path) -> None:
+    """Make sure that the CSV, which --out does not name itself, replaces no other table."""
+    from nitro_learner.studies.landscape import TABLE
+
+    if table.exists() and not table.read_bytes().startswith(",".join(TABLE).encode()):
+        raise CommandError(
+            f"--out: its table would replace {table}, which is no landscape's; name another picture"
+        )
+
+
 async def _survey(folder: RunDir, job: NitroTrainingJob, arguments: argparse.Namespace) -> Landscape:
-    from nitro_learner.landscape import survey
-    from nitro_learner.probe import opened
+    from nitro_learner.studies.landscape import survey
+    from nitro_learner.studies.probe import opened
 
     def progress(done: int, total: int) -> None:
         if sys.stderr.isatty():
@@ -105,8 +120,9 @@ async def _survey(folder: RunDir, job: NitroTrainingJob, arguments: argparse.Nam
 
 def _round(folder: RunDir, wanted: str) -> int:
     """The number of a round that can be repeated."""
-    from nitro_learner.probe import repeatable
-    from nitro_learner.rundir import RunDirError, read_metrics
+    from nitro_learner.run.metrics_file import read_metrics
+    from nitro_learner.run.rundir import RunDirError
+    from nitro_learner.studies.probe import repeatable
 
     if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)

@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nitro_learner.cli import interrupts
 from nitro_learner.cli.common import (
     ABORTED,
     BAD_INPUT,
@@ -39,16 +40,19 @@ if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob
     from nitro_learner.backends.base import ActorBackend
     from nitro_learner.cluster.job import JobClient
-    from nitro_learner.cluster.report import StatusReporter
-    from nitro_learner.runs import OpenRun
+    from nitro_learner.cluster.status_reporter import StatusReporter
+    from nitro_learner.run.runs import OpenRun
+    from nitro_learner.training.round_report import Outcome
 
 logger = logging.getLogger(__name__)
 
 # The API server may be starting, or the network of a new pod.
 _API_SECONDS = 120.0
-# Nobody else can report the end of a finished run: as long as the upgrade of a control plane may take.
+# Only the learner can report the end of a run, so it retries as long as an upgrade of a control plane may
+# take.
 _END_SECONDS = 600.0
 _LAST_WORDS_SECONDS = 20.0
+_MEND = "Another try fails in the same way: mend the environment, and make a new job with its image."
 _TERMINATION_LOG = Path("/dev/termination-log")
 
 
@@ -58,15 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     from nitro_api import JobInvalid, resolve_stored
-    from nitro_learner import extras, logs
+    from nitro_learner.algorithms.rllib import availability
     from nitro_learner.cluster.job import JobClient
-    from nitro_learner.cluster.report import StatusReporter
+    from nitro_learner.cluster.status_reporter import StatusReporter
+    from nitro_learner.run import logs
 
     # Until the training's own handlers stand: as process 1 of a container, SIGTERM would be ignored without
     # one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
     faulthandler.register(signal.SIGUSR1)
     logs.configure(structured=True)
+    interrupts.orderly()
     client = JobClient(
         _variable("NITRO_JOB_NAMESPACE"), _variable("NITRO_JOB_NAME"), os.environ.get("NITRO_RUN")
     )
@@ -74,19 +80,19 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     with StatusReporter(client, stored.get("status")) as reporter:
         try:
             job = resolve_stored(stored)
-            extras.check(job.spec)
+            availability.check(job.spec)
             return _learn(job, reporter)
         except JobInvalid as error:
             return _give_up(reporter, "InvalidJob", str(error), BAD_INPUT)
 
 
 def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
-    from nitro_learner.bucket import BucketError, RunBucket
-    from nitro_learner.checkpoint import CheckpointError
-    from nitro_learner.failures import TrainingFailed
-    from nitro_learner.rundir import RunDir, RunDirBusy, RunDirError
-    from nitro_learner.runs import open_run
-    from nitro_learner.session import Aborted
+    from nitro_learner.checkpoints.store import CheckpointError
+    from nitro_learner.run.bucket import BucketError, RunBucket
+    from nitro_learner.run.rundir import RunDir, RunDirBusy, RunDirError
+    from nitro_learner.run.runs import earlier_outcome, open_run
+    from nitro_learner.run.session import Aborted
+    from nitro_learner.training.failures import TrainingFailed
 
     folder = RunDir(Path(_variable("NITRO_RUN_DIR")))
     try:
@@ -95,10 +101,14 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
             bucket = RunBucket(s3, folder.path.name) if s3 else None
             run_id = os.environ.get("NITRO_RUN")
             opened = open_run(folder, job, resume=True, run_id=run_id, bucket=bucket)
-            checkpoint = opened.checkpoint
-            actors = checkpoint.state["training"]["actors"] if checkpoint else job.spec.scaling.initial_actors
-            reporter.starting(round=checkpoint.round if checkpoint else 0, actors=actors)
-            outcome = asyncio.run(_train(opened, reporter))
+            # Another pod ends what a pod has trained that could not report it: nothing is charged again.
+            outcome = earlier_outcome(opened)
+            if outcome:
+                reporter.started(round=outcome.rounds, rounds=None, history=opened.history)
+                reporter.ended(outcome)
+            else:
+                _announce(opened, reporter)
+                outcome = asyncio.run(_train(opened, reporter))
             if bucket:
                 bucket.keep(folder, ended=True)
     except RunDirBusy as error:
@@ -110,18 +120,27 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
     except CheckpointError as error:
         return _give_up(reporter, "CheckpointDamaged", str(error), FAILED)
     except TrainingFailed as error:
-        return _give_up(reporter, "TrainingFailed", str(error), INTERRUPTED if error.resumable else FAILED)
+        message = f"{error}\n{_MEND}" if error.evidence.environment else str(error)
+        return _give_up(reporter, "TrainingFailed", message, INTERRUPTED if error.resumable else FAILED)
     except Aborted:
         return ABORTED
     reporter.close(_END_SECONDS if outcome.finished else _LAST_WORDS_SECONDS)
     return DONE if outcome.finished else INTERRUPTED
 
 
-async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
+def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
+    """Have the operator know at once where the run goes on, and with how many actors."""
+    spec, checkpoint = opened.job.spec, opened.checkpoint
+    actors = checkpoint.state["training"]["actors"] if checkpoint else spec.scaling.initial_actors
+    reporter.starting(spec.environment, round=checkpoint.round if checkpoint else 0, actors=actors)
+
+
+async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     from nitro_learner.backends.knative import KnativeBackend
     from nitro_learner.backends.local import LocalBackend
-    from nitro_learner.metrics import LearnerMetrics
-    from nitro_learner.session import train
+    from nitro_learner.run.metrics import LearnerMetrics
+    from nitro_learner.run.session import train
+    from nitro_learner.views.plot import draw
 
     spec = opened.job.spec
     metrics = LearnerMetrics(opened.job.metadata.namespace or "default", opened.job.metadata.name)
@@ -131,7 +150,11 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
     listeners = [reporter, metrics]
     if spec.backend.type == "Local":
         outcome, _ = await train(
-            opened, LocalBackend(spec, opened.id), listeners, limits=lambda: reporter.seen.limits
+            opened,
+            LocalBackend(spec, opened.id, output=opened.folder.actors),
+            listeners,
+            draw=draw,
+            limits=lambda: reporter.mirror.limits,
         )
         return outcome
     backend: ActorBackend
@@ -153,26 +176,27 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Any:
         if isinstance(backend, KnativeBackend):
             loop.call_soon_threadsafe(backend.set_ready, ready)
 
-    reporter.seen.on_actors(take)
+    reporter.mirror.on_actors(take)
     # Invocations are billed one by one; pods are metered by the operator.
-    pod_seconds = None if spec.backend.type == "Lambda" else lambda: reporter.seen.pod_seconds
+    pod_seconds = None if spec.backend.type == "Lambda" else lambda: reporter.mirror.pod_seconds
     try:
         outcome, _ = await train(
             opened,
             backend,
             listeners,
+            draw=draw,
             pod_seconds=pod_seconds,
-            provisioned=lambda: reporter.seen.provisioned,
-            limits=lambda: reporter.seen.limits,
+            provisioned=lambda: reporter.mirror.provisioned,
+            limits=lambda: reporter.mirror.limits,
         )
     finally:
         # The loop ends here, and a grant that comes later would end the thread that has to report the end.
-        reporter.seen.on_actors(lambda *_: None)
+        reporter.mirror.on_actors(lambda *_: None)
     return outcome
 
 
 def _give_up(reporter: StatusReporter, reason: str, message: str, code: int) -> int:
-    """Says why in the status, the log and where Kubernetes looks for a container's last words."""
+    """Say why in the status, the log and where Kubernetes looks for a container's last words."""
     logger.error(message, extra={"fields": {"reason": reason, "code": code}})
     if os.access(_TERMINATION_LOG, os.W_OK):
         _TERMINATION_LOG.write_text(message[:4000], encoding="utf-8")

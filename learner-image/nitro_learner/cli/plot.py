@@ -1,11 +1,12 @@
-"""Draws a run folder: reward, boosting score, actors and cost, over rounds and over time.
+"""Draws a run folder: return, boosting score, actors and cost, over environment steps and over time.
 
 Several folders are compared: runs that differ in their seed only become one curve, mean and one standard
-deviation.
+deviation. Each environment has its own panel of returns.
 
 examples:
   nitro plot runs/hopper-20260101-120000                    # writes result.png into it
   nitro plot runs/nitro-* runs/fixed-* --out compared.png
+  nitro plot runs/nitro-* runs/fixed-* --x dollars          # what the same money buys
 """
 
 from __future__ import annotations
@@ -13,27 +14,37 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nitro_learner.cli.common import DONE, CommandError, check_picture, distinct
+from nitro_learner.cli.common import DONE, CommandError, check_picture, distinct, some_path, unnamed, writing
+from nitro_learner.views.plot_axes import X_AXES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, nargs="+", help="run folder")
+    parser.add_argument("run", type=some_path, nargs="+", help="run folder")
+    parser.add_argument(
+        "--x",
+        choices=tuple(X_AXES),
+        default=next(iter(X_AXES)),
+        help="x axis of the left column; that of the right one is time (default: %(default)s)",
+    )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=some_path,
         help="picture (.png, .svg or .pdf); default: result.png in the folder, compared.png for several",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     check_picture(arguments.out)
-    from nitro_learner.plot import draw
-    from nitro_learner.rundir import RunDirError
+    from nitro_learner.run.rundir import RunDirError
+    from nitro_learner.views.plot import draw
 
     runs = distinct(arguments.run)
-    out = arguments.out or (runs[0] / "result.png" if len(runs) == 1 else Path("compared.png"))
+    out = arguments.out or (
+        runs[0] / "result.png" if len(runs) == 1 else unnamed(Path("compared.png"), "--out")
+    )
     try:
-        print(draw(runs, out))
+        with writing("--out", out, "Name a file that you may write."):
+            print(draw(runs, out, arguments.x))
     except RunDirError as error:
         raise CommandError(str(error)) from None
     return DONE

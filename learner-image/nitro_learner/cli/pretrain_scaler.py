@@ -16,9 +16,9 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nitro_learner.cli import interrupts
 from nitro_learner.cli.common import (
     ABORTED,
     BAD_INPUT,
@@ -29,14 +29,15 @@ from nitro_learner.cli.common import (
     add_set,
     backend_overrides,
     read_job,
+    some_path,
 )
 
 if TYPE_CHECKING:
-    from nitro_learner.pretraining import Episode
+    from nitro_learner.studies.pretraining import Episode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", type=Path, metavar="JOB.yaml", help="job file with scaler: minionsrl")
+    parser.add_argument("job", type=some_path, metavar="JOB.yaml", help="job file with scaler: minionsrl")
     parser.add_argument(
         "--episodes", type=int, default=100, metavar="N", help="training runs to learn from; default: 100"
     )
@@ -62,14 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
             "to pre-train"
         )
     # Imported only now: they load torch, which takes seconds.
-    from nitro_learner import logs
-    from nitro_learner.checkpoint import CheckpointError
-    from nitro_learner.failures import TrainingFailed
-    from nitro_learner.pretraining import pretrain
+    from nitro_learner.checkpoints.store import CheckpointError
+    from nitro_learner.run import logs
+    from nitro_learner.run.session import Aborted
     from nitro_learner.scalers.agent import AgentError
-    from nitro_learner.session import Aborted
-    from nitro_learner.waiting import Interrupted
+    from nitro_learner.studies.pretraining import pretrain
+    from nitro_learner.training.failures import TrainingFailed
+    from nitro_learner.training.waiting import Interrupted
 
+    interrupts.orderly()
     logs.configure(structured=False)
     go_on = f"To go on: nitro pretrain-scaler {shlex.quote(str(arguments.job))} ..., as before"
     try:

@@ -14,14 +14,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
-from nitro_learner.cli.common import DONE, FAILED, CommandError, add_set, backend_overrides, read_job
+from nitro_learner.cli import interrupts
+from nitro_learner.cli.common import (
+    DONE,
+    FAILED,
+    CommandError,
+    add_set,
+    backend_overrides,
+    read_job,
+    some_path,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", type=Path, metavar="JOB.yaml", help="job file")
+    parser.add_argument("job", type=some_path, metavar="JOB.yaml", help="job file")
     add_set(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object")
 
@@ -30,11 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
     one = [*backend_overrides("Local"), "spec.backend.local.processes=1"]
     spec = read_job(arguments.job, [*arguments.overrides, *one]).spec
     # Imported only now: it loads torch, which takes seconds.
-    from nitro_learner import profiling
-    from nitro_learner.failures import TrainingFailed, told
+    from nitro_learner.studies import profiling
+    from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
+    interrupts.orderly()
     try:
-        with told():
+        with as_training_failure():
             measured = asyncio.run(profiling.measure(spec))
     except TrainingFailed as error:
         raise CommandError(str(error), FAILED) from None

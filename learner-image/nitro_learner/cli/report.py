@@ -14,38 +14,50 @@ import argparse
 import os
 from pathlib import Path
 
-from nitro_learner.cli.common import DONE, CommandError, add_namespace
+from nitro_learner.cli.common import (
+    DONE,
+    CommandError,
+    add_namespace,
+    cluster_asked,
+    some_path,
+    some_text,
+    unnamed,
+    writing,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="run folder, or name of a job on the cluster")
+    parser.add_argument("run", type=some_text, help="run folder, or name of a job on the cluster")
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="F", help="default: report.html, in the run folder if any"
+        "-o", "--out", type=some_path, metavar="F", help="default: report.html, in the run folder if any"
     )
     add_namespace(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from nitro_learner.rundir import RunDir, RunDirError
-    from nitro_learner.views import report
+    from nitro_learner.run.rundir import RunDir, RunDirError
+    from nitro_learner.views import run_report
 
     folder = Path(arguments.run)
     try:
         if folder.is_dir():
-            found, output = report.of_run(folder), arguments.out or folder / "report.html"
+            found, output = run_report.of_run(folder), arguments.out or folder / "report.html"
         elif os.sep in arguments.run:
             raise CommandError(f"{folder}: no such run folder")
         else:
             from nitro_learner.cluster.jobs import get_job
 
             try:
-                job = get_job(arguments.run, arguments.namespace)
+                with cluster_asked():
+                    job = get_job(arguments.run, arguments.namespace)
             except CommandError as error:
                 raise CommandError(
                     f"there is no folder {folder}, and on the cluster: {error}", error.code
                 ) from None
-            found, output = report.of_job(job), arguments.out or Path("report.html")
-        RunDir(output.parent).write_text(output, found.html())
+            found, output = run_report.of_job(job), arguments.out or unnamed(Path("report.html"), "--out")
+        html = found.html()
+        with writing("--out", output, "Name a file that you may write."):
+            RunDir(output.parent).write_text(output, html)
     except RunDirError as error:
         raise CommandError(str(error)) from None
     print(output)

@@ -20,7 +20,8 @@ import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from nitro_learner.cli.common import DONE, CommandError, add_namespace
+from nitro_learner.cli import interrupts
+from nitro_learner.cli.common import DONE, CommandError, add_namespace, cluster_asked
 
 _PLAIN_WIDTH = 140
 """Without a terminal nothing has to give way."""
@@ -44,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     def look() -> list[Row]:
         now = datetime.now(UTC)
-        return [Row.of(job, now) for job in list_jobs(arguments.namespace)]
+        with cluster_asked():
+            return [Row.of(job, now) for job in list_jobs(arguments.namespace)]
 
     rows = look()
     if arguments.json:
@@ -55,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.once or not terminal:
         console.print(table(rows, console.width))
         return DONE
+    interrupts.orderly()
     with Live(table(rows, console.width), console=console, screen=True, auto_refresh=False) as live:
         try:
             while True:

@@ -2,7 +2,7 @@
 
 The run folder gets the job with all its defaults, metrics.csv, the cost ledger, checkpoints, TensorBoard
 events, a log, a summary and a picture. Ctrl-C stops after a checkpoint and says how to go on; a second Ctrl-C
-aborts.
+aborts. A run that has ended is not evaluated or charged again: --resume then says how to extend it.
 
 The job's backend is used only when --backend names it: nothing is spent by surprise. With local actors the
 cost column says what the same invocations would cost with serverless ones. --backend lambda invokes the
@@ -25,9 +25,11 @@ import asyncio
 import contextlib
 import shlex
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from nitro_learner.cli import interrupts
 from nitro_learner.cli.common import (
     ABORTED,
     BAD_INPUT,
@@ -39,17 +41,26 @@ from nitro_learner.cli.common import (
     backend_overrides,
     lambda_backend,
     read_job,
+    some_path,
+    writing,
 )
+
+if TYPE_CHECKING:
+    from nitro_learner.run.rundir import RunDir
+
+
+class _EnvironmentError(CommandError):
+    """The user's environment is at fault, and the run folder says where."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "job", type=Path, nargs="?", metavar="JOB.yaml", help="job file; not needed with --resume"
+        "job", type=some_path, nargs="?", metavar="JOB.yaml", help="job file; not needed with --resume"
     )
     parser.add_argument(
-        "--run-dir", type=Path, metavar="D", help="folder of the run; default: runs/NAME-DATE-TIME"
+        "--run-dir", type=some_path, metavar="D", help="folder of the run; default: runs/NAME-DATE-TIME"
     )
-    parser.add_argument("--resume", type=Path, metavar="D", help="go on with the run in this folder")
+    parser.add_argument("--resume", type=some_path, metavar="D", help="go on with the run in this folder")
     add_set(parser)
     parser.add_argument(
         "--backend",
@@ -68,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from nitro_learner.rundir import RunDir, RunDirError
+    from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
 
     if arguments.resume and arguments.run_dir:
         raise CommandError("--resume names the run folder itself; leave --run-dir out")
@@ -76,37 +87,103 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("give a job file, or --resume and a run folder")
     if arguments.metrics_port is not None and not 0 <= arguments.metrics_port < 2**16:
         raise CommandError(f"--metrics-port {arguments.metrics_port}: a port is at most 65535, at least 0")
-    named = arguments.resume or arguments.run_dir
-    source = arguments.job
+    source, begun = arguments.job, None
     if arguments.resume:
-        saved = RunDir(named).job
-        if not saved.exists():
-            raise CommandError(f"{named} holds no run to resume (it has no job.yaml)")
-        source = source or saved
-    job = read_job(source, [*arguments.overrides, *backend_overrides(arguments.backend)])
-    folder = RunDir(named) if named else RunDir.fresh(Path("runs"), job.metadata.name)
+        saved = _saved_run(arguments)
+        source = source or saved.job
     try:
-        with folder.locked():
+        if arguments.resume:
+            begun = saved.read_job()
+        job = read_job(source, [*arguments.overrides, *backend_overrides(arguments.backend)], begun)
+        if arguments.run_dir:
+            RunDir(arguments.run_dir).check_free()
+        _import()
+        interrupts.orderly()
+        with _opened(arguments, job.metadata.name) as folder:
             return _train(folder, job, arguments)
+    except OtherJob as error:
+        anew = _command([str(source)], arguments.overrides, arguments)
+        raise CommandError(f"{error}\nTo train the changed job in a new folder: {anew}") from None
     except RunDirError as error:
-        raise CommandError(str(error)) from None
+        option = f"--run-dir {arguments.run_dir}: " if arguments.run_dir else ""
+        raise CommandError(f"{option}{error}") from None
 
 
-def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
-    """Everything that needs torch is imported here, after the input was found to be good."""
-    from nitro_learner import logs
-    from nitro_learner.failures import TrainingFailed, told
-    from nitro_learner.session import Aborted
+def _saved_run(arguments: argparse.Namespace) -> RunDir:
+    """The folder of the run to resume."""
+    from nitro_learner.run.rundir import RunDir
+
+    folder = RunDir(arguments.resume)
+    if not folder.job.exists():
+        raise CommandError(f"{folder.path} holds no run to resume (it has no job.yaml)")
+    if not folder.is_ours():
+        raise CommandError(
+            f"{folder.path} holds no run to resume: nitro did not write its job.yaml. Nothing was changed. "
+            f"To train that job: {_command([str(folder.job)], arguments.overrides, arguments)}"
+        )
+    return folder
+
+
+def _command(words: Sequence[str], overrides: Sequence[str], arguments: argparse.Namespace) -> str:
+    """A `nitro train` to be copied into a shell."""
+    sets = [word for override in overrides for word in ("--set", override)]
+    backend = ["--backend", "lambda"] if arguments.backend == "Lambda" else []
+    return shlex.join(["nitro", "train", *words, *sets, *backend])
+
+
+def _import() -> None:
+    """Imports what trains, which takes seconds, while Ctrl-C still ends the process at once."""
+    from nitro_learner.backends import local  # noqa: F401
+    from nitro_learner.run import logs, metrics, runs, session  # noqa: F401
+    from nitro_learner.views import table  # noqa: F401
+
+
+@contextlib.contextmanager
+def _opened(arguments: argparse.Namespace, name: str) -> Iterator[RunDir]:
+    """The run folder, locked. A new run that could not begin leaves nothing, unless a resume can start it or
+    its log says where the user's environment failed."""
+    from nitro_learner.run.rundir import RunDir
+
+    named = arguments.resume or arguments.run_dir
+    made = named is None or not named.exists()
+    with contextlib.ExitStack() as stack:
+        option = "--resume" if arguments.resume else "--run-dir"
+        with writing(option, named or Path("runs"), "Name a folder that you may write to."):
+            folder = RunDir(named) if named else RunDir.fresh(Path("runs"), name)
+            stack.enter_context(folder.locked())
+        try:
+            yield folder
+        except BaseException as error:
+            resumable = isinstance(error, CommandError) and error.code == INTERRUPTED
+            of_use = resumable or isinstance(error, _EnvironmentError)
+            if not (arguments.resume or of_use or folder.has_run()):
+                folder.discard()
+                if made:
+                    with contextlib.suppress(OSError):  # something else was put there
+                        folder.path.rmdir()
+            raise
+
+
+def _train(folder: RunDir, job: Any, arguments: argparse.Namespace) -> int:
+    from nitro_learner.run import logs
+    from nitro_learner.run.session import Aborted
+    from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
     logs.configure(structured=False)
-    go_on = f"nitro train --resume {shlex.quote(str(folder.path))}"
+    go_on = _command(["--resume", str(folder.path)], [], arguments)
     try:
-        with told():
+        with as_training_failure():
             return _sit(folder, job, arguments, go_on)
     except TrainingFailed as error:
+        code = INTERRUPTED if error.resumable else FAILED
+        if error.evidence.environment:
+            remedy = _mend(folder, go_on, traced=bool(error.evidence.trace))
+            raise _EnvironmentError(f"{error}{remedy}", code) from None
         remedy = f"\nTo go on: {go_on}" if error.resumable else ""
-        raise CommandError(f"{error}{remedy}", INTERRUPTED if error.resumable else FAILED) from None
-    except Aborted:
+        raise CommandError(f"{error}{remedy}", code) from None
+    except (Aborted, KeyboardInterrupt):
+        if not (arguments.resume or folder.has_run()):
+            raise CommandError("interrupted before the first round; nothing is kept", ABORTED) from None
         raise CommandError(f"aborted. To go on from the last checkpoint: {go_on}", ABORTED) from None
     except BrokenPipeError:
         raise CommandError(
@@ -115,19 +192,37 @@ def _train(folder: Any, job: Any, arguments: argparse.Namespace) -> int:
         ) from None
 
 
+def _mend(folder: Any, go_on: str, *, traced: bool) -> str:
+    """What to do about an environment that is at fault."""
+    kept = [f"The full traceback is in {folder.log}."] if traced else []
+    kept += [f"What the actors printed is in {folder.actors}."] if folder.actors.exists() else []
+    return "\n".join(
+        [
+            "",
+            *kept,
+            "If you resume now, it fails in the same way. Mend the environment's code first; its spaces must "
+            "stay the same.",
+            f"Then go on: {go_on}",
+        ]
+    )
+
+
 def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> int:
     """One sitting of a run, shown on the way and at its end."""
-    from nitro_learner import table
-    from nitro_learner.checkpoint import CheckpointError
-    from nitro_learner.metrics import LearnerMetrics
-    from nitro_learner.rundir import naming
-    from nitro_learner.runs import open_run
-    from nitro_learner.session import train
+    from nitro_learner.checkpoints.store import CheckpointError
+    from nitro_learner.run.metrics import LearnerMetrics
+    from nitro_learner.run.rundir import naming
+    from nitro_learner.run.runs import open_run
+    from nitro_learner.run.session import train
+    from nitro_learner.views import plot, table
 
     try:
         opened = open_run(folder, job, resume=bool(arguments.resume))
     except CheckpointError as error:
         raise CommandError(str(error), FAILED) from None
+    if opened.ended:
+        print(_ended(opened, arguments), file=sys.stderr if arguments.json else sys.stdout)
+        return DONE
     listeners: list[Any] = []
     if arguments.metrics_port is not None:
         metrics = LearnerMetrics("local", job.metadata.name)
@@ -151,8 +246,9 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
         outcome, result = asyncio.run(
             train(
                 opened,
-                _backend(job.spec, opened.id),
+                _backend(job.spec, opened.id, folder.actors),
                 listeners,
+                draw=plot.draw,
                 on_interrupt=lambda: print("stopping after a checkpoint; once more aborts", file=sys.stderr),
             )
         )
@@ -166,10 +262,30 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
     return DONE
 
 
-def _backend(spec: Any, run: str) -> Any:
+def _ended(opened: Any, arguments: argparse.Namespace) -> str:
+    """What a resume of a run says that has ended, with the command that extends it."""
+    from nitro_learner.training import stop
+
+    folder, spec = opened.folder, opened.job.spec
+    why = stop.decide(spec.stop, opened.ended)
+    assert why, "the run has ended"
+    raised = stop.extended(spec.stop, opened.ended)
+    overrides = [*arguments.overrides, *(f"spec.stop.{name}={value}" for name, value in raised.items())]
+    done = f"{folder.path} is finished: {why.message}. Nothing was trained, evaluated or charged."
+    if "rounds" in raised and spec.algorithm.hyperparameters.anneals:
+        return (
+            f"{done}\nIts learning rate has fallen to zero over its rounds, so it cannot be extended. "
+            f"A longer run: {_command([str(folder.job)], overrides, arguments)}"
+        )
+    return f"{done}\nTo extend it: {_command(['--resume', str(folder.path)], overrides, arguments)}"
+
+
+def _backend(spec: Any, run: str, output: Path) -> Any:
     from nitro_learner.backends.local import LocalBackend
 
-    return lambda_backend(spec, operated=False) if spec.backend.type == "Lambda" else LocalBackend(spec, run)
+    if spec.backend.type == "Lambda":
+        return lambda_backend(spec, operated=False)
+    return LocalBackend(spec, run, output=output)
 
 
 def _announce(folder: Any, job: Any, opened: Any) -> None:
@@ -193,11 +309,14 @@ def _conclude(folder: Any, outcome: Any, result: dict[str, Any]) -> None:
         )
     if "envSteps" in result:
         reward, cost = result["rewardMean"], result["cost"]
-        last = f"last 20 training episodes {reward:.1f}, " if reward is not None else ""
+        mark = "*" if "rewardNote" in result else ""
+        last = "no training episode ended" if reward is None else f"last 20 training episodes {reward:.1f}"
         print(
-            f"{last}{result['envSteps']:,.0f} steps in {result['wallSeconds']:.1f} s, "
+            f"{last}{mark}, {result['envSteps']:,.0f} steps in {result['wallSeconds']:.1f} s, "
             f"${cost['total']:.4f} (learner ${cost['learner']:.4f}, actors ${cost['actors']:.4f})"
         )
+        if mark:
+            print(f"* {result['rewardNote']}")
     if "pretraining" in result:
         agent = result["pretraining"]
         print(

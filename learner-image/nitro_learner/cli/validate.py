@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from nitro_api import JobInvalid, load_job, resolve, warnings
-from nitro_learner import extras
-from nitro_learner.cli.common import BAD_INPUT, DONE, add_set
+from nitro_learner.algorithms.rllib import availability
+from nitro_learner.cli.common import BAD_INPUT, DONE, add_set, some_path
+from nitro_learner.studies import environment_ids
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", type=Path, nargs="+", metavar="JOB.yaml", help="job file")
+    parser.add_argument("job", type=some_path, nargs="+", metavar="JOB.yaml", help="job file")
     add_set(parser)
     parser.add_argument("--resolved", action="store_true", help="print the job with every default filled in")
     parser.add_argument("--json", action="store_true", help="print one JSON object per file")
@@ -36,13 +37,13 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
     notes: list[str] = []
     resolved = None
     try:
-        job = load_job(path, arguments.overrides)
-        notes = warnings(job)
+        job = load_job(path, arguments.overrides, look_up=environment_ids.mistakes)
+        notes = [*warnings(job), *environment_ids.doubts(job.spec)]
         complete = resolve(job)
-        if extras.lacking(complete.spec):
-            notes.append(extras.UNCHECKED)
+        if availability.lacking(complete.spec):
+            notes.append(availability.UNCHECKED)
         else:
-            extras.check(complete.spec)
+            availability.check(complete.spec)
         resolved = complete
     except JobInvalid as error:
         errors = [

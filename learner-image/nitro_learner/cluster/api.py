@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 
 import urllib3
 from kubernetes import client, config
@@ -11,6 +12,8 @@ from kubernetes.config.config_exception import ConfigException
 
 TIMEOUT_SECONDS = (3.0, 10.0)
 """To connect, and to read an answer."""
+BACKOFF_SECONDS = (0.5, 8.0)
+"""Ceiling of the pause after the first failure, and after many."""
 
 
 class NoCluster(Exception):  # noqa: N818
@@ -20,7 +23,7 @@ class NoCluster(Exception):  # noqa: N818
 def connect() -> client.CustomObjectsApi:
     """Custom objects of the current cluster.
 
-    Retries are the caller's, who knows what is newest by then.
+    It does not retry: the caller does, because it knows what is newest by then.
 
     Raises:
         NoCluster: there is no usable kubeconfig.
@@ -32,17 +35,23 @@ def connect() -> client.CustomObjectsApi:
             config.load_kube_config()  # type: ignore[no-untyped-call]
     except ConfigException as error:
         raise NoCluster(
-            f"no cluster to talk to: {error}. Set KUBECONFIG, or log in to the cluster"
+            f"no cluster to talk to: {str(error).rstrip('.')}. Set KUBECONFIG, or log in to the cluster"
         ) from error
     settings = client.Configuration.get_default_copy()
     settings.retries = urllib3.Retry(0)
-    # It logs every retry of ours as a warning of its own.
+    # It would log each of our retries as a warning.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     return client.CustomObjectsApi(client.ApiClient(settings))
 
 
+def backoff(failures: int) -> float:
+    """Seconds to wait after so many failures in a row: random, below a ceiling that doubles each time."""
+    first, longest = BACKOFF_SECONDS
+    return random.uniform(0.2 * first, min(longest, first * 2 ** min(failures, 6)))
+
+
 def current_namespace() -> str:
-    """The namespace of the kubeconfig's current context, as kubectl takes it."""
+    """The namespace of the kubeconfig's current context, which kubectl uses too."""
     try:
         _, current = config.list_kube_config_contexts()  # type: ignore[no-untyped-call]
     except ConfigException:

@@ -1,17 +1,23 @@
-"""The learner's own job on the API server: read it, and write its part of the status."""
+"""The learner's own job on the API server: read it, watch it, and write its part of the status."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import urllib3
 from kubernetes.client.exceptions import ApiException
+from kubernetes.watch import Watch
 
 from nitro_api import GROUP, KIND, PLURAL, VERSION
 from nitro_learner.cluster.api import TIMEOUT_SECONDS, connect
 
 FIELD_MANAGER = "nitro-learner"
+WATCH_SECONDS = (300, 600)
+"""After a time between these the API server ends a watch: learners that started together reconnect apart."""
+WATCH_TIMEOUT_SECONDS = (3.0, 30.0)
+"""To connect, and between two events. Every heartbeat is an event, so a silent connection is dead."""
 
 
 class ApiUnavailable(Exception):  # noqa: N818
@@ -22,8 +28,16 @@ class JobGone(Exception):  # noqa: N818
     """The job does not exist any more, or another one has its name."""
 
 
+class WatchExpired(Exception):  # noqa: N818
+    """The API server does not know any more what has happened since that version (410)."""
+
+
+class WatchForbidden(Exception):  # noqa: N818
+    """The learner's Role does not allow it to watch its job (403)."""
+
+
 class JobClient:
-    """One job, over one connection with time-outs. Blocking: for threads of its own.
+    """One job, over connections with time-outs. Blocking: for threads of its own.
 
     Args:
         namespace: of the job.
@@ -36,6 +50,7 @@ class JobClient:
         self.name = name
         self.uid = uid
         self._api = connect()
+        self._watch: Watch | None = None
 
     def get(self) -> dict[str, Any]:
         """The job as stored.
@@ -44,6 +59,45 @@ class JobClient:
             ApiUnavailable, JobGone
         """
         return self._call(self._api.get_namespaced_custom_object)
+
+    def watch(self, version: str) -> Iterator[dict[str, Any]]:
+        """The job after every change since `version`, until the API server ends the watch.
+
+        Raises:
+            ApiUnavailable, JobGone, WatchExpired, WatchForbidden
+        """
+        self._watch = watch = Watch()  # type: ignore[no-untyped-call]
+        try:
+            for event in watch.stream(  # type: ignore[no-untyped-call]
+                self._api.list_namespaced_custom_object,
+                GROUP,
+                VERSION,
+                self.namespace,
+                PLURAL,
+                # The learner's Role allows to watch this name only.
+                field_selector=f"metadata.name={self.name}",
+                resource_version=version,
+                timeout_seconds=random.randint(*WATCH_SECONDS),
+                _request_timeout=WATCH_TIMEOUT_SECONDS,
+            ):
+                if event["type"] == "DELETED":
+                    raise JobGone(f"job {self.namespace}/{self.name} is deleted")
+                yield self._checked(event["object"])
+        except ApiException as error:
+            if error.status == 410:
+                raise WatchExpired(str(error.reason)) from error
+            if error.status == 403:
+                raise WatchForbidden(str(error.reason)) from error
+            raise self._refusal(error) from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiUnavailable(f"the API server does not answer: {error}") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ApiUnavailable(f"the API server's event cannot be read: {error!r}") from error
+
+    def end_watch(self) -> None:
+        """End the watch that another thread waits in, if any."""
+        if self._watch is not None:
+            self._watch.stop()  # type: ignore[no-untyped-call]
 
     def apply_status(self, status: Mapping[str, Any]) -> dict[str, Any]:
         """Server-side applies the learner's part of the status and returns the whole job as it is then.
@@ -83,13 +137,19 @@ class JobClient:
                 **arguments,
             )
         except ApiException as error:
-            if error.status in (404, 409):
-                raise JobGone(f"job {self.namespace}/{self.name} is gone: {error.reason}") from error
-            # Of several API servers one may be ill, and would answer for as long as it is spoken to.
-            self._api.api_client.rest_client.pool_manager.clear()
-            raise ApiUnavailable(f"the API server answered {error.status}: {error.reason}") from error
+            raise self._refusal(error) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiUnavailable(f"the API server does not answer: {error}") from error
+        return self._checked(job)
+
+    def _refusal(self, error: ApiException) -> ApiUnavailable | JobGone:
+        if error.status in (404, 409):
+            return JobGone(f"job {self.namespace}/{self.name} is gone: {error.reason}")
+        # Of several API servers one may be ill, and would answer for as long as its connection is used.
+        self._api.api_client.rest_client.pool_manager.clear()
+        return ApiUnavailable(f"the API server answered {error.status}: {error.reason}")
+
+    def _checked(self, job: dict[str, Any]) -> dict[str, Any]:
         if self.uid and job["metadata"]["uid"] != self.uid:
             raise JobGone(f"job {self.namespace}/{self.name} was replaced by another of its name")
         return job

@@ -1,1 +1,1 @@
-"""Experiments: variants of a job over seeds at a matched budget, trained by `nitro train` and compared."""
+"""Experiments: variants of a job, trained over several seeds with an equal budget, and compared."""

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_api import NitroTrainingJob
-from nitro_learner.rundir import RunDir, columns_of, read_metrics
+from nitro_learner.run.metrics_file import columns_of, read_metrics
+from nitro_learner.run.rundir import RunDir
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]

@@ -11,7 +11,7 @@ import numpy as np
 from nitro_learner.experiments.curves import STEPS, UNITS
 from nitro_learner.experiments.results import Comparison, Results
 from nitro_learner.experiments.spec import Experiment
-from nitro_learner.look import COLOURS, INK, MUTED, picture
+from nitro_learner.views.plot_style import COLOURS, INK, MUTED, curve_look, picture, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,8 +25,6 @@ TITLES = {
     "convexity_ratio": "Convexity ratio R",
     "seconds_total": "Seconds per round",
 }
-# After as many variants as there are colours, they come again with another line.
-_LINES = ("-", "--", ":")
 _LEGEND_COLUMNS = 7
 
 
@@ -90,19 +88,17 @@ def _differences(axis: Axes, comparisons: Sequence[Comparison], order: Sequence[
 
 
 def _curves(axis: Axes, results: Results, metric: str) -> None:
-    from matplotlib.ticker import EngFormatter
-
     for index, variant in enumerate(results.runs):
         band = results.band(variant, metric)
         if band is None:
             continue
-        colour, line = COLOURS[index % len(COLOURS)], _LINES[index // len(COLOURS) % len(_LINES)]
+        look = curve_look(index)
         drawn = "steps-post" if metric in STEPS else "default"
-        axis.plot(band.x, band.mean, line, color=colour, lw=1.8, label=variant, drawstyle=drawn)
-        axis.fill_between(band.x, band.low, band.high, color=colour, alpha=0.1, lw=0)
+        axis.plot(band.x, band.mean, lw=1.8, label=variant, drawstyle=drawn, **look)
+        axis.fill_between(band.x, band.low, band.high, color=look["color"], alpha=0.1, lw=0)
     axis.set_xlabel(UNITS[results.budget.unit].capitalize())
-    if results.budget.unit == "envSteps":  # 160k: whole numbers would run into each other
-        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if results.budget.unit == "envSteps":
+        thousands(axis.xaxis)
     axis.set_ylabel(TITLES.get(metric, metric.replace("_", " ").capitalize()))
     axis.margins(x=0.01)
 

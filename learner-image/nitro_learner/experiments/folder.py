@@ -12,8 +12,9 @@ import yaml
 
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
-from nitro_learner.rundir import RunDir, RunDirError
-from nitro_learner.runs import check_same_job, check_same_schedule, package_versions
+from nitro_learner.run import folders
+from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.runs import check_same_job, check_same_schedule, package_versions
 
 
 class ExperimentDir:
@@ -32,8 +33,22 @@ class ExperimentDir:
     def run(self, run: PlannedRun) -> RunDir:
         return RunDir(self.path / run.folder)
 
+    def check_ours(self) -> None:
+        """Make sure that nothing is overwritten that somebody else wrote.
+
+        Raises:
+            RunDirError: the folder holds something else than an experiment.
+        """
+        # An older version marked no folder, but left both files.
+        ours = folders.is_marked(self.path) or (self.spec.exists() and self.machine.exists())
+        if not ours and (names := folders.contents(self.path)):
+            raise RunDirError(
+                f"{self.path} holds something that is no experiment of nitro ({folders.shown(names)}). "
+                "Nothing was changed. Choose another folder, which is new or empty."
+            )
+
     def open(self, experiment: Experiment) -> None:
-        """Makes the folder and writes down the experiment and the machine.
+        """Make the folder and write down the experiment and the machine.
 
         Raises:
             RunDirError: it holds something else.
@@ -93,7 +108,7 @@ class ExperimentDir:
     def prepare(self, run: PlannedRun) -> RunDir:
         """The run's folder, ready for `nitro train --resume`, which starts or goes on."""
         folder = self.run(run)
-        folder.path.mkdir(parents=True, exist_ok=True)
+        folders.mark(folder.path)
         # It tells of a smaller budget, or of an interruption; beside the new job it would pass for its end.
         folder.summary.unlink(missing_ok=True)
         folder.write_text(folder.job, run.job.to_yaml())

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve
-from nitro_api.loading import set_field
+from nitro_api.loading.job_file import set_field
 from nitro_learner.experiments.spec import Budget, Experiment
 
 # One learner thread and one actor process: an on-policy run has one of them work at a time, so it keeps one
@@ -98,10 +98,7 @@ def _job(
         job = load_job(data)
     except JobInvalid as error:
         raise JobInvalid([*mistakes, *error.errors]) from None
-    if (
-        experiment.budget.unit != "rounds"
-        and resolve(job).spec.algorithm.hyperparameters.learning_rate_anneal
-    ):
+    if experiment.budget.unit != "rounds" and resolve(job).spec.algorithm.hyperparameters.anneals:
         message = "needs a budget in rounds, over which the rate falls; set it to false or change the budget"
         mistakes.append(FieldError("spec.algorithm.hyperparameters.learningRateAnneal", True, message))
     if mistakes:

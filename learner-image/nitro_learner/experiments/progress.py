@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from nitro_learner.experiments.runner import RunState, Watcher
-from nitro_learner.table import clock
+from nitro_learner.views.table import clock
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -21,7 +21,7 @@ _BAR = 20
 
 
 class Pace:
-    """Estimates what is left from what this sitting has done, in runs."""
+    """Estimate what is left from what this sitting has done, in runs."""
 
     def __init__(self, states: Sequence[RunState]) -> None:
         self._states = states
@@ -41,7 +41,7 @@ class Pace:
         return (time.monotonic() - self._begin) * (len(self._states) - self.done) / gained
 
 
-class PlainLines(Watcher):
+class ProgressLines(Watcher):
     """A line when a run ends."""
 
     def __init__(self, states: Sequence[RunState], stream: TextIO | None = None) -> None:
@@ -62,7 +62,7 @@ class PlainLines(Watcher):
         )
 
 
-class JsonLines(Watcher):
+class ProgressJson(Watcher):
     """One JSON object per line and change: {"event": "run", ...}."""
 
     def __init__(self, states: Sequence[RunState], stream: TextIO | None = None) -> None:
@@ -110,7 +110,7 @@ class _Row:
         ]
 
 
-class LiveTable(Watcher):
+class ProgressTable(Watcher):
     """A row per variant, drawn again in place."""
 
     def __init__(self, states: Sequence[RunState]) -> None:
@@ -125,7 +125,7 @@ class LiveTable(Watcher):
         self._rows = {key: _Row(members) for key, members in grouped.items()}
         self._live: Live = Live(console=Console(), get_renderable=self._render, refresh_per_second=2)
 
-    def __enter__(self) -> LiveTable:
+    def __enter__(self) -> ProgressTable:
         self._live.start()
         return self
 

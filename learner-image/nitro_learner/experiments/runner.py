@@ -21,10 +21,10 @@ from nitro_learner.experiments.curves import SPENT, read
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Budget
-from nitro_learner.rundir import RunDirError, naming
-from nitro_learner.waiting import Interrupted, unless
+from nitro_learner.run.rundir import RunDirError, naming
+from nitro_learner.training.waiting import Interrupted, unless
 
-# A run that is told to stop ends its update and writes a checkpoint.
+# A run that gets a signal to stop ends its update and writes a checkpoint.
 _GRACE_SECONDS = 120.0
 # Stopped after a checkpoint, or before it could have one and when it took too long for one.
 _STOPPED = (75, -signal.SIGTERM, -signal.SIGKILL)
@@ -51,17 +51,17 @@ class RunState:
 
 
 class Watcher:
-    """Hears of the runs' progress; does nothing by default."""
+    """Receive the runs' progress. By default the methods do nothing."""
 
     def changed(self, state: RunState) -> None:
         """A run started, ended or finished a round."""
 
 
 class Runner:
-    """Trains runs.
+    """Train runs.
 
         runner = Runner(folder, runs, budget, jobs=2)
-        runner.watcher = PlainLines(runner.states)
+        runner.watcher = ProgressLines(runner.states)
         loop.add_signal_handler(signal.SIGINT, runner.interrupt)
         await runner.train()
 
@@ -97,7 +97,7 @@ class Runner:
             self._look(state)
 
     def interrupt(self) -> None:
-        """Stops all runs after a checkpoint."""
+        """Stop all runs after a checkpoint."""
         self._stop.set()
 
     @property
@@ -105,7 +105,7 @@ class Runner:
         return self._stop.is_set()
 
     async def train(self) -> None:
-        """Trains until every run is done, or has failed, or `interrupt` is called.
+        """Train until every run is done or has failed, or until `interrupt` is called.
 
         Raises:
             BackendError: a process cannot be started.
@@ -176,7 +176,7 @@ class Runner:
             self._tell(state)
 
     def _look(self, state: RunState) -> None:
-        """Reads from the run's folder how far it is."""
+        """Read from the run's folder how far it is."""
         try:
             columns = read(self._folder.run(state.run), state.run.job).columns
         except RunDirError:
@@ -201,7 +201,7 @@ class Runner:
 
 
 async def follow(commands: Sequence[str], folder: ExperimentDir) -> str | None:
-    """Runs an experiment's commands one after the other, their output shown; the first that failed or
+    """Run an experiment's commands one after the other, their output shown; the first that failed or
     None. Raises BackendError where one cannot be started."""
     group = ProcessGroup()
     await group.start()

@@ -16,13 +16,14 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from nitro_api import FieldError, JobInvalid, yamlfile
+from nitro_api import FieldError, JobInvalid
 from nitro_api.base import Model
 from nitro_api.errors import ABSENT
-from nitro_api.loading import apply_override
-from nitro_api.schema import schema_of
-from nitro_api.wording import located_errors, nearest
-from nitro_learner.report import COLUMNS
+from nitro_api.loading import yamlfile
+from nitro_api.loading.job_file import apply_override
+from nitro_api.schema.openapi import schema_of
+from nitro_api.schema.wording import located_errors, nearest
+from nitro_learner.training.round_report import COLUMNS
 
 Score = Literal["reward_mean", "evaluation_mean"]
 SCORES: tuple[Score, ...] = get_args(Score)
@@ -67,14 +68,14 @@ class Experiment(Model):
     name: _Text
     """Name of the folder with its results."""
 
-    figure: _Text
-    """What it shows, and the paper's figure that it repeats."""
+    figure: _Text | None = None
+    """What it shows, and the paper's figure that it repeats: the first sentence of the report."""
 
     scaled_down: _Text | None = None
     """What is smaller than in the paper."""
 
-    core_hours: Annotated[float, Field(gt=0, le=1e6)]
-    """What all its runs take, by measured rates. Unit: hours of one core."""
+    core_hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """What all its runs take, by measured rates; printed before they start. Unit: hours of one core."""
 
     job: Any = None
     """The base job: the path of a job file, relative to this file, or the job itself."""
@@ -129,7 +130,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     """
     data, mistakes = yamlfile.read(path)
     if not isinstance(data, dict):
-        message = "must be a mapping with name, figure, job, variants, seeds and budget; see experiments/"
+        message = "must be a mapping with name, job, variants, seeds and budget; see experiments/"
         raise JobInvalid([*mistakes, FieldError("", data, message)])
     for override in overrides:
         mistakes += apply_override(data, override)

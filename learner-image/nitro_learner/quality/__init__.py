@@ -1,1 +1,1 @@
-"""How good the statistics are that scalers decide by: how reliable, and whether they tell what actors buy."""
+"""Quality of the statistics that scalers use: are they reliable, do they predict what more actors gain?"""

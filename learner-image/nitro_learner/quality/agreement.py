@@ -50,9 +50,9 @@ def _share(between: float, within: float, repeats: int) -> float:
 
 
 def split_half(values: Floats) -> float:
-    """Spearman's correlation over rounds between the means of two halves of the repeats, averaged over all
-    ways to halve them; with an odd number one repeat sits out. NaN with fewer than three rounds or two
-    repeats."""
+    """Spearman's correlation over rounds between the means of one half of the repeats and of the other,
+    averaged over all ways to halve them; with an odd number one repeat is left out. NaN with fewer than three
+    rounds or two repeats."""
     rounds, repeats = values.shape
     if rounds < 3 or repeats < 2:
         return float("nan")

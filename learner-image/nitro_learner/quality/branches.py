@@ -17,12 +17,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from nitro_api import NitroTrainingJob, load_job, resolve
-from nitro_learner.checkpoint import CheckpointStore, load
+from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.experiments.curves import read
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.quality.agreement import Floats
-from nitro_learner.rundir import RunDir
+from nitro_learner.run.rundir import RunDir
 
 # Evaluation episodes of a branch's last policy, its only score.
 _EPISODES = 20
@@ -48,7 +48,7 @@ class BranchDir(ExperimentDir):
         return folder
 
     def _plant(self, folder: RunDir, run: PlannedRun) -> None:
-        """Copies the checkpoint that the branch grows from; the number of its next actors is the branch's."""
+        """Copy the checkpoint that the branch grows from; the number of its next actors is the branch's."""
         round = _round(run)
         store = CheckpointStore(self._source.checkpoints, keep_last=1)
         state = copy.deepcopy(load(store.path(round)).state)

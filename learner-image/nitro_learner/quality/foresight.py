@@ -10,7 +10,7 @@ from nitro_learner.experiments import statistics
 from nitro_learner.experiments.curves import FinishedRun
 from nitro_learner.experiments.statistics import Interval
 from nitro_learner.quality.agreement import Floats, spearman
-from nitro_learner.report import STATISTICS
+from nitro_learner.training.round_report import STATISTICS
 
 
 def improvements(run: FinishedRun) -> Floats:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from nitro_api import NitroTrainingJob
-from nitro_learner.algorithms import UpdateResult
+from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.boosting.detector import Detector, transitions
 from nitro_learner.boosting.gradient_noise import NoiseMeter
-from nitro_learner.probe import opened
 from nitro_learner.quality.agreement import Floats
-from nitro_learner.report import STATISTICS
-from nitro_learner.rundir import RunDir
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.studies.probe import opened
+from nitro_learner.training.round_report import STATISTICS
 
 # Positive or negative throughout, and over orders of magnitude.
 _LOGARITHMIC = frozenset({"convexity_ratio", "lambda_min", "lambda_max"})
@@ -35,7 +35,7 @@ async def repeat(
     round been sampled again.
 
     Args:
-        progress: told each round that is done.
+        progress: called with each round that is done.
 
     Raises:
         RunDirError, CheckpointError, BackendError, CacheError, RoundFailed

@@ -1,15 +1,13 @@
-"""Actor scalers: `make` builds the one a job names."""
+"""Actor scalers: each decides how many actors sample the next round."""
 
 from nitro_api import JobSpec
 from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
-from nitro_learner.scalers.fixed import FixedScaler
-from nitro_learner.scalers.hydrozoa import HydrozoaScaler
 from nitro_learner.scalers.kungfu import KungFuScaler
 from nitro_learner.scalers.minionsrl import MinionsRLScaler
 from nitro_learner.scalers.minionsrl_adapt import MinionsRLAdaptScaler
 from nitro_learner.scalers.nitro import NitroScaler
+from nitro_learner.scalers.predetermined import FixedScaler, HydrozoaScaler, ScheduleScaler
 from nitro_learner.scalers.random_score import RandomScoreScaler
-from nitro_learner.scalers.schedule import ScheduleScaler
 
 SCALERS: dict[str, type[Scaler]] = {
     "nitro": NitroScaler,

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from nitro_api import FieldError, JobInvalid, JobSpec, load_job, resolve
 from nitro_api.errors import ABSENT
-from nitro_learner import checkpoint
-from nitro_learner.algorithms.ppo import Ppo
-from nitro_learner.batch import Fragment
+from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.checkpoints import store
+from nitro_learner.data.batch import Fragment
 from nitro_learner.scalers.base import RoundOutcome
 
 FEATURES = 8
@@ -106,7 +106,7 @@ def features(outcome: RoundOutcome, budget: float) -> NDArray[np.float32]:
 
 
 class ScalingAgent:
-    """Chooses among `fewest` to `most` actors.
+    """Choose among `fewest` to `most` actors.
 
         agent = ScalingAgent(8, 64, task={"environment": "Hopper-v5"}, seed=0)
         choice = agent.sample(features(outcome, budget), generator)     # actors: agent.actors(choice.index)
@@ -155,14 +155,14 @@ class ScalingAgent:
         return Choice(seen, index, log_prob, logits)
 
     def learn(self, choices: Sequence[Choice], rewards: Sequence[float]) -> None:
-        """Learns from an episode: its decisions, and what followed each. Without decisions it only counts."""
+        """Learn from an episode: its decisions, and what followed each. Without decisions it only counts."""
         assert len(choices) == len(rewards)
         self.episodes += 1
         if choices:
             self._ppo.update([_fragment(choices, rewards)], self.episodes)
 
     def save(self, path: Path) -> None:
-        """Writes the file, atomically.
+        """Write the file, atomically.
 
         Raises:
             CheckpointError: the disk is full or the folder cannot be written.
@@ -175,11 +175,11 @@ class ScalingAgent:
             "spent": asdict(self.spent),
             "policy": self.state_dict(),
         }
-        checkpoint.write(path, self.episodes, state)
+        store.write(path, self.episodes, state)
 
     @classmethod
     def load(cls, path: Path) -> ScalingAgent:
-        """Reads a file that `save` wrote.
+        """Read a file that `save` wrote.
 
         Raises:
             AgentError: it is missing, damaged, or of another kind.
@@ -189,12 +189,12 @@ class ScalingAgent:
                 path, "does not exist; make it with `nitro pretrain-scaler`, or correct the path"
             )
         try:
-            saved = checkpoint.load(path)
+            saved = store.load(path)
             fewest, most = saved.state["actors"]
             agent = cls(fewest, most, task=saved.state["task"], seed=saved.state["seed"])
             agent.load_state_dict(saved.state["policy"])
             agent.spent, agent.episodes = Spent(**saved.state["spent"]), saved.round
-        except (checkpoint.CheckpointError, LookupError, TypeError, ValueError) as error:
+        except (store.CheckpointError, LookupError, TypeError, ValueError) as error:
             raise AgentError(
                 path, f"is no scaling agent ({error}); make one with `nitro pretrain-scaler`"
             ) from error

@@ -61,7 +61,7 @@ class Decision:
 
 
 class Scaler(ABC):
-    """Decides I_{k+1} after round k. One instance per run, called once a round, in order."""
+    """Decide I_{k+1} after round k. One instance per run, called once a round, in order."""
 
     needs: frozenset[Need] = frozenset()
     """What `decide` reads of that which costs time to measure. Without need nobody pays for it."""

@@ -4,9 +4,9 @@ section 8.3).
     GNS_k = EMA(S_k) / EMA(G_k)
     I_{k+1} = clip(max(I_k, floor(I_ref GNS_k / GNS_ref)), I_min, I_max)
 
-with S_k and G_k of `boosting.gradient_noise`, taken of the whole loss, as KungFu's workers see it. The
-reference is the first round with a valid GNS: both averages above zero. A round without one changes nothing.
-"""
+S_k and G_k come from `boosting.gradient_noise`, for the whole loss, as in KungFu. A GNS is valid if both
+averages are above zero. The reference is the first round with a valid GNS. A round without one changes
+nothing."""
 
 import math
 from typing import Any
@@ -15,11 +15,11 @@ from nitro_api import JobSpec
 from nitro_learner.scalers.base import Decision, Need, RoundOutcome, Scaler
 
 _KEEP = 0.9
-"""Share of an average that a new value leaves."""
+"""Weight of the old average when a new value comes."""
 
 
 class KungFuScaler(Scaler):
-    """Scales up with the gradient noise scale."""
+    """Scale up with the gradient noise scale."""
 
     needs: frozenset[Need] = frozenset({"gradient-noise"})
 
@@ -40,7 +40,7 @@ class KungFuScaler(Scaler):
         return Decision(self.clip(max(outcome.actors, wanted)))
 
     def _noise_scale(self, outcome: RoundOutcome) -> float | None:
-        """EMA(S) / EMA(G), in transitions; None where it has no meaning, or nothing new was measured."""
+        """EMA(S) / EMA(G), in transitions; None if it is not valid or nothing new was measured."""
         signal = outcome.statistics.get("gradient_signal")
         noise = outcome.statistics.get("gradient_noise")
         if signal is None or noise is None:

@@ -1,4 +1,4 @@
-"""MinionsRL's scaler: a pre-trained agent decides from what the last round looked like (Yu et al., AAAI 2024;
+"""MinionsRL's scaler: a pre-trained agent decides from the last round's features (Yu et al., AAAI 2024;
 Nitro, section 8.3).
 
 It reads wall times, so two runs of one job need not decide alike.
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nitro_api import JobSpec
-from nitro_api.scaling import Scaling
+from nitro_api.spec.scaling import Scaling
 from nitro_learner.scalers.agent import AgentError, ScalingAgent, features
 from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
 
@@ -17,10 +17,9 @@ from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
 class MinionsRLScaler(Scaler):
     """I_{k+1} is the agent's most probable choice; I_1 is initialActors.
 
-    The agent is the file's where a run begins, and the checkpoint's where it goes on. So a file that cannot
-    be used is told by the first use of the agent, which is too late for a run that begins: `runs.open_run`
-    asks `load_agent` before.
-    """
+    A new run reads the agent from the file, a resumed run from the checkpoint. So an error in the file is
+    kept until the agent is used. For a new run that is too late, so `runs.open_run` calls `load_agent`
+    first."""
 
     def __init__(self, spec: JobSpec) -> None:
         super().__init__(spec)
@@ -37,7 +36,7 @@ class MinionsRLScaler(Scaler):
 
     @property
     def agent(self) -> ScalingAgent:
-        """Raises AgentError where there is none."""
+        """Raise AgentError where there is none."""
         if isinstance(self._agent, AgentError):
             raise self._agent
         return self._agent
@@ -46,8 +45,8 @@ class MinionsRLScaler(Scaler):
         return Decision(self.agent.best(features(outcome, self._budget)))
 
     def state_dict(self) -> dict[str, Any]:
-        """The agent itself, and what its pre-training took (None where an older checkpoint did not know), so
-        that a run goes on with the one it began with, whatever became of the file."""
+        """The agent, and the cost of its pre-training (None from an older checkpoint). A resumed run so
+        keeps the agent that it began with, even if the file has changed."""
         return {"agent": self.agent.state_dict(), "spent": self._spent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

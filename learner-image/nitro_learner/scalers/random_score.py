@@ -1,8 +1,7 @@
 """The control experiment: Nitro's scaler on a statistic without information.
 
-Whether the detector helps shows only against this scaler, which spends alike: the formula alone, front-loaded
-by d^k, may beat a fixed number of actors.
-"""
+Only the comparison with this scaler shows whether the detector helps: both spend the same. The formula
+alone, which gives early rounds more actors by d^k, may beat a fixed number of actors."""
 
 from typing import Any
 
@@ -14,8 +13,8 @@ from nitro_learner.scalers.nitro import NitroScaler
 
 
 class RandomScoreScaler(NitroScaler):
-    """NitroScaler on a value drawn uniformly from x_1..x_k in place of x_k, by (seed, k), x being the
-    statistic of the mode. All else is equal."""
+    """NitroScaler with another statistic: in place of x_k, a value drawn uniformly from x_1..x_k by
+    (seed, k), where x is the statistic of the mode. All else is equal."""
 
     def __init__(self, spec: JobSpec) -> None:
         super().__init__(spec)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nitro_learner.training.short_episodes import end_short, known
+from nitro_learner.views.plot_axes import X_AXES
+from nitro_learner.views.plot_style import thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,26 +33,45 @@ _SERIES = tuple(f"#0102{number:02x}" for number in range(6))
 _VARIABLES = {_INK: "--ink", _GRID: "--grid", _PAPER: "--paper"} | {
     colour: f"--series-{number}" for number, colour in enumerate(_SERIES)
 }
+_ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
+"""Of a legend above the axes, where it covers no curve."""
 _STAGES = ("sample", "update", "detect", "dispatch", "evaluate", "checkpoint")
 
 
-def charts(columns: Columns) -> list[tuple[str, str]]:
+def axes_of(columns: Columns) -> list[str]:
+    """The x axes of X_AXES that there is data for, in order."""
+    return [
+        name
+        for name, x in X_AXES.items()
+        if x.column in columns and len(columns[x.column]) and np.isfinite(columns[x.column]).all()
+    ]
+
+
+def charts(columns: Columns, x: str) -> list[tuple[str, str]]:
     """Title and SVG of every chart that there is data for.
 
     Args:
-        columns: at least `round`; the other columns of metrics.csv where they are known.
+        columns: at least `round` and that of the axis; the other columns of metrics.csv where they are known.
+        x: what the x axis is, of `axes_of(columns)`.
     """
     drawn = []
+    mean = "reward_mean" if known(columns, "reward_mean") else "evaluation_mean"
+    # The cost over the cost would be a diagonal.
+    spent = (
+        ("Environment steps", _steps, ("env_steps",))
+        if x == "dollars"
+        else ("Cumulative cost, dollars", _cost, ("cost_total",))
+    )
     for title, draw, needed in (
-        ("Return per episode", _returns, ("reward_mean",)),
+        ("Return per episode", _returns, (mean,)),
         ("Boosting score S", _score, ("boosting_score",)),
         ("Convexity ratio R", _ratio, ("convexity_ratio",)),
         ("Actors", _actors, ("actors",)),
-        ("Cumulative cost, dollars", _cost, ("cost_total",)),
+        spent,
         ("Seconds of a round, by stage", _stages, tuple(f"seconds_{stage}" for stage in _STAGES)),
     ):
-        if all(np.isfinite(columns.get(name, np.empty(0))).any() for name in needed):
-            drawn.append((title, _svg(draw, columns)))
+        if all(known(columns, name) for name in needed):
+            drawn.append((title, _svg(draw, columns, x)))
     return drawn
 
 
@@ -60,67 +83,79 @@ def thin(values: Floats) -> Floats:
     return np.array([part[np.isfinite(part)].mean() if np.isfinite(part).any() else np.nan for part in parts])
 
 
-def _returns(axes: Axes, columns: Columns) -> None:
-    rounds = thin(columns["round"])
-    axes.plot(
-        rounds, thin(columns["reward_mean"]), color=_SERIES[0], lw=1.6, label="training, last 20 episodes"
-    )
-    if np.isfinite(columns.get("evaluation_mean", np.empty(0))).any():
-        mean, std = columns["evaluation_mean"], columns["evaluation_std"]
-        known = np.isfinite(mean)
-        at, mean, std = (thin(column[known]) for column in (columns["round"], mean, std))
+def _returns(axes: Axes, columns: Columns, x: Floats) -> None:
+    if known(columns, "reward_mean"):
+        label, style = "training, last 20 episodes", "-"
+        if end_short(columns):
+            label, style = "training, short episodes only", ":"
+        axes.plot(thin(x), thin(columns["reward_mean"]), color=_SERIES[0], lw=1.6, ls=style, label=label)
+    if known(columns, "evaluation_mean"):
+        mean = columns["evaluation_mean"]
+        std = columns.get("evaluation_std", np.full(len(mean), np.nan))
+        played = np.isfinite(mean)
+        at, mean, std = (thin(column[played]) for column in (x, mean, std))
         axes.fill_between(at, mean - std, mean + std, color=_SERIES[1], alpha=0.2, lw=0)
         axes.plot(at, mean, color=_SERIES[1], lw=1, marker="o", ms=3, label="evaluation, mean actions ± std")
-    axes.legend()
+    axes.legend(**_ABOVE)
 
 
-def _score(axes: Axes, columns: Columns) -> None:
-    axes.plot(thin(columns["round"]), thin(columns["boosting_score"]), color=_SERIES[2], lw=1.4)
+def _score(axes: Axes, columns: Columns, x: Floats) -> None:
+    axes.plot(thin(x), thin(columns["boosting_score"]), color=_SERIES[2], lw=1.4)
     axes.set_ylim(-0.03, 1.03)
 
 
-def _ratio(axes: Axes, columns: Columns) -> None:
+def _ratio(axes: Axes, columns: Columns, x: Floats) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    axes.semilogy(thin(columns["round"]), thin(columns["convexity_ratio"]), color=_SERIES[3], lw=1.4)
+    axes.semilogy(thin(x), thin(columns["convexity_ratio"]), color=_SERIES[3], lw=1.4)
     # Plain numbers: powers of ten have exponents too small for a phone.
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _actors(axes: Axes, columns: Columns) -> None:
-    axes.step(thin(columns["round"]), thin(columns["actors"]), color=_SERIES[4], lw=1.4, where="mid")
+def _actors(axes: Axes, columns: Columns, x: Floats) -> None:
+    at, actors = thin(x), thin(columns["actors"])
+    where: Literal["mid", "pre"] = "mid"
+    if x is not columns["round"]:
+        # On these axes a round's actors belong to what lies between the round's beginning and its end.
+        at, actors, where = np.append(0.0, at), np.append(actors[:1], actors), "pre"
+    axes.step(at, actors, color=_SERIES[4], lw=1.4, where=where)
     axes.set_ylim(bottom=0)
 
 
-def _cost(axes: Axes, columns: Columns) -> None:
-    rounds = thin(columns["round"])
+def _cost(axes: Axes, columns: Columns, x: Floats) -> None:
     if "cost_learner" in columns:
         parts = [thin(columns["cost_learner"]), thin(columns["cost_actors"])]
-        axes.stackplot(rounds, parts, colors=_SERIES[:2], labels=["learner", "actors"], alpha=0.75, lw=0)
+        axes.stackplot(thin(x), parts, colors=_SERIES[:2], labels=["learner", "actors"], alpha=0.75, lw=0)
         axes.legend(loc="upper left")
     else:
-        axes.plot(rounds, thin(columns["cost_total"]), color=_SERIES[0], lw=1.6)
+        axes.plot(thin(x), thin(columns["cost_total"]), color=_SERIES[0], lw=1.6)
     axes.set_ylim(bottom=0)
 
 
-def _stages(axes: Axes, columns: Columns) -> None:
+def _steps(axes: Axes, columns: Columns, x: Floats) -> None:
+    axes.plot(thin(x), thin(columns["env_steps"]), color=_SERIES[0], lw=1.6)
+    axes.set_ylim(bottom=0)
+    thousands(axes.yaxis)
+
+
+def _stages(axes: Axes, columns: Columns, x: Floats) -> None:
     parts = [np.nan_to_num(thin(columns[f"seconds_{stage}"])) for stage in _STAGES]
-    axes.stackplot(thin(columns["round"]), parts, colors=_SERIES, labels=_STAGES, alpha=0.8, lw=0)
-    # Above the axes: single long rounds reach to the top.
-    axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
+    axes.stackplot(thin(x), parts, colors=_SERIES, labels=_STAGES, alpha=0.8, lw=0)
+    axes.legend(ncols=3, **_ABOVE)
     axes.set_ylim(bottom=0)
 
 
-def _svg(draw: Callable[[Axes, Columns], None], columns: Columns) -> str:
+def _svg(draw: Callable[[Axes, Columns, Floats], None], columns: Columns, x: str) -> str:
     """One chart. Text stays text, so the page's font and colours hold and a reader can search it."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     style: dict[str, Any] = {
         "svg.fonttype": "none",
-        "svg.hashsalt": "nitro",
+        # The axis is part of every id: a browser resolves none that lies in a chart that is not shown.
+        "svg.hashsalt": f"nitro-{x}-{draw.__name__}",
         "font.size": 8,
         "text.color": _INK,
         "axes.edgecolor": _GRID,
@@ -141,8 +176,11 @@ def _svg(draw: Callable[[Axes, Columns], None], columns: Columns) -> str:
         figure.patch.set_alpha(0)
         axes = figure.add_subplot()
         axes.patch.set_alpha(0)
-        draw(axes, columns)
-        axes.set_xlabel("round")
+        draw(axes, columns, columns[X_AXES[x].column])
+        axes.locator_params(axis="x", nbins=6)
+        if x == "steps":
+            thousands(axes.xaxis)
+        axes.set_xlabel(X_AXES[x].label.lower())
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return _themed(text.getvalue())

@@ -12,6 +12,8 @@ from rich.console import Group, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from nitro_learner.training.short_episodes import short
+
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 16
 _STYLES = {
@@ -36,20 +38,25 @@ _COLUMNS = (
     ("COST", 0),
     ("AGE", 75),
 )
+_SHORT = "* of the last evaluation: rollouts cut long episodes, so training returns are of short ones only"
 _GAP, _SHORTEST_NAME = 2, 8
 _NUMBERS = {"ROUND", "STEPS", "RETURN", "SCORE", "ACTORS", "COST", "AGE"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A job as the table shows it. `actors` is ready of granted pods; None is not known yet."""
+    """A job as the table shows it. `actors` is ready of granted pods; None is not known yet.
+
+    `short`: training returns are those of short episodes only, so the return is the last evaluation's.
+    """
 
     namespace: str
     job: str
     phase: str
     round: int | None
     env_steps: int | None
-    reward_mean: float | None
+    mean_return: float | None
+    short: bool
     history: tuple[float, ...]
     score: float | None
     ready: int | None
@@ -62,14 +69,17 @@ class Row:
         """Of a NitroTrainingJob as the API server has it."""
         status = job.get("status") or {}
         training, actors = status.get("training") or {}, status.get("actors") or {}
-        means = [entry.get("rewardMean") for entry in training.get("history") or []]
+        cut = short(training.get("cutShare"))
+        mean = "evaluationMean" if cut else "rewardMean"
+        means = [entry.get(mean) for entry in training.get("history") or []]
         return cls(
             namespace=job["metadata"]["namespace"],
             job=job["metadata"]["name"],
             phase=status.get("phase") or "Pending",
             round=training.get("round"),
             env_steps=training.get("envSteps"),
-            reward_mean=training.get("rewardMean"),
+            mean_return=training.get(mean),
+            short=cut,
             history=tuple(mean for mean in means if mean is not None),
             score=training.get("boostingScore"),
             ready=actors.get("ready"),
@@ -86,7 +96,7 @@ class Row:
             "PHASE": self.phase,
             "ROUND": _known(self.round, "{}"),
             "STEPS": _known(self.env_steps, "{:,}"),
-            "RETURN": _known(self.reward_mean, "{:,.1f}"),
+            "RETURN": _known(self.mean_return, "{:,.1f}") + ("*" if self.short else ""),
             "TREND": sparkline(self.history),
             "SCORE": _known(self.score, "{:.2f}"),
             "ACTORS": f"{self.ready or 0}/{self.granted}" if self.granted is not None else "-",
@@ -109,6 +119,8 @@ def table(rows: Sequence[Row], width: int, note: str = "") -> Group:
         styles = {"PHASE": _STYLES.get(row["PHASE"], "")}
         grid.add_row(*(Text(row[title], styles.get(title, "")) for title in shown))
     lines: list[Any] = [grid, Text(totals(rows), "dim")]
+    if any(row.short for row in rows):
+        lines.append(Text(_SHORT, "dim"))
     if note:
         lines.append(Text(note, "yellow"))
     return Group(*lines)

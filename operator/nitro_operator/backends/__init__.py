@@ -1,18 +1,18 @@
-"""Where actors run: one module for each value of spec.backend.type."""
+"""The ways to run actors: one module for each value of spec.backend.type."""
 
 from nitro_api import JobSpec
-from nitro_operator.backends.base import ActorBackend
-from nitro_operator.backends.knative import KnativeActors
-from nitro_operator.backends.lambda_actors import LambdaActors
-from nitro_operator.backends.local import LocalActors
+from nitro_operator.backends.base import ActorDeployment
+from nitro_operator.backends.knative import KnativeDeployment
+from nitro_operator.backends.lambda_actors import LambdaDeployment
+from nitro_operator.backends.local import LocalDeployment
 from nitro_operator.backends.release import KnativeRelease
 from nitro_operator.functions.state import FunctionState
 
-__all__ = ["ActorBackend", "KnativeRelease", "backend_of"]
+__all__ = ["ActorDeployment", "KnativeRelease", "deployment_of"]
 
 
-def backend_of(spec: JobSpec, release: KnativeRelease, function: FunctionState) -> ActorBackend:
-    """The backend that a job names."""
+def deployment_of(spec: JobSpec, release: KnativeRelease, function: FunctionState) -> ActorDeployment:
+    """The way to run actors that a job names."""
     if spec.backend.lambda_ is not None:
-        return LambdaActors(spec.backend.lambda_, function)
-    return LocalActors() if spec.backend.type == "Local" else KnativeActors(release)
+        return LambdaDeployment(spec.backend.lambda_, function)
+    return LocalDeployment() if spec.backend.type == "Local" else KnativeDeployment(release)

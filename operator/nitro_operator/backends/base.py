@@ -1,14 +1,15 @@
-"""What the reconcile needs of an actor backend."""
+"""The interface between the reconcile and the ways to run actors."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 from nitro_operator.builders import JobView
-from nitro_operator.diagnosis import Problem
-from nitro_operator.kinds import Kind, Object
-from nitro_operator.observed import Observed
+from nitro_operator.functions import Want
+from nitro_operator.kube.kinds import Kind, Object
+from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.observation.observed import Observed, learner_running
 
 
 @dataclass(frozen=True)
@@ -20,42 +21,68 @@ class ScalePatch:
     patch: Object
 
 
-class ActorBackend(Protocol):
-    """One way to run actors. Pure: it says what should be, the reconcile does it.
+class ActorDeployment(ABC):
+    """One way to run actors. Pure: it describes the desired state, and the reconcile changes the cluster.
+
+    The defaults are right for actors that need no object in the cluster.
 
     Usage::
 
-        backend = backend_of(spec, release, functions.state(key))
-        if backend.blocker() is None:
-            apply(backend.children(view))
-            patch = backend.scaling(observed, actors=12)
+        deployment = deployment_of(spec, release, functions.state(key))
+        if deployment.blocker() is None:
+            apply(deployment.children(view))
+            patch = deployment.scaling(observed, actors=12)
     """
 
-    limited: bool
+    limited: bool = False
     """Whether its actors count towards the platform's limit."""
-    provisioned: int | None
-    """Sandboxes that are kept ready and billed while idle; None where nothing of the kind is."""
 
-    patience: float
-    """Seconds for which actors are held for a learner that is silent or starting anew."""
+    provisioned: int | None = None
+    """Sandboxes that are kept ready and billed while idle; None for backends without them."""
+
+    patience: float = 0.0
+    """Seconds for which actors are held while the learner is silent or restarts."""
 
     def blocker(self) -> Problem | None:
-        """Why no job of this backend can run in this cluster, if so."""
+        """The reason why the learner cannot be started, if there is one."""
+        return None
 
-    def children(self, view: JobView) -> list[Object]:
+    def children(self, view: JobView) -> list[Object]:  # noqa: ARG002
         """The objects that run the actors."""
+        return []
 
-    def scaling(self, observed: Observed, actors: int) -> ScalePatch | None:
-        """What to patch so that `actors` pods are held, 0 = all are let go; None where it is so already."""
+    def function(self, view: JobView, *, active: bool, actors: int) -> Want | None:  # noqa: ARG002
+        """The function outside the cluster that the job needs; None if it needs none.
 
-    def outdated(self, view: JobView, observed: Observed) -> Object | None:
-        """A child that must be made anew before the next start of the learner, if any."""
+        Args:
+            view: the job.
+            active: whether the job runs.
+            actors: number of actors to hold.
+        """
+        return None
+
+    def scaling(self, observed: Observed, actors: int) -> ScalePatch | None:  # noqa: ARG002
+        """The patch after which `actors` pods are held (0 = none); None if nothing has to change."""
+        return None
+
+    def outdated(self, view: JobView, observed: Observed, *, resumed: bool) -> Object | None:  # noqa: ARG002
+        """The child that must be created again before the learner starts, if there is one.
+
+        Args:
+            view: the job.
+            observed: its children.
+            resumed: whether the run was started before. Only then a child that failed is created again.
+        """
+        return None
 
     def ready(self, observed: Observed, granted: int) -> int:
-        """Actors that can take a request now."""
+        """Number of actors that can take a request now."""
+        return granted if self.serving(observed) and learner_running(observed) else 0
 
-    def problem(self, observed: Observed) -> Problem | None:
-        """What keeps the actors from serving, if anything does."""
+    def problem(self, observed: Observed) -> Problem | None:  # noqa: ARG002
+        """The reason why actors do not serve, if there is one."""
+        return None
 
+    @abstractmethod
     def serving(self, observed: Observed) -> bool:
         """Whether requests are answered."""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from nitro_operator import names
-from nitro_operator.backends.base import ScalePatch
+from nitro_operator.backends.base import ActorDeployment, ScalePatch
 from nitro_operator.backends.release import KnativeRelease
 from nitro_operator.builders import JobView, actor_service
 from nitro_operator.builders.actors import MAX_SCALE, MIN_SCALE
-from nitro_operator.diagnosis import Problem, actor_problem
-from nitro_operator.kinds import REVISION, Object
-from nitro_operator.observed import Observed, condition, holds, ready
+from nitro_operator.kube import names
+from nitro_operator.kube.kinds import REVISION, Object
+from nitro_operator.observation.diagnosis import Problem, actor_problem
+from nitro_operator.observation.observed import Observed, condition, holds, ready
 
 
-class KnativeActors:
-    """See ActorBackend. Readiness is the Revision's: without an ingress the Service's own never comes."""
+class KnativeDeployment(ActorDeployment):
+    """Actor pods. Their Revision's readiness counts: without an ingress the Service never becomes ready."""
 
     limited = True
-    provisioned: int | None = None
-    patience = 0.0
 
     def __init__(self, release: KnativeRelease) -> None:
         self._release = release
@@ -40,13 +38,13 @@ class KnativeActors:
         patch = {"metadata": {"annotations": wanted}}
         return ScalePatch(REVISION, revision["metadata"]["name"], patch)
 
-    def outdated(self, view: JobView, observed: Observed) -> Object | None:
+    def outdated(self, view: JobView, observed: Observed, *, resumed: bool) -> Object | None:
         service = observed.actor_service
         if service is None:
             return None
         wanted = actor_service(view)["metadata"]["annotations"][names.TEMPLATE_HASH]
         same = (service["metadata"].get("annotations") or {}).get(names.TEMPLATE_HASH) == wanted
-        failed = (condition(observed.revision, "Ready") or {}).get("status") == "False"
+        failed = resumed and (condition(observed.revision, "Ready") or {}).get("status") == "False"
         return service if failed or not same else None
 
     def ready(self, observed: Observed, granted: int) -> int:  # noqa: ARG002
@@ -60,5 +58,5 @@ class KnativeActors:
 
 
 def scale_annotations(actors: int) -> dict[str, str]:
-    """min = max pins the number; 0 and 1 let the pods go, and one come back for a request."""
+    """The annotations for a number of actors. 0 releases all pods, and a request can start one again."""
     return {MIN_SCALE: str(actors), MAX_SCALE: str(max(actors, 1))}

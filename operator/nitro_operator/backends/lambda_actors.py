@@ -1,26 +1,25 @@
-"""Actors as invocations of an AWS Lambda function: AWS scales them, the operator keeps the function."""
+"""Actors as invocations of an AWS Lambda function. AWS scales them; the operator manages the function."""
 
 from __future__ import annotations
 
-from nitro_api.lambda_backend import LambdaBackend
-from nitro_operator.backends.base import ScalePatch
+from nitro_api.spec.lambda_backend import LambdaBackendSpec
+from nitro_operator.backends.base import ActorDeployment
 from nitro_operator.builders import JobView
-from nitro_operator.diagnosis import Problem
+from nitro_operator.functions import Want
+from nitro_operator.functions.problems import PROTOCOL_MISMATCH
 from nitro_operator.functions.state import MAKING, FunctionState
-from nitro_operator.kinds import Object
-from nitro_operator.observed import Observed, learner_running
+from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.observation.observed import Observed
 
 
-class LambdaActors:
-    """See ActorBackend. The platform's limit is about this cluster's pods: AWS has its own, per account.
+class LambdaDeployment(ActorDeployment):
+    """Actors outside the cluster. AWS has a limit of its own for each account.
 
-    Sandboxes that were let go would not come back within the time in which they may change once, so the
-    learner has that time to come back.
+    A silent learner keeps its sandboxes until their number may change again. If they were released earlier,
+    they could not come back in time.
     """
 
-    limited = False
-
-    def __init__(self, function: LambdaBackend, state: FunctionState) -> None:
+    def __init__(self, function: LambdaBackendSpec, state: FunctionState) -> None:
         self._state = state
         provisioning = function.provisioned_concurrency
         self.patience = 60.0 * provisioning.minutes_between_changes if provisioning is not None else 0.0
@@ -29,20 +28,21 @@ class LambdaActors:
     def blocker(self) -> Problem | None:
         return None if self._state.ready else self._state.problem or MAKING
 
-    def children(self, view: JobView) -> list[Object]:  # noqa: ARG002
-        return []
+    def function(self, view: JobView, *, active: bool, actors: int) -> Want:
+        return Want(view, active, actors)
 
-    def scaling(self, observed: Observed, actors: int) -> ScalePatch | None:  # noqa: ARG002
-        return None
+    def problem(self, observed: Observed) -> Problem | None:
+        return None if self._of_the_release_before(observed) else self._state.problem
 
-    def outdated(self, view: JobView, observed: Observed) -> Object | None:  # noqa: ARG002
-        return None
+    def serving(self, observed: Observed) -> bool:
+        return self._state.ready or self._of_the_release_before(observed)
 
-    def ready(self, observed: Observed, granted: int) -> int:
-        return granted if self.serving(observed) and learner_running(observed) else 0
+    def _of_the_release_before(self, observed: Observed) -> bool:
+        """Whether the operator was upgraded during the run.
 
-    def problem(self, observed: Observed) -> Problem | None:  # noqa: ARG002
-        return self._state.problem
-
-    def serving(self, observed: Observed) -> bool:  # noqa: ARG002
-        return self._state.ready
+        The operator starts no learner while the function speaks another protocol. So a learner that is there
+        was started by the release before, and it speaks the function's protocol.
+        """
+        problem = self._state.problem
+        other = problem is not None and problem.reason == PROTOCOL_MISMATCH
+        return other and observed.learner_job is not None

@@ -1,15 +1,15 @@
-"""Which release of Knative Serving is there, if any."""
+"""The release of Knative Serving in the cluster, if there is one."""
 
 from __future__ import annotations
 
 import re
 
-from nitro_operator.client import ApiError, Kube
-from nitro_operator.diagnosis import Problem
-from nitro_operator.kinds import DEFINITION, KNATIVE_SERVICE, Object
+from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.kinds import DEFINITION, KNATIVE_SERVICE, Object
+from nitro_operator.observation.diagnosis import Problem
 
 OLDEST = (1, 21)
-"""Since this release min-scale and max-scale patched on an existing Revision reach its autoscaler."""
+"""The first release whose autoscaler follows min-scale and max-scale when they are patched on a Revision."""
 VERSION_LABEL = "app.kubernetes.io/version"
 NEEDED = f"Knative Serving {OLDEST[0]}.{OLDEST[1]} or newer is needed"
 INSTALL = (
@@ -20,27 +20,29 @@ INSTALL = (
 
 
 class KnativeRelease:
-    """What was found at the last look. A missing Knative is a condition of jobs, never a crash of the
-    operator."""
+    """The result of the last look. A missing Knative is a condition of jobs; the operator keeps running."""
 
     def __init__(self) -> None:
         self.problem: Problem | None = None
 
     async def look(self, kube: Kube) -> None:
-        """Look again."""
+        """Look for Knative again."""
         try:
             definition = await kube.get(DEFINITION, None, f"{KNATIVE_SERVICE.plural}.{KNATIVE_SERVICE.group}")
             self.problem = release_problem(definition)
         except ApiError as error:
-            if error.status == 404:  # otherwise nobody can tell now: the last answer stands
+            if error.status == 404:  # after other errors the last answer still holds
                 self.problem = release_problem(None)
 
 
 def release_problem(definition: Object | None) -> Problem | None:
-    """What is wrong with the installation that made this CustomResourceDefinition; None = nothing is there.
+    """The problem with an installation of Knative, if there is one.
 
-    Releases label their definitions with their version. A build from source says `devel`, which is taken for
-    new enough.
+    Releases label their definitions with their version. A build from source has the label `devel`, which
+    counts as new enough.
+
+    Args:
+        definition: the CustomResourceDefinition of Knative's Services; None if there is none.
     """
     if definition is None or not _established(definition):
         return Problem(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 
-from nitro_operator import names
 from nitro_operator.builders.view import JobView, resources
-from nitro_operator.kinds import Object
+from nitro_operator.kube import names
+from nitro_operator.kube.kinds import Object
 
 CONTAINER = "actor"
 PORT = 8080
@@ -19,13 +19,13 @@ TEMPLATE_ANNOTATIONS = {
     "autoscaling.knative.dev/target": "1",
     "autoscaling.knative.dev/target-utilization-percentage": "100",
     "autoscaling.knative.dev/target-burst-capacity": "-1",  # the activator stays in the path
-    "autoscaling.knative.dev/window": "6s",  # Knative's shortest: pods that are let go leave soon
-    # By itself Knative gives a Revision up for good after ten minutes, and a node or an image may come later.
+    "autoscaling.knative.dev/window": "6s",  # Knative's shortest: released pods end soon
+    # Without it Knative gives a Revision up for good after ten minutes; a node or an image may come later.
     "serving.knative.dev/progress-deadline": "720h",
     MIN_SCALE: "0",
     MAX_SCALE: "1",
 }
-"""Constants: another value here would make a new Revision. Real numbers go to the Revision itself."""
+"""Constants, because another value would make a new Revision. Scaling patches the Revision itself."""
 
 
 def actor_service(view: JobView) -> Object:
@@ -40,7 +40,7 @@ def actor_service(view: JobView) -> Object:
             **view.pull_secrets(),
             "containerConcurrency": 1,
             "timeoutSeconds": view.spec.actor.timeout_seconds,
-            # An actor answers all at once. Knative's own default ends a rollout that takes more than 300 s.
+            # An actor sends nothing before its whole answer. Knative's default ends a rollout after 300 s.
             "responseStartTimeoutSeconds": view.spec.actor.timeout_seconds,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,

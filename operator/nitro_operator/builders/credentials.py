@@ -1,22 +1,22 @@
-"""The job's Secret: Redis users for learner and actors apart, and the token that actors ask for."""
+"""The job's Secret: separate Redis users for learner and actors, and the token that actors ask for."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 
-from nitro_operator import names
 from nitro_operator.builders.redis import PORT
 from nitro_operator.builders.view import JobView
-from nitro_operator.kinds import Object
+from nitro_operator.kube import names
+from nitro_operator.kube.kinds import Object
 
 LEARNER_COMMANDS = "+@all -@admin -@dangerous +info"
 ACTOR_COMMANDS = "+get +exists +rpush +expire +multi +exec +discard +ping +hello +auth +select"
-"""Known to every Redis from 6: one that is not keeps Redis from starting."""
+"""Commands that Redis 6 and newer know. Redis does not start with an unknown command in its user file."""
 
 
 def credentials_secret(view: JobView) -> Object:
-    """A new Secret with new passwords; it is immutable, so pods and Redis cannot come to disagree."""
+    """A new Secret with new passwords. It is immutable, so pods and Redis always have the same passwords."""
     learner, actor, token = (secrets.token_urlsafe(32) for _ in range(3))
     host = f"{names.redis(view.name)}.{view.namespace}.svc"
     return {
@@ -35,7 +35,7 @@ def credentials_secret(view: JobView) -> Object:
 
 
 def _acl(run: str, learner: str, actor: str) -> str:
-    """Redis' user file: passwords as hashes, keys of this run only; actors add results but read none."""
+    """Redis' user file. Passwords are hashes; users see keys of this run only; actors cannot read results."""
     keys = f"~nitro:{run}:*"
     users = [
         "user default off",

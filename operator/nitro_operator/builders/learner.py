@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from nitro_api.lambda_backend import CREDENTIAL_KEYS, LambdaBackend
-from nitro_operator import names
+from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_operator.builders.redis import redis_container, redis_volumes
 from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
 from nitro_operator.builders.view import JobView, resources
-from nitro_operator.kinds import Object
+from nitro_operator.kube import names
+from nitro_operator.kube.kinds import Object
 
 CONTAINER = "learner"
 METRICS_PORT = 9090
 GRACE_SECONDS = 120
-"""A learner that is told to stop finishes its step and writes a checkpoint."""
+"""Time for a learner to finish its step and write a checkpoint after it was told to stop."""
 INVALID_JOB_EXIT_CODE = 2
-"""`nitro learn` ends so when the job itself is wrong: another try would end the same way."""
+"""Exit code of `nitro learn` when the job itself is wrong: another try would end the same way."""
 DEFAULT_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}
 UNPRIVILEGED_GROUP = 65532
 
@@ -94,7 +94,7 @@ def _pod(view: JobView) -> Object:
 def _container(view: JobView) -> Object:
     learner = view.spec.learner
     s3 = learner.checkpoint.s3
-    # Prefixed, so that they are not taken for those of another service of AWS.
+    # With a prefix, so that no other AWS client in the process uses them.
     secret = s3.credentials_secret if s3 else None
     credentials: Object = (
         {"envFrom": [{"prefix": "NITRO_S3_", "secretRef": {"name": secret}}]} if secret else {}
@@ -123,7 +123,7 @@ def _container(view: JobView) -> Object:
 
 
 def _reach_actors(view: JobView) -> list[Object]:
-    """Where the actors are, where they are met, and what proves that they are ours."""
+    """Environment variables for the actors: their address, the Redis, and the token that they ask for."""
     function = view.spec.backend.lambda_
     if function is not None:
         return _reach_function(function)
@@ -134,8 +134,8 @@ def _reach_actors(view: JobView) -> list[Object]:
     ]
 
 
-def _reach_function(function: LambdaBackend) -> list[Object]:
-    """Secrets of the user's; the function's name, region and endpoint are in the job."""
+def _reach_function(function: LambdaBackendSpec) -> list[Object]:
+    """Environment variables from the user's Secrets. The job has the function's name, region and endpoint."""
     found: list[Object] = []
     if function.redis is not None:
         found.append(_from_secret("NITRO_REDIS_URL", function.redis.secret_name, function.redis.key))
@@ -152,5 +152,5 @@ def _from_secret(variable: str, secret: str, key: str, *, optional: bool = False
 
 
 def actor_url(view: JobView) -> str:
-    """The Revision's own cluster-local address: it needs no ingress."""
+    """The Revision's own cluster-local address, which needs no ingress."""
     return f"http://{names.revision(view.name)}.{view.namespace}.svc.{view.config.cluster_domain}"

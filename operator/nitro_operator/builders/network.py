@@ -1,12 +1,12 @@
-"""Who may talk to whom: the Service of Redis, and the network policies of learner and actors."""
+"""The Service of Redis, and the network policies of learner and actors."""
 
 from __future__ import annotations
 
-from nitro_operator import names
 from nitro_operator.builders.learner import METRICS_PORT
 from nitro_operator.builders.redis import PORT as REDIS_PORT
 from nitro_operator.builders.view import JobView
-from nitro_operator.kinds import Object
+from nitro_operator.kube import names
+from nitro_operator.kube.kinds import Object
 
 
 def redis_service(view: JobView) -> Object:
@@ -24,10 +24,10 @@ def redis_service(view: JobView) -> Object:
 
 
 def network_policies(view: JobView) -> list[Object]:
-    """The learner is reached by its actors (Redis) and by scrapers (metrics); actors by Knative and the
-    learner.
+    """The network policies of learner and actors.
 
-    Actors run environments, which may be anybody's code: they reach DNS and their Redis, nothing else.
+    The learner accepts its actors (Redis) and scrapers (metrics). Actors accept Knative and the learner.
+    Actors run environments, which may be anybody's code, so they can connect to DNS and their Redis only.
     """
     learner = {"podSelector": {"matchLabels": _pods(view, names.LEARNER)}}
     actors = {"podSelector": {"matchLabels": _pods(view, names.ACTOR)}}

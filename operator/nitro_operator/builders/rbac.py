@@ -1,10 +1,10 @@
-"""What the learner may do with the API: read its own job and report its status, nothing else."""
+"""The learner's rights: to read and watch its own job, and to report the job's status."""
 
 from __future__ import annotations
 
-from nitro_operator import names
 from nitro_operator.builders.view import JobView
-from nitro_operator.kinds import TRAINING_JOB, Object
+from nitro_operator.kube import names
+from nitro_operator.kube.kinds import TRAINING_JOB, Object
 
 
 def learner_access(view: JobView) -> list[Object]:
@@ -23,7 +23,7 @@ def learner_access(view: JobView) -> list[Object]:
             "kind": "Role",
             "metadata": view.metadata(name, names.LEARNER),
             "rules": [
-                _rule(TRAINING_JOB.plural, view.name, "get"),
+                _rule(TRAINING_JOB.plural, view.name, "get", "watch"),
                 _rule(f"{TRAINING_JOB.plural}/status", view.name, "patch"),
             ],
         },
@@ -43,10 +43,10 @@ def _identity(view: JobView) -> Object:
     return {"annotations": {"eks.amazonaws.com/role-arn": role}} if role is not None else {}
 
 
-def _rule(resource: str, name: str, verb: str) -> Object:
+def _rule(resource: str, name: str, *verbs: str) -> Object:
     return {
         "apiGroups": [TRAINING_JOB.group],
         "resources": [resource],
         "resourceNames": [name],
-        "verbs": [verb],
+        "verbs": list(verbs),
     }

@@ -1,10 +1,10 @@
-"""Redis beside the learner: weights out, fragments in. It keeps nothing: a restart costs one round."""
+"""Redis beside the learner, for weights and fragments. It writes no files: a restart costs one round."""
 
 from __future__ import annotations
 
-from nitro_operator import names
 from nitro_operator.builders.view import JobView
-from nitro_operator.kinds import Object
+from nitro_operator.kube import names
+from nitro_operator.kube.kinds import Object
 
 CONTAINER = "redis"
 PORT = 6379
@@ -20,7 +20,7 @@ ACL_MOUNT = "/etc/nitro"
 def redis_container(view: JobView) -> Object:
     """The sidecar: an init container that keeps running, so it starts before and ends after the learner."""
     container = view.container(CONTAINER, view.config.redis_image)
-    # Public Redis images start as root and then step down, which a restricted pod may not.
+    # Public Redis images start as root and then change the user, which a restricted pod may not.
     container["securityContext"] = container["securityContext"] | {"runAsUser": USER_ID}
     probe = {"tcpSocket": {"port": PORT}}
     return {

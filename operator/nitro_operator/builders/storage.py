@@ -1,16 +1,16 @@
-"""Where checkpoints live: a claim of the user's by name, one made for the job, or a bucket."""
+"""The place of the checkpoints: a claim that the user names, a claim of the job's own, or a bucket."""
 
 from __future__ import annotations
 
-from nitro_operator import names
 from nitro_operator.builders.view import JobView
-from nitro_operator.kinds import Object
+from nitro_operator.kube import names
+from nitro_operator.kube.kinds import Object
 
 CHECKPOINT_MOUNT = "/checkpoints"
 
 
 def checkpoint_claim(view: JobView) -> Object | None:
-    """The job's own claim; None where it names one or has a bucket. It outlives the job unless `retain` is
+    """The job's own claim; None if the job names one or has a bucket. It outlives the job unless `retain` is
     false."""
     volume = view.spec.learner.checkpoint.pvc
     if view.spec.learner.checkpoint.s3 is not None or volume.claim_name is not None:
@@ -34,19 +34,19 @@ def claim_name(view: JobView) -> str:
 
 
 def checkpoint_volume(view: JobView) -> Object:
-    """The claim; with a bucket the pod's own disk, from which the learner fills the bucket."""
+    """The claim. With a bucket it is the pod's own disk, from which the learner copies to the bucket."""
     if view.spec.learner.checkpoint.s3 is not None:
         return {"name": "checkpoints", "emptyDir": {}}
     return {"name": "checkpoints", "persistentVolumeClaim": {"claimName": claim_name(view)}}
 
 
 def run_directory(view: JobView) -> str:
-    """The run's folder in the pod. It carries the job's identity: a new job of an old name starts anew."""
+    """The run's folder in the pod. It contains the job's uid, so a new job of the same name has its own."""
     return f"{CHECKPOINT_MOUNT}/{view.name}-{view.uid}"
 
 
 def checkpoint_location(view: JobView) -> str:
-    """The same for people: claim or bucket, and path."""
+    """The place of the run's checkpoints for the status: claim or bucket, and path."""
     if (s3 := view.spec.learner.checkpoint.s3) is not None:
         return "/".join(["s3:/", s3.bucket, *([s3.prefix] if s3.prefix else []), f"{view.name}-{view.uid}"])
     return f"pvc/{claim_name(view)}/{view.name}-{view.uid}"

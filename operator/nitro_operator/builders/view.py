@@ -1,14 +1,14 @@
-"""What the builders know of a job."""
+"""The input of the builders: a job with its resolved spec."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from nitro_api import JobSpec
-from nitro_api.pods import Resources
-from nitro_operator import names
+from nitro_api.spec.pods import Resources
 from nitro_operator.config import Config
-from nitro_operator.kinds import JobKey, Object
+from nitro_operator.kube import names
+from nitro_operator.kube.kinds import JobKey, Object
 
 SECURE_CONTAINER: Object = {
     "allowPrivilegeEscalation": False,
@@ -25,9 +25,9 @@ class JobView:
     """One job with its resolved spec, and the installation's settings."""
 
     job: Object
-    """The object as the API has it: metadata is read."""
+    """The object from the API. Only its metadata is read."""
     spec: JobSpec
-    """Resolved: no default is left open."""
+    """Resolved: every default is filled in."""
     config: Config
 
     @property
@@ -52,11 +52,11 @@ class JobView:
 
     @property
     def has_redis(self) -> bool:
-        """Whether learner and actors meet in the Redis beside the learner: Lambda does not reach it."""
-        return self.spec.backend.type != "Lambda"
+        """Whether learner and actors exchange data through the Redis in the learner's pod."""
+        return self.spec.backend.needs_redis
 
     def metadata(self, name: str, component: str | None = None, *, owned: bool = True) -> Object:
-        """Metadata of a child; an owned one goes with the job."""
+        """Metadata of a child. An owned child is deleted together with the job."""
         found: Object = {
             "name": name,
             "namespace": self.namespace,
@@ -90,9 +90,10 @@ class JobView:
 
 
 def resources(given: Resources, default: Object) -> Object:
-    """What the job gives, and the default for each resource that it names neither as request nor as limit.
+    """The job's resources, with the default of each resource that the job does not name.
 
-    Both or none of a resource's two: a default beside a given one could be a request above its limit.
+    A resource that the job names as request or as limit gets no default at all: the default request could
+    be above the given limit.
     """
     requests, limits = given.requests or {}, given.limits or {}
     found = {"requests": dict(requests), "limits": dict(limits)}

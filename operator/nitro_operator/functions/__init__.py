@@ -1,8 +1,8 @@
-"""The AWS Lambda functions of jobs: what they should be, what they are, and the way from one to the other."""
+"""The AWS Lambda functions of jobs: desired state, observed state and controller."""
 
 from nitro_operator.functions import finalizer
 from nitro_operator.functions.aws import Aws
-from nitro_operator.functions.keeper import Functions, Want
+from nitro_operator.functions.controller import FunctionController, Want
 from nitro_operator.functions.state import NOT_SEEN, FunctionState
 
-__all__ = ["NOT_SEEN", "Aws", "FunctionState", "Functions", "Want", "finalizer"]
+__all__ = ["NOT_SEEN", "Aws", "FunctionController", "FunctionState", "Want", "finalizer"]

@@ -1,14 +1,14 @@
-"""What a job's Secrets give: the credentials for AWS and the address of Redis. Neither is ever logged."""
+"""Values from a job's Secrets: the credentials for AWS and the address of Redis. They are never logged."""
 
 from __future__ import annotations
 
 import base64
 
-from nitro_api.lambda_backend import CREDENTIAL_KEYS, LambdaBackend
-from nitro_operator.client import ApiError, Kube
-from nitro_operator.diagnosis import Problem
+from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_operator.functions.aws import Access
-from nitro_operator.kinds import SECRET
+from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.kinds import SECRET
+from nitro_operator.observation.diagnosis import Problem
 
 
 class SecretUnusable(Exception):  # noqa: N818
@@ -19,8 +19,8 @@ class SecretUnusable(Exception):  # noqa: N818
         self.problem = problem
 
 
-async def access_to(kube: Kube, namespace: str, function: LambdaBackend) -> Access:
-    """Where and as whom to speak to AWS. Raises SecretUnusable, ApiError."""
+async def access_to(kube: Kube, namespace: str, function: LambdaBackendSpec) -> Access:
+    """Region, endpoint and credentials for AWS. Raises SecretUnusable, ApiError."""
     credentials = None
     if function.credentials_secret is not None:
         field = "spec.backend.lambda.credentialsSecret"
@@ -37,13 +37,13 @@ async def access_to(kube: Kube, namespace: str, function: LambdaBackend) -> Acce
     return Access(function.region, function.endpoint_url, credentials)
 
 
-async def redis_url(kube: Kube, namespace: str, function: LambdaBackend) -> str | None:
+async def redis_url(kube: Kube, namespace: str, function: LambdaBackendSpec) -> str | None:
     """Address of the Redis of `transport: Redis`, None with Payload. Raises SecretUnusable, ApiError."""
     if function.redis is None:
         return None
     field, name = "spec.backend.lambda.redis", function.redis.secret_name
     url = (await _read(kube, namespace, name, field)).get(function.redis.key)
-    # An emulator of AWS runs beside its Redis; on the way to AWS nothing goes in the clear.
+    # An emulator of AWS runs beside its Redis. The connection to AWS must be encrypted.
     schemes = ("rediss://",) if function.endpoint_url is None else ("rediss://", "redis://")
     if not url or not url.startswith(schemes):
         what = f"must hold an address such as rediss://user:password@host:6379 under {function.redis.key}"
@@ -66,6 +66,7 @@ async def _read(kube: Kube, namespace: str, name: str, field: str) -> dict[str, 
 def _unusable(field: str, namespace: str, name: str, what: str) -> SecretUnusable:
     return SecretUnusable(
         Problem(
-            "SecretUnusable", f"{field}: Secret {namespace}/{name} {what}. Mend it; it is read again soon."
+            "SecretUnusable",
+            f"{field}: Secret {namespace}/{name} {what}. Correct it; the operator reads it again soon.",
         )
     )

@@ -13,7 +13,7 @@ import botocore.exceptions as failures
 from botocore.config import Config
 
 from nitro_operator import metrics
-from nitro_operator.kinds import Object
+from nitro_operator.kube.kinds import Object
 
 THREADS = 8
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5.0, 10.0, 3
@@ -23,7 +23,7 @@ INVOKE_SECONDS = 60.0
 MAX_CLIENTS = 64
 
 NO_CREDENTIALS, UNREACHABLE, CLIENT, ENDPOINT = "NoCredentials", "Unreachable", "ClientError", "Endpoint"
-"""Codes of failures that AWS itself has not seen."""
+"""Codes of failures that do not come from AWS."""
 EXPIRED = "ExpiredToken"
 """As AWS calls it; botocore sees it first where it has refreshed the credentials in vain."""
 
@@ -40,7 +40,7 @@ class AwsError(Exception):
 
 @dataclass(frozen=True)
 class Access:
-    """Where Lambda is, and as whom to speak to it."""
+    """Region, endpoint and credentials for Lambda."""
 
     region: str
     endpoint_url: str | None
@@ -77,7 +77,7 @@ class Aws:
         return answer
 
     def close(self) -> None:
-        """Start no more calls; those under way end by their own time-outs."""
+        """Start no more calls. Running calls end by their own time-outs."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, access: Access, operation: str, arguments: Object) -> Object:

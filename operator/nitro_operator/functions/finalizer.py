@@ -1,12 +1,12 @@
-"""The mark on a job that keeps it until its function is removed."""
+"""The finalizer that keeps a deleted job until its function is removed."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 
-from nitro_operator.client import ApiError, Kube
-from nitro_operator.kinds import TRAINING_JOB, Object
+from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.kinds import TRAINING_JOB, Object
 
 FINALIZER = "nitro.dev/lambda"
 ATTEMPTS = 5
@@ -17,17 +17,17 @@ def held(job: Object) -> bool:
 
 
 async def put(kube: Kube, job: Object) -> Object | None:
-    """Set it; returns the job as it is then, None if this very job is gone or going. Raises ApiError."""
+    """Add it. Returns the changed job; None if this job is deleted or being deleted. Raises ApiError."""
     return await _change(kube, job, present=True)
 
 
 async def drop(kube: Kube, job: Object) -> None:
-    """Take it off. Raises ApiError."""
+    """Remove it. Raises ApiError."""
     await _change(kube, job, present=False)
 
 
 async def _change(kube: Kube, job: Object, *, present: bool) -> Object | None:
-    """The list of finalizers is written whole: where it has changed meanwhile, it is read again."""
+    """Write the whole list of finalizers. If somebody else changes it meanwhile, read it and try again."""
     meta = job["metadata"]
     for attempt in range(ATTEMPTS):
         try:

@@ -1,25 +1,26 @@
-"""What AWS refused or found wrong with a function, as a cause and a remedy. Pure.
+"""Problems of a Lambda function, each with its cause and its remedy. Pure functions.
 
-AWS's own sentences are passed on, but for those that may quote a credential.
+The messages quote AWS, except for sentences that may contain a credential.
 """
 
 from __future__ import annotations
 
 import re
 
-from nitro_api.lambda_backend import REFUSED_CREDENTIALS, function_name, image_region
-from nitro_operator.diagnosis import Problem
+from nitro_api.spec.lambda_backend import REFUSED_CREDENTIALS, function_name, image_region
 from nitro_operator.functions.aws import CLIENT, ENDPOINT, NO_CREDENTIALS, UNREACHABLE, AwsError
-from nitro_operator.functions.found import Found
-from nitro_operator.kinds import Object
+from nitro_operator.functions.observed import ObservedFunction
+from nitro_operator.kube.kinds import Object
+from nitro_operator.observation.diagnosis import Problem
 
 _REDIS_URL = re.compile(r"rediss?:[^\s\"',}]*")
 
 AGAIN = "it is tried again by itself"
+PROTOCOL_MISMATCH = "ProtocolMismatch"
 
 
 def refusal(error: AwsError, function: str) -> Problem:
-    """Why a call failed."""
+    """The reason why a call failed."""
     said = hidden(error.message)
     what = f"Lambda function {function}: {_operation(error.operation)}"
     if error.code in REFUSED_CREDENTIALS:
@@ -47,16 +48,21 @@ def refusal(error: AwsError, function: str) -> Problem:
     if error.code == ENDPOINT:
         return Problem(
             "AwsEndpointInvalid",
-            f"{what}: spec.backend.lambda.endpointUrl is no address: {said}. Correct it in a new job.",
+            f"{what}: spec.backend.lambda.endpointUrl is not a valid address: {said}. Correct it in a new "
+            "job.",
         )
     if error.code == "ResourceConflictException":
         return Problem(
-            "FunctionBusy", f"{what}: another change is under way ({said}); {AGAIN}.", warning=False
+            "FunctionBusy", f"{what}: AWS is still making another change ({said}); {AGAIN}.", warning=False
         )
     return _parameter(what, said) or Problem(
         "AwsRefused" if error.code not in _PASSING else "AwsUnavailable",
         f"{what}: {error.code}{': ' + said if said and error.code != CLIENT else f' {said}'}. "
-        + ("It passes; " if error.code in _PASSING else "Correct the job in a new one, or AWS; ")
+        + (
+            "The trouble is temporary; "
+            if error.code in _PASSING
+            else "Create a corrected job, or correct AWS; "
+        )
         + AGAIN
         + ".",
     )
@@ -69,8 +75,8 @@ _PARAMETERS: tuple[tuple[str, str, str], ...] = (
     (
         "cannot be assumed by Lambda",
         "RoleNotAssumable",
-        "Let lambda.amazonaws.com assume spec.backend.lambda.roleArn (its trust policy, docs/lambda.md); a "
-        "new role takes some seconds",
+        "Let lambda.amazonaws.com assume spec.backend.lambda.roleArn (its trust policy, docs/lambda.md); AWS "
+        "needs some seconds to accept a new role",
     ),
     (
         "does not have permission to access the ECR image",
@@ -88,24 +94,24 @@ _PARAMETERS: tuple[tuple[str, str, str], ...] = (
 
 
 def _parameter(what: str, said: str) -> Problem | None:
-    """AWS has one code for all wrong parameters: its words tell them apart."""
+    """The problem with a parameter. AWS has one code for all of them, so its words are searched."""
     for words, reason, remedy in _PARAMETERS:
         if words in said:
             return Problem(reason, f"{what}: {said}. {remedy}; {AGAIN}.")
     return None
 
 
-def broken(found: Found, function: str) -> Problem | None:
-    """What AWS could not do with a function that it had accepted."""
+def broken(found: ObservedFunction, function: str) -> Problem | None:
+    """The problem of a function that AWS accepted and then could not create or change."""
     for failed, (code, sentence), result in (
-        (found.state == "Failed", found.state_reason, "could not be made"),
+        (found.state == "Failed", found.state_reason, "could not be created"),
         (found.update == "Failed", found.update_reason, "could not be changed and is as it was before"),
     ):
         if failed:
             return Problem(
                 _word(code) or "FunctionFailed",
                 f"Lambda function {function} {result}: {hidden(sentence)}. "
-                f"{_REMEDIES.get(code, 'Mend the cause')}; {AGAIN}.",
+                f"{_REMEDIES.get(code, 'Remove the cause')}; {AGAIN}.",
             )
     return None
 
@@ -120,29 +126,29 @@ _REMEDIES = {
 }
 
 
-def name_taken(found: Found, function: str) -> Problem:
+def name_taken(found: ObservedFunction, function: str) -> Problem:
     return Problem(
         "NameTaken",
-        f"Lambda function {function} exists and is not this job's ({found.arn}). Delete it (aws lambda "
-        f"delete-function --function-name {function}), or give the job another name or functionName.",
+        f"Lambda function {function} exists and does not belong to this job ({found.arn}). Delete it (aws "
+        f"lambda delete-function --function-name {function}), or give the job another name or functionName.",
     )
 
 
 def missing(function: str, region: str) -> Problem:
     return Problem(
         "FunctionMissing",
-        f"there is no Lambda function {function} in {region}. Make it, correct functionName or region in a "
-        "new job, or let the operator make it (manage: true).",
+        f"there is no Lambda function {function} in {region}. Create it, correct functionName or region in a "
+        "new job, or let the operator create it (manage: true).",
     )
 
 
 def hidden(text: str) -> str:
-    """The text without the addresses of Redis, which hold passwords."""
+    """The text without addresses of Redis, because they contain passwords."""
     return _REDIS_URL.sub("(address hidden)", text.strip().rstrip("."))[:600]
 
 
 def _operation(name: str) -> str:
-    """As IAM's policies call it."""
+    """The name of an operation in IAM's policies."""
     return "lambda:" + "".join(part.capitalize() for part in name.split("_"))
 
 
@@ -153,14 +159,21 @@ def _word(code: str) -> str:
 def not_provisioned(function: str, said: str) -> Problem:
     return Problem(
         "NotProvisioned",
-        f"Lambda function {function}: AWS cannot keep sandboxes ready: {hidden(said)}. Invocations start "
-        "them as they come; raise the account's concurrency, or leave out "
+        f"Lambda function {function}: AWS cannot keep sandboxes ready: {hidden(said)}. An invocation that "
+        "finds none ready starts one. Raise the account's concurrency, or leave out "
         "spec.backend.lambda.provisionedConcurrency.",
     )
 
 
 def misfit(found: Object, function: str, memory: int, timeout: int) -> Problem | None:
-    """Why a function that somebody else made does not fit the job; `found` is AWS's configuration of it."""
+    """The reason why a function that somebody else created does not fit the job.
+
+    Args:
+        found: AWS's configuration of the function.
+        function: its name.
+        memory: MiB that the job states.
+        timeout: seconds that the job needs.
+    """
     has = f"Lambda function {function} has"
     if found.get("State") == "Failed":
         return Problem(
@@ -169,19 +182,19 @@ def misfit(found: Object, function: str, memory: int, timeout: int) -> Problem |
     if found.get("PackageType", "Image") != "Image":
         return Problem(
             "NoImage",
-            f"{has} a zip archive as code; the actor runs from a container image only (docs/lambda.md).",
+            f"{has} a zip archive as code. An actor needs a container image (docs/lambda.md).",
         )
     if found.get("MemorySize") != memory:
         return Problem(
             "MemoryDiffers",
-            f"{has} {found.get('MemorySize')} MiB, the job counts with {memory}. Set "
-            "spec.backend.lambda.memoryMiB in a new job, or the function's memory, to the same.",
+            f"{has} {found.get('MemorySize')} MiB of memory, but the job states {memory}. Set "
+            "spec.backend.lambda.memoryMiB in a new job, or the function's memory, to the same value.",
         )
     if found.get("Timeout", 0) < timeout:
         return Problem(
             "TimeoutTooShort",
-            f"{has} a time-out of {found.get('Timeout')} s, the job wants {timeout}. Raise the function's, "
-            "or lower spec.actor.timeoutSeconds in a new job.",
+            f"{has} a time-out of {found.get('Timeout')} s, but the job needs {timeout}. Raise the "
+            "function's, or lower spec.actor.timeoutSeconds in a new job.",
         )
     return None
 
@@ -189,43 +202,43 @@ def misfit(found: Object, function: str, memory: int, timeout: int) -> Problem |
 def unhealthy(function: str, answer: str) -> Problem:
     return Problem(
         "FunctionUnhealthy",
-        f"Lambda function {function} does not answer as an actor does: {hidden(answer)[:300]!r}. Its "
-        "image must be the actor's, its command and environment as docs/lambda.md says.",
+        f"Lambda function {function} does not answer as an actor does: {hidden(answer)[:300]!r}. It "
+        "needs an actor image, and the command and environment from docs/lambda.md.",
     )
 
 
 def other_protocol(function: str, has: int, wanted: int) -> Problem:
     return Problem(
-        "ProtocolMismatch",
-        f"Lambda function {function} speaks protocol {has}, this operator {wanted}. Use images of one "
-        "release.",
+        PROTOCOL_MISMATCH,
+        f"Lambda function {function} speaks protocol {has}. Learners of this release speak protocol "
+        f"{wanted}. Give the function an actor image of this release.",
     )
 
 
 def other_environment(function: str, has: str, wanted: str) -> Problem:
     return Problem(
         "OtherEnvironment",
-        f"Lambda function {function} plays {has}, the job wants {wanted}. Correct its NITRO_ENVIRONMENT "
-        "(docs/lambda.md).",
+        f"Lambda function {function} runs the environment {has}, but the job needs {wanted}. Correct its "
+        "NITRO_ENVIRONMENT (docs/lambda.md).",
     )
 
 
 def waits(problem: Problem, seconds: float) -> Problem:
-    """Why a deleted job is still there."""
+    """The reason why a deleted job still exists."""
     return Problem(
         "FunctionNotRemoved",
-        f"the job's Lambda function cannot be removed yet: {problem.message} The job goes without it in "
-        f"{seconds / 60:.0f} minutes at the latest.",
+        f"the job's Lambda function cannot be removed yet: {problem.message} In "
+        f"{seconds / 60:.0f} minutes at the latest the job is deleted without its function.",
     )
 
 
 def left_behind(problem: Problem, job: Object) -> Problem:
-    """What is left of a job that goes without its function."""
+    """The problem that a job was deleted and its function still exists."""
     given, meta = job["spec"]["backend"].get("lambda") or {}, job["metadata"]
     name = given.get("functionName") or function_name(meta["namespace"], meta["name"])
     region = given.get("region") or image_region(given.get("image"))
     return Problem(
         "FunctionLeft",
-        f"the job goes without its Lambda function, which could not be removed: {problem.message} Remove it "
-        f"yourself: aws lambda delete-function --region {region} --function-name {name}",
+        f"the job is deleted, but its Lambda function could not be removed: {problem.message} Remove the "
+        f"function yourself: aws lambda delete-function --region {region} --function-name {name}",
     )

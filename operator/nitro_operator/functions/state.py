@@ -1,22 +1,22 @@
-"""What is known of a job's function."""
+"""The known state of a job's function."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nitro_operator.diagnosis import Problem
+from nitro_operator.observation.diagnosis import Problem
 
 
 @dataclass(frozen=True)
 class FunctionState:
-    """As the last look found it."""
+    """The state that the last look found."""
 
     ready: bool = False
     """Whether it can be invoked."""
     problem: Problem | None = None
-    """What is wrong with it, or with the way to it."""
+    """The problem with the function, or with the access to it."""
     provisioned: int | None = None
-    """Its provisioned concurrency; None where that is off."""
+    """Its provisioned concurrency; None if that is off."""
 
 
 NOT_SEEN = FunctionState()
@@ -24,6 +24,6 @@ NOT_SEEN = FunctionState()
 
 MAKING = Problem(
     "FunctionPending",
-    "the Lambda function is being made; the learner starts when it is ready.",
+    "the Lambda function is being created; the learner starts when it is ready.",
     warning=False,
 )

@@ -1,5 +1,6 @@
 """Convolutions against plain loops in f64, and refusal of descriptions that do not fit."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from nitro_actor import wire
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.policy import Policy
+from nitro_actor.protocol.weights import PolicyWeights
 
 Layers = list[dict[str, Any]]
 
@@ -30,7 +32,7 @@ def container(
     *,
     activation: str = "relu",
     normalise: bool = False,
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+) -> PolicyWeights:
     """Random weights; the sizes between the layers by counting the places of a filter."""
     rng = np.random.default_rng(0)
     tensors: dict[str, np.ndarray] = {}
@@ -56,19 +58,19 @@ def container(
         tensors["observation.var"] = rng.uniform(100, 5000, spec.observation_shape)
     network = {"kind": "conv", "convolutions": layers, "hidden": hidden, "activation": activation}
     network |= {"head": "categorical", "logStd": "parameter"}
-    return {"version": 1, "network": network, "observationClip": 10.0}, tensors
+    return PolicyWeights(network, tensors, 10.0)
 
 
-def recomputed(meta: dict[str, Any], tensors: dict[str, np.ndarray], observations: np.ndarray) -> np.ndarray:
+def recomputed(weights: PolicyWeights, observations: np.ndarray) -> np.ndarray:
     """The head's outputs, place by place and filter by filter."""
-    network = meta["network"]
+    network, tensors, clip = weights.network, weights.tensors, weights.observation_clip
     act = np.tanh if network["activation"] == "tanh" else lambda x: np.maximum(x, 0)
     outputs = []
     for observation in observations:
         x = observation.astype(np.float64)
         if "observation.mean" in tensors:
             x = (x - tensors["observation.mean"]) / np.sqrt(tensors["observation.var"] + 1e-8)
-            x = np.clip(x, -meta["observationClip"], meta["observationClip"])
+            x = np.clip(x, -clip, clip)
         elif observation.dtype == np.uint8:
             x /= 255
         x = x.reshape(*x.shape[:2], -1)
@@ -107,8 +109,8 @@ def test_equals_plain_loops(
     shape: tuple[int, ...], layers: Layers, hidden: list[int], activation: str, normalise: bool, dtype: str
 ) -> None:
     spec = EnvironmentSpec("test", shape, dtype, 4, None, None, None, False)
-    meta, tensors = container(spec, layers, hidden, activation=activation, normalise=normalise)
-    policy = Policy(meta, tensors, spec)
+    weights = container(spec, layers, hidden, activation=activation, normalise=normalise)
+    policy = Policy(weights, spec)
     rng = np.random.default_rng(1)
     for rows in (3, 3, 1):  # used buffers, then other ones
         observations = rng.integers(0, 256, (rows, *shape)).astype(dtype)
@@ -116,7 +118,7 @@ def test_equals_plain_loops(
             observations /= 50
         # Stacks of frames are not contiguous.
         views = np.moveaxis(np.ascontiguousarray(np.moveaxis(observations, -1, 1)), 1, -1)
-        expected = recomputed(meta, tensors, observations)
+        expected = recomputed(weights, observations)
         for given in (observations, views):
             actual = np.empty((rows, 4), np.float32)
             policy.distribution(given, actual)
@@ -138,13 +140,13 @@ def test_equals_plain_loops(
 )
 def test_refuses_descriptions_that_do_not_fit(change: dict[str, Any], message: str) -> None:
     spec = EnvironmentSpec("test", (9, 8, 3), "uint8", 4, None, None, None, False)
-    meta, tensors = container(spec, SMALL, [5])
+    weights = container(spec, SMALL, [5])
     with pytest.raises(wire.WireError, match=message):
-        Policy(meta | {"network": meta["network"] | change}, tensors, spec)
+        Policy(replace(weights, network={**weights.network, **change}), spec)
 
 
 def test_refuses_observations_that_are_no_images() -> None:
     spec = EnvironmentSpec("test", (9, 8, 3), "uint8", 4, None, None, None, False)
     vector = EnvironmentSpec("test", (216,), "uint8", 4, None, None, None, False)
     with pytest.raises(wire.WireError, match="no images"):
-        Policy(*container(spec, SMALL, [5]), vector)
+        Policy(container(spec, SMALL, [5]), vector)

@@ -73,7 +73,7 @@ def test_a_time_limit_is_a_whole_number(steps: object) -> None:
         environment("CartPole-v1", 1, max_episode_steps=steps)
 
 
-def test_a_later_copy_that_cannot_be_built_is_told() -> None:
+def test_a_later_copy_that_cannot_be_built_is_reported() -> None:
     with pytest.raises(EnvironmentConfigError, match="cannot be built: OSError: the port is in use"):
         environment("few", 2, "actor_support:Few")
 
@@ -83,7 +83,7 @@ def test_a_later_copy_that_cannot_be_built_is_told() -> None:
     [
         ("NoSuchEnvironment-v0", None, "cannot be built: NameNotFound.* Give a registered id"),
         ("x", "actor_support", "module:attribute"),
-        ("x", "no_such_module:Thing", "install its package"),
+        ("x", "no_such_module:Thing", "run nitro in the folder that holds no_such_module .*PYTHONPATH"),
         (
             "x",
             "actor_support:NoSuchThing",
@@ -109,9 +109,12 @@ def test_refuses(name: str, entry_point: str | None, message: str) -> None:
         ("None.absent", "importing of_a_user raised AttributeError: 'NoneType'"),
         (
             "raise RuntimeError('no licence')",
-            r"importing of_a_user raised RuntimeError: no licence; .* in the actor's image must pass",
+            r"RuntimeError: no licence \(.*/of_a_user.py:1 in <module>\); `python -c 'import of_a_user'`",
         ),
-        ("import no_such_package", "No module named 'no_such_package'.*install its package"),
+        (
+            "import no_such_package",
+            r"'no_such_package' \(.*of_a_user.py:1 in <module>\)\); install what of_a_user needs",
+        ),
     ],
 )
 def test_a_module_that_cannot_be_imported(
@@ -121,6 +124,16 @@ def test_a_module_that_cannot_be_imported(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EnvironmentConfigError, match=message):
         environment("x", 1, "of_a_user:Thing")
+
+
+@pytest.mark.parametrize("variable", ["KUBERNETES_SERVICE_HOST", "AWS_LAMBDA_FUNCTION_NAME"])
+def test_a_module_that_is_missing_on_a_cluster_belongs_in_the_image(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "set")
+    with pytest.raises(EnvironmentConfigError, match="install its package in the actor's image") as caught:
+        environment("x", 1, "no_such_module:Thing")
+    assert "PYTHONPATH" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kwargs", [{"no_such_argument": 1}, {"main_body": "no such body"}])
@@ -149,7 +162,7 @@ def test_settings() -> None:
         ("shape", r"observation of shape \[3\]"),
     ],
 )
-def test_failures_of_an_environment_say_where(how: str, message: str) -> None:
+def test_a_failure_of_an_environment_names_its_line(how: str, message: str) -> None:
     env = environment("broken", 1, "actor_support:Broken", how=how)
     env.reset([0])
     for _ in range(6):

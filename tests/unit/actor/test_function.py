@@ -6,11 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actor_support import RUN, environment, request, weights
+from actor_support import RUN, container, environment, request, weights
 from nitro_actor import PROTOCOL_VERSION, keys, parcel, wire
 from nitro_actor.actor import Actor
 from nitro_actor.function import Function
-from nitro_actor.request import parse
+from nitro_actor.protocol.request import Request
+from nitro_actor.protocol.state import bare
+from nitro_actor.protocol.weights import WeightsContainer
+
+OLD_WEIGHTS = wire.encode({"schema": 1, "run": RUN, "version": 1, "network": {}}, {})
+"""As a learner of the release before writes them."""
+
+OTHER_AGENTS = WeightsContainer(
+    RUN, 1, {"default": weights(environment().spec)}, {"agent": "default", "second": "default"}
+).encode()
+"""Weights for one agent more than the environment has."""
 
 
 @pytest.fixture
@@ -22,7 +32,7 @@ def event(state: dict[str, np.ndarray] | None = None, version: int = 1, **change
     """A rollout event of payload mode."""
     key = {"version": version, "key": keys.weights(RUN, version)}
     tensors = {f"state/{name}": array for name, array in (state or {}).items()}
-    body = wire.encode(*weights(environment().spec, version=version))
+    body = container(environment().spec, version=version)
     message = wire.encode(request(weights=key, **changes), tensors)
     return {"kind": "rollout", "request": text(message), "weights": text(body)}
 
@@ -43,7 +53,7 @@ class Memory:
 
     def get(self, key: str) -> bytes | None:
         assert key == keys.weights(RUN, 1)
-        return wire.encode(*weights(environment().spec))
+        return container(environment().spec)
 
     def append(self, key: str, value: bytes, ttl: int) -> None:
         assert (key, ttl) == (keys.round_fragments(RUN, 3), 60)
@@ -54,7 +64,7 @@ def test_a_rollout_answers_with_the_fragment_that_redis_would_get(function: Func
     answer = function(event(), None)
     assert answer["status"] == 200, answer
     memory = Memory()
-    acknowledged = Actor(environment()).run(parse(wire.encode(request(), {})), memory)
+    acknowledged = Actor(environment()).run(Request.decode(wire.encode(request(), {})), memory)
     assert base64.b64decode(answer["fragment"]) == memory.fragments[0]
     same = ("slot", "attempt", "steps", "bytes", "coldStart")
     assert [answer["body"][name] for name in same] == [acknowledged[name] for name in same]
@@ -77,12 +87,11 @@ def test_without_weights_redis_is_used_by_a_connection_that_was_not_idle_for_lon
     assert memory.closed == 2
 
 
-def test_an_end_state_goes_on(function: Function) -> None:
+def test_a_rollout_continues_from_an_end_state(function: Function) -> None:
     _, first = wire.decode(base64.b64decode(function(event(), None)["fragment"]))
-    state = {name.removeprefix("state/"): a for name, a in first.items() if name.startswith("state/")}
-    meta, second = wire.decode(base64.b64decode(function(event(state), None)["fragment"]))
+    meta, second = wire.decode(base64.b64decode(function(event(bare(first)), None)["fragment"]))
     assert meta["resumed"] is True
-    np.testing.assert_array_equal(second["observations"][0], first["last_observations"])
+    np.testing.assert_array_equal(second["agent/observations"][0], first["agent/last_observations"])
 
 
 def test_weights_stay_in_the_sandbox(function: Function, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +119,10 @@ def test_the_health_invocation_names_the_protocol(function: Function) -> None:
         ({"kind": "rollout", "request": text(b"nonsense")}, "bad_request", "header"),
         ({**event(), "weights": 7}, "bad_request", "weights: must be a text in base64, not int"),
         ({**event(), "weights": text(b"{}")}, "weights_invalid", "too few for a header"),
+        ({**event(), "weights": text(OLD_WEIGHTS)}, "weights_invalid", "protocol 1, this actor speaks 2"),
+        ({**event(), "weights": text(OTHER_AGENTS)}, "weights_invalid", "but the environment has ['agent']"),
         ({"kind": "rollout", "request": event()["request"]}, "bad_request", "no NITRO_REDIS_URL"),
-        (event(protocol=2), "protocol", "protocol 2, this actor speaks 1"),
+        (event(protocol=1), "protocol", "protocol 1, this actor speaks 2"),
         (event(steps=63), "bad_request", "steps: 63 is not a multiple"),
     ],
 )

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 FORBIDDEN = {"torch", "pydantic", "gymnasium", "redis", "aiohttp", "nitro_api", "nitro_learner", "glfw"}
 RUNS = 5
 
@@ -27,6 +29,7 @@ def test_the_package_itself_loads_nothing() -> None:
     _run("import sys, nitro_actor, nitro_actor.keys; assert 'numpy' not in sys.modules")
 
 
+@pytest.mark.slow
 def test_import_takes_at_most_twice_numpy_and_mujoco() -> None:
     """Alternating runs, so that a busy machine slows both."""
     ours, theirs = [], []

@@ -1,5 +1,6 @@
 """The policy against plain recomputation in f64, and refusal of weights that do not fit."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from actor_support import environment, weights
 from nitro_actor import wire
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.policy import LOG_STD_RANGE, Policy
+from nitro_actor.protocol.weights import PolicyWeights
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +23,16 @@ def cartpole() -> EnvironmentSpec:
     return environment("CartPole-v1", 1).spec
 
 
-def _recomputed(meta: dict[str, Any], tensors: dict[str, np.ndarray], observations: np.ndarray) -> np.ndarray:
+def _recomputed(policy: PolicyWeights, observations: np.ndarray) -> np.ndarray:
     """Outputs of the head, in f64."""
+    network, tensors, clip = policy.network, policy.tensors, policy.observation_clip
     x = observations.astype(np.float64)
     if "observation.mean" in tensors:
         x = (x - tensors["observation.mean"]) / np.sqrt(tensors["observation.var"] + 1e-8)
-        x = np.clip(x, -meta["observationClip"], meta["observationClip"])
-    for i in range(len(meta["network"]["hidden"])):
+        x = np.clip(x, -clip, clip)
+    for i in range(len(network["hidden"])):
         x = x @ tensors[f"policy.layers.{i}.weight"].T.astype(float) + tensors[f"policy.layers.{i}.bias"]
-        x = np.tanh(x) if meta["network"]["activation"] == "tanh" else np.maximum(x, 0)
+        x = np.tanh(x) if network["activation"] == "tanh" else np.maximum(x, 0)
     return x @ tensors["policy.head.weight"].T.astype(float) + tensors["policy.head.bias"]
 
 
@@ -40,30 +43,30 @@ def _recomputed(meta: dict[str, Any], tensors: dict[str, np.ndarray], observatio
 def test_gaussian_distribution(
     hopper: EnvironmentSpec, activation: str, log_std: str, normalise: bool, rows: int
 ) -> None:
-    meta, tensors = weights(hopper, activation=activation, log_std=log_std, normalise=normalise)
-    policy = Policy(meta, tensors, hopper)
+    given = weights(hopper, activation=activation, log_std=log_std, normalise=normalise)
+    policy = Policy(given, hopper)
     observations = np.random.default_rng(0).normal(0, 30, (rows, 11)).astype(np.float32)  # some are clipped
     distribution = np.empty((rows, policy.parameters_per_action), np.float32)
     for _ in range(2):  # the second call meets used buffers
         policy.distribution(observations, distribution)
-        expected = _recomputed(meta, tensors, observations)
+        expected = _recomputed(given, observations)
         if log_std == "state":
             expected[:, 3:] = np.clip(expected[:, 3:], *LOG_STD_RANGE)
         else:
-            expected = np.concatenate([expected, np.tile(tensors["policy.log_std"], (rows, 1))], 1)
+            expected = np.concatenate([expected, np.tile(given.tensors["policy.log_std"], (rows, 1))], 1)
         np.testing.assert_allclose(distribution, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_log_std_is_clamped(hopper: EnvironmentSpec) -> None:
-    meta, tensors = weights(hopper)
-    tensors["policy.log_std"] = np.array([-30, 0, 3], np.float32)
+    given = weights(hopper)
+    given = replace(given, tensors={**given.tensors, "policy.log_std": np.array([-30, 0, 3], np.float32)})
     distribution = np.empty((1, 6), np.float32)
-    Policy(meta, tensors, hopper).distribution(np.zeros((1, 11), np.float32), distribution)
+    Policy(given, hopper).distribution(np.zeros((1, 11), np.float32), distribution)
     assert distribution[0, 3:].tolist() == [-20.0, 0.0, 2.0]
 
 
 def test_gaussian_samples_and_log_probabilities(hopper: EnvironmentSpec) -> None:
-    policy = Policy(*weights(hopper), hopper)
+    policy = Policy(weights(hopper), hopper)
     rows = 20_000
     distribution = np.tile(np.array([1, -1, 0, 0, -1, 0.5], np.float32), (rows, 1))
     actions = np.empty((rows, 3), np.float32)
@@ -78,7 +81,7 @@ def test_gaussian_samples_and_log_probabilities(hopper: EnvironmentSpec) -> None
 
 
 def test_categorical_samples_and_log_probabilities(cartpole: EnvironmentSpec) -> None:
-    policy = Policy(*weights(cartpole), cartpole)
+    policy = Policy(weights(cartpole), cartpole)
     rows = 20_000
     logits = np.tile(np.array([500.0, 501.0], np.float32), (rows, 1))  # exp of these overflows
     actions = np.empty(rows, np.int64)
@@ -92,13 +95,13 @@ def test_categorical_samples_and_log_probabilities(cartpole: EnvironmentSpec) ->
 
 def test_pixels_are_flattened() -> None:
     spec = environment("pixels", 1, "actor_support:Pixels").spec
-    meta, tensors = weights(spec)
+    given = weights(spec)
     observations = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 1), np.uint8)
-    tensors["observation.mean"] += 128
+    given.tensors["observation.mean"][:] += 128
     distribution = np.empty((3, 4), np.float32)
-    Policy(meta, tensors, spec).distribution(observations, distribution)
-    flat = {n: a.reshape(-1) if n.startswith("observation") else a for n, a in tensors.items()}
-    expected = _recomputed(meta, flat, observations.reshape(3, -1))
+    Policy(given, spec).distribution(observations, distribution)
+    flat = {n: a.reshape(-1) if n.startswith("observation") else a for n, a in given.tensors.items()}
+    expected = _recomputed(replace(given, tensors=flat), observations.reshape(3, -1))
     np.testing.assert_allclose(distribution[:, :2], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -118,15 +121,16 @@ def test_pixels_are_flattened() -> None:
 def test_refuses_networks_that_do_not_fit(
     hopper: EnvironmentSpec, change: dict[str, Any], message: str
 ) -> None:
-    meta, tensors = weights(hopper)
+    given = weights(hopper)
     with pytest.raises(wire.WireError, match=message):
-        Policy(meta | {"network": meta["network"] | change}, tensors, hopper)
+        Policy(replace(given, network={**given.network, **change}), hopper)
 
 
 def test_refuses_nan_and_missing_statistics(hopper: EnvironmentSpec) -> None:
-    meta, tensors = weights(hopper)
+    given = weights(hopper)
+    diverged = {**given.tensors, "policy.head.bias": np.full(3, np.nan, np.float32)}
     with pytest.raises(wire.WireError, match=r"policy\.head\.bias: holds NaN"):
-        Policy(meta, tensors | {"policy.head.bias": np.full(3, np.nan, np.float32)}, hopper)
-    del tensors["observation.var"]
+        Policy(replace(given, tensors=diverged), hopper)
+    without = {name: array for name, array in given.tensors.items() if name != "observation.var"}
     with pytest.raises(wire.WireError, match=r"observation\.var: missing"):
-        Policy(meta, tensors, hopper)
+        Policy(replace(given, tensors=without), hopper)

@@ -97,7 +97,7 @@ def test_arrays_are_aligned_views() -> None:
         assert not array.flags.writeable
 
 
-def test_encode_refuses_what_cannot_be_sent() -> None:
+def test_encode_refuses_unsupported_tensors_and_metadata() -> None:
     with pytest.raises(wire.WireError, match="complex128"):
         wire.encode({}, {"a": np.zeros(1, complex)})
     with pytest.raises(wire.WireError, match="object"):

@@ -168,7 +168,7 @@ def test_monitors_are_made_where_their_kinds_exist_or_on_request(render: Render)
     assert monitors(render(set=off, api=MONITORS)) == set()
 
 
-def test_a_monitor_selects_what_the_chart_makes(render: Render) -> None:
+def test_a_monitor_selects_the_services_of_the_chart(render: Render) -> None:
     documents = render(CHART / "ci" / "everything-values.yaml")
     service, monitor = only(documents, "Service"), only(documents, "ServiceMonitor")
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()

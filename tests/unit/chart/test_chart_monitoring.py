@@ -52,7 +52,7 @@ def test_prometheus_accepts_the_plain_configuration(tmp_path: Path) -> None:
     promtool("check", "config", tmp_path / "prometheus.yml")
 
 
-def test_the_plain_configuration_says_what_the_monitors_say() -> None:
+def test_the_plain_configuration_equals_the_monitors() -> None:
     documents = render(EVERYTHING)
     operator, learners = yaml.safe_load(scraping(documents)["nitro.scrape.yaml"])["scrape_configs"]
     service = named(documents, "ServiceMonitor", "-operator")["spec"]
@@ -71,7 +71,7 @@ def test_the_plain_configuration_says_what_the_monitors_say() -> None:
         assert kept == [endpoint["port"]]
 
 
-def test_named_namespaces_are_all_that_is_looked_at() -> None:
+def test_only_named_namespaces_are_scraped() -> None:
     on = ["metrics.scrapeConfig.enabled=true"]
     data = scraping(render(CHART / "ci" / "namespaced-values.yaml", set=on))
     operator, learners = yaml.safe_load(data["nitro.scrape.yaml"])["scrape_configs"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nitro_learner.metrics import RETRY_REASONS
+from nitro_learner.run.metrics import RETRY_REASONS
 from nitro_monitoring import files
 from nitro_monitoring.alerts import ALERTS, Alert
 from prometheus_support import promtool
@@ -210,7 +210,7 @@ def test_promtool_accepts_the_rules() -> None:
     assert f"{len(ALERTS)} rules found" in promtool("check", "rules", RULES)
 
 
-def test_every_alert_fires_and_is_silent_as_it_should(tmp_path: Path) -> None:
+def test_every_alert_fires_and_stays_silent_in_its_cases(tmp_path: Path) -> None:
     """All cases in one run of promtool, which names the one that fails."""
     by_name = {alert.name: alert for alert in ALERTS}
     tests = [

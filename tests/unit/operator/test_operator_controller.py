@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from operator_objects import CONFIG, make_job
 
 from nitro_operator import controller as module
-from nitro_operator.client import ApiError
 from nitro_operator.controller import Controller
-from nitro_operator.kinds import NAMESPACE, TRAINING_JOB, JobKey, Kind
+from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.kinds import NAMESPACE, TRAINING_JOB, JobKey, Kind
+from operator_objects import CONFIG, make_job
 
 Object = dict[str, Any]
 
@@ -44,6 +44,10 @@ class FakeKube:
         self.meanwhile(kind)
         return found
 
+    async def watch(self, *_: Any, **__: Any) -> AsyncGenerator[Object]:
+        await asyncio.Event().wait()  # nothing ever happens
+        yield {}
+
     async def apply(self, obj: Object, **_: Any) -> Object:
         raise ApiError(404, "NotFound", str(obj))
 
@@ -68,9 +72,7 @@ async def controller(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     await started.stop()
 
 
-async def test_a_job_that_comes_while_jobs_are_listed_is_not_lost(
-    kube: FakeKube, controller: Controller
-) -> None:
+async def test_a_job_created_during_a_list_is_not_lost(kube: FakeKube, controller: Controller) -> None:
     known = asyncio.get_running_loop().create_future()
 
     def meanwhile(kind: Kind) -> None:
@@ -109,7 +111,7 @@ class TestAListedNamespaceThatMayNotBeRead:
     def jobs(self, controller: Controller) -> set[str]:
         return {key.namespace for key, _ in controller._cache.jobs()}
 
-    async def test_it_does_not_keep_the_operator_from_starting(
+    async def test_the_operator_starts_all_the_same(
         self,
         kube: FakeKube,
         controller: Callable[..., Awaitable[Controller]],
@@ -120,7 +122,7 @@ class TestAListedNamespaceThatMayNotBeRead:
         told = [entry.getMessage() for entry in caplog.records if "gone" in entry.getMessage()]
         assert len(told) == 1, "once, not for each kind"
 
-    async def test_what_is_gone_is_dropped_and_what_was_seen_of_the_others_is_right(
+    async def test_jobs_of_an_unreadable_namespace_are_kept_and_deleted_ones_dropped(
         self, kube: FakeKube, controller: Callable[..., Awaitable[Controller]]
     ) -> None:
         kube.jobs = [make_job(suspend=True), make_job(suspend=True)]
@@ -136,7 +138,7 @@ class TestAListedNamespaceThatMayNotBeRead:
         await running._relist(TRAINING_JOB)
         assert self.jobs(running) == set()
 
-    async def test_of_the_whole_cluster_it_stays_an_error(
+    async def test_a_forbidden_list_of_the_whole_cluster_is_an_error(
         self, kube: FakeKube, controller: Callable[..., Awaitable[Controller]]
     ) -> None:
         running = await controller()
@@ -145,7 +147,7 @@ class TestAListedNamespaceThatMayNotBeRead:
             await running._relist(TRAINING_JOB)
 
 
-async def test_a_loop_that_has_ended_is_told_by_the_probe(kube: FakeKube, controller: Controller) -> None:
+async def test_the_probe_reports_a_loop_that_has_ended(kube: FakeKube, controller: Controller) -> None:
     def break_down(kind: Kind) -> None:
         raise ValueError(f"{kind}: something that nobody thought of")
 
@@ -157,7 +159,7 @@ async def test_a_loop_that_has_ended_is_told_by_the_probe(kube: FakeKube, contro
 
 
 @pytest.mark.parametrize("queue", [lambda it: it._queue, lambda it: it._functions])
-async def test_a_worker_that_has_ended_is_told_by_the_probe(
+async def test_the_probe_reports_a_worker_that_has_ended(
     controller: Controller, queue: Callable[[Controller], Any]
 ) -> None:
     worker = queue(controller).loops[1]

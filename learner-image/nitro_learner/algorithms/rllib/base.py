@@ -18,15 +18,15 @@ from torch import Tensor
 
 from nitro_api import JobSpec
 from nitro_learner.algorithms.base import check_network
-from nitro_learner.algorithms.ppo_loss import Coefficients
+from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.algorithms.rllib import settings
+from nitro_learner.algorithms.rllib.availability import RllibError
 from nitro_learner.algorithms.rllib.episodes import episodes
 from nitro_learner.algorithms.rllib.module import NitroModule
-from nitro_learner.architecture import arguments, description
-from nitro_learner.batch import Fragment, vectors
-from nitro_learner.distributions import Categorical, Distribution, Gaussian
-from nitro_learner.extras import RllibError
-from nitro_learner.networks import ActorCritic, chunk_size
+from nitro_learner.data.batch import Fragment, vectors
+from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
+from nitro_learner.networks.architecture import arguments, description
+from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
 
 _COMPONENTS = [COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER]
 
@@ -156,7 +156,7 @@ class RllibAlgorithm:
         return torch.cat([self.network.values(rows) for rows in torch.split(observations, self._chunk)])
 
     def check_finite(self, round: int) -> None:
-        """Raises FloatingPointError once the weights are not finite any more."""
+        """Raise FloatingPointError once the weights are not finite any more."""
         if not all(torch.isfinite(parameter).all() for parameter in self.network.parameters()):
             raise FloatingPointError(
                 f"round {round}: the weights became infinite or NaN; "

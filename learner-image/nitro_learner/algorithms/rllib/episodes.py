@@ -7,7 +7,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 
-from nitro_learner.batch import Fragment
+from nitro_learner.data.batch import Fragment
 
 
 def episodes(fragments: Sequence[Fragment]) -> list[SingleAgentEpisode]:

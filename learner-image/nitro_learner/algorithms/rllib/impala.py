@@ -17,13 +17,13 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_TRAINED_LIFETIME
 from nitro_api import JobSpec
 from nitro_learner.algorithms.actor_critic import explained_variance, standardise
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.impact import denominator
-from nitro_learner.algorithms.ppo_loss import Samples
-from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
-from nitro_learner.algorithms.replay import CircularBuffer
+from nitro_learner.algorithms.impact.learning import denominator
+from nitro_learner.algorithms.impact.replay import CircularBuffer
+from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.algorithms.rllib.base import RllibAlgorithm
 from nitro_learner.algorithms.rllib.traces import traced
-from nitro_learner.batch import Fragment, Rollouts
+from nitro_learner.data.batch import Fragment, Rollouts
 
 _MAX_STALENESS = 4
 """Policy versions. RLlib has no limit, but its runners fetch the newest weights before each fragment."""

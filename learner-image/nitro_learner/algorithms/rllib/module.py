@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from nitro_learner.networks import ActorCritic, Perceptron, Policy, chunk_size
+from nitro_learner.networks.actor_critic import ActorCritic, Perceptron, Policy, chunk_size
 
 
 class NitroModule(TorchRLModule, ValueFunctionAPI, TargetNetworkAPI):

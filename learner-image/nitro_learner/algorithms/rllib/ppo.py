@@ -5,10 +5,10 @@ import math
 
 from nitro_learner.algorithms.actor_critic import explained_variance, loss_terms, standardise
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.ppo_loss import Samples
-from nitro_learner.algorithms.ppo_surrogate import PpoSurrogate
+from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.algorithms.rllib.base import RllibAlgorithm
-from nitro_learner.batch import Batch, Fragment, assemble
+from nitro_learner.data.batch import Batch, Fragment, assemble
 
 
 class RllibPpo(RllibAlgorithm):

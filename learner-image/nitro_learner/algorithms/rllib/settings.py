@@ -18,7 +18,7 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 
 from nitro_api.errors import FieldError
-from nitro_api.wording import nearest
+from nitro_api.schema.wording import nearest
 
 CONFIGS = {"rllib/ppo": PPOConfig, "rllib/appo": APPOConfig, "rllib/impala": IMPALAConfig}
 """By spec.algorithm.name."""

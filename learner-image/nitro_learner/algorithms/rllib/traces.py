@@ -2,7 +2,8 @@
 
 RLlib puts a row without meaning behind each chunk of an episode and cuts the rows into lanes of a fragment's
 length. Inside a lane V-trace takes such a row's value back, and with it the bootstrap of the chunk before it,
-where `nitro_learner.algorithms.vtrace` bootstraps. So what the loss sees is computed from RLlib's own batch.
+where our own V-trace (`algorithms/impact/vtrace.py`) bootstraps. So what the loss sees is computed from
+RLlib's own batch.
 """
 
 from collections.abc import Callable
@@ -18,8 +19,8 @@ from ray.rllib.core.learner.training_data import TrainingData
 from torch import Tensor
 
 from nitro_learner.algorithms.rllib.episodes import episodes
-from nitro_learner.batch import Fragment
-from nitro_learner.distributions import Distribution
+from nitro_learner.data.batch import Fragment
+from nitro_learner.networks.distributions import Distribution
 
 
 class Traces(NamedTuple):

@@ -1,0 +1,60 @@
+"""The agents of an environment, in classes. Agents of one class have equal spaces and share their tensors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nitro_actor.protocol.fields import NAME, MetadataError, mapping
+
+AGENT = "agent"
+"""The agent of an environment of one agent, and its class."""
+
+
+@dataclass(frozen=True)
+class AgentClass:
+    """Agents of equal spaces.
+
+    Attributes:
+        agents: their names, in the order of the class axis.
+        observation, action: the spaces, as the EnvironmentSpec has them.
+        mortal: whether an agent may be out of the game while others still play.
+    """
+
+    name: str
+    agents: tuple[str, ...]
+    observation: Mapping[str, Any]
+    action: Mapping[str, Any]
+    mortal: bool
+
+
+def agent_classes(environment: Mapping[str, Any]) -> tuple[AgentClass, ...]:
+    """Read the classes of an EnvironmentSpec, ordered by name.
+
+    An environment of several agents lists them as `classes: {NAME: {agents, observation, action}}`. An
+    environment of one agent lists none: its own spaces are those of the class `agent`.
+
+    Raises:
+        MetadataError: a name is not allowed or occurs twice, or a class has no agent.
+    """
+    if "classes" not in environment:
+        return (AgentClass(AGENT, (AGENT,), environment["observation"], environment["action"], False),)
+    known: set[str] = set()
+    classes = []
+    for name, entry in sorted(mapping(environment, "classes").items()):
+        agents = entry.get("agents") if isinstance(entry, dict) else None
+        if not NAME.fullmatch(name) or name == "state":
+            raise MetadataError(f"classes: {name!r} is no name of a class")
+        if not isinstance(agents, list) or not agents:
+            raise MetadataError(f"classes.{name}.agents: must be a list of at least one agent")
+        for agent in agents:
+            if not isinstance(agent, str) or not NAME.fullmatch(agent) or agent in known:
+                raise MetadataError(
+                    f"classes.{name}.agents: {agent!r} is no name of an agent, or occurs twice"
+                )
+            known.add(agent)
+        classes.append(
+            AgentClass(name, tuple(agents), mapping(entry, "observation"), mapping(entry, "action"), True)
+        )
+    if not classes:
+        raise MetadataError("classes: must name at least one class")
+    return tuple(classes)

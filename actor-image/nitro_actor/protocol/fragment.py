@@ -1,0 +1,234 @@
+"""The fragment: what an actor sampled for one request, its names, dtypes and shapes.
+
+Per-agent arrays are grouped by agent class and named `{class}/{field}`. The axis after the environments' is
+the class's: one entry for each of its n_c agents. What an environment has once is named without a class. A
+rollout of L steps of E environments:
+
+    {class}/observations            [L, E, n_c, *frame]        f32 or u8
+    {class}/actions                 [L, E, n_c, A] or [L, E, n_c]   f32 or i64
+    {class}/log_probs               [L, E, n_c]                f32, if the request asks for it
+    {class}/distribution            [L, E, n_c, P]             f32, likewise: mean and log std, or logits
+    {class}/rewards                 [L, E, n_c]                f32
+    {class}/last_observations       [E, n_c, *frame]           after the last step
+    {class}/final_observations      [n, n_c, *frame]           of truncated episodes, see below
+    {class}/earlier_observations    [E, n_c, k - 1, *frame]    where the policy sees stacks of k frames
+    {class}/alive                   [L, E, n_c]                bool, where the environment lists classes
+    {class}/available               [L, E, n_c, N]             bool, where the action space is masked
+    {class}/last_available          [E, n_c, N]                bool, likewise
+    {class}/final_available         [n, n_c, N]                bool, likewise
+    terminated, truncated           [L, E]                     bool
+    episode_returns                 [m, agents]                f64, agents by class, then in the class's order
+    episode_lengths                 [m]                        i64
+    state/*                         end state, where the environment can be resumed
+
+An episode that ends begins anew in the same step, so the observation after a truncated step is in
+final_observations: one row for each truncated step that did not terminate, by step, then environment. The
+observations are not one array of L + 1 steps: L of them lie as the network wants its rows, so that neither
+side copies them.
+
+An evaluation has episode_returns and episode_lengths alone.
+
+An environment of one agent is one class of one agent, both named `agent`. Its arrays are the ones without the
+class axis, seen with an axis of length 1: `from_one_agent` and `of_one_agent` copy nothing.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nitro_actor import PROTOCOL_VERSION, wire
+from nitro_actor.protocol import fields
+from nitro_actor.protocol.agents import AGENT, AgentClass, agent_classes
+from nitro_actor.protocol.fields import MetadataError
+from nitro_actor.protocol.request import KINDS
+from nitro_actor.wire import TensorSpec
+
+EARLIER = "earlier_observations"
+
+AGENT_AXIS = {
+    "observations": 2,
+    "actions": 2,
+    "log_probs": 2,
+    "distribution": 2,
+    "rewards": 2,
+    "alive": 2,
+    "available": 2,
+    "last_observations": 1,
+    "last_available": 1,
+    "final_observations": 1,
+    "final_available": 1,
+    EARLIER: 1,
+}
+"""Which axis of each per-agent field is the class's."""
+
+_PREFIX = f"{AGENT}/"
+
+
+@dataclass(frozen=True)
+class FragmentContainer:
+    """One fragment.
+
+    Attributes:
+        kind: "rollout" or "evaluate".
+        steps: T of a rollout; of an evaluation the steps that its episodes took.
+        envs: E.
+        resumed: whether the environments went on from an end state.
+        tensors: by their names in the message.
+    """
+
+    kind: str
+    run: str
+    round: int
+    slot: int
+    attempt: int
+    weights_version: int
+    seed: int
+    steps: int
+    envs: int
+    resumed: bool
+    tensors: Mapping[str, np.ndarray]
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The message's metadata."""
+        return {
+            "protocol": PROTOCOL_VERSION,
+            "kind": self.kind,
+            "run": self.run,
+            "round": self.round,
+            "slot": self.slot,
+            "attempt": self.attempt,
+            "weightsVersion": self.weights_version,
+            "seed": self.seed,
+            "steps": self.steps,
+            "envs": self.envs,
+            "resumed": self.resumed,
+        }
+
+    def encode(self) -> bytes:
+        """Write the message."""
+        return wire.encode(self.meta, self.tensors)
+
+    @classmethod
+    def decode(cls, data: bytes, *, limit: int = wire.MAX_BYTES) -> "FragmentContainer":
+        """Read a message. Whether the tensors are those of a rollout is for `tensor_specs` to say.
+
+        Raises:
+            ProtocolError: it is of another protocol version.
+            MetadataError: its metadata is wrong; the text names the field.
+            WireError: the bytes are no whole, consistent message of at most `limit` bytes.
+        """
+        meta, tensors = wire.decode(data, limit=limit)
+        fields.require_version(meta, "the fragment", "learner")
+        if meta.get("kind") not in KINDS:
+            raise MetadataError(f"kind: {meta.get('kind')!r} is neither 'rollout' nor 'evaluate'")
+        container = cls(
+            kind=meta["kind"],
+            run=fields.matching(meta, "run", fields.RUN, "a run"),
+            round=fields.whole(meta, "round"),
+            slot=fields.whole(meta, "slot"),
+            attempt=fields.whole(meta, "attempt"),
+            weights_version=fields.whole(meta, "weightsVersion"),
+            seed=fields.whole(meta, "seed", high=2**63 - 1),
+            steps=fields.whole(meta, "steps"),
+            envs=fields.whole(meta, "envs"),
+            resumed=fields.truth(meta, "resumed"),
+            tensors=tensors,
+        )
+        if unknown := meta.keys() - container.meta.keys():
+            raise MetadataError(f"unknown fields {sorted(unknown)}")
+        return container
+
+
+def from_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Name the arrays of one agent as messages do, and give them the class's axis; they are views."""
+    named = {}
+    for name, array in tensors.items():
+        axis = AGENT_AXIS.get(name)
+        if axis is not None:
+            named[_PREFIX + name] = array[:, None] if axis == 1 else array[:, :, None]
+        else:
+            named[name] = array[:, None] if name == "episode_returns" else array
+    return named
+
+
+def of_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Undo `from_one_agent`. The tensors must have been compared with `tensor_specs`."""
+    plain = {}
+    for name, array in tensors.items():
+        field = name.removeprefix(_PREFIX)
+        if name != field:
+            plain[field] = array[:, 0] if AGENT_AXIS[field] == 1 else array[:, :, 0]
+        else:
+            plain[name] = array[:, 0] if name == "episode_returns" else array
+    return plain
+
+
+def tensor_specs(
+    environment: Mapping[str, Any], steps: int, envs: int, optional_tensors: Collection[str]
+) -> dict[str, TensorSpec]:
+    """Dtypes and shapes of a rollout's tensors, end state apart (None: any length).
+
+    Args:
+        environment: the EnvironmentSpec.
+        steps: T, a multiple of E.
+        envs: E.
+        optional_tensors: those that the request asks for.
+
+    Raises:
+        MetadataError: the EnvironmentSpec's classes are wrong.
+    """
+    classes = agent_classes(environment)
+    length = steps // envs if envs else 0
+    agents = sum(len(one.agents) for one in classes)
+    specs = {
+        "terminated": TensorSpec("bool", (length, envs)),
+        "truncated": TensorSpec("bool", (length, envs)),
+        "episode_returns": TensorSpec("float64", (None, agents)),
+        "episode_lengths": TensorSpec("int64", (None,)),
+    }
+    for one in classes:
+        fields_of_class = _class_specs(one, length, envs, optional_tensors)
+        specs |= {f"{one.name}/{field}": spec for field, spec in fields_of_class}
+    return specs
+
+
+def evaluation_specs(environment: Mapping[str, Any], episodes: int) -> dict[str, TensorSpec]:
+    """Dtypes and shapes of an evaluation's tensors."""
+    agents = sum(len(one.agents) for one in agent_classes(environment))
+    return {
+        "episode_returns": TensorSpec("float64", (episodes, agents)),
+        "episode_lengths": TensorSpec("int64", (episodes,)),
+    }
+
+
+def _class_specs(
+    one: AgentClass, length: int, envs: int, optional_tensors: Collection[str]
+) -> Iterator[tuple[str, TensorSpec]]:
+    frame, stack = tuple(one.observation["frame"]), one.observation["stack"]
+    dtype, action, count = one.observation["dtype"], one.action, len(one.agents)
+    steps = (length, envs, count)
+    continuous = action["kind"] == "continuous"
+    yield "observations", TensorSpec(dtype, (*steps, *frame))
+    yield "last_observations", TensorSpec(dtype, (envs, count, *frame))
+    yield "final_observations", TensorSpec(dtype, (None, count, *frame))
+    if stack > 1:
+        yield EARLIER, TensorSpec(dtype, (envs, count, stack - 1, *frame))
+    if continuous:
+        yield "actions", TensorSpec("float32", (*steps, action["size"]))
+    else:
+        yield "actions", TensorSpec("int64", steps)
+    parameters = 2 * action["size"] if continuous else action["n"]
+    if "distribution" in optional_tensors:
+        yield "distribution", TensorSpec("float32", (*steps, parameters))
+    if "log_probs" in optional_tensors:
+        yield "log_probs", TensorSpec("float32", steps)
+    yield "rewards", TensorSpec("float32", steps)
+    if one.mortal:
+        yield "alive", TensorSpec("bool", steps)
+    if action.get("masked"):
+        yield "available", TensorSpec("bool", (*steps, parameters))
+        yield "last_available", TensorSpec("bool", (envs, count, parameters))
+        yield "final_available", TensorSpec("bool", (None, count, parameters))

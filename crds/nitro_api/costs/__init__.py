@@ -1,0 +1,1 @@
+"""Costs: prices, and the ledger that adds them up."""

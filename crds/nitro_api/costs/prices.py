@@ -1,0 +1,81 @@
+"""What a round costs, on machines and on serverless actors.
+
+The formulas follow how AWS bills; the Nitro paper prints none. It gives the prices in section 8.1,
+footnotes 2 and 3 (us-east-2), except the price of a request, which is AWS's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nitro_api.spec.pricing import Pricing
+
+
+@dataclass(frozen=True)
+class RoundCost:
+    """Cost of one round in US dollars."""
+
+    learner: float
+    """The learner's machine."""
+
+    actors: float
+    """Actor machines, invocations or pods."""
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.learner + self.actors
+
+
+def learner_cost(pricing: Pricing, seconds: float) -> float:
+    """Dollars for the learner's machine: P_k * p_learner. `seconds` is the round's wall time."""
+    return _sane(seconds, "seconds") * pricing.learner_dollars_per_hour / 3600.0
+
+
+def vm_cost(pricing: Pricing, seconds: float) -> RoundCost:
+    """Cost of a round whose actors live on machines of their own, busy or idle: P_k (p_learner + n p_vm).
+
+    `seconds` is P_k, the round's wall time. `pricing` must be resolved.
+    """
+    machines = pricing.vm_count * pricing.vm_dollars_per_hour
+    return RoundCost(learner_cost(pricing, seconds), seconds * machines / 3600.0)
+
+
+def serverless_cost(
+    pricing: Pricing, seconds: float, billed: Sequence[float], provisioned: int = 0
+) -> RoundCost:
+    """Cost of a round whose actors are invocations.
+
+    P_k p_learner + sum_i [ceil_1ms(d_i) GB p_x + p_request] + P_k provisioned GB p_pc. `seconds` is P_k, the
+    round's wall time; `billed` holds d_i, the whole of each invocation in seconds, retries included;
+    `provisioned` is the provisioned concurrency. The first `provisioned` invocations run under it, at its
+    lower price. Raises ValueError for a time that is negative or not finite. `pricing` must be resolved.
+    """
+    memory = pricing.actor_memory_gb
+    actors = (
+        _sane(seconds, "seconds") * _sane(provisioned, "provisioned") * memory * pricing.provisioned_gb_second
+    )
+    for index, duration in enumerate(billed):
+        price = pricing.lambda_provisioned_gb_second if index < provisioned else pricing.lambda_gb_second
+        actors += billed_seconds(duration) * memory * price + pricing.lambda_request
+    return RoundCost(learner_cost(pricing, seconds), actors)
+
+
+def pod_cost(pricing: Pricing, pod_seconds: float) -> float:
+    """Dollars for actor pods: pod-seconds times their memory times podGBSecond. `pricing` must be
+    resolved."""
+    return _sane(pod_seconds, "pod_seconds") * pricing.actor_memory_gb * pricing.pod_gb_second
+
+
+def billed_seconds(duration: float) -> float:
+    """A duration in seconds, rounded up to the next millisecond as Lambda bills it."""
+    # Rounded to the nanosecond first: 0.069 * 1000 is 69.00000000000001, which must not become 70.
+    return math.ceil(round(_sane(duration, "duration") * 1e3, 6)) / 1e3
+
+
+def _sane(value: float, name: str) -> float:
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"{name} is {value}; it must be finite and not negative")
+    return value

@@ -1,0 +1,1 @@
+"""Job files: read, checked, and refused with the line of every mistake."""

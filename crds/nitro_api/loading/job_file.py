@@ -1,0 +1,224 @@
+"""From a job file to a NitroTrainingJob, or to every mistake in it at once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from nitro_api.base import WITHOUT_RULES
+from nitro_api.errors import FieldError, JobInvalid
+from nitro_api.loading import yamlfile
+from nitro_api.resolution.episodes import keep_rollout, rollout
+from nitro_api.resolution.presets import preset_values
+from nitro_api.resolution.resolve import resolve
+from nitro_api.rules import network_rules, payload_rules
+from nitro_api.schema.openapi import schema_at
+from nitro_api.schema.wording import Location, broken_rules, located_errors, related, value_at
+from nitro_api.spec.job import JobSpec, NitroTrainingJob
+
+_RLLIB_SETTINGS = ("spec", "algorithm", "rllib")
+_FITTED = ("environment", "algorithm", "network", "scaling", "backend")
+"""Fields of spec that decide whether a network fits the environment, and a message its transport."""
+_MOST_LEVELS = 40
+"""More than any field of a job may have, and far fewer than Python's recursion takes."""
+
+
+def load_job(
+    source: Path | str | dict[str, Any],
+    overrides: Sequence[str] = (),
+    *,
+    look_up: Callable[[JobSpec], Sequence[FieldError]] = lambda _: (),
+) -> NitroTrainingJob:
+    """The job in `source`: a path, YAML text (a string with a line break), or an object such as the API
+    server returns.
+
+    `overrides` are applied first: `spec.seed=3` sets a field to a YAML value, `spec.seed=null` removes it,
+    and below spec.algorithm.rllib, where null is a value, sets it to that.
+    `look_up` may find mistakes in spec.environment that these models cannot know. It is asked only where the
+    environment is right otherwise.
+    Raises JobInvalid with every mistake: unknown fields, wrong types, limits, rules across fields, what
+    `look_up` finds, and, where the fields that they depend on are right, networks that do not fit the
+    environment or messages that cannot fit where they have to.
+    """
+    mistakes: list[FieldError] = []
+    if isinstance(source, dict):
+        data: Any = _as_stored(source)
+    elif isinstance(source, str) and "\n" in source:
+        data, mistakes = yamlfile.parse(source)
+    else:
+        data, mistakes = yamlfile.read(Path(source))
+    if not isinstance(data, dict):
+        message = "must be a mapping with apiVersion, kind, metadata and spec; see examples/"
+        raise JobInvalid([*mistakes, FieldError("", data, message)])
+    for override in overrides:
+        mistakes += apply_override(data, override)
+    data = _without_nulls(_as_stored(data))
+    about, wrong = _check(data)
+    mistakes += [mistake for _, mistake in wrong]
+    places = [place for place, _ in wrong]
+    if about is not None and not _touched(places, ("spec", "environment")):
+        mistakes += look_up(about.spec)
+    job = _without_mistakes(data, places)
+    if job is not None and not any(_touched(places, ("spec", name)) for name in _FITTED):
+        mistakes += network_rules.mistakes(job) or payload_rules.mistakes(job)
+    if mistakes or job is None:
+        raise JobInvalid(mistakes)
+    return job
+
+
+def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
+    """The resolved job of an object as the API server has it, without its status and most metadata. A run
+    that has begun keeps the rollouts that it began with, whatever this version's defaults are.
+
+    Raises:
+        JobInvalid: with every mistake.
+        pydantic.ValidationError: as `resolve`.
+    """
+    metadata = {name: stored["metadata"][name] for name in ("name", "namespace", "uid")}
+    plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
+    job = load_job({**plain, "metadata": metadata})
+    # The status is the learner's: it may be anything.
+    status = stored.get("status")
+    training = status.get("training") if isinstance(status, Mapping) else None
+    if isinstance(training, Mapping) and "round" in training:
+        keep_rollout(job.spec.environment, {**_former_rollout(job), **training})
+    return resolve(job)
+
+
+def _former_rollout(job: NitroTrainingJob) -> dict[str, int]:
+    """The rollouts of a run that began before they were reported in status.training."""
+    algorithm, environment = job.spec.algorithm, job.spec.environment
+    preset = preset_values(algorithm.preset, algorithm=algorithm.name, atari=environment.is_atari)
+    steps, envs = rollout(
+        environment, preset["environment.rolloutLength"], preset["environment.envsPerActor"], cut=True
+    )
+    return {"rolloutLength": steps, "envsPerActor": envs}
+
+
+def _check(data: dict[str, Any]) -> tuple[NitroTrainingJob | None, list[tuple[Location, FieldError]]]:
+    """Every mistake in `data`, with its place, and the job as it is without the wrong fields, if that can be.
+
+    Pydantic looks at an object's rules only once all of its fields are right. So wrong fields are taken out,
+    required ones replaced by a right value, and then all rules are looked at that do not read those.
+    """
+    found: list[tuple[Location, FieldError]] = []
+    while True:
+        places = [place for place, _ in found]
+        rest = _without(data, places)
+        try:
+            job = NitroTrainingJob.model_validate(rest, by_alias=True, by_name=False, context=WITHOUT_RULES)
+        except ValidationError as error:
+            fresh = [one for one in located_errors(error, data) if not _touched(places, one[0])]
+            if not fresh:
+                return None, found
+            found += fresh
+        else:
+            return job, [*found, *broken_rules(job, data, places)]
+
+
+def _without_mistakes(data: dict[str, Any], places: Sequence[Location]) -> NitroTrainingJob | None:
+    """The job that is left without what is wrong; None where that breaks a rule."""
+    try:
+        return NitroTrainingJob.model_validate(_without(data, places), by_alias=True, by_name=False)
+    except ValidationError:
+        return None
+
+
+def _as_stored(value: Any, levels: int = _MOST_LEVELS) -> Any:
+    """A copy of what is at most so deep, with numbers as the API server stores them: 2.0 is 2. What is deeper
+    becomes a text, for it is wrong wherever it stands."""
+    if isinstance(value, dict | list) and not levels:
+        return "..."
+    if isinstance(value, dict):
+        return {key: _as_stored(item, levels - 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_stored(item, levels - 1) for item in value]
+    return yamlfile.whole_if_integral(value) if isinstance(value, float) else value
+
+
+def _without_nulls(data: Any, location: Location = ()) -> Any:
+    """A copy in which a null is an absent field, as `kubectl apply` has it. Entries of lists stay, and so do
+    RLlib's settings, some of which null switches off, and fields that there are not, which are mistakes."""
+    if location == _RLLIB_SETTINGS:
+        return data
+    if isinstance(data, dict):
+        known = (schema_at(location) or {}).get("properties", data)
+        return {
+            key: _without_nulls(value, (*location, key))
+            for key, value in data.items()
+            if value is not None or key not in known
+        }
+    if isinstance(data, list):
+        return [_without_nulls(item, (*location, index)) for index, item in enumerate(data)]
+    return data
+
+
+def _touched(places: Sequence[Location], place: Location) -> bool:
+    """Whether one of the places is this one, lies within it or holds it."""
+    return any(related(one, place) for one in places)
+
+
+def _without(data: dict[str, Any], places: Sequence[Location]) -> dict[str, Any]:
+    rest = copy.deepcopy(data)
+    for place in places:
+        # The whole list goes with a wrong entry: without it the others would move up.
+        cut = next((depth for depth, part in enumerate(place) if isinstance(part, int)), len(place))
+        holder = value_at(rest, place[: cut - 1])
+        if not isinstance(holder, dict) or not cut:
+            continue
+        holder.pop(place[cut - 1], None)
+        if place[cut - 1] in _needed(place[: cut - 1]):
+            holder[place[cut - 1]] = _right_value(place[:cut])
+    return rest
+
+
+def _needed(place: Location) -> list[str]:
+    """Fields without which the object there is not right."""
+    required: list[str] = (schema_at(place) or {}).get("required", [])
+    return [*required, "id"] if place == ("spec", "environment") else required
+
+
+def _right_value(place: Location) -> Any:
+    """A value that the schema of a required field allows."""
+    schema = schema_at(place) or {}
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("type") == "object":
+        return {name: _right_value((*place, name)) for name in _needed(place)}
+    if schema.get("type") == "array":
+        return [_right_value((*place, 0))] * schema.get("minItems", 0)
+    if schema.get("type") in ("integer", "number"):
+        return schema.get("minimum", 0)
+    return "a" * schema.get("minLength", 1)
+
+
+def apply_override(data: dict[str, Any], override: str) -> list[FieldError]:
+    """Set one field in `data` by `path=value`; say what is wrong with it otherwise."""
+    path, equals, text = override.partition("=")
+    names = path.strip().split(".")
+    if not equals or not all(names):
+        return [FieldError("", override, "must be path=value, such as spec.seed=3; correct the override")]
+    try:
+        value = yamlfile.parse_value(text)
+    except JobInvalid as error:
+        return [FieldError(path, text, f"must be a YAML value ({error}); quote it")]
+    return set_field(data, names, value)
+
+
+def set_field(data: dict[str, Any], names: Sequence[str], value: Any) -> list[FieldError]:
+    """Set the field below `data` that `names` lead to, making the objects on the way; say why that cannot be
+    otherwise."""
+    target = data
+    for depth, name in enumerate(names[:-1]):
+        if target.get(name) is None:
+            target[name] = {}
+        target = target[name]
+        if not isinstance(target, dict):
+            path, full = ".".join(names[: depth + 1]), ".".join(names)
+            return [FieldError(path, target, f"has no fields, so {full} cannot be set there")]
+    target[names[-1]] = value
+    return []

@@ -1,0 +1,1 @@
+"""Resolution: a job becomes the job with every default filled in."""

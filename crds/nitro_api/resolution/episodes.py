@@ -1,0 +1,120 @@
+"""What is known of gymnasium's environments without building one: whether an actor can save their state, so
+that episodes go on from one rollout to the next, and after how many steps an episode ends. What follows from
+it for the rollouts: their length T and the number E of copies that share it.
+
+A job is resolved where gymnasium is not installed, so this is a table. A test compares it with gymnasium.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from nitro_api.spec.environment import Environment
+
+_LONGER = 4
+"""How many times the preset's rolloutLength a default may be, so that an episode fits."""
+
+_MUJOCO = {
+    "Ant": 1000,
+    "HalfCheetah": 1000,
+    "Hopper": 1000,
+    "Humanoid": 1000,
+    "HumanoidStandup": 1000,
+    "InvertedDoublePendulum": 1000,
+    "InvertedPendulum": 1000,
+    "Pusher": 100,
+    "Reacher": 50,
+    "Swimmer": 1000,
+    "Walker2d": 1000,
+}
+
+RESUMABLE = {
+    "Acrobot-v1": 500,
+    "CartPole-v0": 200,
+    "CartPole-v1": 500,
+    "MountainCar-v0": 200,
+    "MountainCarContinuous-v0": 999,
+    "Pendulum-v1": 200,
+} | {f"{name}-{version}": limit for name, limit in _MUJOCO.items() for version in ("v4", "v5")}
+"""Time limits of the ids whose state an actor can save. Atari games come with them."""
+
+NOT_RESUMABLE = {
+    "BipedalWalker-v3": 1600,
+    "BipedalWalkerHardcore-v3": 2000,
+    "CarRacing-v3": 1000,
+    "LunarLander-v3": 1000,
+    "LunarLanderContinuous-v3": 1000,
+}
+"""Time limits of the ids whose state nobody can save."""
+
+
+def resumable(environment: Environment) -> bool:
+    """Whether an actor is known to save the environment's state.
+
+    Of an environment of the user's own it is not known before an actor has built it; the answer is False.
+    """
+    return environment.is_atari or (environment.entry_point is None and environment.id in RESUMABLE)
+
+
+def time_limit(environment: Environment) -> int | None:
+    """Steps after which an episode ends at the latest; None where it is not known."""
+    if environment.entry_point is not None:
+        return None
+    registered = (RESUMABLE | NOT_RESUMABLE).get(environment.id)
+    limit = environment.kwargs.get("max_episode_steps", registered)
+    return limit if type(limit) is int and limit > 0 else None
+
+
+def rollout(environment: Environment, steps: int, envs: int, *, cut: bool = False) -> tuple[int, int]:
+    """T and E of a job: the one that is not set gives way, so that E divides T.
+
+    Args:
+        environment: not resolved.
+        steps, envs: what the preset has. Several copies must not cut episodes that cannot go on in the next
+            rollout, so these have fewer and perhaps longer ones.
+        cut: whether they may, as they might in runs that began under an earlier version.
+    """
+    given: Any = environment  # its fields are None where they are not set
+    if given.envs_per_actor is not None:
+        shared = math.ceil(steps / given.envs_per_actor) * given.envs_per_actor
+        return given.rollout_length or shared, given.envs_per_actor
+    least: float = 1
+    if envs > 1 and not cut and not resumable(environment):
+        least = time_limit(environment) or math.inf
+        if least <= _LONGER * steps:
+            steps *= math.ceil(least / steps)
+    steps = given.rollout_length or steps
+    fitting = [n for n in range(1, min(envs, steps) + 1) if steps % n == 0 and steps / n >= least]
+    return steps, max(fitting, default=1)
+
+
+def keep_rollout(environment: Environment, begun: Mapping[str, Any]) -> None:
+    """Set T and E of a job whose run has begun to those that it began with, unless the job says otherwise.
+
+    Args:
+        environment: not resolved; it is changed.
+        begun: rolloutLength and envsPerActor; without them nothing is set.
+    """
+    given: Any = environment
+    steps, envs = begun.get("rolloutLength"), begun.get("envsPerActor")
+    if steps and envs and given.rollout_length in (None, steps) and given.envs_per_actor in (None, envs):
+        given.rollout_length, given.envs_per_actor = steps, envs
+
+
+def cut_warning(environment: Environment) -> str | None:
+    """When the rollouts of a resolved job are known to cut episodes that fewer copies would leave longer."""
+    copies, steps = environment.envs_per_actor, environment.rollout_length // environment.envs_per_actor
+    limit = time_limit(environment)
+    unknown = limit is None and not environment.is_atari
+    if environment.resume_episodes and (unknown or resumable(environment)):
+        return None
+    if copies == 1 or (limit is not None and limit <= steps):
+        return None
+    why = "its state cannot be saved" if environment.resume_episodes else "resumeEpisodes is false"
+    return (
+        f"spec.environment.envsPerActor: each of {copies} copies has {steps} steps in a rollout, and longer "
+        f"episodes are cut there because {why}, so training returns are those of short episodes; "
+        "set envsPerActor: 1 or raise rolloutLength"
+    )

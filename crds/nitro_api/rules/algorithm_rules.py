@@ -1,0 +1,90 @@
+"""The rules across the fields of spec.algorithm, which follow from the algorithms' records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from nitro_api.algorithms.record import COLUMNS, AlgorithmRecord
+from nitro_api.algorithms.registry import RECORDS, listed, owners_of, presets_of, settings_of
+from nitro_api.base import Rule, declare
+from nitro_api.spec.algorithm import Algorithm
+
+
+def rules(records: Mapping[str, AlgorithmRecord]) -> Iterator[Rule]:
+    """The rules of spec.algorithm for these algorithms."""
+    settings = list(dict.fromkeys(name for record in records.values() for name in settings_of(record)))
+    theirs = [name for name, record in records.items() if record.settings == "rllib"]
+    yield Rule(
+        path="rllib",
+        # CEL has no type for any JSON, and so no field of that type, but through dyn().
+        cel=f"!has(dyn(self).rllib) || {_among(theirs)}",
+        sentence="is only allowed with a name that begins with rllib/; remove it or change the name",
+        holds=lambda algorithm: algorithm.rllib is None or algorithm.name in theirs,
+    )
+    unset = " && ".join(f"!has(self.hyperparameters.{setting})" for setting in settings)
+    yield Rule(
+        path="hyperparameters",
+        cel=f"!({_among(theirs)}) || !has(self.hyperparameters) || ({unset})",
+        sentence="is not for the algorithms of RLlib; move the settings to rllib, under RLlib's names",
+        holds=lambda algorithm: algorithm.name not in theirs or not algorithm.hyperparameters.to_dict(),
+    )
+    for preset in presets_of(records):
+        holders = [name for name, record in records.items() if preset in record.presets]
+        if len(holders) < len(records):
+            yield _preset_rule(preset, holders)
+    ours = [name for name in records if name not in theirs]
+    for setting in settings:
+        owners = owners_of(setting, records)
+        if len(owners) < len(ours):
+            yield _setting_rule(setting, owners, [*owners, *theirs])
+    yield from _own_rules(records.values())
+
+
+def _preset_rule(preset: str, holders: Sequence[str]) -> Rule:
+    names = listed(holders, "or")
+    return Rule(
+        path="preset",
+        cel=f"self.preset != '{preset}' || {_among(holders)}",
+        sentence=f"must be {listed(COLUMNS, 'or')}, as {preset} is for {names}; "
+        f"choose one or set name: {names}",
+        holds=lambda algorithm: algorithm.preset != preset or algorithm.name in holders,
+    )
+
+
+def _setting_rule(setting: str, owners: Sequence[str], takers: Sequence[str]) -> Rule:
+    """A setting is refused by algorithms without it; those of RLlib refuse the whole block already."""
+    start, end = (
+        f"is a setting of {listed(owners, 'and')}, which",
+        f"remove it or set name: {listed(owners, 'or')}",
+    )
+    return Rule(
+        path=f"hyperparameters.{setting}",
+        cel=f"{_among(takers)} || !has(self.hyperparameters) || !has(self.hyperparameters.{setting})",
+        sentence=f"{start} other algorithms do not have; {end}",
+        exact=f"{start} {{name}} does not have; {end}",
+        holds=lambda algorithm: (
+            algorithm.name in takers or setting not in algorithm.hyperparameters.to_dict()
+        ),
+    )
+
+
+def _own_rules(records: Iterable[AlgorithmRecord]) -> Iterator[Rule]:
+    """The algorithms' own rules; each holds for its algorithm only."""
+    for record in records:
+        for rule in record.rules:
+            yield replace(
+                rule,
+                cel=f"self.name != '{record.name}' || ({rule.cel})",
+                holds=lambda algorithm, name=record.name, rule=rule: (  # type: ignore[misc]
+                    algorithm.name != name or rule.holds(algorithm)
+                ),
+            )
+
+
+def _among(names: Sequence[str]) -> str:
+    """In CEL: whether the algorithm is one of those."""
+    return f"self.name == '{names[0]}'" if len(names) == 1 else f"self.name in {list(names)}"
+
+
+declare(Algorithm, *rules(RECORDS))

@@ -1,0 +1,231 @@
+"""The rules across fields, each declared once: for `nitro validate` in Python, for the API server in CEL.
+
+`crd.py` puts the CEL and the sentence in the CRD, so kubectl and `nitro validate` say the same at the same
+path.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nitro_api.base import Rule, declare, matches, matching
+from nitro_api.errors import ABSENT, FieldError
+from nitro_api.spec.backend import Backend
+from nitro_api.spec.checkpoint import Checkpoint, CheckpointBucket, CheckpointVolume
+from nitro_api.spec.environment import Environment
+from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.pods import Actor, Learner, Resources, Toleration
+from nitro_api.spec.quantities import DURATION_PATTERN, QUANTITY_PATTERN, amount_of, at_most
+from nitro_api.spec.stop import Stop
+
+_ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
+_ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
+_BUCKET = "^[a-z0-9][a-z0-9.-]*[a-z0-9]$"
+_IMAGE = "^[!-~]+$"
+_JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+
+declare(
+    NitroTrainingJob,
+    Rule(
+        path="metadata.name",
+        cel=f"self.metadata.name.size() <= 40 && self.metadata.name.matches(r'{_JOB_NAME}')",
+        sentence="must be at most 40 lower-case letters, digits and hyphens, a letter first; rename the job",
+        holds=lambda job: len(job.metadata.name) <= 40 and matches(_JOB_NAME, job.metadata.name),
+    ),
+)
+declare(
+    Environment,
+    Rule(
+        path="id",
+        cel="has(self.id) || has(self.entryPoint)",
+        sentence="is required without entryPoint; give id, such as Hopper-v5, or entryPoint",
+        holds=lambda env: env.id is not None or env.entry_point is not None,
+    ),
+    matching(
+        "id", _ID, "must be an environment id such as Hopper-v5 or ALE/Pong-v5; remove other characters"
+    ),
+    matching(
+        "entryPoint", _ENTRY_POINT, "must be module:attribute; write it as my_package.environments:make"
+    ),
+    Rule(
+        path="envsPerActor",
+        cel="!has(self.envsPerActor) || !has(self.rolloutLength) || self.envsPerActor == 0 "
+        "|| self.rolloutLength % self.envsPerActor == 0",
+        sentence="must divide rolloutLength; choose a divisor of rolloutLength",
+        holds=lambda env: (
+            env.envs_per_actor is None
+            or env.rollout_length is None
+            or env.rollout_length % env.envs_per_actor == 0
+        ),
+    ),
+)
+declare(
+    Stop,
+    Rule(
+        path="duration",
+        cel=f"!has(self.duration) || (self.duration.matches(r'{DURATION_PATTERN}') "
+        "&& self.duration.matches('[1-9]'))",
+        sentence="must be a length of time above zero; write it as 45s, 90m or 2h30m",
+        holds=lambda stop: (
+            matches(DURATION_PATTERN, stop.duration)
+            and (stop.duration is None or re.search("[1-9]", stop.duration) is not None)
+        ),
+    ),
+)
+declare(
+    Backend,
+    *(
+        Rule(
+            path=block,
+            cel=f"self.type == '{name}' || !has(self.{block})",
+            sentence=f"is only allowed with type: {name}; remove the block or set type: {name}",
+            holds=lambda backend, name=name, field=field: (  # type: ignore[misc]
+                backend.type == name or getattr(backend, field) is None
+            ),
+        )
+        for name, block, field in (
+            ("Knative", "knative", "knative"),
+            ("Lambda", "lambda", "lambda_"),
+            ("Local", "local", "local"),
+        )
+    ),
+)
+declare(
+    Resources,
+    *(
+        Rule(
+            path=block,
+            cel=f"!has(self.{block}) || self.{block}.all(name, !string(self.{block}[name]).startsWith('-'))",
+            sentence="must not be negative; write amounts as 500m, 2 or 4Gi",
+            holds=lambda resources, block=block: (
+                not any(  # type: ignore[misc]
+                    str(amount).startswith("-") for amount in (getattr(resources, block) or {}).values()
+                )
+            ),
+        )
+        for block in ("requests", "limits")
+    ),
+    Rule(
+        path="requests",
+        # A value that is no quantity is refused by its pattern.
+        cel="!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) "
+        "|| !isQuantity(string(self.requests[name])) || !isQuantity(string(self.limits[name])) "
+        "|| quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",
+        sentence="must be at most the limits; lower the request or raise the limit",
+        holds=lambda resources: all(
+            at_most(amount, (resources.limits or {}).get(name, amount))
+            for name, amount in (resources.requests or {}).items()
+        ),
+    ),
+)
+
+_AN_IMAGE = matching(
+    "image", _IMAGE, "must be an image without spaces; write it as registry.example.com/nitro-actor:0.1.0"
+)
+declare(Learner, _AN_IMAGE)
+declare(
+    Actor,
+    _AN_IMAGE,
+    Rule(
+        path="roundDeadlineSeconds",
+        cel="!has(self.roundDeadlineSeconds) || self.timeoutSeconds <= self.roundDeadlineSeconds",
+        sentence="must be at least timeoutSeconds; raise roundDeadlineSeconds or lower timeoutSeconds",
+        holds=lambda actor: (
+            actor.round_deadline_seconds is None or actor.timeout_seconds <= actor.round_deadline_seconds
+        ),
+    ),
+)
+declare(
+    CheckpointVolume,
+    Rule(
+        path="claimName",
+        cel="!has(self.claimName) || (!has(self.size) && !has(self.storageClassName))",
+        sentence="excludes size and storageClassName, which a claim of the operator's has; remove either",
+        holds=lambda pvc: pvc.claim_name is None or (pvc.size is None and pvc.storage_class_name is None),
+    ),
+    Rule(
+        path="retain",
+        cel="!has(self.claimName) || self.retain",
+        sentence="must be true with claimName, because a claim of yours always stays; remove retain",
+        holds=lambda pvc: pvc.claim_name is None or pvc.retain,
+    ),
+    Rule(
+        path="size",
+        cel=f"!has(self.size) || (self.size.matches(r'{QUANTITY_PATTERN}') "
+        "&& quantity(self.size).isGreaterThan(quantity('0')))",
+        sentence="must be an amount of storage above zero; write it as 500Mi or 10Gi",
+        holds=lambda pvc: (
+            pvc.size is None or (matches(QUANTITY_PATTERN, pvc.size) and amount_of(pvc.size) > 0)
+        ),
+    ),
+)
+declare(
+    Checkpoint,
+    Rule(
+        path="s3",
+        cel="!has(self.s3) || !has(self.pvc)",
+        sentence="excludes pvc, because a run is kept in one place; remove either",
+        holds=lambda checkpoint: checkpoint.s3 is None or checkpoint.pvc is None,
+    ),
+)
+declare(
+    CheckpointBucket,
+    Rule(
+        path="bucket",
+        cel=f"self.bucket.matches(r'{_BUCKET}')",
+        sentence="must be lower-case letters, digits, dots and hyphens, as S3 names buckets; correct it",
+        holds=lambda s3: matches(_BUCKET, s3.bucket),
+    ),
+    Rule(
+        path="endpointUrl",
+        cel="!has(self.endpointUrl) || self.endpointUrl.matches('^https?://[^/]+')",
+        sentence="must be a URL; write it as https://host:port",
+        holds=lambda s3: s3.endpoint_url is None or re.match("https?://[^/]+", s3.endpoint_url) is not None,
+    ),
+)
+declare(
+    Toleration,
+    Rule(
+        path="operator",
+        cel="has(self.key) || self.operator == 'Exists'",
+        sentence="must be Exists without a key; name the key or set operator: Exists",
+        holds=lambda toleration: toleration.key is not None or toleration.operator == "Exists",
+    ),
+    Rule(
+        path="value",
+        cel="!has(self.value) || self.operator == 'Equal'",
+        sentence="is only allowed with operator: Equal; remove it or set operator: Equal",
+        holds=lambda toleration: toleration.value is None or toleration.operator == "Equal",
+    ),
+    Rule(
+        path="tolerationSeconds",
+        cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+        sentence="is only allowed with effect: NoExecute; remove it or set effect: NoExecute",
+        holds=lambda toleration: toleration.toleration_seconds is None or toleration.effect == "NoExecute",
+    ),
+)
+
+
+MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
+"""What of spec may change after creation."""
+
+IMMUTABLE_SENTENCE = (
+    "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished and activeDeadlineSeconds "
+    "can); put the old value back, or delete the job and create it anew"
+)
+
+
+def immutable_fields() -> list[str]:
+    """camelCase names of the fields of spec that cannot change after creation."""
+    names = [field.alias or name for name, field in JobSpec.model_fields.items()]
+    return [name for name in names if name not in MUTABLE]
+
+
+def check_update(old: JobSpec, new: JobSpec) -> list[FieldError]:
+    """Errors of a change that the API server would refuse: one for every changed field that cannot change."""
+    before, after = old.to_dict(), new.to_dict()
+    return [
+        FieldError(f"spec.{name}", after.get(name, ABSENT), IMMUTABLE_SENTENCE)
+        for name in immutable_fields()
+        if before.get(name) != after.get(name)
+    ]

@@ -1,0 +1,57 @@
+"""The rules across the fields of images: preprocessing, and the networks that take them."""
+
+from __future__ import annotations
+
+from nitro_api.base import Rule, declare
+from nitro_api.errors import FieldError
+from nitro_api.resolution.resolve import resolve
+from nitro_api.spec.environment import Environment
+from nitro_api.spec.job import NitroTrainingJob
+from nitro_api.spec.network import ImageTooSmall, Network, image_sizes
+
+declare(
+    Environment,
+    Rule(
+        path="atari",
+        cel="!has(self.atari) || (has(self.id) && self.id.startsWith('ALE/') && !has(self.entryPoint))",
+        sentence="is only allowed with an id that begins with ALE/ and without entryPoint; remove it",
+        holds=lambda env: env.atari is None or env.is_atari,
+    ),
+)
+declare(
+    Network,
+    Rule(
+        path="convLayers",
+        cel="!has(self.convLayers) || !has(self.type) || self.type == 'conv'",
+        sentence="is only allowed with type: conv; remove it or set type: conv",
+        holds=lambda network: network.conv_layers is None or network.type in (None, "conv"),
+    ),
+    Rule(
+        path="hiddenSizes",
+        cel="!has(self.hiddenSizes) || self.hiddenSizes.size() > 0 || has(self.convLayers) "
+        "|| (has(self.type) && self.type == 'conv')",
+        sentence="must have at least one entry with type: mlp; give the units of each, such as [64, 64]",
+        holds=lambda network: bool(
+            network.hidden_sizes is None
+            or network.hidden_sizes
+            or network.conv_layers
+            or network.type == "conv"
+        ),
+    ),
+)
+
+
+def mistakes(job: NitroTrainingJob) -> list[FieldError]:
+    """Errors of networks that do not fit the environment's observations, as far as they are known here."""
+    spec = resolve(job).spec
+    layers = spec.network.conv_layers
+    if spec.environment.atari is None or layers is None:
+        return []
+    size = spec.environment.atari.frame_size
+    try:
+        image_sizes(size, size, layers)
+    except ImageTooSmall as error:
+        path = f"spec.network.convLayers[{error.layer}].kernel"
+        text = f"{error}; lower it, or raise spec.environment.atari.frameSize"
+        return [FieldError(path, layers[error.layer].kernel, text)]
+    return []

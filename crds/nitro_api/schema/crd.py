@@ -1,0 +1,116 @@
+"""The CustomResourceDefinition, rendered from the models: `python -m nitro_api.schema.crd >
+crds/nitrotrainingjobs.yaml`."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+import yaml
+
+from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, immutable_fields
+from nitro_api.schema.openapi import Schema, job_schema
+from nitro_api.spec.free_json import PRESERVE
+from nitro_api.spec.job import GROUP, KIND, PLURAL, VERSION
+
+_HEADER = "# Generated from the models in crds/nitro_api by `make generate`; change those, not this file.\n"
+_COLUMNS: tuple[tuple[str, str, str, str, int], ...] = (
+    # name, type, path, description, priority (1 = only with -o wide)
+    ("Phase", "string", ".status.phase", "State of the job.", 0),
+    ("Round", "integer", ".status.training.round", "Last finished round.", 0),
+    ("Reward", "number", ".status.training.rewardMean", "Mean return of the last 20 training episodes.", 0),
+    (
+        "Score",
+        "number",
+        ".status.training.boostingScore",
+        "How much the round calls for more actors.",
+        0,
+    ),
+    ("Actors", "integer", ".status.actors.ready", "Actor pods that are ready.", 0),
+    ("Cost", "number", ".status.cost.total", "Cost so far, in US dollars.", 0),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since the job was created.", 0),
+    ("Scaler", "string", ".spec.scaling.scaler", "Who decides the number of actors.", 1),
+    ("Backend", "string", ".spec.backend.type", "Where the actors run.", 1),
+    ("Env", "string", ".spec.environment.id", "Environment.", 1),
+    ("Steps", "integer", ".status.training.envSteps", "Environment steps so far.", 1),
+)
+
+
+def render() -> str:
+    """The CRD as YAML text."""
+    text = yaml.dump(definition(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return _HEADER + text
+
+
+def definition() -> dict[str, Any]:
+    """The CRD as an object."""
+    columns = []
+    for name, kind, path, description, priority in _COLUMNS:
+        column: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path, "description": description}
+        columns.append({**column, "priority": priority} if priority else column)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["ntj"],
+                "categories": ["all"],
+            },
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": _root()},
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": columns,
+                }
+            ],
+        },
+    }
+
+
+def _root() -> Schema:
+    root: Schema = copy.deepcopy(job_schema())
+    properties = root["properties"]
+    # Kubernetes checks these itself; of metadata a CRD may describe no more than the name.
+    properties["apiVersion"] = {"type": "string"}
+    properties["kind"] = {"type": "string"}
+    properties["metadata"] = {"type": "object", "properties": {"name": {"type": "string"}}}
+    properties["spec"]["x-kubernetes-validations"] = [
+        *properties["spec"].get("x-kubernetes-validations", []),
+        *(_immutable(name) for name in immutable_fields()),
+    ]
+    root["required"] = ["spec"]
+    return root
+
+
+def _immutable(name: str) -> dict[str, str]:
+    same = f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
+    return {"rule": same, "message": IMMUTABLE_SENTENCE, "fieldPath": f".{name}"}
+
+
+class _Dumper(yaml.SafeDumper):
+    """No anchors, which some tools do not read, lists indented below their key, and the many levels of fields
+    that take any JSON in few lines."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, False)
+
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
+        return super().represent_mapping(tag, mapping, flow_style or PRESERVE in mapping)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,140 @@
+"""Documentation of the job's fields, made from the models: `nitro explain spec.scaling.decay`."""
+
+from __future__ import annotations
+
+import textwrap
+
+from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, MUTABLE
+from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, job_schema, text_of, usual_preset_text
+from nitro_api.schema.wording import allowed, nearest
+
+_COLUMN = 38
+"""Where a field's text begins beside its name."""
+_NARROW = 80
+"""On fewer columns the text stands below the name."""
+
+
+class UnknownField(ValueError):  # noqa: N818
+    """The field does not exist; the message names the nearest one."""
+
+
+def explain(path: str | None = None, width: int | None = None) -> str:
+    """Text about one field, or the tree of all with None. `path` may leave out parents where it stays unique.
+    `width` is where lines are wrapped, None for not at all; nothing is ever cut.
+
+    Raises UnknownField.
+    """
+    if not path:
+        return _tree("", job_schema(), width)
+    full = _find(path.strip().strip("."))
+    return _about(full, dict(fields())[full], width)
+
+
+def _find(path: str) -> str:
+    known = [name for name, _ in fields()]
+    if path in known:
+        return path
+    ending = [name for name in known if name.endswith(f".{path}") and not name.startswith("metadata")]
+    in_spec = [name for name in ending if name.startswith("spec.")] or ending
+    if len(in_spec) == 1:
+        return in_spec[0]
+    if in_spec:
+        raise UnknownField(f"{path} may be {', '.join(in_spec)}; give the whole path")
+    parent, _, last = path.rpartition(".")
+    siblings = [name for name in known if name.rpartition(".")[0] == parent]
+    lasts = {name.rpartition(".")[2]: name for name in reversed(known)}
+    close = nearest(last, [name.rpartition(".")[2] for name in siblings]) if siblings else None
+    if close:
+        raise UnknownField(f"{path} is not a field; did you mean {parent + '.' if parent else ''}{close}?")
+    guess = nearest(path, known) or lasts.get(nearest(last, list(lasts)) or "")
+    hint = f"did you mean {guess}?" if guess else "`nitro explain` lists all"
+    raise UnknownField(f"{path} is not a field; {hint}")
+
+
+def _about(path: str, schema: Schema, width: int | None) -> str:
+    lines = [*_wrap(f"{path}  ({_type(schema)})", width, after="  "), ""]
+    lines += _wrap(schema.get("description", ""), width)
+    below = schema.get("items", schema)
+    if "properties" not in below:
+        lines += ["", *_wrap(f"Value: {allowed(schema)}.", width, after="  ")]
+    for sentence in _sentences(path):
+        lines += _wrap(f"Rule: {sentence}.", width, after="  ")
+    if "properties" in below:
+        tree = _tree(path, below, width and width - 2)
+        lines += ["", "Fields:", textwrap.indent(tree, "  ")]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _wrap(text: str, width: int | None, *, first: str = "", after: str = "") -> list[str]:
+    """Lines of at most `width` columns, the first one beginning with `first` and the others with `after`."""
+    if width is None:
+        return [f"{first}{text}"]
+    return textwrap.wrap(
+        text,
+        max(width, len(after) + 1),
+        initial_indent=first,
+        subsequent_indent=after,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _sentences(path: str) -> list[str]:
+    """The rules that are reported at that field."""
+    found = []
+    parts = path.split(".")
+    schemas = {"": job_schema(), **dict(fields())}
+    for depth in range(len(parts)):
+        owner, rest = ".".join(parts[:depth]), ".".join(parts[depth:])
+        holder = schemas.get(owner.removesuffix("[]"), {})
+        rules = holder.get("items", holder).get("x-kubernetes-validations", ())
+        found += [rule["message"] for rule in rules if rule["fieldPath"] == f".{rest}"]
+    if len(parts) == 2 and parts[0] == "spec" and parts[1] not in MUTABLE:
+        found.append(IMMUTABLE_SENTENCE)
+    return found
+
+
+def _tree(parent: str, schema: Schema, width: int | None, indent: int = 0) -> str:
+    """An entry for each field below `schema`: name, first sentence, type, default."""
+    lines: list[str] = []
+    for name, child in schema.get("properties", {}).items():
+        path = f"{parent}.{name}" if parent else name
+        head = f"{'  ' * indent}{name}"
+        if path == "metadata":
+            lines += _entry(head, "Name, namespace and labels, as Kubernetes has them", width)
+            continue
+        first = child.get("description", "").split(". ")[0].rstrip(".")
+        lines += _entry(head, f"{first} ({_type(child)}{_default(path, child)})", width)
+        below = child.get("items", child)
+        if "properties" in below:
+            lines.append(_tree(path, below, width, indent + 1))
+    return "\n".join(line for line in lines if line)
+
+
+def _entry(head: str, text: str, width: int | None) -> list[str]:
+    """A field's name and its text, beside each other where the terminal is wide enough."""
+    if width is not None and width < _NARROW:
+        indent = " " * (len(head) - len(head.lstrip()) + 4)
+        return [head, *_wrap(text, width, first=indent, after=indent)]
+    return _wrap(text, width, first=f"{head:<{_COLUMN}} ", after=" " * (_COLUMN + 1))
+
+
+def _default(path: str, schema: Schema) -> str:
+    if values := usual_preset_text(path):
+        return f"; {values}"
+    if "default" in schema and not isinstance(schema["default"], dict):
+        return f"; {text_of(schema['default'])}"
+    return ""
+
+
+def _type(schema: Schema) -> str:
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if INT_OR_STRING in schema:
+        return "quantity"
+    kind = str(schema.get("type", "any"))
+    if kind == "array":
+        return f"list of {_type(schema['items'])}"
+    if kind == "object" and "type" in schema.get("additionalProperties", ()):
+        return f"map to {_type(schema['additionalProperties'])}"
+    return kind

@@ -1,0 +1,196 @@
+"""The models as one JSON schema without references: the source of the CRD, of `explain` and of error
+messages."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, cast
+
+from nitro_api.algorithms.record import COLUMNS
+from nitro_api.algorithms.registry import RECORDS, listed
+from nitro_api.base import Model, Rule, rules_of
+from nitro_api.resolution.presets import preset_values
+from nitro_api.spec.free_json import PRESERVE
+from nitro_api.spec.job import NitroTrainingJob
+
+Schema = dict[str, Any]
+INT_OR_STRING = "x-kubernetes-int-or-string"
+
+
+def schema_of(model: type[Model]) -> Schema:
+    """Structural OpenAPI schema of a model, with its rules as CEL. A new object at each call."""
+    return copy.deepcopy(_schema_of(model))
+
+
+@cache
+def _schema_of(model: type[Model]) -> Schema:
+    raw = model.model_json_schema(by_alias=True)
+    definitions = raw.pop("$defs", {})
+    schema = _structural(raw, definitions)
+    _default_objects(model, schema)
+    if rules := rules_of(model):
+        schema["x-kubernetes-validations"] = list(map(_validation, rules))
+    return schema
+
+
+def _validation(rule: Rule) -> dict[str, str]:
+    shown = {"rule": rule.cel, "message": rule.sentence}
+    if rule.said_in_cel:
+        shown["messageExpression"] = rule.said_in_cel
+    return {**shown, "fieldPath": f".{rule.path}"}
+
+
+def _default_objects(model: type[Model], schema: Schema) -> None:
+    """Give each object that may be left out its default, all its own defaults included.
+
+    With `{}` alone the API server would check the rules against an object without those.
+    """
+    for name, field in model.model_fields.items():
+        if field.default_factory is not None:
+            shown = schema["properties"][field.alias or name]
+            properties = shown.get("properties", {})
+            shown["default"] = {
+                key: copy.deepcopy(p["default"]) for key, p in properties.items() if "default" in p
+            }
+
+
+def _structural(node: Schema, definitions: dict[str, Schema]) -> Schema:
+    """`node` in the subset of OpenAPI that a CRD allows."""
+    node = {key: value for key, value in node.items() if key != "title" and (key, value) != ("default", None)}
+    if "description" in node:
+        node["description"] = " ".join(node["description"].split())
+    if "$ref" in node:
+        target = _schema_of(_models()[node.pop("$ref").rpartition("/")[2]])
+        return {**copy.deepcopy(target), **node}
+    alternatives = [item for item in node.get("anyOf", []) if item != {"type": "null"}]
+    if len(alternatives) == 1:
+        node.pop("anyOf")
+        return _structural({**alternatives[0], **node}, definitions)
+    if "const" in node:
+        node["enum"] = [node.pop("const")]
+    for bound, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if bound in node:
+            node[limit], node[bound] = node[bound], True
+    if "properties" in node:
+        node["properties"] = {
+            name: _structural(item, definitions) for name, item in node["properties"].items()
+        }
+    if "items" in node:
+        node["items"] = _structural(node["items"], definitions)
+    values = node.pop("additionalProperties", None)
+    if values is True:
+        node[PRESERVE] = True
+    elif isinstance(values, dict):
+        node["additionalProperties"] = _structural(values, definitions)
+    first = ("description", "type", "default", "required")
+    return {key: node[key] for key in (*first, *node) if key in node}
+
+
+def _models() -> dict[str, type[Model]]:
+    found: dict[str, type[Model]] = {}
+    pending: list[type[Model]] = [Model]
+    while pending:
+        model = pending.pop()
+        found[model.__name__] = model
+        pending += model.__subclasses__()
+    return found
+
+
+@cache
+def job_schema() -> Schema:
+    """Schema of the whole job, the presets' values in the descriptions; do not change it."""
+    schema = schema_of(NitroTrainingJob)
+    for path, field in fields(schema):
+        if values := preset_text(path):
+            field["description"] = field["description"].replace("the preset's", values)
+    return schema
+
+
+def preset_text(path: str) -> str:
+    """The presets' values of a field with all cases that differ; empty when they have none.
+
+    The first algorithm that has the field gives the usual values; the others are the cases.
+    """
+    usual = usual_preset_text(path)
+    if not usual:
+        return ""
+    owner, *others = (name for name in RECORDS if _preset_text(path, name))
+    atari = _preset_text(path, owner, atari=True)
+    named = _named_cases(path, others)
+    special = {
+        **{names: text for names, (text, _) in named.items()},
+        "for Atari games": atari,
+        "with type: conv": _preset_text(path, owner, conv=True),
+    }
+    different = [f"{case} {text}" for case, text in special.items() if text != usual]
+    for names, (text, both) in named.items():
+        # Where one of the two cases alone differs, a reader takes it to hold in the other case as well.
+        if {both} != ({text, atari} - {usual} or {usual}):
+            different.append(f"{names} for Atari games {both}")
+    return f"{usual} ({'; '.join(different)})" if different else usual
+
+
+def _named_cases(path: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The texts of algorithms, usually and for Atari games, by what those that have the same are called."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        groups.setdefault((_preset_text(path, name), _preset_text(path, name, atari=True)), []).append(name)
+    return {_called(names): texts for texts, names in groups.items()}
+
+
+def _called(names: list[str]) -> str:
+    if names == [name for name, record in RECORDS.items() if record.settings == "rllib"]:
+        return "with RLlib's algorithms"
+    return f"with name: {listed(names, 'or')}"
+
+
+def usual_preset_text(path: str) -> str:
+    """The presets' values of a field, such as `paper 0.96, tuned 0.995`; empty when they have none."""
+    return next(filter(None, (_preset_text(path, name) for name in RECORDS)), "")
+
+
+def _preset_text(path: str, algorithm: str, **kind: Any) -> str:
+    values = {
+        name: preset_values(name, algorithm=algorithm, **kind).get(path.removeprefix("spec."))
+        for name in COLUMNS
+    }
+    shown = {name: text_of(value) for name, value in values.items() if value is not None}
+    if len(set(shown.values())) == 1:
+        return next(iter(shown.values()))
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+def text_of(value: Any) -> str:
+    """A default as one would write it in YAML."""
+    return (
+        f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    )
+
+
+def schema_at(path: tuple[int | str, ...], root: Schema | None = None) -> Schema | None:
+    """Schema of the field at that place of the job (or of `root`), None where there is none."""
+    node: Schema | None = job_schema() if root is None else root
+    for part in path:
+        if node is None:
+            return None
+        node = cast("Schema | None", node.get("items") if isinstance(part, int) else _child(node, part))
+    return node
+
+
+def _child(node: Schema, name: str) -> Schema | None:
+    child = node.get("properties", {}).get(name, node.get("additionalProperties"))
+    return cast("Schema | None", child)
+
+
+def fields(node: Schema | None = None, path: str = "") -> Iterator[tuple[str, Schema]]:
+    """Every field with its full path, parents first; that of a list's items is `parent[]`."""
+    node = job_schema() if node is None else node
+    if "items" in node and "properties" in node["items"]:
+        yield from fields(node["items"], f"{path}[]")
+    for name, child in node.get("properties", {}).items():
+        below = f"{path}.{name}" if path else name
+        yield below, child
+        yield from fields(child, below)

@@ -1,0 +1,211 @@
+"""Wording of mistakes: pydantic's findings as paths, with what is allowed and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from nitro_api.base import RULES_BROKEN, Model, Rule, rules_of
+from nitro_api.errors import ABSENT, FieldError
+from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, schema_at
+from nitro_api.spec import free_json
+
+Location = tuple[int | str, ...]
+
+
+def located_errors(
+    error: ValidationError, data: dict[str, Any], root: Schema | None = None
+) -> list[tuple[Location, FieldError]]:
+    """Every mistake in `data` that `error` holds, each once, with its place. `root` is the schema of a file
+    that is no job."""
+    found: dict[tuple[str, str], tuple[Location, FieldError]] = {}
+    for item in error.errors(include_url=False):
+        location, kind = _of_field(item["loc"], root), item["type"]
+        if kind == RULES_BROKEN:
+            mistakes = [broken(rule, location, data) for rule in item["ctx"]["rules"]]
+        elif kind == free_json.MISTAKES:
+            places = [((*location, *place), sentence) for place, sentence in item["ctx"]["found"]]
+            mistakes = [
+                (place, FieldError(dotted(place), value_at(data, place), sentence))
+                for place, sentence in places
+            ]
+        else:
+            kind = "invalid_key" if item["loc"][-1] == "[key]" else kind
+            mistakes = [(location, _mistake(kind, location, data, root))]
+        found |= {(mistake.path, mistake.message): (place, mistake) for place, mistake in mistakes}
+    return list(found.values())
+
+
+def broken_rules(
+    model: Model, data: dict[str, Any], doubtful: Sequence[Location], location: Location = ()
+) -> list[tuple[Location, FieldError]]:
+    """Every rule across fields that `model` breaks, or an object in it. It is at `location` of `data`; rules
+    that look at a doubtful place are left out."""
+    found: list[tuple[Location, FieldError]] = []
+    for name, field in type(model).model_fields.items():
+        value, place = getattr(model, name), (*location, field.alias or name)
+        for at, item in [(place, value)] if not isinstance(value, list) else _entries(place, value):
+            if isinstance(item, Model):
+                found += broken_rules(item, data, doubtful, at)
+    doubtful = [*doubtful, *(place for place, _ in found)]
+    for rule in rules_of(type(model)):
+        reads = [(*location, *path) for path in rule.reads]
+        if not any(related(path, place) for path in reads for place in doubtful) and not rule.holds(model):
+            found.append(broken(rule.about(model), location, data))
+    return found
+
+
+def broken(rule: Rule, location: Location, data: dict[str, Any]) -> tuple[Location, FieldError]:
+    """The mistake of an object at `location` that breaks the rule, with its place."""
+    place = (*location, *rule.path.split("."))
+    return place, FieldError(dotted(place), value_at(data, place), rule.sentence)
+
+
+def _entries(place: Location, entries: list[Any]) -> list[tuple[Location, Any]]:
+    return [((*place, index), entry) for index, entry in enumerate(entries)]
+
+
+def related(one: Location, other: Location) -> bool:
+    """Whether one place is the other or lies within it."""
+    return one[: len(other)] == other or other[: len(one)] == one
+
+
+def _mistake(kind: str, location: Location, data: dict[str, Any], root: Schema | None) -> FieldError:
+    path, value = dotted(location), value_at(data, location)
+    schema = schema_at(location, root)
+    if kind == "invalid_key":
+        return FieldError(path, value, "must have text as a key; put the key in quotes")
+    if kind == "extra_forbidden" or schema is None:
+        return FieldError(path, value, _unknown(location, root))
+    if kind == "missing":
+        return FieldError(path, ABSENT, f"is required and {allowed(schema)}; add it")
+    return FieldError(path, value, f"{allowed(schema)}; {_remedy(value, location, schema, root)}")
+
+
+def allowed(schema: Schema) -> str:
+    """What a field takes, beginning with "must be"."""
+    if choices := schema.get("enum"):
+        return f"must be {'' if len(choices) == 1 else 'one of '}{', '.join(map(str, choices))}"
+    if INT_OR_STRING in schema:
+        return "must be an integer or a text such as 500m, 1.5 or 2Gi"
+    kind = schema.get("type")
+    if kind in ("integer", "number"):
+        return f"must be {'an integer' if kind == 'integer' else 'a number'}{_range(schema)}"
+    if kind == "boolean":
+        return "must be true or false"
+    if kind == "string":
+        return f"must be text{_length(schema, 'Length', 'character')}"
+    if kind == "array":
+        return f"must be a list{_length(schema, 'Items', 'entry')}"
+    names = list(schema.get("properties", ()))
+    return f"must be a mapping with fields such as {', '.join(names[:3])}" if names else "must be a mapping"
+
+
+def _range(schema: Schema) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None and not schema.get("exclusiveMinimum"):
+        return f" from {_number(low)} to {_number(high)}"
+    bounds = []
+    if low is not None:
+        bounds.append(f"{'above' if schema.get('exclusiveMinimum') else 'at least'} {_number(low)}")
+    if high is not None:
+        bounds.append(f"at most {_number(high)}")
+    return f" {' and '.join(bounds)}" if bounds else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:.10g}"
+
+
+def _length(schema: Schema, what: str, unit: str) -> str:
+    low, high = schema.get(f"min{what}", 0), schema.get(f"max{what}")
+    units = "entries" if unit == "entry" else f"{unit}s"
+    if high is not None:
+        return f" of {f'{low} to' if low else 'at most'} {high} {units}"
+    return f" of at least {low} {units if low > 1 else unit}" if low else ""
+
+
+def _remedy(value: Any, location: Location, schema: Schema, root: Schema | None) -> str:
+    """What to do about a value of the wrong type or size."""
+    if isinstance(value, str):
+        if close := nearest(value, [str(choice) for choice in schema.get("enum", ())]):
+            return f"did you mean {close}?"
+        if schema.get("type") in ("integer", "number", "boolean") and not isinstance(_read(value), str):
+            return "remove the quotes"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if schema.get("type") == "string" or INT_OR_STRING in schema:
+            return "put it in quotes"
+        if value < schema.get("minimum", value) or (
+            schema.get("exclusiveMinimum") and value <= schema["minimum"]
+        ):
+            return f"raise it{_or_default(location, root)}"
+        if value > schema.get("maximum", value):
+            return f"lower it{_or_default(location, root)}"
+    return f"change it{_or_default(location, root)}"
+
+
+def _or_default(location: Location, root: Schema | None) -> str:
+    if isinstance(location[-1], int):
+        return ""
+    parent = schema_at(location[:-1], root) or {}
+    return "" if location[-1] in parent.get("required", ()) else " or leave it out for the default"
+
+
+def _read(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _unknown(location: Location, root: Schema | None) -> str:
+    """The message about an unknown field: it names the nearest field, here or anywhere in a job's spec."""
+    parent, name = location[:-1], str(location[-1])
+    names = list((schema_at(parent, root) or {}).get("properties", ()))
+    here = dotted(parent) or ("the job" if root is None else "this file")
+    if close := nearest(name, names):
+        return f"is not a field of {here}; did you mean {close}?"
+    elsewhere = {path.rpartition(".")[2]: path for path, _ in fields() if path.startswith("spec.")}
+    if name in elsewhere and root is None:
+        return f"is not a field of {here}; did you mean {elsewhere[name]}?"
+    return f"is not a field of {here}; remove it, or use one of {', '.join(names)}"
+
+
+def nearest(name: str, candidates: list[str]) -> str | None:
+    """The candidate that `name` was probably meant to be, None when none is near."""
+    plain = {candidate.lower(): candidate for candidate in candidates}
+    wanted = name.replace("_", "").replace("-", "").lower()
+    close = difflib.get_close_matches(wanted, plain, n=1, cutoff=0.7) or difflib.get_close_matches(
+        name.lower(), plain, n=1, cutoff=0.7
+    )
+    return plain[close[0]] if close else None
+
+
+def _of_field(location: Location, root: Schema | None) -> Location:
+    """Without what pydantic adds: the alternative of a union that it tried, and the mark of a key."""
+    for length in range(1, len(location)):
+        if location[length] == "[key]" or INT_OR_STRING in (schema_at(location[:length], root) or {}):
+            return location[:length]
+    return location
+
+
+def dotted(location: Location) -> str:
+    """A location as Kubernetes writes it: spec.scaling.schedule[2]."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def value_at(data: Any, location: Location) -> Any:
+    """The value at that place; ABSENT if there is none."""
+    for part in location:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return ABSENT
+    return data

@@ -1,0 +1,1 @@
+"""The models of a job: the fields of its spec and of its status."""

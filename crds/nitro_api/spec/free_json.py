@@ -1,0 +1,100 @@
+"""Fields that take any JSON, such as an environment's keyword arguments, and how deep and large it may be.
+
+The API server itself stores JSON of thousands of levels, which no reader in Python takes. A schema cannot
+refer to itself in a CRD, so the allowed levels are written out, each with the next one inside.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_after_validator_function
+
+MAX_LEVELS = 8
+"""Mappings and lists within each other, the field itself the first. The schema doubles with each level."""
+MAX_KEYS = 256
+"""Of a mapping inside the field."""
+MAX_ENTRIES = 4096
+"""Of a list."""
+MAX_CHARACTERS = 32_768
+"""Of a text."""
+
+MAX_BYTES = 124 * 2**10
+"""Of the whole field as JSON. The API server has no such bound. Linux takes an environment variable of
+at most 128 KiB, and in one an actor gets its environment."""
+
+MISTAKES = "free_json"
+"""Type of the validation error that carries every mistake inside such a field."""
+
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+"""Where the schema has it, values of any type are kept."""
+_Place = tuple[int | str, ...]
+
+
+def _level(below: int) -> dict[str, Any]:
+    """Schema of a value with at most so many further levels."""
+    schema: dict[str, Any] = {PRESERVE: True, "nullable": True}
+    if not below:
+        return {**schema, "maxLength": MAX_CHARACTERS, "maxItems": 0, "maxProperties": 0}
+    schema |= {"maxLength": MAX_CHARACTERS, "maxItems": MAX_ENTRIES, "maxProperties": MAX_KEYS}
+    return schema | {"items": _level(below - 1), "additionalProperties": _level(below - 1)}
+
+
+def _checked(value: dict[str, Any]) -> dict[str, Any]:
+    found = list(_mistakes(value))
+    if not found and (size := len(json.dumps(value))) > MAX_BYTES:
+        text = (
+            f"must be at most {MAX_BYTES // 2**10} KiB as JSON, and is {size / 2**10:.0f}; put data into a "
+            "file of the actor image and name it here"
+        )
+        found = [((), text)]
+    if found:
+        raise PydanticCustomError(MISTAKES, "{text}", {"text": found[0][1], "found": found})
+    return value
+
+
+def _mistakes(field: dict[str, Any]) -> Iterator[tuple[_Place, str]]:
+    """Errors inside a field, with their places in it."""
+    pending: list[tuple[_Place, Any]] = [((name,), value) for name, value in field.items()]
+    while pending:
+        place, value = pending.pop(0)
+        if isinstance(value, float) and not math.isfinite(value):
+            yield place, "must be a finite number, because JSON has no other; change it"
+        if isinstance(value, str) and len(value) > MAX_CHARACTERS:
+            yield place, f"must be text of at most {MAX_CHARACTERS} characters; shorten it"
+        if not isinstance(value, dict | list) or not value:
+            continue
+        if len(place) >= MAX_LEVELS:
+            yield (
+                place,
+                (
+                    f"must be a single value, because at most {MAX_LEVELS} levels of mappings and lists are "
+                    "allowed here, the field itself the first; flatten it"
+                ),
+            )
+        elif isinstance(value, list):
+            if len(value) > MAX_ENTRIES:
+                yield place, f"must be a list of at most {MAX_ENTRIES} entries; shorten it"
+            pending += [((*place, index), item) for index, item in enumerate(value)]
+        else:
+            if len(value) > MAX_KEYS:
+                yield place, f"must be a mapping of at most {MAX_KEYS} keys; shorten it"
+            pending += [((*place, str(key)), item) for key, item in value.items()]
+
+
+class FreeJson:
+    """Annotation of a `dict[str, Any]` that takes any JSON within these limits. How many names there may be
+    is the field's own limit."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(_checked, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(core_schema), "additionalProperties": _level(MAX_LEVELS - 1)}

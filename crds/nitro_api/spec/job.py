@@ -1,0 +1,142 @@
+"""The NitroTrainingJob itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from nitro_api.base import Model
+from nitro_api.spec.algorithm import Algorithm
+from nitro_api.spec.backend import Backend
+from nitro_api.spec.environment import Environment
+from nitro_api.spec.network import Network
+from nitro_api.spec.pods import Actor, Learner
+from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.status import JobStatus
+from nitro_api.spec.stop import Evaluation, Stop
+
+GROUP = "nitro.dev"
+VERSION = "v1alpha1"
+KIND = "NitroTrainingJob"
+PLURAL = "nitrotrainingjobs"
+PROTOCOL_VERSION = 2
+"""Version of the requests between learner and actor; the actor image carries the same number."""
+
+
+class Metadata(Model):
+    """Name and labels. What else Kubernetes keeps here is passed through."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """Name of the job: at most 40 characters, because names of its objects are made from it."""
+
+    namespace: str | None = None
+    """Namespace of the job. Default: kubectl's."""
+
+    labels: dict[str, str] | None = None
+    """Labels. Default: none."""
+
+    annotations: dict[str, str] | None = None
+    """Annotations. Default: none."""
+
+    uid: str | None = None
+    """Set by Kubernetes: identity of this very job."""
+
+    resource_version: str | None = None
+    """Set by Kubernetes: version of the stored object."""
+
+    generation: int | None = None
+    """Set by Kubernetes: counts changes of spec."""
+
+    creation_timestamp: str | None = None
+    """Set by Kubernetes. RFC 3339."""
+
+    deletion_timestamp: str | None = None
+    """Set by Kubernetes once deletion was asked for. RFC 3339."""
+
+    deletion_grace_period_seconds: int | None = None
+    """Set by Kubernetes. Unit: seconds."""
+
+    generate_name: str | None = None
+    """Prefix from which `kubectl create` made the name."""
+
+    self_link: str | None = None
+    """Set by old versions of Kubernetes."""
+
+    finalizers: list[str] | None = None
+    """What must be done before the object goes."""
+
+    owner_references: list[dict[str, Any]] | None = None
+    """Objects that this one goes with."""
+
+    managed_fields: list[dict[str, Any]] | None = None
+    """Set by Kubernetes: who owns which field."""
+
+
+class JobSpec(Model):
+    """What to train, how, where and for how long."""
+
+    environment: Environment
+    """What the actors play."""
+
+    algorithm: Algorithm = Field(default_factory=Algorithm)
+    """How the policy learns."""
+
+    network: Network = Field(default_factory=Network)
+    """Policy and critic."""
+
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+    """Seed of the run: weights, minibatches, detector, and every actor's environments derive theirs from it.
+    Default: 0."""
+
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+    """How the policy is judged."""
+
+    stop: Stop = Field(default_factory=Stop)
+    """When training ends."""
+
+    scaling: Scaling = Field(default_factory=Scaling)
+    """How many actors sample in a round."""
+
+    backend: Backend = Field(default_factory=Backend)
+    """Where the actors run."""
+
+    actor: Actor = Field(default_factory=Actor)
+    """The actors' pods and time limits."""
+
+    learner: Learner = Field(default_factory=Learner)
+    """The learner's pod, checkpoints and restarts."""
+
+    pricing: Pricing = Field(default_factory=Pricing)
+    """What time costs."""
+
+    suspend: bool = False
+    """True stops the learner at its next checkpoint and releases all actors; false goes on from there.
+    Default: false."""
+
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """Delete the job so long after it finished. Unit: seconds. Default: never."""
+
+    active_deadline_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """Fail the job if it is not finished so long after its start, suspensions included. Unit: seconds.
+    Default: no limit."""
+
+
+class NitroTrainingJob(Model):
+    """A reinforcement-learning run whose actors are scaled round by round."""
+
+    api_version: Literal["nitro.dev/v1alpha1"]
+    """nitro.dev/v1alpha1."""
+
+    kind: Literal["NitroTrainingJob"]
+    """NitroTrainingJob."""
+
+    metadata: Metadata
+    """Name, namespace and labels."""
+
+    spec: JobSpec
+    """What to train, how, where and for how long."""
+
+    status: JobStatus | None = None
+    """State of the job, as the operator and the learner report it."""

@@ -1,0 +1,96 @@
+"""spec.actor and spec.learner: images, resources and restarts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nitro_api.base import Arn, Model, Name
+from nitro_api.spec.checkpoint import Checkpoint
+from nitro_api.spec.quantities import Quantity
+
+Image = Annotated[str, Field(min_length=1, max_length=512)]
+Amounts = Annotated[dict[str, Quantity], Field(max_length=16)]
+
+
+class Resources(Model):
+    """Resources of a container, as Kubernetes has them."""
+
+    requests: Amounts | None = None
+    """What is set aside, such as {cpu: 500m, memory: 512Mi}. Default: the limits, and for cpu or memory that
+    neither block names the operator's."""
+
+    limits: Amounts | None = None
+    """What may be used at most, such as {memory: 1Gi, nvidia.com/gpu: 1}. Default: none, and for cpu or
+    memory that neither block names the operator's."""
+
+
+class Toleration(Model):
+    """A taint that the pod accepts, as Kubernetes has it."""
+
+    key: Name | None = None
+    """Key of the taint; absent means every key, with operator Exists. Default: every key."""
+
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """Whether the taint's value matters (Equal) or not (Exists). Default: Equal."""
+
+    value: Annotated[str, Field(max_length=63)] | None = None
+    """Value of the taint, with operator Equal. Default: empty."""
+
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint. Default: every effect."""
+
+    toleration_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """How long a NoExecute taint is borne. Unit: seconds. Default: for ever."""
+
+
+class Actor(Model):
+    """The actors' pods and time limits."""
+
+    image: Image | None = None
+    """Image of the actor. Default: the one that the operator was installed with."""
+
+    resources: Resources = Field(default_factory=Resources)
+    """Resources of one actor. Default: for each resource that is not named, the operator's."""
+
+    timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    """Longest time of one rollout, cold start and queueing included; Knative takes no more than its setting
+    max-revision-timeout-seconds, 600 unless an administrator raises it. Unit: seconds. Default: 60."""
+
+    round_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
+    """Time after which missing rollouts of a round are asked for once more; at least timeoutSeconds. Unit:
+    seconds. Default: the larger of timeoutSeconds and three times the median round."""
+
+
+class Learner(Model):
+    """The learner's pod, checkpoints and restarts."""
+
+    image: Image | None = None
+    """Image of the learner. Default: the one that the operator was installed with."""
+
+    resources: Resources = Field(default_factory=Resources)
+    """Resources of the learner, such as {limits: {nvidia.com/gpu: 1}}. Default: for each resource that is not
+    named, the operator's."""
+
+    node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)] | None = (
+        None
+    )
+    """Labels that the learner's node must have. Default: any node."""
+
+    tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
+    """Taints that the learner's pod accepts. Default: none."""
+
+    priority_class_name: Name | None = None
+    """Priority class of the learner's pod. Default: the cluster's."""
+
+    role_arn: Arn | None = None
+    """IAM role that the learner takes on, by its service account (IRSA on EKS): to invoke the function of
+    backend.type: Lambda, and for checkpoints in S3. Default: none."""
+
+    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
+    """Checkpoints."""
+
+    backoff_limit: Annotated[int, Field(ge=0, le=1000)] = 3
+    """Times that a crashed learner is started again, each time from its last checkpoint, before the job
+    fails. Default: 3."""

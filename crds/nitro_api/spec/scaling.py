@@ -1,0 +1,69 @@
+"""spec.scaling: how many actors sample in a round."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nitro_api.base import Model, resolved
+
+MAX_ACTORS = 4096
+Actors = Annotated[int, Field(ge=1, le=MAX_ACTORS)]
+
+
+class Scaling(Model):
+    """The scaler and its range. The boosting score and its symbols are those of the Nitro paper, section
+    4."""
+
+    scaler: Literal[
+        "nitro", "fixed", "schedule", "random-score", "kungfu", "hydrozoa", "minionsrl", "minionsrl-adapt"
+    ] = "nitro"
+    """Who decides: `nitro` the boosting score, `fixed` always initialActors, `schedule` the list in
+    `schedule`, `random-score` as nitro with a score drawn from its own history (the control experiment). The
+    paper's other scalers: `kungfu` more as the gradient noise scale grows, never fewer; `hydrozoa` from
+    minActors on twice as many every ten rounds; `minionsrl` as the pre-trained `agent` chooses;
+    `minionsrl-adapt` in proportion to how near the reward is to stop.targetReward. Default: nitro."""
+
+    min_actors: Actors = resolved()
+    """I_min, fewest actors of a round. Unit: actors. Default: the preset's, but never above maxActors."""
+
+    max_actors: Actors = resolved()
+    """I_max, most actors of a round. Unit: actors. Default: the preset's, but never below minActors."""
+
+    initial_actors: Actors = resolved()
+    """Actors of the first round, and of every round with `fixed`. Unit: actors. Default: the preset's,
+    clipped to the range; the schedule's first entry with `schedule`, minActors with `hydrozoa`."""
+
+    decay: float = resolved(gt=0, le=1)
+    """d, factor by which the score fades per round. At round k no more than maxActors * d^k actors can be
+    asked for; not so with mode `artifact`, where maxActors * d^(k^2) is what is asked for at least. Default:
+    the preset's."""
+
+    window: Annotated[int, Field(ge=2, le=1000)] = 6
+    """Number of values n that the score compares a new value with; the new value is one of them. The values
+    are convexity ratios, or those of the mode's statistic. Unit: rounds. Default: 6."""
+
+    mode: Literal["paper", "artifact", "lambda-min", "noise", "explained-variance"] = "paper"
+    """Statistic and formula of the score. `paper`: the convexity ratio by the paper's formula. `artifact`:
+    the convexity ratio by the formula of the authors' released code. The other modes use another statistic
+    in the paper's formula; its low values boost: `lambda-min` the smallest eigenvalue alone, `noise` the
+    signal-to-noise ratio of the policy's gradient, `explained-variance` how much of the variance of the
+    returns the critic explains. Default: paper."""
+
+    normalise: Literal["linear", "log"] = "linear"
+    """Scale on which values are compared within the window. Default: linear."""
+
+    surrogate: Literal["clip", "ratio1"] = "clip"
+    """Policy objective whose curvature or gradient is measured: `clip` is PPO's clipped surrogate, `ratio1`
+    takes the ratio at 1. Default: clip."""
+
+    schedule: Annotated[list[Actors], Field(min_length=1, max_length=1000)] | None = None
+    """Actors of round 1, 2, ...; later rounds use the last entry. Only with scaler `schedule`, which requires
+    it. Unit: actors. Default: none."""
+
+    agent: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """File of the scaling agent that `nitro pretrain-scaler` made, absolute or relative to where the learner
+    is started. On a cluster: in the learner's image, or on a claim of yours
+    (learner.checkpoint.pvc.claimName), which is mounted at /checkpoints. Only with scaler `minionsrl`, which
+    needs it. Default: none."""

@@ -1,0 +1,1 @@
+"""IMPACT (Luo et al., ICLR 2020)."""

@@ -1,0 +1,192 @@
+"""IMPACT (Luo et al. 2020): PPO on replayed fragments of older policies, held together by a target network.
+
+    rho = min(mu / pi_target, 2);  r = rho pi / mu;  L = -E[min(r A, clip(r, 1 - c, 1 + c) A)]
+
+mu sampled the fragment; A and the critic's targets come from V-trace with pi_target as its target policy.
+Since r = pi / max(pi_target, mu / 2), this is PPO's loss with that denominator in place of the old policy,
+and PPO's gradient, statistics and surrogate serve both.
+"""
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nitro_api import JobSpec
+from nitro_api.algorithms.impact import ImpactHyperparameters
+from nitro_learner.algorithms.actor_critic import (
+    ActorCriticAlgorithm,
+    explained_variance,
+    stream,
+)
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.impact.replay import CircularBuffer
+from nitro_learner.algorithms.impact.vtrace import traced
+from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
+from nitro_learner.data.batch import Fragment, Rollouts
+from nitro_learner.data.shapes import check
+
+_MOST_RATIO = 2.0
+"""Bound of mu / pi_target."""
+
+_BUFFER = {"discrete": (4, 2), "continuous": (16, 20)}
+"""N and K where the job leaves them to the action space: IMPACT's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    """A fragment and its rewards f32 [L, E] as the critic shall see them."""
+
+    fragment: Fragment
+    rewards: np.ndarray
+
+
+class Impact(ActorCriticAlgorithm):
+    """IMPACT. See `OffPolicyAlgorithm` for the interface.
+
+    The buffer is no part of the state: a resumed run fills it anew, as at its start. It may hold more than a
+    checkpoint should write every round, and requests that were running when the run stopped are lost anyway.
+    """
+
+    settings: ImpactHyperparameters
+
+    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
+        super().__init__(spec, environment, device)
+        settings, usual = self.settings, _BUFFER[environment["action"]["kind"]]
+        batches, uses = settings.buffer_batches or usual[0], settings.buffer_uses or usual[1]
+        self._fragments_per_batch = max(1, math.ceil(settings.batch_size / spec.environment.rollout_length))
+        self._target_every = max(1, round(settings.target_update_frequency * batches * uses))
+        self._buffer: CircularBuffer[list[_Sampled]] = CircularBuffer(batches, uses)
+        self._waiting: list[_Sampled] = []
+        self._fresh: list[_Sampled] = []
+        self._passes = 0
+        self._optimiser.rate = self.learning_rate(1)
+        self.target = copy.deepcopy(self.network.policy)
+
+    @property
+    def max_staleness(self) -> int:
+        return self.settings.max_staleness
+
+    def take(self, fragments: list[Fragment]) -> None:
+        for fragment in fragments:
+            rewards = self.rewards([fragment])[0] if self.rewards else fragment.tensors["rewards"]
+            sampled = _Sampled(fragment, rewards)
+            self._fresh.append(sampled)
+            self._waiting.append(sampled)
+            if len(self._waiting) == self._fragments_per_batch:
+                self._buffer.add(self._waiting)
+                self._waiting = []
+                self.replay()
+
+    def replay(self) -> bool:
+        batch = self._buffer.draw(np.random.default_rng([self._seed, self._passes]))
+        if batch is None:
+            return False
+        samples, _ = self.samples(batch)
+        c = self.coefficients()
+        generator = torch.Generator().manual_seed(stream(self._seed, self._passes))
+        for _ in range(self.settings.epochs):
+            for minibatch in self.minibatches(samples, generator):
+                self.step(minibatch, c)
+        self._passes += 1
+        if self._passes % self._target_every == 0:
+            self._follow()
+        return True
+
+    def end_round(self, round: int) -> UpdateResult:
+        self.check_finite(round)
+        fresh, self._fresh = self._fresh, []
+        samples, stats = self.samples(fresh)
+        c = self.coefficients()
+        stats |= self.stats(samples, c) | {"learning_rate": self._optimiser.rate, "kl_coefficient": c.kl}
+        self.adapt_kl_coefficient(stats["kl"])
+        self._optimiser.rate = self.learning_rate(round + 1)
+        if self.observations is not None:
+            self.observations.merge([sampled.fragment for sampled in fresh])
+        envs = fresh[0].rewards.shape[1]
+        surrogate = PpoSurrogate(
+            self.network,
+            self.distribution,
+            samples,
+            c,
+            slots=len(fresh),
+            envs=envs,
+            standardised=self.standardised(samples.advantages),
+        )
+        return UpdateResult(stats, surrogate)
+
+    @torch.no_grad()
+    def samples(self, batch: list[_Sampled]) -> tuple[Samples, dict[str, float]]:
+        """The loss's samples of fragments at the present target network and critic, and what describes them:
+        explained_variance and advantage_std."""
+        rollouts = Rollouts(
+            [sampled.fragment for sampled in batch],
+            [sampled.rewards for sampled in batch],
+            prepare=self.inputs,
+            device=self._device,
+        )
+        target = torch.cat(
+            [
+                self.target.distribution(self.target.trace(rows))
+                for rows in torch.split(rollouts.observations, self.chunk)
+            ]
+        )
+        target_log_probs = self.distribution.log_prob(target, rollouts.actions)
+        trace = traced(
+            rollouts,
+            target_log_probs,
+            self.values,
+            gamma=self.settings.gamma,
+            lam=self.settings.gae_lambda,
+        )
+        samples = Samples(
+            rollouts.observations,
+            rollouts.actions,
+            denominator(target_log_probs, rollouts.log_probs),
+            target,
+            self.scaled(trace.advantages),
+            trace.targets,
+        )
+        return samples, {
+            "explained_variance": explained_variance(trace.values, trace.targets),
+            "advantage_std": trace.advantages.std(correction=0).item(),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        target = {name: p.detach().cpu().clone() for name, p in self.target.named_parameters()}
+        return super().state_dict() | {
+            "target": target,
+            "passes": self._passes,
+            "learning_rate": self._optimiser.rate,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        with torch.no_grad():
+            for name, parameter in self.target.named_parameters():
+                parameter.copy_(torch.as_tensor(state["target"][name]))
+        self._passes = int(state["passes"])
+        self._optimiser.rate = float(state["learning_rate"])
+        self._buffer.clear()
+        self._waiting, self._fresh = [], []
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """theta_target <- theta."""
+        for target, parameter in zip(self.target.parameters(), self.network.policy.parameters(), strict=True):
+            target.copy_(parameter)
+
+
+def denominator(target_log_probs: Tensor, log_probs: Tensor) -> Tensor:
+    """log max(pi_target, mu / 2), [n]: what the ratio that IMPACT clips is taken to.
+
+    Raises:
+        ValueError: the tensors differ in shape.
+    """
+    check(target_log_probs.shape, "target_log_probs", {"log_probs": log_probs})
+    return torch.maximum(target_log_probs, log_probs - math.log(_MOST_RATIO))

@@ -1,0 +1,204 @@
+"""The policies of a run: who learns each, which agent plays which, and the one version of them all.
+
+A single-agent run is a set of one policy. Both go through the same code:
+
+    policies = registry.make_policies(job.spec, environment_spec)
+    payload = policies.encode(run)                      # publish as version `policies.version`
+    updates = policies.update(fragments, k)             # on-policy; the version has grown by one
+    policies.take(fragments); policies.replay(); updates = policies.end_round(k)        # off-policy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights, WeightsContainer
+from nitro_api.algorithms.record import Feeding
+from nitro_learner.algorithms.base import (
+    Algorithm,
+    JointLearner,
+    OffPolicyAlgorithm,
+    OffPolicyJointLearner,
+    OnPolicyAlgorithm,
+    OnPolicyJointLearner,
+    UpdateResult,
+)
+from nitro_learner.data.batch import Fragment
+
+SINGLE_AGENT = {AGENT: DEFAULT_POLICY}
+"""Who plays which policy in a single-agent run."""
+
+
+class OnePolicy:
+    """An algorithm of one policy, as a learner of the set."""
+
+    def __init__(self, algorithm: Algorithm, policy: str = DEFAULT_POLICY) -> None:
+        self.algorithm = algorithm
+        self.policies = (policy,)
+        self.agents = {AGENT: policy}
+
+    @property
+    def max_staleness(self) -> int:
+        """See `OffPolicyAlgorithm`."""
+        return self._off_policy.max_staleness
+
+    def weights(self) -> dict[str, PolicyWeights]:
+        """See `JointLearner`."""
+        return {self.policies[0]: PolicyWeights.of(*self.algorithm.weights())}
+
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
+        """See `OnPolicyAlgorithm`."""
+        assert isinstance(self.algorithm, OnPolicyAlgorithm), f"{self.algorithm} has no `update`"
+        return {self.policies[0]: self.algorithm.update(fragments, round)}
+
+    def take(self, fragments: list[Fragment]) -> None:
+        """See `OffPolicyAlgorithm`."""
+        self._off_policy.take(fragments)
+
+    def replay(self) -> bool:
+        """See `OffPolicyAlgorithm`."""
+        return self._off_policy.replay()
+
+    def end_round(self, round: int) -> dict[str, UpdateResult]:
+        """See `OffPolicyAlgorithm`."""
+        return {self.policies[0]: self._off_policy.end_round(round)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The algorithm's."""
+        return self.algorithm.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()`."""
+        self.algorithm.load_state_dict(state)
+
+    @property
+    def _off_policy(self) -> OffPolicyAlgorithm:
+        assert isinstance(self.algorithm, OffPolicyAlgorithm), f"{self.algorithm} has no `take`"
+        return self.algorithm
+
+
+class PolicySet:
+    """Policies that are published, sampled with and learned together.
+
+    Attributes:
+        learners: each learns one policy, or several jointly.
+        feeding: how all of them get fragments.
+        agents: the policy of each agent; by class in the order of the classes' names, then as a class lists
+            them.
+        version: of the set's weights. It counts changes of the weights that actors may see, from 0 for the
+            initial ones.
+    """
+
+    def __init__(self, learners: Sequence[JointLearner], agents: Mapping[str, str], feeding: Feeding) -> None:
+        """Raise ValueError for an agent whose policy nobody learns, or a policy that two learn."""
+        self.learners = tuple(learners)
+        self.feeding = feeding
+        self.agents = dict(agents)
+        self.version = 0
+        names = [name for learner in self.learners for name in learner.policies]
+        if len(set(names)) < len(names):
+            raise ValueError(f"a policy has several learners: {sorted(names)}")
+        unknown = {agent: policy for agent, policy in self.agents.items() if policy not in names}
+        if unknown:
+            raise ValueError(f"agents of policies that nobody learns: {unknown}; the policies are {names}")
+        self.names = tuple(names)
+
+    @classmethod
+    def of_one(cls, algorithm: Algorithm, feeding: Feeding) -> PolicySet:
+        """Make the set of a single-agent run."""
+        return cls([OnePolicy(algorithm)], SINGLE_AGENT, feeding)
+
+    @property
+    def only(self) -> Algorithm:
+        """The algorithm of a set of one policy."""
+        (learner,) = self.learners
+        assert isinstance(learner, OnePolicy), f"{learner} learns several policies"
+        return learner.algorithm
+
+    @property
+    def max_staleness(self) -> int:
+        """How many versions behind a fragment may be for all of the learners; see `OffPolicyAlgorithm`."""
+        return min(learner.max_staleness for learner in self._off_policy)
+
+    def weights(self) -> dict[str, PolicyWeights]:
+        """Every policy's network and tensors, as copies."""
+        return {name: weights for learner in self.learners for name, weights in learner.weights().items()}
+
+    def encode(self, run: str) -> bytes:
+        """The weights container of the present version."""
+        return WeightsContainer(run, self.version, self.weights(), self.agents).encode()
+
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
+        """Learn from a whole round; see `OnPolicyAlgorithm`. Returns what each policy learned."""
+        results: dict[str, UpdateResult] = {}
+        # The registry has checked that learners have the methods of their feeding.
+        for learner in cast("tuple[OnPolicyJointLearner, ...]", self.learners):
+            results |= learner.update(fragments, round)
+        self.version += 1
+        return results
+
+    def take(self, fragments: list[Fragment]) -> None:
+        """Learn from fragments that just arrived; see `OffPolicyAlgorithm`."""
+        for learner in self._off_policy:
+            learner.take(fragments)
+
+    def replay(self) -> bool:
+        """Learn once more from earlier fragments; see `OffPolicyAlgorithm`. False when no learner can."""
+        # A list: every learner has its turn, whatever the ones before it did.
+        replayed = [learner.replay() for learner in self._off_policy]
+        return any(replayed)
+
+    def end_round(self, round: int) -> dict[str, UpdateResult]:
+        """End an off-policy round; see `OffPolicyAlgorithm`. Returns what each policy learned."""
+        results: dict[str, UpdateResult] = {}
+        for learner in self._off_policy:
+            results |= learner.end_round(round)
+        self.version += 1
+        return results
+
+    @property
+    def _off_policy(self) -> tuple[OffPolicyJointLearner, ...]:
+        """The learners, where the feeding is `arrivals`."""
+        # The registry has checked that learners have the methods of their feeding.
+        return cast("tuple[OffPolicyJointLearner, ...]", self.learners)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint holds of the policies."""
+        return {
+            "version": self.version,
+            "agents": self.agents,
+            "learners": [
+                {"policies": list(learner.policies), "state": learner.state_dict()}
+                for learner in self.learners
+            ],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()`.
+
+        Raises:
+            ValueError: the state is of other policies, networks or algorithms.
+        """
+        saved = [tuple(item["policies"]) for item in state["learners"]]
+        own = [learner.policies for learner in self.learners]
+        if saved != own:
+            raise ValueError(f"the state is of the policies {saved}, this job's are {own}")
+        for learner, item in zip(self.learners, state["learners"], strict=True):
+            learner.load_state_dict(item["state"])
+        self.agents = dict(state["agents"])
+        self.version = int(state["version"])
+
+
+def saved_policies(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The policies' part of a checkpoint's state; of a checkpoint before version 0.2 its one algorithm, whose
+    version was the number of rounds."""
+    if "policies" in state:
+        policies: dict[str, Any] = state["policies"]
+        return policies
+    return {
+        "version": state["training"]["round"],
+        "agents": SINGLE_AGENT,
+        "learners": [{"policies": [DEFAULT_POLICY], "state": state["algorithm"]}],
+    }

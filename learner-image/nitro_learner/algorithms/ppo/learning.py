@@ -1,0 +1,81 @@
+"""Proximal policy optimisation (Schulman et al. 2017), as RLlib's with the `paper` preset, as CleanRL's with
+`tuned`."""
+
+import copy
+import math
+from dataclasses import replace
+
+import torch
+
+from nitro_api.algorithms.ppo import PpoHyperparameters
+from nitro_learner.algorithms.actor_critic import (
+    ActorCriticAlgorithm,
+    explained_variance,
+    stream,
+)
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.ppo.loss import Coefficients, Samples
+from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
+from nitro_learner.data.batch import Batch, Fragment, assemble
+
+
+class Ppo(ActorCriticAlgorithm):
+    """PPO on whole rounds. See `OnPolicyAlgorithm` for the interface."""
+
+    settings: PpoHyperparameters
+
+    def coefficients(self) -> Coefficients:
+        return replace(super().coefficients(), value_clip=self.settings.value_clip or math.inf)
+
+    def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
+        batch = self.assemble(fragments)
+        samples = Samples(
+            batch.observations,
+            batch.actions,
+            batch.log_probs,
+            batch.distribution,
+            self.scaled(batch.advantages),
+            batch.returns,
+        )
+        rate = self.learning_rate(round)
+        self._optimiser.rate = rate
+        c = self.coefficients()
+        sampled = copy.deepcopy(self.network)
+        generator = torch.Generator().manual_seed(stream(self._seed, round))
+        for _ in range(self.settings.epochs):
+            for minibatch in self.minibatches(samples, generator):
+                self.step(minibatch, c)
+        self.check_finite(round)
+        stats = self.stats(samples, c) | {
+            "explained_variance": explained_variance(batch.values, batch.returns),
+            "advantage_std": batch.advantages.std(correction=0).item(),
+            "learning_rate": rate,
+            "kl_coefficient": c.kl,
+        }
+        self.adapt_kl_coefficient(stats["kl"])
+        envs = fragments[0].tensors["rewards"].shape[1]
+        surrogate = PpoSurrogate(
+            self.network,
+            self.distribution,
+            samples,
+            c,
+            sampled,
+            slots=len(fragments),
+            envs=envs,
+            standardised=self.standardised(batch.advantages),
+        )
+        return UpdateResult(stats, surrogate)
+
+    def assemble(self, fragments: list[Fragment]) -> Batch:
+        batch = assemble(
+            fragments,
+            self.rewards(fragments) if self.rewards else [f.tensors["rewards"] for f in fragments],
+            prepare=self.inputs,
+            values=self.values,
+            gamma=self.settings.gamma,
+            gae_lambda=self.settings.gae_lambda,
+            device=self._device,
+        )
+        if self.observations is not None:
+            self.observations.merge(fragments)
+        return batch

@@ -1,0 +1,99 @@
+"""What a job needs that is not installed everywhere: Ray's RLlib, for algorithms whose name begins with
+`rllib/`.
+
+Nothing heavy is imported for jobs that do without it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import re
+
+from nitro_api import FieldError, JobInvalid, JobSpec
+
+UNCHECKED = (
+    "spec.algorithm.rllib: is checked when the learner starts, because the RLlib that it needs is not "
+    "installed here"
+)
+_REMEDY = (
+    "run pip install 'nitro-learner[train,rllib]', on a cluster use a learner image that was built with "
+    "--build-arg EXTRAS=rllib"
+)
+_PACKAGES = ("ray", "tree", "fsspec", "pandas", "pyarrow", "scipy")
+"""What importing RLlib needs: those of the extra `rllib`, by their modules' names."""
+
+
+class RllibError(Exception):
+    """RLlib failed in an update; the message has its reason."""
+
+
+def lacking(spec: JobSpec) -> bool:
+    """Whether the job asks for RLlib where it is not installed, or not the one that is needed."""
+    return spec.algorithm.record.settings == "rllib" and _obstacle() is not None
+
+
+def check(spec: JobSpec) -> None:
+    """Make sure that a resolved job can be trained here.
+
+    Raises:
+        JobInvalid: RLlib is needed and not installed, in another version or broken, or refuses the job's
+            settings.
+    """
+    if spec.algorithm.record.settings != "rllib":
+        return
+    obstacle = _obstacle()
+    if obstacle:
+        raise _unusable(spec, obstacle)
+    prepare()
+    try:
+        from nitro_learner.algorithms.rllib import settings
+    except Exception as error:  # what an import of a broken package raises can be anything
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise _unusable(
+            spec, f"needs RLlib of Ray {_needed()}, which cannot be imported ({reason})"
+        ) from error
+
+    found = settings.mistakes(spec.algorithm.name, spec.algorithm.rllib or {})
+    if found:
+        raise JobInvalid(found)
+
+
+def _obstacle() -> str | None:
+    """What about the installed packages keeps RLlib from being used, found without importing it."""
+    if not all(map(importlib.util.find_spec, _PACKAGES)):
+        return "needs Ray's RLlib, which is not installed"
+    needed = _needed()
+    try:
+        installed = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        return f"needs RLlib of Ray {needed}, but the package ray that is found has no version"
+    if not installed.startswith(f"{needed}."):
+        return f"needs RLlib of Ray {needed}, but Ray {installed} is installed"
+    return None
+
+
+def _needed() -> str:
+    """The minor of Ray that the extra `rllib` pins: 2.60."""
+    pins = (
+        re.match(r"ray\b.*>=(\d+\.\d+)", line) for line in importlib.metadata.requires("nitro-learner") or ()
+    )
+    return next(pin[1] for pin in pins if pin)
+
+
+def _unusable(spec: JobSpec, obstacle: str) -> JobInvalid:
+    return JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, f"{obstacle}; {_REMEDY}")])
+
+
+def prepare() -> None:
+    """Before the first import of Ray: no usage statistics, no runtime that starts by itself, no advice on
+    parts that are not used here."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_AUTO_CONNECT": "0"}
+    for name in (
+        "ray._common.deprecation",
+        "ray.rllib.algorithms.algorithm_config",
+        "ray.rllib.utils.compression",
+    ):
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,0 +1,131 @@
+"""What an actor's answers mean, over HTTP as on Lambda: an acknowledgement, or an error.
+
+Bodies are JSON, as bytes or read already. Nothing is believed that is not exactly as it should be.
+"""
+
+import json
+import math
+from typing import Any
+
+from nitro_actor import PROTOCOL_VERSION
+from nitro_learner.backends.base import Ack, Evidence, FatalError, RetryableError
+
+_REASONS = {
+    408: "timeout",
+    424: "weights_missing",
+    429: "throttled",
+    500: "server_error",
+    502: "unavailable",
+    503: "unavailable",
+    504: "unavailable",
+    507: "redis_full",
+}
+_WORK_CODES = frozenset({"environment", "weights_invalid", "internal"})
+"""What an actor fails at itself: the environment raised, the policy is not finite, an error of its own."""
+
+_CODES = frozenset(
+    {"busy", "draining", "starting", "redis_unreachable", "redis_full", "weights_missing"} | _WORK_CODES
+)
+"""The actor's own codes, more exact than a status; anything else in that field is not believed."""
+
+_REFUSALS = frozenset({"unauthorized", "protocol", "bad_request", "too_large"})
+"""The codes of its answers that no try can better. Such a status without one is no actor's: of somebody who
+answers until a new Service's address is routed, or of a proxy on the way."""
+
+_FATAL = frozenset({400, 401, 409, 413})
+_ACCEPTED = _WORK_CODES | {"server_error", "weights_missing", "redis_full", "redis_unreachable"}
+"""Reasons that an actor gives after it began to work, so that the invocation is billed."""
+
+_SECONDS = ("weights", "rollout", "store", "total")
+
+
+def read_ack(body: object, wall: float) -> Ack:
+    """The strict reading of a 200's JSON: a peer that is no actor must not be taken for one.
+
+    Raises RetryableError.
+    """
+    value = read_object(body)
+    try:
+        if value is None:
+            raise ValueError("no JSON object")
+        seconds = {name: _number(value["seconds"][name]) for name in _SECONDS}
+        cold = value["coldStart"]
+        if type(cold) is not bool:
+            raise ValueError(f"coldStart is {cold!r}")
+        return Ack(
+            slot=_whole(value["slot"]),
+            attempt=_whole(value["attempt"]),
+            bytes=_whole(value["bytes"]),
+            steps=_whole(value["steps"]),
+            cold_start=cold,
+            seconds=seconds,
+            rss_bytes=_whole(value["rssBytes"]),
+            wall_seconds=wall,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RetryableError("bad_answer", f"{error!r} in the answer {excerpt(body)}", wall) from error
+
+
+def read_failure(status: int, body: object, wall: float) -> RetryableError | FatalError:
+    """What any other status means; ``wall`` is what may be billed where the actor began to work."""
+    value = read_object(body) or {}
+    text = str(value.get("error", ""))[:2000] or excerpt(body)
+    code = str(value.get("code"))
+    if status in _FATAL and code in _REFUSALS:
+        if status == 401:
+            return FatalError(f"the actor refuses the token (HTTP {status}): {text}")
+        if status == 409:
+            return FatalError(
+                f"the actor refuses this learner's protocol {PROTOCOL_VERSION}: {text}; "
+                "use an actor image and a learner of the same release"
+            )
+        return FatalError(f"the actor refuses the request (HTTP {status}): {text}")
+    reason = code if code in _CODES else _REASONS.get(status, "bad_answer")
+    environment = reason == "environment"
+    return RetryableError(
+        reason,
+        text if environment else f"HTTP {status}: {text}",
+        wall if reason in _ACCEPTED else 0.0,
+        deterministic=reason in _WORK_CODES,
+        evidence=Evidence(environment, trace=str(value.get("trace", ""))),
+    )
+
+
+def read_spec(body: object, where: str) -> dict[str, Any]:
+    """An EnvironmentSpec of this learner's protocol. Raises RetryableError or FatalError."""
+    spec = read_object(body)
+    if spec is None or "protocol" not in spec:
+        raise RetryableError("bad_answer", f"{where} answered {excerpt(body)}")
+    if spec["protocol"] != PROTOCOL_VERSION:
+        raise FatalError(
+            f"the actors at {where} speak protocol {spec['protocol']}, this learner {PROTOCOL_VERSION}: "
+            "use an actor image and a learner of the same release"
+        )
+    return spec
+
+
+def read_object(body: object) -> dict[str, Any] | None:
+    """A JSON object, as bytes or read already; None where it is something else."""
+    if isinstance(body, bytes):
+        try:
+            body = json.loads(body)
+        except (ValueError, RecursionError):
+            return None
+    return body if isinstance(body, dict) else None
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no whole number >= 0")
+    return value
+
+
+def _number(value: object) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or value < 0:  # type: ignore[arg-type,operator]
+        raise ValueError(f"{value!r} is no number of seconds")
+    return float(value)  # type: ignore[arg-type]
+
+
+def excerpt(body: object) -> str:
+    """Its beginning, for a message."""
+    return repr(body[:200].decode(errors="replace")) if isinstance(body, bytes) else repr(body)[:200]

@@ -1,0 +1,101 @@
+"""What actor processes of this machine print: kept in a file, and read for what it says about a failure."""
+
+import asyncio
+import json
+import logging
+from collections import deque
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+from nitro_actor import traces
+
+_FILE_BYTES = 5 * 2**20
+"""Of the file and of the older one beside it: an environment that prints in every step fills no disk."""
+
+_KEPT_LINES = 400
+"""In memory, of each process: more than a dump of its stacks has."""
+
+_SHOWN_LINES = 5
+_SHOWN_CHARACTERS = 160
+
+
+class _QuietHandler(RotatingFileHandler):
+    """A file that cannot be written (disk full) must not end the training."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        pass
+
+
+class ActorsLog:
+    """The file of all actor processes' output, at most 10 MB; None keeps none. It is made with its first
+    line."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._handler: _QuietHandler | None = None
+        if path is not None:
+            self._handler = _QuietHandler(
+                path, maxBytes=_FILE_BYTES, backupCount=1, encoding="utf-8", delay=True
+            )
+            self._handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+
+    def write(self, name: str, text: str) -> None:
+        if self._handler is not None:
+            self._handler.handle(logging.LogRecord(name, logging.INFO, "", 0, text, None, None))
+
+    def close(self) -> None:
+        if self._handler is not None:
+            self._handler.close()
+
+
+class Output:
+    """The output of one actor process."""
+
+    def __init__(self, name: str, file: ActorsLog) -> None:
+        self._name = name
+        self._file = file
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.dumped = asyncio.Event()
+        """Set when a dump of its stacks was read to its end."""
+
+    def hear(self, line: str) -> None:
+        """Take in a line. What the actor logs of its work is left out unless it is a warning or an error."""
+        event = _event(line)
+        if event is not None:
+            if event.get("level") not in ("warning", "error"):
+                return
+            line = "\n".join(filter(None, [str(event.get("error", "")), str(event.get("trace", ""))]))
+        self._file.write(self._name, line)
+        self._lines.append(line)
+        if traces.DUMP_END in line:
+            self.dumped.set()
+
+    def standing(self) -> str:
+        """Which call of the environment it was in when its stacks were dumped last, and where; else empty."""
+        return traces.standing(traces.of_dump(self._lines))
+
+    def stacks(self) -> str:
+        """The dump of its stacks, as it was written."""
+        lines = list(self._lines)
+        return "\n".join(lines[_dump_start(lines) :])
+
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines before a dump of its stacks, for a message."""
+        lines = list(self._lines)
+        words = [line for line in lines[: _dump_start(lines)] if line.strip()]
+        return tuple(line[:_SHOWN_CHARACTERS] for line in words[-_SHOWN_LINES:])
+
+
+def _dump_start(lines: list[str]) -> int:
+    return next((index for index, line in enumerate(lines) if traces.begins_dump(line)), len(lines))
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """A structured log line of the actor's."""
+    if not line.startswith("{"):
+        return None
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and "event" in event else None

@@ -1,0 +1,48 @@
+"""Why slots of a round failed: the last trouble of each, and what a message says of all of them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nitro_learner.backends.base import NO_EVIDENCE, Evidence, RetryableError
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What went wrong at one slot last."""
+
+    text: str
+    evidence: Evidence = NO_EVIDENCE
+
+    @staticmethod
+    def of(error: RetryableError) -> "Trouble":
+        """What an error of the backend says. Whose fault it is need not be said of the environment's own."""
+        return Trouble(error.message if error.evidence.environment else str(error), error.evidence)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+UNANSWERED = Trouble("no answer yet")
+"""Of a slot whose request waits still, often behind those that fail."""
+
+
+def causes(troubles: Sequence[Trouble]) -> str:
+    """The most frequent troubles, and the last output of an actor that met the first of them."""
+    met = [trouble for trouble in troubles if trouble is not UNANSWERED] or [UNANSWERED]
+    counted = Counter(trouble.text for trouble in met).most_common(3)
+    told = counted[0][0] if len(counted) == 1 else "; ".join(f"{count} x {text}" for text, count in counted)
+    output = next((t.evidence.output for t in met if t.text == counted[0][0] and t.evidence.output), ())
+    return told + shown(output)
+
+
+def shown(output: Sequence[str]) -> str:
+    """An actor's last output, to be put behind a message; empty where it printed nothing."""
+    return "".join(f"\n  {line}" for line in ("the actor's last output:", *output)) if output else ""
+
+
+def evidence(troubles: Sequence[Trouble]) -> Evidence:
+    """What is known of all of them: whether the environment is at fault for each, and one traceback."""
+    met = [trouble.evidence for trouble in troubles if trouble is not UNANSWERED]
+    at_fault = bool(met) and all(one.environment for one in met)
+    return Evidence(at_fault, trace=next((one.trace for one in met if one.trace), ""))

@@ -1,0 +1,1 @@
+"""The trajectory cache: weights go out to actors, fragments come back."""

@@ -1,0 +1,1 @@
+"""Checkpoint files: written in one step, checked when they are read."""

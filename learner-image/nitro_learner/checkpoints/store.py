@@ -1,0 +1,239 @@
+"""Checkpoints: one atomic safetensors file each, no pickle, the newest few kept.
+
+A file holds the tensors of a nested state and, under the one metadata key `nitro`, canonical JSON with the
+state's structure, references to its tensors, and a digest of all of it. (safetensors writes several metadata
+keys in random order, so there is one.) A checkpoint is written beside its final name, flushed to disk and
+renamed, so a crash at any moment leaves the previous one whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as save_tensors
+
+logger = logging.getLogger(__name__)
+
+SCHEMA = 1
+_NAME = re.compile(r"round-(\d{6,})\.safetensors")
+# Markers of what JSON has no word for. A user's dictionary cannot clash: the state's keys are ours.
+_TENSOR, _ARRAY, _TUPLE, _ITEMS = "$tensor", "$array", "$tuple", "$items"
+
+
+class CheckpointError(Exception):
+    """A checkpoint could not be written or read; the message names the file and the remedy."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A state as it was saved after `round` (0 = before the first)."""
+
+    round: int
+    state: dict[str, Any]
+    path: Path
+
+
+class CheckpointStore:
+    """The checkpoints of one run folder.
+
+        store = CheckpointStore(run_dir / "checkpoints", keep_last=3)
+        store.save(12, state)
+        store.latest()          # the newest that is whole
+
+    Args:
+        directory: created when missing.
+        keep_last: how many files stay; older ones are removed after each save.
+    """
+
+    def __init__(self, directory: Path, keep_last: int) -> None:
+        self.directory = directory
+        self.keep_last = keep_last
+
+    def path(self, round: int) -> Path:
+        return self.directory / f"round-{round:06d}.safetensors"
+
+    def rounds(self) -> list[int]:
+        """Rounds with a checkpoint file, oldest first."""
+        if not self.directory.is_dir():
+            return []
+        matches = (_NAME.fullmatch(path.name) for path in self.directory.iterdir())
+        return sorted(int(match.group(1)) for match in matches if match)
+
+    def save(self, round: int, state: Mapping[str, Any]) -> Path:
+        """Write the state atomically and remove files beyond `keep_last`.
+
+        Raises:
+            CheckpointError: the disk is full or the folder cannot be written; earlier checkpoints are
+                untouched.
+        """
+        path = self.path(round)
+        write(path, round, state)
+        kept = [number for number in self.rounds() if number <= round][-self.keep_last :]
+        for number in self.rounds():
+            if number <= round and number not in kept:
+                self.path(number).unlink(missing_ok=True)
+        return path
+
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole, with a warning for each newer one that is damaged; None when
+        there is no file.
+
+        Raises:
+            CheckpointError: there are files and none is whole.
+        """
+        rounds = self.rounds()
+        for number in reversed(rounds):
+            try:
+                return load(self.path(number))
+            except CheckpointError as error:
+                logger.warning("%s The one before it is used.", error)
+        if rounds:
+            raise CheckpointError(
+                f"{self.directory}: all {len(rounds)} checkpoints are damaged. Start a new run."
+            )
+        return None
+
+
+def write(path: Path, round: int, state: Mapping[str, Any]) -> None:
+    """Write one checkpoint file atomically.
+
+    Raises:
+        CheckpointError: the disk is full or the folder cannot be written; what was there is untouched.
+    """
+    data = pack(round, state)
+    temporary = path.with_suffix(".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"{path}: the checkpoint of round {round} ({len(data) / 1e6:.1f} MB) could not be written: "
+            f"{error.strerror or error}. Earlier checkpoints are whole: make room and resume."
+        ) from error
+
+
+def load(path: Path) -> Checkpoint:
+    """Read one checkpoint file.
+
+    Raises:
+        CheckpointError: the file is missing, cut, altered, or of another schema.
+    """
+    try:
+        with safe_open(path, framework="np") as file:
+            text = (file.metadata() or {})["nitro"]
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        meta = json.loads(text)
+        digest = meta.pop("digest")
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path}: the checkpoint is damaged or cannot be read ({error}).") from error
+    if digest != _digest(meta, tensors):
+        raise CheckpointError(f"{path}: the checkpoint is damaged (its digest does not match).")
+    if meta["schema"] != SCHEMA:
+        raise CheckpointError(
+            f"{path}: the checkpoint has schema {meta['schema']}, this version reads {SCHEMA}."
+        )
+    state: dict[str, Any] = _unflatten(meta["state"], tensors)
+    return Checkpoint(meta["round"], state, path)
+
+
+def pack(round: int, state: Mapping[str, Any]) -> bytes:
+    """The bytes of a checkpoint file.
+
+    Args:
+        state: nested dictionaries, lists and tuples of torch tensors, numpy arrays, numbers, strings,
+            booleans and None.
+
+    Raises:
+        TypeError: for any other type, with the path of the value.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    meta: dict[str, Any] = {"schema": SCHEMA, "round": round, "state": _flatten(state, "", tensors)}
+    meta["digest"] = _digest(meta, tensors)
+    return bytes(save_tensors(tensors, {"nitro": _canonical(meta)}))
+
+
+def _flatten(value: Any, path: str, tensors: dict[str, np.ndarray]) -> Any:
+    """The JSON form of a value; its tensors go into `tensors` under their path."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, torch.Tensor):
+        # A copy: the caller may go on training while the file is written.
+        tensors[path] = value.detach().cpu().contiguous().numpy().copy()
+        return {_TENSOR: path}
+    if isinstance(value, np.ndarray):
+        tensors[path] = np.ascontiguousarray(value)
+        # ascontiguousarray makes a scalar array one-dimensional.
+        return {_ARRAY: path, "scalar": True} if value.ndim == 0 else {_ARRAY: path}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: _flatten(item, f"{path}/{key}".lstrip("/"), tensors) for key, item in value.items()}
+        return {
+            _ITEMS: [
+                [key, _flatten(item, f"{path}/{key}".lstrip("/"), tensors)] for key, item in value.items()
+            ]
+        }
+    if isinstance(value, list | tuple):
+        items = [_flatten(item, f"{path}/{index}".lstrip("/"), tensors) for index, item in enumerate(value)]
+        return {_TUPLE: items} if isinstance(value, tuple) else items
+    raise TypeError(f"the state's {path!r} is a {type(value).__name__}, which a checkpoint cannot hold")
+
+
+def _unflatten(value: Any, tensors: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, list):
+        return [_unflatten(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if _TENSOR in value:
+        return torch.from_numpy(tensors[value[_TENSOR]].copy())
+    if _ARRAY in value:
+        array = tensors[value[_ARRAY]].copy()
+        return array.reshape(()) if value.get("scalar") else array
+    if _TUPLE in value:
+        return tuple(_unflatten(item, tensors) for item in value[_TUPLE])
+    if _ITEMS in value:
+        return {key: _unflatten(item, tensors) for key, item in value[_ITEMS]}
+    return {key: _unflatten(item, tensors) for key, item in value.items()}
+
+
+def _canonical(meta: dict[str, Any]) -> str:
+    return json.dumps(meta, sort_keys=True, separators=(",", ":"))
+
+
+def _digest(meta: dict[str, Any], tensors: dict[str, np.ndarray]) -> str:
+    """Digest of the structure and of every tensor's name, type, shape and bytes (safetensors itself has no
+    checksum).
+    """
+    digest = hashlib.blake2b(_canonical(meta).encode(), digest_size=16)
+    for name in sorted(tensors):
+        array = tensors[name]
+        digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        digest.update(np.ascontiguousarray(array).data if array.size else b"")
+    return digest.hexdigest()
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename itself durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

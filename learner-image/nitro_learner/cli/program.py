@@ -1,0 +1,96 @@
+"""Runs one command line: finds the subcommand, and says why it ended early, in a message and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import Any
+
+from nitro_api import JobInvalid
+from nitro_learner.cli.common import ABORTED, BAD_INPUT, DONE, EPILOG, FAILED, NO_ROOM, CommandError
+
+_TRAINING = ("nitro_actor", "redis", "safetensors", "tensorboard", "torch")
+"""What only the extra `train` installs."""
+
+
+def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -> int:
+    """Run a command line of the program `prog`, which has these commands, and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Serverless reinforcement learning. Every command's --help has examples.",
+        epilog=EPILOG,
+        formatter_class=_Formatter,
+    )
+    parser.add_argument("--version", action="version", version=f"nitro {metadata.version('nitro-learner')}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    command: Callable[[Any], int] | None = None
+    for name, summary in commands.items():
+        if name != chosen:
+            subparsers.add_parser(name, help=summary)
+            continue
+        module: ModuleType = import_module(f"nitro_learner.cli.{name.replace('-', '_')}")
+        subparser = subparsers.add_parser(
+            name, help=summary, description=module.__doc__, epilog=EPILOG, formatter_class=_Formatter
+        )
+        module.add_arguments(subparser)
+        command = module.run
+    arguments = parser.parse_args(words)
+    if command is None:
+        parser.error(f"no such command: {arguments.command}")
+    try:
+        code = _ended(command, arguments)
+    finally:
+        try:
+            print(end="", flush=True)
+        except OSError:  # Python would try the same at its exit, and complain once more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    compute = sys.modules.get("nitro_learner.training.compute")
+    if compute and compute.left_running():  # an update that was broken off, or hangs
+        os._exit(code)
+    return code
+
+
+def _ended(command: Callable[[Any], int], arguments: argparse.Namespace) -> int:
+    """Run a subcommand and return its exit code; what ends it early is reported."""
+    try:
+        code = command(arguments)
+        print(end="", flush=True)  # whether all of the output could be written
+        return code
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in _TRAINING:
+            raise
+        install = "pip install ./actor-image './learner-image[train]'"
+        return _say(f"{arguments.command} trains, which takes more: in a checkout {install}", FAILED)
+    except CommandError as error:
+        return _say(str(error), error.code)
+    except JobInvalid as error:  # what only the start of a run finds, such as the file of a scaling agent
+        return _say(str(error), BAD_INPUT)
+    except BrokenPipeError:  # `nitro explain | head`: nobody reads on, which is no error
+        return DONE
+    except OSError as error:  # no right, no room, no folder
+        if error.filename is None and error.errno not in NO_ROOM:
+            raise
+        return _say(f"{error.filename or 'the output'}: {error.strerror}", FAILED)
+    except KeyboardInterrupt:
+        return _say("interrupted", ABORTED)
+
+
+def _say(message: str, code: int) -> int:
+    # Where nobody reads on, as in `nitro train ... 2>&1 | head`, the code alone says it.
+    with contextlib.suppress(OSError):
+        print(f"nitro: {message}", file=sys.stderr)
+    return code
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keep the examples' lines and give long options room."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=100)

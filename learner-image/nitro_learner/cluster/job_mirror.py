@@ -1,0 +1,86 @@
+"""The learner's copy of what others write in its job: the operator's grant and meter, the user's limits."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nitro_api import JobInvalid, resolve_stored
+from nitro_api.spec.stop import Stop
+
+logger = logging.getLogger(__name__)
+
+_NEVER = object()
+# The operator writes at least so often. After a longer silence it is not known whether its actors still run.
+_METER_SECONDS = 120.0
+
+
+class JobMirror:
+    """The newest state of the job. One thread writes it, others read it.
+
+    Attributes:
+        granted: status.actors.granted; None before there is one.
+        provisioned: status.actors.provisioned.
+        limits: spec.stop, which the user may change while the run goes on; None before the first look.
+    """
+
+    def __init__(self) -> None:
+        self.granted: int | None = None
+        self.provisioned = 0
+        self.limits: Stop | None = None
+        self._ready = 0
+        self._pod_seconds: float | None = None
+        self._metered_at = 0.0
+        self._stop: Any = _NEVER
+        self._handler: Callable[[int, int], None] = lambda *_: None
+        self._handling = threading.Lock()
+
+    @property
+    def pod_seconds(self) -> float | None:
+        """status.actors.podSeconds, and what the ready actors have added since; None before the first look.
+
+        The operator writes it once a minute, and a round is shorter than that."""
+        if self._pod_seconds is None:
+            return None
+        since = time.monotonic() - self._metered_at
+        return self._pod_seconds + self._ready * min(since, _METER_SECONDS)
+
+    def on_actors(self, handler: Callable[[int, int], None]) -> None:
+        """Call `handler` with status.actors.granted and .ready, now and whenever one of them changes.
+
+        It is called from the thread that writes the mirror, and only while something is granted.
+        """
+        with self._handling:
+            self._handler = handler
+            if self.granted:
+                handler(self.granted, self._ready)
+
+    def take(self, job: Mapping[str, Any]) -> None:
+        """Take over the job as it is stored."""
+        stop = job["spec"].get("stop")
+        if stop != self._stop:
+            self._take_limits(job, stop)
+        actors = (job.get("status") or {}).get("actors") or {}
+        if actors.get("podSeconds") not in (None, self._pod_seconds):
+            self._pod_seconds, self._metered_at = float(actors["podSeconds"]), time.monotonic()
+        self.provisioned = int(actors.get("provisioned") or 0)
+        granted, ready = actors.get("granted"), int(actors.get("ready") or 0)
+        if granted is not None and (granted, ready) != (self.granted, self._ready):
+            with self._handling:
+                self.granted, self._ready = int(granted), ready
+                if granted:
+                    self._handler(self.granted, ready)
+
+    def _take_limits(self, job: Mapping[str, Any], stop: Any) -> None:
+        try:
+            limits = resolve_stored(job).spec.stop
+        except JobInvalid as error:  # an older learner than the cluster's CRD; the run ends as it would have
+            logger.warning("spec.stop has changed to what this learner cannot use: %s", error)
+            self._stop = stop
+            return
+        if self.limits is not None and limits != self.limits:
+            logger.info("spec.stop has changed", extra={"fields": {"stop": stop}})
+        self._stop, self.limits = stop, limits

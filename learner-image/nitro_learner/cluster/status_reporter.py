@@ -1,0 +1,289 @@
+"""Reports the run in the job's status.
+
+A background thread sends the newest state: at once when actors are requested, otherwise at most every half
+second, and every few seconds as a heartbeat. Each report is one write, and all its values belong to the same
+round. While the API server does not answer, the thread tries again with bounded back-off, and the training
+goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from nitro_api.spec.environment import Environment
+from nitro_api.spec.status import ACTORS_SILENT, LARGEST, JobStatus
+from nitro_learner.cluster.api import backoff
+from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
+from nitro_learner.cluster.job_mirror import JobMirror
+from nitro_learner.cluster.job_watch import JobWatch
+from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 5.0
+"""Well below the ten seconds that the operator is promised."""
+
+_PAUSE_SECONDS = 0.5
+# A new API server may not serve the kind yet. A job that is gone for longer is deleted: nobody reads its end.
+_GONE_SECONDS = 20.0
+_HISTORY = 60
+_BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
+
+
+class StatusReporter(Listener):
+    """Keep status.training, status.cost, and round and time of status.checkpoint current.
+
+        with StatusReporter(client, job.get("status")) as reporter:
+            reporter.starting(job.spec.environment, round=0, actors=8)
+            reporter.mirror.on_actors(lambda granted, ready: backend.set_limit(granted))
+            ...                                         # the trainer calls its listeners
+            reporter.conclude("Succeeded", outcome.reason, outcome.message)
+
+    Args:
+        client: of the job.
+        previous: the status that an earlier pod left. It stays until there is something newer.
+
+    Attributes:
+        mirror: what the operator and the user write in the job.
+    """
+
+    def __init__(self, client: JobClient, previous: Mapping[str, Any] | None) -> None:
+        self.mirror = JobMirror()
+        self._client = client
+        self._watch = JobWatch(client, self.mirror)
+        before = JobStatus.model_validate(previous or {}).to_dict()
+        left = before.get("training", {})
+        self._history: deque[dict[str, Any]] = deque(left.pop("history", []), maxlen=_HISTORY)
+        ended = ("updatedAt", "reason", "message")
+        self._training = {name: value for name, value in left.items() if name not in ended} | {
+            "state": "Running"
+        }
+        self._cost: dict[str, float] = before.get("cost", {})
+        saved = before.get("checkpoint", {})
+        self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
+        self._best: float | None = None
+        self._changed = threading.Condition()
+        self._version = 0
+        self._sent = -1
+        self._urgent = False
+        self._closing_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name="status", daemon=True)
+
+    def __enter__(self) -> StatusReporter:
+        self._thread.start()
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close(5.0)
+
+    def close(self, seconds: float) -> None:
+        """Send what is not sent yet, for at most so many seconds, and end both threads."""
+        self._watch.stop()
+        with self._changed:
+            if self._closing_at is None:
+                self._closing_at = time.monotonic() + seconds
+            self._changed.notify()
+        self._thread.join(seconds + 15)
+
+    # Events of the training
+
+    def starting(self, environment: Environment, *, round: int, actors: int) -> None:
+        """Report the start, before there are actors: the operator has to know how many are requested.
+
+        Later versions need the rollouts' size, because their defaults may differ.
+        """
+        with self._changed:
+            if self._training.get("round") != round:
+                self._rewind(round)
+            self._update(
+                round=round,
+                weightsVersion=round,
+                rolloutLength=environment.rollout_length,
+                envsPerActor=environment.envs_per_actor,
+                **_request(actors),
+            )
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        with self._changed:
+            self._history.clear()
+            for row in history:
+                self._take(row)
+            self._update(round=round, weightsVersion=round)
+
+    def requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
+        self._update(**_request(actors))
+
+    def round_done(self, report: RoundReport) -> None:
+        self._take(report.row(), **_request(report.next_actors))
+
+    def actors_silent(self, trouble: str | None) -> None:
+        """Report why no actor has answered yet; None when one has."""
+        if trouble is not None:
+            self._update(reason=ACTORS_SILENT, message=_sentence(trouble))
+        else:
+            self._update(reason=None, message=None)
+
+    def checkpointed(self, *, round: int, location: str) -> None:  # noqa: ARG002  the operator knows the place
+        with self._changed:
+            self._checkpoint = {"round": round, "savedAt": _now()}
+        self._update()
+
+    def conclude(self, state: str, reason: str, message: str) -> None:
+        """Report the end as the learner sees it: Succeeded or Failed, or Running when another pod goes on."""
+        self._update(state=state, reason=reason, message=_sentence(message))
+
+    def ended(self, outcome: Outcome) -> None:
+        with self._changed:
+            self._spend(outcome.cost.learner, outcome.cost.actors)
+            state = "Succeeded" if outcome.finished else "Running"
+            self.conclude(state, outcome.reason, outcome.message)
+
+    def _rewind(self, round: int) -> None:
+        """Remove what an earlier pod reported of rounds after the checkpoint, which are done again."""
+        while self._history and self._history[-1]["round"] > round:
+            self._history.pop()
+        last = self._history[-1] if self._history and self._history[-1]["round"] == round else {}
+        self._training |= {
+            "envSteps": last.get("envSteps"),
+            "rewardMean": last.get("rewardMean"),
+            "boostingScore": last.get("score"),
+            "convexityRatio": None,
+        }
+
+    def _take(self, row: Mapping[str, Any], **request: Any) -> None:
+        """Take over a finished round, with the actors that the next one requests."""
+        reward = row["reward_mean"]
+        if reward is not None:
+            self._best = reward if self._best is None else max(self._best, reward)
+        entry = {
+            "round": int(row["round"]),
+            "envSteps": int(row["env_steps"]),
+            "rewardMean": _readable(reward, 3),
+            "evaluationMean": _readable(row["evaluation_mean"], 3),
+            "score": _readable(row["boosting_score"], 4),
+            "actors": int(row["actors"]),
+            "cost": _readable(row["cost_total"], 6),
+        }
+        evaluation = _present({"evaluationMean": _readable(row["evaluation_mean"], 3)})
+        with self._changed:
+            self._history.append(_present(entry))
+            self._spend(float(row["cost_learner"]), float(row["cost_actors"]))
+            self._update(
+                round=int(row["round"]),
+                weightsVersion=int(row["round"]),
+                envSteps=int(row["env_steps"]),
+                rewardMean=_readable(reward, 3),
+                cutShare=_readable(row["cut_share"], 3),
+                rewardBest=_readable(self._best, 3),
+                boostingScore=_readable(row["boosting_score"], 4),
+                convexityRatio=row["convexity_ratio"],
+                **evaluation,
+                **request,
+            )
+
+    def _spend(self, learner: float, actors: float) -> None:
+        """Take over the run's cost so far; the caller holds the lock."""
+        now = {"learner": learner, "actors": actors, "total": learner + actors}
+        # It never falls: rounds that are done again after a crash are paid twice.
+        self._cost = {name: max(self._cost.get(name, 0.0), round(now[name], 6)) for name in now}
+
+    def _update(self, **fields: Any) -> None:
+        with self._changed:
+            self._training |= fields
+            self._version += 1
+            if "requests" in fields or "state" in fields:
+                self._urgent = True
+            self._changed.notify()
+
+    # The thread
+
+    def _run(self) -> None:
+        sent_at = float("-inf")
+        failures = 0
+        gone_at = math.inf
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                dirty = self._version != self._sent
+                closing = self._closing_at
+                if closing is not None and (not dirty or now >= min(closing, gone_at + _GONE_SECONDS)):
+                    return
+                due = sent_at + (_PAUSE_SECONDS if dirty else HEARTBEAT_SECONDS)
+                send = (dirty and (self._urgent or closing is not None)) or now >= due
+                if not send:
+                    self._changed.wait(due - now)
+                    continue
+                version, body = self._version, self._body()
+                self._urgent = False
+            try:
+                self._client.apply_status(body)
+                failures, gone_at = 0, math.inf
+            except (ApiUnavailable, JobGone) as error:
+                failures += 1
+                gone_at = min(gone_at, time.monotonic()) if isinstance(error, JobGone) else math.inf
+                if failures == 1 or failures % 20 == 0:
+                    logger.warning("the status was not reported (try %d): %s", failures, error)
+                self._back_off(failures)
+                continue
+            sent_at, self._sent = time.monotonic(), version
+            requests = body["training"].get("requests")
+            if requests:
+                self._watch.expect(requests["actors"])
+
+    def _back_off(self, failures: int) -> None:
+        """Wait before the next try; the end of the run shortens the pause."""
+        pause = backoff(failures)
+        with self._changed:
+            closing = self._closing_at
+            if closing is not None:
+                pause = max(0.0, min(pause, 0.5, closing - time.monotonic()))
+        time.sleep(pause)
+
+    def _body(self) -> dict[str, Any]:
+        training = _present(self._training) | {"updatedAt": _now()}
+        if self._history:
+            training["history"] = list(self._history)
+        body: dict[str, Any] = {"training": training}
+        if self._cost:
+            body["cost"] = dict(self._cost)
+        if self._checkpoint:
+            body["checkpoint"] = dict(self._checkpoint)
+        return body
+
+
+def _request(actors: int) -> dict[str, Any]:
+    """The fields that request actors; operators of older releases read requestedActors."""
+    return {"requests": {"actors": actors}, "requestedActors": actors, "requestedAt": _now()}
+
+
+def _sentence(text: str) -> str:
+    """A message that can be applied: the client writes a character beyond 16 bits as two escapes, which
+    the API server refuses."""
+    return _BEYOND_16_BITS.sub("\N{REPLACEMENT CHARACTER}", text)[:1000]
+
+
+def _readable(value: float | None, digits: int) -> float | None:
+    """Round a value for `kubectl get`, which prints all digits; metrics.csv has the exact value."""
+    return None if value is None else round(value, digits)
+
+
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that have a value which the status takes: JSON has no word for NaN and infinity."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if value is not None and not (isinstance(value, float) and not abs(value) <= LARGEST)
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""Training data: fragments, batches, frame stacks and advantage estimates."""

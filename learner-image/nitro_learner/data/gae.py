@@ -1,0 +1,84 @@
+"""Generalised advantage estimation (Schulman et al. 2016, equation 16) over parallel lanes."""
+
+import numpy as np
+
+from nitro_learner.data.shapes import check
+
+
+def advantages(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    next_values: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    *,
+    gamma: float,
+    lam: float,
+) -> np.ndarray:
+    """A_t = delta_t + gamma lambda A_{t+1} within an episode, delta_t = r_t + gamma V(s_{t+1}) - V(s_t).
+
+    Args:
+        rewards: r_t, float [L, lanes].
+        values: V(s_t), float [L, lanes].
+        next_values: V of the observation that followed the step, before any reset, float [L, lanes]; see
+            `next_values`. Not read where terminated: a terminal state is worth nothing.
+        terminated: the step ended its episode in a terminal state, bool [L, lanes].
+        truncated: the step ended its episode by a limit, bool [L, lanes]. Bootstraps, but the sum stops
+            there.
+        gamma: discount per step.
+        lam: lambda.
+
+    Returns:
+        float32 [L, lanes]; the returns that a critic learns are advantages + values.
+
+    Raises:
+        ValueError: the arrays differ in shape.
+    """
+    check(
+        rewards.shape,
+        "rewards",
+        {"values": values, "next_values": next_values, "terminated": terminated, "truncated": truncated},
+    )
+    delta = rewards + gamma * np.where(terminated, 0.0, next_values) - values
+    decay = gamma * lam * ~(terminated | truncated)
+    result = np.empty(delta.shape, np.float32)
+    running = np.zeros(delta.shape[1:], delta.dtype)
+    for t in range(len(delta) - 1, -1, -1):
+        running = delta[t] + decay[t] * running
+        result[t] = running
+    return result
+
+
+def next_values(
+    values: np.ndarray,
+    last_values: np.ndarray,
+    final_values: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+) -> np.ndarray:
+    """V of the observation that followed each step, as `advantages` wants it.
+
+    Args:
+        values: V(s_t), float [L, lanes].
+        last_values: V of the observation after the last step, float [lanes]: the cut tail's bootstrap.
+        final_values: V of the true last observation of each truncated and not terminated step, float [n] in
+            order of (t, lane).
+        terminated: bool [L, lanes].
+        truncated: bool [L, lanes].
+
+    Raises:
+        ValueError: `final_values` is not one for each such step, or the arrays differ in shape.
+    """
+    check(values.shape, "values", {"terminated": terminated, "truncated": truncated})
+    check(values.shape[1:], "a step of values", {"last_values": last_values})
+    result = np.concatenate([values[1:], last_values[None]])
+    cut = truncated & ~terminated
+    if cut.sum() != len(final_values):
+        raise ValueError(
+            f"{cut.sum()} episodes were truncated but there are {len(final_values)} final observations"
+        )
+    check(
+        (len(final_values),), "there is one value for each final observation:", {"final_values": final_values}
+    )
+    result[cut] = final_values
+    return result

@@ -1,0 +1,227 @@
+"""An experiment's report: report.md with its tables, runs.csv, curves.csv and pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nitro_learner.experiments import cells, question_answers, statistics
+from nitro_learner.experiments.cells import SEEDS_FOR_A_VERDICT
+from nitro_learner.experiments.curves import UNITS, Floats
+from nitro_learner.experiments.figures import TITLES, draw_metric, draw_overview
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import slug
+from nitro_learner.experiments.results import Comparison, Line, Results, collect, rows
+from nitro_learner.experiments.spec import SCORES, Experiment
+from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.views.markdown_sections import parts, replace
+
+
+def write(folder: ExperimentDir, experiment: Experiment) -> str:
+    """Write everything into the folder and return the text of report.md.
+
+    Raises:
+        RunDirError: no seed is finished by every variant that has finished any.
+    """
+    collected = collect(folder, experiment)
+    results = [one for one in collected if one.seeds]
+    if not results:
+        raise RunDirError(
+            f"{folder.path}: no seed is finished yet by every variant. Go on with nitro experiment run."
+        )
+    writer = RunDir(folder.path)
+    finished = list(rows(folder, experiment, collected))
+    writer.write_text(folder.path / "runs.csv", _csv(finished))
+    writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
+    text = "\n".join(_text(folder, experiment, results, finished)).rstrip() + "\n"
+    writer.write_text(folder.report, text)
+    return text
+
+
+def insert(text: str, folder: ExperimentDir, name: str, page: Path) -> None:
+    """Put a report into a Markdown page, between the markers of its experiment, and its pictures beside it.
+
+    A page that does not exist is created. In a page with headings of its own the report's headings are one
+    level lower.
+
+    Raises:
+        RunDirError: the page exists and lacks the markers.
+    """
+    section = f"experiment {name}"
+    if re.search(r"^#", "".join(parts(page, section)), flags=re.MULTILINE):
+        text = re.sub(r"^#", "##", text, flags=re.MULTILINE)
+    pictures = {
+        picture: f"{name}-{Path(picture).name}" for picture in re.findall(r"\]\(([^)]+\.png)\)", text)
+    }
+    for picture, new in pictures.items():
+        text = text.replace(f"]({picture})", f"]({new})")
+    replace(page, section, text)
+    for picture, new in pictures.items():
+        shutil.copyfile(folder.path / picture, page.parent / new)
+
+
+def _text(
+    folder: ExperimentDir, experiment: Experiment, results: Sequence[Results], finished: Sequence[Line]
+) -> Iterator[str]:
+    budget = results[0].budget
+    yield f"# {experiment.name}\n"
+    if experiment.figure:
+        yield experiment.figure
+    if experiment.scaled_down:
+        yield f"\nScaled down: {experiment.scaled_down}"
+    yield (
+        f"\nEvery run has the same budget, {budget.amount:,.10g} {UNITS[budget.unit]}, and its curve is read "
+        "there by linear interpolation. Over training means the curve's mean up to there, from where on "
+        "the curves of all compared runs are known. "
+        "Intervals are 95 % percentile bootstrap over seeds "
+        f"({statistics.RESAMPLES:,} resamples); differences are paired by seed; IQM is the interquartile "
+        "mean; P is the probability that a run of the first scores higher than a run of the second."
+    )
+    yield _made_by(folder, experiment, finished)
+    yield from question_answers.table(experiment, results)
+    for one in results:
+        yield from _environment(folder, experiment, one)
+
+
+def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[Line]) -> str:
+    """The machine, and what the finished runs took."""
+    seconds = sum(float(row["seconds"]) for row in finished)
+    planned = len(experiment.seeds) * len(experiment.variants) * max(1, len(experiment.environments))
+    told = [
+        f"{one['processor']} ({one['cores']} cores), Python {one['python']}, "
+        + ", ".join(f"{name} {version}" for name, version in one["versions"].items())
+        for one in folder.machines()
+    ]
+    return (
+        f"\n{len(finished)} of {planned} runs are finished and took {seconds / 3600:.2f} core-hours, on "
+        + ("; and on ".join(told) or "an unknown machine")
+        + ".\n"
+    )
+
+
+def _environment(folder: ExperimentDir, experiment: Experiment, results: Results) -> Iterator[str]:
+    yield f"\n## {results.environment}\n"
+    seeds = ", ".join(map(str, results.seeds))
+    yield f"{len(results.seeds)} paired {'seed' if len(results.seeds) == 1 else 'seeds'}: {seeds}." + (
+        f" Without a finished run, hence left out: {', '.join(results.missing)}." if results.missing else ""
+    )
+    if len(results.seeds) < SEEDS_FOR_A_VERDICT:
+        yield (
+            f"\nWith fewer than {SEEDS_FOR_A_VERDICT} seeds these intervals are too narrow: there is no "
+            "verdict."
+        )
+    name = slug(results.environment)
+    known = [
+        score
+        for score in (experiment.score, *(one for one in SCORES if one != experiment.score))
+        if all(np.isfinite(results.at_budget(variant, score)).all() for variant in results.runs)
+    ]
+    if experiment.score in known:
+        overview = draw_overview(results, experiment, folder.path / "figures" / f"{name}-overview.png")
+        yield f"\n![Return and paired differences]({overview.relative_to(folder.path)})\n"
+    else:
+        yield f"\nNot every run has a {experiment.score} at the budget, so nothing is compared by it.\n"
+    for score in known:
+        yield from _score_tables(experiment, results, score)
+    for metric in experiment.figures:
+        path = folder.path / "figures" / f"{name}-{metric}.png"
+        if draw_metric(results, metric, path):
+            yield f"![{TITLES.get(metric, metric)}]({path.relative_to(folder.path)})"
+    yield ""
+
+
+def _score_tables(experiment: Experiment, results: Results, score: str) -> Iterator[str]:
+    title = TITLES[score]
+    yield f"### {title}\n"
+    yield _training(results, score)
+    target = experiment.target if score == experiment.score else None
+    heads = ["variant", "at the budget", "IQM", "over training", "rounds", "steps", "cost"]
+    if target is not None:
+        heads.append(f"cost to reach {target:g}")
+    yield from cells.head(heads)
+    for variant in results.runs:
+        final = results.at_budget(variant, score)
+        row = [
+            variant,
+            cells.interval(statistics.mean(final)),
+            cells.number(statistics.interquartile_mean(final)),
+            cells.interval(statistics.mean(results.over_training(variant, score))),
+            cells.number(float(results.spent(variant, "rounds").mean())),
+            f"{results.spent(variant, 'envSteps').mean():,.0f}",
+            f"${results.spent(variant, 'dollars').mean():.4f}",
+        ]
+        if target is not None:
+            row.append(_price(results.price_of_target(variant)))
+        yield cells.line(row)
+    yield ""
+    comparisons = results.comparisons(score)
+    if comparisons:
+        yield cells.line(["compared", "difference at the budget", "difference over training", "P", "verdict"])
+        yield cells.line(["---", "---:", "---:", "---:", "---"])
+        yield from (_comparison(one, len(results.seeds)) for one in comparisons)
+        yield ""
+
+
+def _training(results: Results, score: str) -> str:
+    """The interval that a table's means over training are of."""
+    start, end = results.training(score)
+    unit = UNITS[results.budget.unit]
+    if start < end:
+        return f"Over training: from {round(start, 4):,.10g} to {end:,.10g} {unit}.\n"
+    return f"Over training: nothing, because some run's curve begins at {end:,.10g} {unit}.\n"
+
+
+def _comparison(one: Comparison, seeds: int) -> str:
+    return cells.line(
+        [
+            f"{one.variant} - {one.other}",
+            cells.interval(one.difference, sign=True),
+            cells.interval(one.over_training, sign=True),
+            cells.interval(one.improvement, digits=2),
+            cells.verdict(one.difference, seeds),
+        ]
+    )
+
+
+def _price(prices: Floats) -> str:
+    reached = prices[np.isfinite(prices)]
+    if not len(reached):
+        return f"0 of {len(prices)}"
+    return f"${reached.mean():.4f} ({len(reached)} of {len(prices)})"
+
+
+def _curves(results: Sequence[Results], experiment: Experiment) -> Iterator[Line]:
+    """What the pictures show, for curves.csv."""
+    for one in results:
+        for metric in experiment.figures:
+            for variant in one.runs:
+                band = one.band(variant, metric)
+                if band is None:
+                    continue
+                for x, mean, low, high in zip(band.x, band.mean, band.low, band.high, strict=True):
+                    yield {
+                        "environment": one.environment,
+                        "metric": metric,
+                        "variant": variant,
+                        one.budget.unit: float(x),
+                        "mean": float(mean),
+                        "low": float(low),
+                        "high": float(high),
+                    }
+
+
+def _csv(lines: Iterable[Line]) -> str:
+    buffer = io.StringIO()
+    writer: csv.DictWriter[str] | None = None
+    for line in lines:
+        if writer is None:
+            writer = csv.DictWriter(buffer, list(line), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow(line)
+    return buffer.getvalue()

@@ -1,0 +1,1 @@
+"""Policies and critics: networks, their kernels, action distributions and normalisers."""

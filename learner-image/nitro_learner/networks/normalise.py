@@ -1,0 +1,139 @@
+"""Running statistics of observations and of discounted returns.
+
+Both are float64 and merged fragment by fragment in slot order, so a round's statistics do not depend on which
+fragment arrived first.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from nitro_learner.data.batch import Fragment
+from nitro_learner.data.shapes import check
+
+EPSILON = 1e-8
+OBSERVATION_CLIP = 10.0
+REWARD_CLIP = 10.0
+
+
+class Moments:
+    """Mean and population variance of all rows seen (Chan et al. 1983, parallel merge)."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.count = 0.0
+        self.mean = np.zeros(shape)
+        self.variance = np.ones(shape)
+
+    def merge(self, rows: np.ndarray) -> None:
+        """Take in rows [n, *shape]."""
+        n = len(rows)
+        if n == 0:
+            return
+        rows = rows.astype(np.float64)
+        mean, variance = rows.mean(0), rows.var(0)
+        total = self.count + n
+        delta = mean - self.mean
+        squares = self.variance * self.count + variance * n + delta**2 * (self.count * n / total)
+        self.mean = self.mean + delta * (n / total)
+        self.variance = squares / total
+        self.count = total
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count, "mean": self.mean.copy(), "variance": self.variance.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if np.shape(state["mean"]) != self.mean.shape:
+            raise ValueError(f"statistics of shape {np.shape(state['mean'])}, expected {self.mean.shape}")
+        self.count = float(state["count"])
+        self.mean = np.array(state["mean"], np.float64)
+        self.variance = np.array(state["variance"], np.float64)
+
+
+class ObservationNormaliser:
+    """Standardises observations by statistics that stay the same for a whole round.
+
+    tensors = normaliser.tensors()              # to the actors, with the weights of round k
+    x = normaliser(observations)                # of round k, exactly as the actors saw them
+    normaliser.merge(fragments)                 # from here on: round k + 1
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._moments = Moments(shape)
+
+    def __call__(self, observations: np.ndarray) -> np.ndarray:
+        """[n, *obs], raw, to float32 [n, *obs], standardised and clipped to +-10; the actors' formula to the
+        bit."""
+        mean = self._moments.mean.astype(np.float32)
+        scale = np.sqrt(self._moments.variance + EPSILON).astype(np.float32)
+        result: np.ndarray = np.clip((observations - mean) / scale, -OBSERVATION_CLIP, OBSERVATION_CLIP)
+        return result
+
+    def merge(self, fragments: list[Fragment]) -> None:
+        for fragment in fragments:
+            self._moments.merge(fragment.tensors["observations"].reshape(-1, *self._moments.mean.shape))
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """The wire's `observation.mean` and `observation.var`, float64 [*obs]."""
+        return {
+            "observation.mean": self._moments.mean.copy(),
+            "observation.var": self._moments.variance.copy(),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._moments.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._moments.load_state_dict(state)
+
+
+class RewardNormaliser:
+    """Divides rewards by the standard deviation of the discounted return so far, G_t = gamma G_{t-1} + r_t.
+
+    G of each slot's environments is carried to the slot's next fragment where that resumes the episodes.
+    """
+
+    def __init__(self, gamma: float) -> None:
+        self._gamma = gamma
+        self._moments = Moments(())
+        self._running: dict[int, np.ndarray] = {}
+
+    def __call__(self, fragments: list[Fragment]) -> list[np.ndarray]:
+        """Take in a round's rewards and return them scaled and clipped to +-10, float32 [L, E] per
+        fragment.
+
+        Raises:
+            ValueError: arrays of a fragment differ in shape, or a slot goes on with other environments.
+        """
+        for fragment in fragments:
+            self._moments.merge(self._returns(fragment).ravel())
+        scale = 1 / np.sqrt(self._moments.variance + EPSILON)
+        return [
+            np.clip(f.tensors["rewards"] * scale, -REWARD_CLIP, REWARD_CLIP).astype(np.float32)
+            for f in fragments
+        ]
+
+    def _returns(self, fragment: Fragment) -> np.ndarray:
+        rewards = fragment.tensors["rewards"].astype(np.float64)
+        ends = {name: fragment.tensors[name] for name in ("terminated", "truncated")}
+        check(rewards.shape, "rewards", ends)
+        ended = fragment.tensors["terminated"] | fragment.tensors["truncated"]
+        running = self._running.get(fragment.slot) if fragment.resumed else None
+        if running is None:
+            running = np.zeros(rewards.shape[1])
+        check(
+            rewards.shape[1:], "a step of rewards", {f"the return carried by slot {fragment.slot}": running}
+        )
+        returns = np.empty_like(rewards)
+        for t, reward in enumerate(rewards):
+            returns[t] = running = running * self._gamma + reward
+            running = np.where(ended[t], 0.0, running)
+        self._running[fragment.slot] = running
+        return returns
+
+    def state_dict(self) -> dict[str, Any]:
+        running = {str(slot): values.copy() for slot, values in sorted(self._running.items())}
+        return {"moments": self._moments.state_dict(), "running": running}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._moments.load_state_dict(state["moments"])
+        self._running = {int(slot): np.array(values, np.float64) for slot, values in state["running"].items()}

@@ -1,0 +1,212 @@
+"""The quality of the boosting detector on a run, and of the other statistics that a scaler could use.
+
+`measure` gives the figures, `lines` and `markdown` show them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nitro_api import NitroTrainingJob
+from nitro_learner.boosting.detector import transitions
+from nitro_learner.experiments import cells, statistics
+from nitro_learner.experiments.curves import read
+from nitro_learner.experiments.folder import machine
+from nitro_learner.experiments.plan import PlannedRun
+from nitro_learner.experiments.progress import ProgressLines
+from nitro_learner.experiments.runner import Runner
+from nitro_learner.experiments.spec import Budget
+from nitro_learner.quality.agreement import (
+    correlation_of_changes,
+    intraclass_correlation,
+    spearman,
+    split_half,
+)
+from nitro_learner.quality.branches import BranchDir, Gains, branches, gains
+from nitro_learner.quality.foresight import foretold, over_runs
+from nitro_learner.quality.repeats import repeat
+from nitro_learner.run.logs import finite
+from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.studies.probe import repeatable
+from nitro_learner.training.failures import TrainingFailed
+
+_FEW = 6
+_COLUMNS = (
+    ("splitHalf", "split-half"),
+    ("icc", "ICC"),
+    ("iccOfChanges", "of changes"),
+    ("noiseShare", "noise"),
+    ("foresight", "next round"),
+    ("foretellsGain", "gain"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure.
+
+    Attributes:
+        rounds: rounds to sample again.
+        repeats: times each.
+        gain: seeds over which the gain is measured; None for no gain.
+        factor: times minActors that a branch has.
+        ahead: rounds of a branch.
+        jobs: branches at a time; None for one per core.
+    """
+
+    rounds: int
+    repeats: int
+    gain: int | None
+    factor: int
+    ahead: int
+    jobs: int | None
+
+
+def measure(runs: Sequence[tuple[RunDir, NitroTrainingJob]], plan: Plan) -> dict[str, Any]:
+    """Everything that is reported; NaN as None.
+
+    Raises:
+        RunDirError: the runs are too short, or lack the checkpoints.
+        TrainingFailed: branches failed.
+    """
+    table = {
+        name: {"foresight": found.value, "low": found.low, "high": found.high}
+        for name, found in over_runs([foretold(read(folder, job)) for folder, job in runs]).items()
+    }
+    told = _look_again(*runs[0], table, plan) if len(runs) == 1 else {}
+    if not table:
+        raise RunDirError(
+            "no statistic of these runs can be correlated with the next round's improvement. Give runs of at "
+            "least 5 rounds, in which the return does not always change alike."
+        )
+    return {"runs": len(runs), "statistics": {name: finite(row) for name, row in table.items()}, **told}
+
+
+def _look_again(
+    folder: RunDir, job: NitroTrainingJob, table: dict[str, dict[str, float]], plan: Plan
+) -> dict[str, Any]:
+    """Add reliability, and what the gain says, to the statistics' table."""
+    rounds = _rounds(folder, plan.rounds)
+    # An invalid job is reported before anything is measured.
+    factor, ahead = plan.factor, plan.ahead
+    planned = branches(job, rounds, factor=factor, seeds=plan.gain or 0, ahead=ahead)
+
+    def progress(round: int) -> None:
+        print(f"round {round} measured {plan.repeats} times", file=sys.stderr, flush=True)
+
+    measured = asyncio.run(repeat(folder, job, rounds, plan.repeats, progress))
+    gained_by = _gains(folder, planned, rounds, plan.jobs) if planned else None
+    for name, values in measured.items():
+        correlation = intraclass_correlation(values)
+        table.setdefault(name, {}).update(
+            splitHalf=split_half(values),
+            icc=correlation,
+            iccOfChanges=correlation_of_changes(values),
+            noiseShare=1 - correlation,
+        )
+        if gained_by is not None:
+            table[name]["foretellsGain"] = spearman(values.mean(axis=1), gained_by.sooner.mean(axis=1))
+    told: dict[str, Any] = {"rounds": rounds, "repeats": plan.repeats}
+    if gained_by is not None:
+        told["gain"] = {
+            "factor": plan.factor,
+            "seeds": plan.gain,
+            "ahead": plan.ahead,
+            "splitHalf": split_half(gained_by.sooner),
+        }
+        for name, gained in (("sooner", gained_by.sooner), ("later", gained_by.later)):
+            over_seeds = statistics.mean(gained.mean(axis=0))
+            told["gain"][name] = {
+                "mean": over_seeds.value,
+                "low": over_seeds.low,
+                "high": over_seeds.high,
+                "byRound": gained.mean(axis=1).tolist(),
+            }
+        told["gain"] = finite(told["gain"])
+    return told
+
+
+def _rounds(folder: RunDir, count: int) -> list[int]:
+    """Up to `count` rounds, evenly over those that can be repeated."""
+    possible = repeatable(folder)
+    if len(possible) < 3:
+        raise RunDirError(
+            f"{folder.path}: only {len(possible)} rounds can be repeated, 3 are needed. "
+            "Train with --set spec.learner.checkpoint.keepLast=1000."
+        )
+    step = (len(possible) - 1) / (min(count, len(possible)) - 1)
+    return [possible[round(index * step)] for index in range(min(count, len(possible)))]
+
+
+def _gains(folder: RunDir, runs: Sequence[PlannedRun], rounds: Sequence[int], jobs: int | None) -> Gains:
+    """Train the branches that are not there yet."""
+    planted = BranchDir(folder.path / "detector", folder)
+    longest = max(run.job.spec.stop.rounds for run in runs)
+    runner = Runner(planted, runs, Budget(rounds=longest), jobs=jobs or machine()["cores"])
+    runner.watcher = ProgressLines(runner.states, sys.stderr)
+    asyncio.run(runner.train())
+    failed = [state for state in runner.states if state.status == "failed"]
+    if failed:
+        raise TrainingFailed(f"{len(failed)} branches failed.\n{failed[0].message}", resumable=False)
+    return gains(planted, runs, rounds)
+
+
+def _table(result: dict[str, Any]) -> list[list[str]]:
+    """The statistics' table, its heading first; columns that nobody has are left out."""
+    rows = result["statistics"]
+    shown = [(key, title) for key, title in _COLUMNS if any(key in row for row in rows.values())]
+    return [
+        ["statistic", *(title for _, title in shown)],
+        *([name, *(_shown(row.get(key)) for key, _ in shown)] for name, row in rows.items()),
+    ]
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    lines = [f"{name:<20}" + "".join(f"{cell:>12}" for cell in cells) for name, *cells in _table(result)]
+    if 0 < len(result.get("rounds", [])) < _FEW:
+        lines += [
+            "",
+            f"From fewer than {_FEW} rounds these say little: measure more (--rounds), or a longer run.",
+        ]
+    if "gain" in result:
+        lines += ["", _gain(result["gain"])]
+    return lines
+
+
+def markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:
+
+    titles, *rows = _table(result)
+    table = [*cells.head(titles), *map(cells.line, rows)]
+    about = (
+        f"`{job.spec.environment.id}`, {job.spec.algorithm.name} ({job.spec.algorithm.preset}), "
+        f"M = {transitions(job.spec)}"
+    )
+    if "rounds" in result:
+        about += (
+            f"; rounds {', '.join(map(str, result['rounds']))}, each sampled {result['repeats']} times again"
+        )
+    gain = f"\n\n{_gain(result['gain'])}" if "gain" in result else ""
+    return f"{about}.\n\n" + "\n".join(table) + gain
+
+
+def _gain(gain: dict[str, Any]) -> str:
+    sooner, later = (
+        f"{gain[kind]['mean']:+.1f} [{gain[kind]['low']:+.1f}, {gain[kind]['high']:+.1f}]"
+        for kind in ("sooner", "later")
+    )
+    by_round = ", ".join(f"{one:+.1f}" for one in gain["sooner"]["byRound"])
+    return (
+        f"What {gain['factor']} times the actors in one round gained, {gain['ahead']} rounds later: "
+        f"{sooner} on average over {gain['seeds']} seeds (by round {by_round}; split-half correlation over "
+        f"rounds {_shown(gain['splitHalf'])}). What the same actors gained in further rounds instead: "
+        f"{later}."
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.2f}"

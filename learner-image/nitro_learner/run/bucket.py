@@ -1,0 +1,155 @@
+"""Runs kept in a bucket: after every checkpoint the run's folder is copied there, and a learner that starts
+on an empty disk takes it from there.
+
+A checkpoint is uploaded last, so the bucket's metrics and ledger never know less than its newest checkpoint.
+S3 replaces an object at once or not at all, which is what a rename is to a file system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from nitro_api.spec.checkpoint import CheckpointBucket
+from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore
+from nitro_learner.run.rundir import RunDir
+
+logger = logging.getLogger(__name__)
+
+# botocore's standard mode waits between tries for a random time that grows.
+_CLIENT = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard", "total_max_attempts": 5})
+_PARTIAL = ".partial"
+_MISSES = 5
+"""Checkpoints in a row that the bucket may miss."""
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+class BucketError(CheckpointError):
+    """The bucket cannot be read or written now. The run can go on later from what it holds."""
+
+
+class RunBucket:
+    """The place of one run in a bucket.
+
+    Args:
+        where: spec.learner.checkpoint.s3.
+        run: name of the run's own folder there.
+
+    Credentials are those of the Secret that the job names, which the operator gives in
+    NITRO_S3_AWS_ACCESS_KEY_ID and so on, else what boto3 finds.
+
+    Raises:
+        BucketError: the credentials are not whole, or the endpoint is no URL.
+    """
+
+    def __init__(self, where: CheckpointBucket, run: str) -> None:
+        self.bucket = where.bucket
+        self.prefix = str(PurePosixPath(where.prefix or "") / run) + "/"
+        keys = {name.lower(): os.environ.get(f"NITRO_S3_{name}") for name in _KEYS}
+        with self._explained("read"):
+            self._s3 = boto3.client(
+                "s3", region_name=where.region, endpoint_url=where.endpoint_url, config=_CLIENT, **keys
+            )
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}"
+
+    def restore(self, folder: RunDir) -> None:
+        """Copy the run, the checkpoints last, into a folder without a checkpoint: an empty one, or one in
+        which this was broken off. A folder with a checkpoint stays as it is.
+
+        Raises:
+            BucketError: the bucket cannot be read.
+        """
+        if CheckpointStore(folder.checkpoints, keep_last=1).rounds():
+            return
+        checkpoints = folder.checkpoints.relative_to(folder.path).parts[0]
+        with self._explained("read"):
+            for name in sorted(self._names(), key=lambda name: (name.startswith(checkpoints), name)):
+                path = folder.path / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                temporary = path.with_name(f".{path.name}{_PARTIAL}")
+                self._s3.download_file(self.bucket, self.prefix + name, str(temporary))
+                temporary.replace(path)
+
+    def keep(self, folder: RunDir, *, ended: bool = False) -> None:
+        """Copy what a continuation needs, the checkpoints last, and remove those that are gone; of a run
+        that has ended, everything.
+
+        Raises:
+            BucketError: the bucket cannot be written.
+        """
+        local = {str(path.relative_to(folder.path)): path for path in _files(folder.path)}
+        checkpoints = folder.checkpoints.relative_to(folder.path).parts[0]
+        if not ended:  # logs and TensorBoard's events grow, and would go whole with every checkpoint
+            needed = {path.name for path in (folder.job, folder.metrics, folder.ledger)}
+            local = {n: p for n, p in local.items() if n in needed or n.startswith(checkpoints)}
+        with self._explained("written"):
+            there = self._names()
+            for name in sorted(local, key=lambda name: (name.startswith(checkpoints), name)):
+                # Checkpoints never change, so one that is there already need not go again.
+                if not (name.startswith(checkpoints) and name in there):
+                    self._s3.upload_file(str(local[name]), self.bucket, self.prefix + name)
+            gone = {name for name in there - local.keys() if name.startswith(checkpoints)}
+            for name in sorted(gone):
+                self._s3.delete_object(Bucket=self.bucket, Key=self.prefix + name)
+
+    def store(self, folder: RunDir, keep_last: int) -> CheckpointStore:
+        """Checkpoints of the folder that are safe once the bucket has them."""
+        return _BucketCheckpoints(folder, keep_last, self)
+
+    def _names(self) -> set[str]:
+        """The objects of this run, without their prefix. Others' that name no file of a folder, such as the
+        empty ones that stand for folders in Amazon's console, are left alone."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
+        keys = (item["Key"] for page in pages for item in page.get("Contents", []))
+        names = (key.removeprefix(self.prefix) for key in keys)
+        return {name for name in names if not {"", ".", ".."} & set(name.split("/"))}
+
+    @contextlib.contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except (BotoCoreError, ClientError, OSError, ValueError, boto3.exceptions.Boto3Error) as error:
+            raise BucketError(
+                f"{self}: the run could not be {verb} ({error}). Check spec.learner.checkpoint.s3, its "
+                "credentials and the bucket's policy; the run goes on from its last checkpoint there."
+            ) from error
+
+
+class _BucketCheckpoints(CheckpointStore):
+    def __init__(self, folder: RunDir, keep_last: int, bucket: RunBucket) -> None:
+        super().__init__(folder.checkpoints, keep_last)
+        self._folder = folder
+        self._bucket = bucket
+        self._misses = 0
+
+    def save(self, round: int, state: Mapping[str, Any]) -> Path:
+        path = super().save(round, state)
+        try:
+            self._bucket.keep(self._folder)
+        except BucketError as error:
+            # The next checkpoint takes along what this one could not; a bucket that stays away ends the run,
+            # because nothing of it would outlive the pod.
+            self._misses += 1
+            if self._misses >= _MISSES:
+                raise
+            logger.warning("%s", error)
+        else:
+            self._misses = 0
+        return path
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The folder's files, without half-written and hidden ones."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith(".") and not path.name.endswith(_PARTIAL):
+            yield path

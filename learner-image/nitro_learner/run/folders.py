@@ -1,0 +1,43 @@
+"""Whether a folder that a user names belongs to this program, by a mark in it: nothing of anybody else's is
+overwritten.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LOCK = ".lock"
+"""The file that carries the mark, and that a process locks while it works in the folder."""
+
+_MARK = "nitro writes into this folder; the file marks it, and keeps a second process out.\n"
+_SHOWN = 3
+
+
+def mark(path: Path) -> Path:
+    """Make the folder and its mark where they are missing, and return the file that carries it."""
+    path.mkdir(parents=True, exist_ok=True)
+    lock = path / LOCK
+    with lock.open("a", encoding="utf-8") as file:
+        if file.tell() == 0:
+            file.write(_MARK)
+    return lock
+
+
+def is_marked(path: Path) -> bool:
+    try:
+        return (path / LOCK).read_text(encoding="utf-8") == _MARK
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def contents(path: Path) -> list[str]:
+    """Names of everything in a folder but an empty lock, which a process leaves that starts just now."""
+    if not path.is_dir():
+        return []
+    return sorted(entry.name for entry in path.iterdir() if entry.name != LOCK or entry.stat().st_size > 0)
+
+
+def shown(names: list[str]) -> str:
+    """The first few names, for a message."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,279 @@
+"""The learner's Prometheus metrics; docs/metrics.md lists them with the operator's.
+
+Every series has the labels namespace and job_name, never actor or pod names, and every other label one of a
+few known values. Counters count what this process has seen, so that a restart is an ordinary reset, which
+`rate` and `increase` handle. Only the cost goes on from where it was: its journal never goes back, not even
+when rounds are done again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    start_http_server,
+)
+
+from nitro_learner.sampling.drop_reasons import DROP_REASONS
+from nitro_learner.training.round_report import STAGES, Listener, RoundReport, Row
+
+_LABELS = ("namespace", "job_name")
+_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+ACTOR_STATES = ("requested", "running", "succeeded", "failed", "lost")
+COMPONENTS = ("learner", "actors")
+RETRY_REASONS = (
+    "account_concurrency",
+    "actor_start",
+    "bad_answer",
+    "busy",
+    "cache",
+    "connection",
+    "credentials",
+    "died",
+    "draining",
+    "environment",
+    "function_error",
+    "internal",
+    "invocation_rate",
+    "missing",
+    "not_ready",
+    "out_of_memory",
+    "redis_full",
+    "redis_unreachable",
+    "refused",
+    "reserved_concurrency",
+    "sandbox_died",
+    "server_error",
+    "service_error",
+    "starting",
+    "throttled",
+    "timeout",
+    "unavailable",
+    "weights_invalid",
+    "weights_missing",
+)
+"""Of tries that were repeated; from nitro_learner.backends and nitro_learner.tasks."""
+
+
+class LearnerMetrics(Listener):
+    """The metrics of one job, fed by the round reports.
+
+    Args:
+        namespace: of the job; "local" outside a cluster.
+        job_name: of the job.
+    """
+
+    def __init__(self, namespace: str, job_name: str) -> None:
+        self.registry = CollectorRegistry()
+        self._job = (namespace, job_name)
+        self._costs = dict.fromkeys(COMPONENTS, 0.0)
+        self._steps = 0
+        self._make_gauges()
+        self._make_counters()
+        self._make_histograms()
+
+    def _make_gauges(self) -> None:
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, (*_LABELS, *labels), registry=self.registry)
+
+        self.round = gauge("nitro_round", "Rounds done")
+        self.actors = gauge(
+            "nitro_round_actors",
+            "Actor slots: requested for the next round, running now, and how those of the newest round ended",
+            "state",
+        )
+        # What may be missing in a round: set once it is known.
+        self._values = {
+            "reward_mean": gauge("nitro_episode_reward_mean", "Mean return of the last 20 training episodes"),
+            "reward_std": gauge(
+                "nitro_episode_reward_std", "Standard deviation of the last 20 training episodes' returns"
+            ),
+            "evaluation_mean": gauge(
+                "nitro_evaluation_reward_mean", "Mean return of the newest evaluation (mean actions)"
+            ),
+            "evaluation_std": gauge(
+                "nitro_evaluation_reward_std", "Standard deviation of the newest evaluation's returns"
+            ),
+            "boosting_score": gauge("nitro_boosting_score", "Boosting score S_k of the newest round"),
+            "convexity_ratio": gauge("nitro_convexity_ratio", "Newest convexity ratio R_k that was measured"),
+            "staleness": gauge(
+                "nitro_fragment_staleness_versions",
+                "Policy versions by which the newest round's oldest fragment was behind",
+            ),
+        }
+        self.cache_used = gauge(
+            "nitro_redis_memory_bytes",
+            "Memory that the trajectory cache uses, measured once a round while the next one samples",
+        )
+        self.cache_limit = gauge(
+            "nitro_redis_memory_limit_bytes", "Memory that the trajectory cache may use; 0 = no limit"
+        )
+
+        # The same of each policy; a single-agent run has one.
+        self._policy_values = {
+            "reward_mean": gauge(
+                "nitro_policy_episode_reward_mean",
+                "Mean return of the last 20 training episodes of the agents that a policy plays",
+                "policy",
+            ),
+            "convexity_ratio": gauge(
+                "nitro_policy_convexity_ratio", "Newest convexity ratio of a policy's objective", "policy"
+            ),
+            "kl": gauge("nitro_policy_kl", "KL divergence of a policy's newest update, in nats", "policy"),
+            "entropy": gauge("nitro_policy_entropy", "Entropy of a policy after its newest update", "policy"),
+            "value_loss": gauge(
+                "nitro_policy_value_loss", "Value loss of a policy's newest update", "policy"
+            ),
+        }
+
+    def _make_counters(self) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, (*_LABELS, *labels), registry=self.registry)
+
+        self.steps = counter("nitro_env_steps", "Environment steps trained on")
+        self.slots = counter("nitro_actor_slots", "Slots of finished rounds: rollouts that were asked for")
+        self.invocations = counter(
+            "nitro_actor_invocations", "Invocations that are billed, failed and repeated ones included"
+        )
+        self.estimated = counter(
+            "nitro_actor_invocations_estimated",
+            "Those of them whose billed time is an estimate, because the answer was lost",
+        )
+        self.cold_starts = counter("nitro_actor_cold_starts", "Invocations that met a freshly started actor")
+        self.retries = counter("nitro_actor_retries", "Invocations that had to be repeated", "reason")
+        self.misses = counter(
+            "nitro_round_deadline_misses", "Slots that were not there at their round's deadline"
+        )
+        self.dropped = counter("nitro_fragments_dropped", "Fragments that came and were refused", "reason")
+        self.bytes = counter("nitro_fragment_bytes", "Bytes of fragments as stored")
+        self.failures = counter(
+            "nitro_detector_failures", "Rounds whose convexity ratio or gradient noise could not be measured"
+        )
+        self.cost = counter(
+            "nitro_job_cost_dollars", "Dollars spent on the job so far, over all restarts", "component"
+        )
+
+    def _make_histograms(self) -> None:
+        def histogram(name: str, text: str, *labels: str) -> Histogram:
+            return Histogram(name, text, (*_LABELS, *labels), buckets=_BUCKETS, registry=self.registry)
+
+        self.duration = histogram(
+            "nitro_round_duration_seconds",
+            "Seconds that rounds waited for each stage; total is the round's wall time",
+            "stage",
+        )
+        self.detector = histogram(
+            "nitro_detector_duration_seconds",
+            "Compute time of a measurement, most of it beside the next round's sampling",
+        )
+
+    def serve(self, port: int) -> int:
+        """Serve /metrics on all interfaces in a daemon thread; port 0 picks a free one, which is returned.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # nobody asks when a counter began
+        server, thread = start_http_server(port, registry=self.registry)
+        assert isinstance(thread, threading.Thread)
+        return int(server.server_port)
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        self.round.labels(*self._job).set(round)
+        for state in ACTOR_STATES:
+            self._set_actors(state, 0)
+        self._show_zeros()
+        if history:
+            self._steps = int(history[-1]["env_steps"] or 0)
+        else:
+            # A resumed run's cost is known with its first report; a smaller number here would look like a
+            # reset, and `rate` would count all of it again.
+            for component in COMPONENTS:
+                self.cost.labels(*self._job, component)
+
+    def _show_zeros(self) -> None:
+        """Counters are there from the start: `increase` does not see the step from nothing to a number."""
+        for counter in (
+            self.steps,
+            self.slots,
+            self.invocations,
+            self.estimated,
+            self.cold_starts,
+            self.misses,
+            self.bytes,
+            self.failures,
+        ):
+            counter.labels(*self._job)
+        for reason in RETRY_REASONS:
+            self.retries.labels(*self._job, reason)
+        for reason in DROP_REASONS:
+            self.dropped.labels(*self._job, reason)
+        for stage in STAGES:
+            self.duration.labels(*self._job, stage)
+        self.detector.labels(*self._job)
+
+    def requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
+        self._set_actors("requested", actors)
+
+    def phase(self, *, round: int, stage: str, actors: int) -> None:  # noqa: ARG002
+        self._set_actors("running", actors if stage == "sample" else 0)
+
+    def round_done(self, report: RoundReport) -> None:
+        job = self._job
+        self.round.labels(*job).set(report.round)
+        for name, gauge in self._values.items():
+            value = getattr(report, name)
+            if value is not None:
+                gauge.labels(*job).set(value)
+        for policy, own in report.policies.items():
+            values = {"reward_mean": own.reward_mean, "convexity_ratio": own.convexity_ratio, **own.stats}
+            for name, gauge in self._policy_values.items():
+                value = values.get(name)
+                if value is not None:
+                    gauge.labels(*job, policy).set(value)
+        self._count(report)
+        for stage, seconds in report.stages().items():
+            self.duration.labels(*job, stage).observe(seconds)
+        if report.detector_seconds is not None:
+            self.detector.labels(*job).observe(report.detector_seconds)
+        if report.detector_failed:
+            self.failures.labels(*job).inc()
+        self._set_actors("succeeded", report.actors - report.lost)
+        self._set_actors("lost", report.lost)
+        self._set_actors("failed", report.retries)
+        self._set_actors("requested", report.next_actors)
+
+    def cache_measured(self, *, used: int, limit: int) -> None:
+        self.cache_used.labels(*self._job).set(used)
+        self.cache_limit.labels(*self._job).set(limit)
+
+    def _count(self, report: RoundReport) -> None:
+        job = self._job
+        self.steps.labels(*job).inc(report.env_steps - self._steps)
+        self._steps = report.env_steps
+        self.slots.labels(*job).inc(report.actors)
+        self.invocations.labels(*job).inc(report.invocations)
+        self.estimated.labels(*job).inc(report.estimated)
+        self.cold_starts.labels(*job).inc(report.cold_starts)
+        self.bytes.labels(*job).inc(report.fragment_bytes)
+        self.misses.labels(*job).inc(report.deadline_misses)
+        self._count_by_reason(self.retries, report.retried)
+        self._count_by_reason(self.dropped, report.dropped)
+        for component, total in (("learner", report.cost_learner), ("actors", report.cost_actors)):
+            # A meter may correct itself downwards (a lost response was estimated too high); a counter may
+            # not.
+            self.cost.labels(*job, component).inc(max(0.0, total - self._costs[component]))
+            self._costs[component] = max(total, self._costs[component])
+
+    def _count_by_reason(self, counter: Counter, counts: Mapping[str, int]) -> None:
+        for reason, count in counts.items():
+            counter.labels(*self._job, reason).inc(count)
+
+    def _set_actors(self, state: str, count: int) -> None:
+        self.actors.labels(*self._job, state).set(count)

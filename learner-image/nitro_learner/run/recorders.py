@@ -1,0 +1,106 @@
+"""Listeners that record every round in the run folder: metrics.csv and TensorBoard's events."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nitro_learner.run.metrics_file import read_rows
+from nitro_learner.run.rundir import RunDir, naming
+from nitro_learner.training.round_report import COLUMNS, STATISTICS, Listener, RoundReport, Row
+
+
+class CsvMetrics(Listener):
+    """metrics.csv, one row per round, flushed to disk with each so that a checkpoint never knows more than
+    the CSV.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        """Drop rows after `round` (they will be made again) and a last line that was cut."""
+        kept = [row for row in read_rows(self.path) if int(row["round"]) <= round]
+        buffer = io.StringIO()
+        writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for row in kept:
+            writer.writerow({name: row.get(name, "") for name in COLUMNS})
+        RunDir(self.path.parent).write_text(self.path, buffer.getvalue())
+
+    def round_done(self, report: RoundReport) -> None:
+        buffer = io.StringIO()
+        csv.DictWriter(buffer, COLUMNS, lineterminator="\n").writerow(
+            {name: _cell(value) for name, value in report.row().items()}
+        )
+        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(buffer.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+class TensorBoard(Listener):
+    """TensorBoard scalars of every numeric column. Their step is the number of environment steps so far, as
+    other libraries have it; the round is a scalar.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._writer: Any = None
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        # The light half of the tensorboard package: torch.utils.tensorboard takes a second more to import.
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        self._writer = EventFileWriter(str(self.directory))
+        # Tells TensorBoard to hide the points that an earlier sitting wrote of rounds that are done again. A
+        # sitting that ended before its first checkpoint leaves such points, too.
+        done = int(history[-1]["env_steps"] or 0) if history else 0
+        self._writer.add_event(Event(step=done + 1, session_log=SessionLog(status=SessionLog.START)))
+
+    def round_done(self, report: RoundReport) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [
+            Summary.Value(tag=tag(name), simple_value=float(value))
+            for name, value in report.row().items()
+            if name != "env_steps" and value is not None
+        ]
+        event = Event(step=report.env_steps, summary=Summary(value=values))
+        event.wall_time = datetime.now().timestamp()
+        self._writer.add_event(event)
+        self._writer.flush()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def tag(column: str) -> str:
+    """TensorBoard's name of a column: seconds_update becomes seconds/update, so that a group folds."""
+    for group in ("seconds", "cost", "reward", "evaluation"):
+        if column.startswith(f"{group}_"):
+            return f"{group}/{column.removeprefix(f'{group}_')}"
+    losses = ("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std")
+    scaling = ("actors", "next_actors", "boosting_score", *STATISTICS)
+    return (
+        f"update/{column}"
+        if column in losses
+        else f"scaling/{column}"
+        if column in scaling
+        else f"run/{column}"
+    )
+
+
+def _cell(value: float | None) -> str | int:
+    if value is None:
+        return ""
+    # repr: the shortest text that reads back as the same number.
+    return repr(float(value)) if isinstance(value, float) else value

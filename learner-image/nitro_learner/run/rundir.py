@@ -1,0 +1,163 @@
+"""The run folder: job.yaml, metrics.csv, ledger.jsonl, log.jsonl, actors.log, summary.json, result.png,
+checkpoints/ and tensorboard/.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nitro_learner.run import folders
+
+
+class RunDirError(Exception):
+    """The run folder cannot be used; the message says why and what to do."""
+
+
+class RunDirBusy(RunDirError):  # noqa: N818
+    """Another learner is training in it."""
+
+
+class OtherJob(RunDirError):  # noqa: N818
+    """It holds a run of another job."""
+
+
+@contextmanager
+def naming(what: Path | str) -> Iterator[None]:
+    """Give an OSError of the block the name of what is written there: that of a full disk has none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(what)
+        raise
+
+
+class RunDir:
+    """Paths of one run and what is written to them by hand.
+
+    Args:
+        path: the folder; `create` makes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.job = path / "job.yaml"
+        self.metrics = path / "metrics.csv"
+        self.ledger = path / "ledger.jsonl"
+        self.log = path / "log.jsonl"
+        self.actors = path / "actors.log"
+        self.summary = path / "summary.json"
+        self.plot = path / "result.png"
+        self.checkpoints = path / "checkpoints"
+        self.tensorboard = path / "tensorboard"
+
+    @staticmethod
+    def fresh(base: Path, name: str) -> RunDir:
+        """A new folder base/NAME-DATE-TIME; a second run in the same second gets a suffix."""
+        stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+        for suffix in ("", *(f"-{number}" for number in range(2, 100))):
+            path = base / f"{stem}{suffix}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return RunDir(path)
+        raise RunDirError(f"{base}: no free name for {stem}")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second learner out of the folder while the context is open; the lock goes with the process,
+        however it dies.
+
+        Raises:
+            RunDirBusy: another learner holds it.
+        """
+        with folders.mark(self.path).open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunDirBusy(
+                    f"{self.path}: another nitro process is training in this folder. "
+                    "Wait for it, or choose another folder."
+                ) from None
+            yield
+
+    def is_ours(self) -> bool:
+        """Whether `nitro` made what is in the folder. A run of an older version, or one copied without hidden
+        files, is known by its checkpoints."""
+        return folders.is_marked(self.path) or any(self.checkpoints.glob("round-*.safetensors"))
+
+    def check_free(self) -> None:
+        """Make sure that a new run overwrites nothing that somebody else wrote.
+
+        Raises:
+            RunDirError: the folder holds other things than a run.
+        """
+        if not self.is_ours() and (names := folders.contents(self.path)):
+            raise RunDirError(
+                f"the folder holds something else than a run of nitro ({folders.shown(names)}). Nothing was "
+                "changed. Name a folder that is new or empty."
+            )
+
+    def discard(self) -> None:
+        """Remove what a run leaves that could not begin."""
+        for directory in (self.checkpoints, self.tensorboard):
+            shutil.rmtree(directory, ignore_errors=True)
+        lock = self.path / folders.LOCK
+        printed = self.path.glob(f"{self.actors.name}*")
+        for path in (self.job, self.metrics, self.ledger, self.log, *printed, self.summary, self.plot, lock):
+            path.unlink(missing_ok=True)
+
+    def has_run(self) -> bool:
+        """Whether the folder holds anything of a run: a round, a checkpoint, or a cost. Without them it only
+        knows a job, which failed before it began."""
+        rows = self.metrics.read_bytes().splitlines()[1:] if self.metrics.exists() else []
+        paid = self.ledger.exists() and self.ledger.stat().st_size > 0
+        return bool(rows) or paid or any(self.checkpoints.glob("round-*.safetensors"))
+
+    def write_text(self, path: Path, text: str) -> None:
+        """Write a small file atomically."""
+        temporary = path.with_name(f".{path.name}.partial")
+        with naming(path):
+            temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+
+    def read_job(self) -> dict[str, Any]:
+        """What job.yaml says, as it stands there: environment, algorithm and scaling at least.
+
+        Raises RunDirError where it is missing or damaged.
+        """
+        if not self.job.exists():
+            raise RunDirError(f"{self.path}: no job.yaml in it, so it is no run folder.")
+        try:
+            found = yaml.safe_load(self.job.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError):
+            found = None
+        spec = found.get("spec") if isinstance(found, dict) else None
+        if not isinstance(spec, dict) or not {"environment", "algorithm", "scaling"} <= spec.keys():
+            raise RunDirError(f"{self.job} is damaged: it holds no job.")
+        return dict(found)
+
+    def read_summary(self) -> dict[str, Any]:
+        """What summary.json says; nothing while the run has not ended, or when it was broken off.
+
+        Raises RunDirError where it is damaged.
+        """
+        found: dict[str, Any] = {}
+        if self.summary.exists():
+            try:
+                found = json.loads(self.summary.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise RunDirError(f"{self.summary} is damaged: {error}.") from None
+        return found
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        self.write_text(self.summary, json.dumps(summary, indent=2) + "\n")

@@ -1,0 +1,276 @@
+"""Opens a run folder for a new run or for going on with one, and writes what a run leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import platform
+import secrets
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nitro_api import NitroTrainingJob
+from nitro_api.costs.ledger import Ledger, LedgerCorrupt
+from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
+from nitro_learner.run.metrics_file import read_numbers
+from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
+from nitro_learner.scalers.agent import AgentError, ScalingAgent
+from nitro_learner.scalers.minionsrl import load_agent
+from nitro_learner.training.round_report import Outcome
+from nitro_learner.training.short_episodes import reason, short
+from nitro_learner.training.state import TrainingState
+from nitro_learner.training.stop import Progress, decide
+
+if TYPE_CHECKING:
+    from nitro_learner.run.bucket import RunBucket
+
+logger = logging.getLogger(__name__)
+
+# Fields that may differ when a run goes on: they change where and how long it runs, not what it computes.
+_FREE = ("stop", "backend", "actor", "learner", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run folder ready to train in.
+
+    Attributes:
+        id: the run's identity, kept over resumes.
+        checkpoint: where to go on from; None = from the start.
+        history: rows of metrics.csv up to the checkpoint.
+        ended: where a run stands that has come to its end under the job's stop conditions, its last
+            evaluation included; None for one that has more to do.
+    """
+
+    folder: RunDir
+    job: NitroTrainingJob
+    id: str
+    checkpoints: CheckpointStore
+    checkpoint: Checkpoint | None
+    history: list[dict[str, float | None]]
+    ended: Progress | None = None
+
+
+def open_run(
+    folder: RunDir,
+    job: NitroTrainingJob,
+    *,
+    resume: bool,
+    run_id: str | None = None,
+    bucket: RunBucket | None = None,
+) -> OpenRun:
+    """Prepares a run folder for a resolved job.
+
+    Args:
+        resume: whether to go on with the run in it; without a checkpoint it starts over, which gives the same
+            result.
+        run_id: identity of a new run; a random one by default.
+        bucket: where the run is kept beside the folder, and taken from when the folder has no checkpoint.
+
+    Raises:
+        RunDirError: the folder holds a run and `resume` is false, or one of another job or schedule, or one
+            that has lost rounds.
+        CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
+        AgentError: the run begins, and the file of its scaling agent cannot be used.
+    """
+    if bucket is not None:
+        bucket.restore(folder)
+    begun = folder.has_run()
+    if begun and not resume:
+        raise RunDirError(
+            f"{folder.path} already holds a run. Go on with it by --resume {folder.path}, "
+            "or choose another folder."
+        )
+    saved = folder.read_job() if begun and folder.job.exists() else None
+    if saved:
+        check_same_job(saved, job.to_dict(), folder)
+    kept = job.spec.learner.checkpoint.keep_last
+    store = bucket.store(folder, kept) if bucket else CheckpointStore(folder.checkpoints, kept)
+    checkpoint = store.latest()
+    history: list[dict[str, float | None]] = []
+    if checkpoint:
+        if saved:
+            check_same_schedule(saved, job, folder)
+        history = [row for row in read_numbers(folder.metrics) if (row["round"] or 0) <= checkpoint.round]
+        _check_rounds(folder.metrics, {int(row["round"] or 0) for row in history}, checkpoint.round)
+        _check_rounds(folder.ledger, _paid(folder), checkpoint.round)
+        run_id = str(checkpoint.state["run"])
+    elif job.spec.scaling.agent:
+        load_agent(job.spec.scaling)
+    ended = _ended(folder, job, checkpoint) if checkpoint else None
+    if ended is None:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.write_text(folder.job, job.to_yaml())
+    return OpenRun(folder, job, run_id or secrets.token_hex(4), store, checkpoint, history, ended)
+
+
+def _ended(folder: RunDir, job: NitroTrainingJob, checkpoint: Checkpoint) -> Progress | None:
+    """Where the run of this checkpoint stands, if its summary says that it ended there and the job does not
+    ask for more."""
+    summary = folder.read_summary()
+    if not summary.get("finished") or summary.get("rounds") != checkpoint.round:
+        return None
+    state = TrainingState(actors=0)
+    state.load_state_dict(checkpoint.state["training"])
+    with open_ledger(folder) as ledger:
+        progress = state.progress(ledger.total.total)
+    return progress if decide(job.spec.stop, progress) else None
+
+
+def earlier_outcome(run: OpenRun) -> Outcome | None:
+    """How a run ended that came to its end in an earlier sitting, without the returns of its evaluation."""
+    reason = decide(run.job.spec.stop, run.ended) if run.ended else None
+    if run.ended is None or reason is None:
+        return None
+    with open_ledger(run.folder) as ledger:
+        cost, repeated = ledger.total, ledger.repeated_cost.total
+    return Outcome(reason.reason, reason.message, True, run.ended.round, cost, repeated)
+
+
+def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: RunDir) -> None:
+    """Refuse to go on with a run under another job.
+
+    Raises:
+        OtherJob: names the fields that differ, with both values, and those that may change.
+    """
+    old, new = (
+        dict(_leaves({k: v for k, v in job["spec"].items() if k not in _FREE})) for job in (saved, now)
+    )
+    differing = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
+    if differing:
+        lines = "\n".join(
+            f"  spec.{path}: {old.get(path)!r} in the folder, {new.get(path)!r} now" for path in differing
+        )
+        free = ", ".join(f"spec.{name}" for name in _FREE)
+        raise OtherJob(
+            f"{folder.path} holds a run of another job; these fields differ:\n{lines}\n"
+            f"A run that goes on keeps them; only these may change: {free}."
+        )
+
+
+def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder: RunDir) -> None:
+    """Refuse to go on to another number of rounds where the learning rate falls to zero over them. Of a job
+    on a cluster, whose user may change spec.stop and has no other folder, it only warns.
+
+    Raises:
+        RunDirError
+    """
+    before, after = saved["spec"].get("stop", {}).get("rounds"), job.spec.stop.rounds
+    if not job.spec.algorithm.hyperparameters.anneals or before == after:
+        return
+    reason = (
+        f"{folder.path}: its learning rate falls to zero over {before} rounds, so it cannot become a run of "
+        f"{after} rounds."
+    )
+    if job.metadata.uid is None:
+        raise RunDirError(
+            f"{reason} Choose another folder, or spec.stop.rounds={before} again. "
+            f"A new run of {after} rounds: "
+            f"nitro train {shlex.quote(str(folder.job))} --set spec.stop.rounds={after}"
+        )
+    logger.warning(
+        "%s It goes on all the same, at the rate that a run of %d rounds has there.", reason, after
+    )
+
+
+def open_ledger(folder: RunDir) -> Ledger:
+    """The folder's ledger, which is made where there is none. Raises RunDirError when it cannot be read."""
+    try:
+        return Ledger(folder.ledger)
+    except LedgerCorrupt as error:
+        raise RunDirError(str(error)) from error
+
+
+def _paid(folder: RunDir) -> set[int]:
+    """The rounds in the folder's ledger."""
+    if not folder.ledger.exists():
+        return set()
+    with open_ledger(folder) as ledger:
+        return {entry.round for entry in ledger.entries}
+
+
+def _check_rounds(path: Path, found: Collection[int], last: int) -> None:
+    """Refuse a file that lacks a round up to the checkpoint's: each is on the disk before its checkpoint.
+
+    Raises:
+        RunDirError: names the rounds.
+    """
+    missing = set(range(1, last + 1)).difference(found)
+    if missing:
+        starts = sorted(round for round in missing if round - 1 not in missing)
+        ends = sorted(round for round in missing if round + 1 not in missing)
+        lacking = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))
+        raise RunDirError(
+            f"{path} lacks rounds that the checkpoint of round {last} is built on: {lacking}. "
+            "Restore the file, or start a new run in another folder."
+        )
+
+
+def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What summary.json says of a run that ended; `last` is its last row of metrics."""
+    evaluation = outcome.evaluation
+    result: dict[str, Any] = {
+        "job": run.job.metadata.name,
+        "run": run.id,
+        "finished": outcome.finished,
+        "reason": outcome.reason,
+        "message": outcome.message,
+        "rounds": outcome.rounds,
+        "cost": asdict(outcome.cost) | {"total": outcome.cost.total, "repeated": outcome.repeated},
+        "versions": {
+            "python": platform.python_version(),
+            "machine": platform.platform(),
+            **package_versions(),
+        },
+    }
+    if last:
+        result |= {
+            "envSteps": last["env_steps"],
+            "wallSeconds": last["wall_seconds"],
+            "rewardMean": last["reward_mean"],
+        }
+        if short(last.get("cut_share")):
+            result["rewardNote"] = reason(run.job.spec.environment.to_dict())
+    if run.job.spec.scaling.agent and (spent := _pretraining(run)):
+        result["pretraining"] = spent
+    if evaluation:
+        mean = sum(evaluation) / len(evaluation)
+        result["evaluation"] = {
+            "episodes": len(evaluation),
+            "mean": mean,
+            "std": (sum((value - mean) ** 2 for value in evaluation) / len(evaluation)) ** 0.5,
+            "min": min(evaluation),
+            "max": max(evaluation),
+        }
+    return result
+
+
+def _pretraining(run: OpenRun) -> dict[str, Any] | None:
+    """What the pre-training of the run's agent took: of the one in its checkpoint, because the file may hold
+    another by now; None where nobody knows."""
+    spent: dict[str, Any] | None = None
+    with contextlib.suppress(CheckpointError):
+        checkpoint = run.checkpoints.latest()
+        spent = checkpoint.state["scaler"].get("spent") if checkpoint else None
+    if spent is None:  # no round was learned from, or the checkpoint is an older version's
+        with contextlib.suppress(AgentError):
+            spent = asdict(ScalingAgent.load(Path(str(run.job.spec.scaling.agent))).spent)
+    return spent
+
+
+def package_versions() -> dict[str, str]:
+    """Of what computes."""
+    names = ("nitro-learner", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
+    return {name: metadata.version(name) for name in names}
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}".lstrip("."))
+    else:
+        yield path, value

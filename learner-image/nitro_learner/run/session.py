@@ -1,0 +1,130 @@
+"""One session of a run in its folder: build the trainer and its listeners, handle signals, write the summary
+and the picture.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nitro_api.spec.stop import Stop
+from nitro_learner.backends.base import ActorBackend
+from nitro_learner.run import logs
+from nitro_learner.run.recorders import CsvMetrics, TensorBoard
+from nitro_learner.run.rundir import RunDirError
+from nitro_learner.run.runs import OpenRun, open_ledger, summary
+from nitro_learner.training import failures
+from nitro_learner.training.costs import Meter
+from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
+from nitro_learner.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+class Aborted(Exception):  # noqa: N818
+    """A second signal came: the run was broken off where it was."""
+
+
+class _LastRow(Listener):
+    """Remembers the newest row of metrics, for the summary."""
+
+    def __init__(self) -> None:
+        self.row: dict[str, Any] | None = None
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        self.row = dict(history[-1]) if history else None
+
+    def round_done(self, report: RoundReport) -> None:
+        self.row = asdict(report)
+
+
+async def train(
+    run: OpenRun,
+    backend: ActorBackend,
+    listeners: Sequence[Listener] = (),
+    *,
+    draw: Callable[[list[Path], Path], object],
+    on_interrupt: Callable[[], None] = lambda: None,
+    pod_seconds: Callable[[], float | None] | None = None,
+    provisioned: Callable[[], int] = lambda: 0,
+    limits: Callable[[], Stop | None] = lambda: None,
+) -> tuple[Outcome, dict[str, Any]]:
+    """Train in an open run folder until the end or an interruption, and return the outcome with its
+    summary.
+
+    `draw` makes the run's picture: run folders in, a picture of that name out. `limits` is spec.stop as it is
+    now, where that may have changed since the run began. The first SIGINT or
+    SIGTERM stops it after a checkpoint (`on_interrupt` is called to say so), the second breaks it off.
+
+    Raises:
+        TrainingFailed, Aborted, OSError
+        RunDirError: the folder's ledger cannot be read.
+    """
+    folder = run.folder
+    # The CSV first: what a checkpoint or the status says is then on disk already.
+    last, board = _LastRow(), TensorBoard(folder.tensorboard)
+    with (
+        failures.as_training_failure(),
+        logs.to_file(folder.log),
+        contextlib.closing(board),
+        open_ledger(folder) as ledger,
+    ):
+        trainer = Trainer(
+            run.job,
+            backend,
+            run=run.id,
+            checkpoints=run.checkpoints,
+            checkpoint=run.checkpoint,
+            meter=Meter(ledger, run.job.spec.pricing, pod_seconds, provisioned),
+            listeners=[CsvMetrics(folder.metrics), *listeners, board, last],
+            history=run.history,
+            limits=limits,
+        )
+        with signals(trainer.interrupt, on_interrupt):
+            try:
+                outcome = await trainer.run()
+            except asyncio.CancelledError:
+                raise Aborted from None
+        result = summary(run, outcome, last.row)
+        folder.write_summary(result)
+        with contextlib.suppress(RunDirError):
+            try:
+                await asyncio.to_thread(draw, [folder.path], folder.plot)
+            except OSError as error:  # the run has ended, and nitro plot draws it any time
+                logger.warning("The picture %s could not be drawn: %s", folder.plot, error.strerror or error)
+    return outcome, result
+
+
+@contextlib.contextmanager
+def signals(interrupt: Callable[[], None], on_first: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM: once = interrupt, twice = cancel this task, three times = leave at once."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    count = 0
+
+    def handle() -> None:
+        nonlocal count
+        count += 1
+        if count == 1:
+            on_first()
+            interrupt()
+        elif count == 2:
+            task.cancel()
+        else:
+            os._exit(130)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, handle)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

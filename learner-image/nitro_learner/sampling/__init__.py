@@ -1,0 +1,1 @@
+"""Sampling: from a round's plan to its fragments."""

@@ -1,0 +1,232 @@
+"""From bytes that lay in Redis to a Fragment that the learner may train on.
+
+Nothing of a message is believed: sizes are checked before anything is decompressed, then whose it is, then
+every dtype, shape and value. What does not fit exactly is refused with a reason of a bounded set.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from nitro_actor import wire
+from nitro_actor.protocol import state
+from nitro_actor.protocol.agents import AgentClass, agent_classes
+from nitro_actor.protocol.fields import MetadataError
+from nitro_actor.protocol.fragment import FragmentContainer, evaluation_specs, of_one_agent, tensor_specs
+from nitro_actor.wire import TensorSpec, WireError
+from nitro_learner.data.batch import Fragment
+from nitro_learner.data.stacks import restack, restack_agents
+from nitro_learner.sampling.drop_reasons import Reason
+
+_STATE_BYTES = 2**20  # of one environment, generously: a MuJoCo snapshot takes a few kilobytes
+
+
+class FragmentRefused(Exception):  # noqa: N818
+    """A message that is no fragment of this round, or not a whole and sound one.
+
+    ``slot`` and ``attempt`` are known when the message is this round's, whatever else is wrong with it.
+    """
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+        self.slot: int | None = None
+        self.attempt: int | None = None
+
+
+@dataclass(frozen=True)
+class SlotRequest:
+    """What one slot was asked: its seed, and whether it resumes an end state."""
+
+    seed: int
+    resumed: bool = False
+    episodes: int = 0
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the fragments of one list must be; ``slots`` may grow while they arrive.
+
+    ``environment`` is the EnvironmentSpec; ``steps`` (T) and ``envs`` (E) are 0 for evaluations, which have
+    no ``optional_tensors`` either.
+    """
+
+    kind: Literal["rollout", "evaluate"]
+    run: str
+    round: int
+    weights_version: int
+    environment: Mapping[str, Any]
+    steps: int = 0
+    envs: int = 0
+    optional_tensors: frozenset[str] = frozenset()
+    slots: dict[int, SlotRequest] = field(default_factory=dict)
+
+    @cached_property
+    def tensors(self) -> dict[str, TensorSpec]:
+        """What the tensors of a rollout's message must be, end state apart."""
+        return tensor_specs(self.environment, self.steps, self.envs, self.optional_tensors)
+
+    @cached_property
+    def classes(self) -> tuple[AgentClass, ...]:
+        """The environment's agent classes."""
+        return agent_classes(self.environment)
+
+    @cached_property
+    def byte_limit(self) -> int:
+        """Largest message worth reading: the tensors, twice, and room for end states."""
+        steps, specs = max(self.steps, 1), self.tensors.values()
+        elements = sum(math.prod(steps if n is None else n for n in spec.shape) for spec in specs)
+        return min(wire.MAX_BYTES, 16 * elements + (self.envs + 1) * _STATE_BYTES)
+
+
+def read(data: bytes, expect: Expectation) -> Fragment:
+    """Decodes and checks one message. Raises FragmentRefused."""
+    sent = _decode(data, expect.byte_limit)
+    _check_identity(sent, expect)
+    try:
+        _check_request(sent, expect, expect.slots[sent.slot])
+        if expect.kind == "rollout":
+            _check_rollout(sent.tensors, expect)
+        else:
+            _check_evaluation(sent.tensors, expect, expect.slots[sent.slot])
+    except FragmentRefused as refusal:
+        refusal.slot, refusal.attempt = sent.slot, sent.attempt
+        raise
+    if "classes" in expect.environment:
+        return _of_several_agents(sent, expect.classes)
+    return Fragment(sent.meta, restack(of_one_agent(sent.tensors)))
+
+
+def end_state(fragment: Fragment) -> dict[str, NDArray[Any]]:
+    """The environment's end state, tensors named ``state/...``; empty where it cannot be resumed."""
+    return {name: array for name, array in fragment.tensors.items() if name.startswith(state.PREFIX)}
+
+
+def _of_several_agents(sent: FragmentContainer, classes: tuple[AgentClass, ...]) -> Fragment:
+    once, by_class = {}, {one.name: dict[str, NDArray[Any]]() for one in classes}
+    for name, array in sent.tensors.items():
+        group, _, own = name.partition("/")
+        if group in by_class:
+            by_class[group][own] = array
+        else:
+            once[name] = array
+    if sent.kind == "evaluate":
+        return Fragment(sent.meta, once, {})
+    ends = once["terminated"], once["truncated"]
+    return Fragment(sent.meta, once, {name: restack_agents(own, *ends) for name, own in by_class.items()})
+
+
+def _decode(data: bytes, limit: int) -> FragmentContainer:
+    compressed = data[:4] == zstandard.FRAME_HEADER
+    try:
+        size = zstandard.get_frame_parameters(data).content_size if compressed else len(data)
+    except zstandard.ZstdError:
+        size = 0  # decode says what is wrong
+    if max(size, len(data)) > limit and size != zstandard.CONTENTSIZE_UNKNOWN:
+        raise FragmentRefused("too_large", f"{max(size, len(data))} bytes where at most {limit} make sense")
+    try:
+        return FragmentContainer.decode(data, limit=limit)
+    except MetadataError as error:
+        raise FragmentRefused("garbage", str(error)) from error
+    except WireError as error:
+        # What began like one of our messages was one once: its end is missing or damaged.
+        began_well = compressed or data[8:9] == b"{"
+        raise FragmentRefused("truncated" if began_well else "garbage", str(error)) from error
+
+
+def _check_identity(sent: FragmentContainer, expect: Expectation) -> None:
+    """Whether it is of this run, round and kind, and of a slot that was asked for."""
+    if sent.run != expect.run:
+        raise FragmentRefused("other_run", f"run {sent.run!r} instead of {expect.run!r}")
+    if (sent.kind, sent.round) != (expect.kind, expect.round):
+        raise FragmentRefused(
+            "other_round", f"{sent.kind} {sent.round} instead of {expect.kind} {expect.round}"
+        )
+    if sent.slot not in expect.slots:
+        raise FragmentRefused("wrong_slot", f"slot {sent.slot} was not asked for")
+
+
+def _check_request(sent: FragmentContainer, expect: Expectation, request: SlotRequest) -> None:
+    """Whether it is what the slot was asked for."""
+    if sent.weights_version != expect.weights_version:
+        raise FragmentRefused(
+            "stale_weights", f"weights {sent.weights_version} instead of {expect.weights_version}"
+        )
+    if sent.seed != request.seed:
+        raise FragmentRefused("wrong_seed", f"seed {sent.seed} instead of {request.seed}")
+    if expect.kind == "rollout":
+        if (sent.steps, sent.envs) != (expect.steps, expect.envs):
+            raise FragmentRefused(
+                "wrong_shape",
+                f"{sent.steps} steps of {sent.envs} environments instead of {expect.steps} of {expect.envs}",
+            )
+        if sent.resumed is not request.resumed:
+            raise FragmentRefused(
+                "inconsistent", f"resumed is {sent.resumed!r}, asked for was {request.resumed}"
+            )
+
+
+def _check_rollout(tensors: Mapping[str, NDArray[Any]], expect: Expectation) -> None:
+    plain = {name: array for name, array in tensors.items() if not name.startswith(state.PREFIX)}
+    _check_tensors(plain, expect.tensors)
+    ends = {name: array for name, array in tensors.items() if name.startswith(state.PREFIX)}
+    if bool(ends) != bool(expect.environment["resumable"]):
+        raise FragmentRefused(
+            "inconsistent", f"{len(ends)} end state tensors of an environment that says otherwise"
+        )
+    for name, array in ends.items():
+        # What a user's own environment keeps, only it reads again: "none so far" may be infinite.
+        if not name.startswith(state.OWN_PREFIX) and array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise FragmentRefused("not_finite", f"tensor {name}: holds NaN or infinity")
+    ended = tensors["terminated"] | tensors["truncated"]
+    cut = int((tensors["truncated"] & ~tensors["terminated"]).sum())
+    _check_counts(tensors, episodes=int(ended.sum()))
+    for one in expect.classes:
+        _check_class(tensors, one, cut)
+
+
+def _check_class(tensors: Mapping[str, NDArray[Any]], one: AgentClass, cut: int) -> None:
+    """What shapes do not say: actions are in their range, and a row stands for each truncated step."""
+    if one.action["kind"] == "discrete":
+        actions = tensors[f"{one.name}/actions"]
+        if actions.size and not 0 <= actions.min() <= actions.max() < one.action["n"]:
+            raise FragmentRefused(
+                "inconsistent", f"{one.name}/actions: an action outside 0..{one.action['n'] - 1}"
+            )
+    for field_name in ("final_observations", "final_available"):
+        rows = tensors.get(f"{one.name}/{field_name}")
+        if rows is not None and len(rows) != cut:
+            raise FragmentRefused(
+                "inconsistent", f"{one.name}/{field_name}: {len(rows)} rows for {cut} truncated steps"
+            )
+
+
+def _check_evaluation(tensors: Mapping[str, NDArray[Any]], expect: Expectation, request: SlotRequest) -> None:
+    _check_tensors(tensors, evaluation_specs(expect.environment, request.episodes))
+    _check_counts(tensors, episodes=request.episodes)
+
+
+def _check_tensors(tensors: Mapping[str, NDArray[Any]], specs: Mapping[str, TensorSpec]) -> None:
+    try:
+        wire.check(tensors, specs)
+    except WireError as error:
+        floats = (array for array in tensors.values() if array.dtype.kind == "f")
+        finite = all(np.isfinite(array).all() for array in floats)
+        raise FragmentRefused("wrong_shape" if finite else "not_finite", str(error)) from error
+
+
+def _check_counts(tensors: Mapping[str, NDArray[Any]], episodes: int) -> None:
+    returns, lengths = tensors["episode_returns"], tensors["episode_lengths"]
+    if not len(returns) == len(lengths) == episodes:
+        raise FragmentRefused(
+            "inconsistent", f"{len(returns)} returns, {len(lengths)} lengths of {episodes} finished episodes"
+        )
+    if len(lengths) and lengths.min() < 1:
+        raise FragmentRefused("inconsistent", "an episode of no step")

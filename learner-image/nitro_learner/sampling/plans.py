@@ -1,0 +1,91 @@
+"""What a round and an evaluation of sampling are asked for, and what they give back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_learner.backends.base import NO_EVIDENCE, Evidence
+from nitro_learner.data.batch import Fragment
+from nitro_learner.tasks.counts import TaskStats
+
+State = Mapping[str, NDArray[Any]]
+"""An end state: tensors named ``state/...``, as the fragment carried them."""
+
+
+class RoundFailed(Exception):  # noqa: N818
+    """Too few slots of a round came back. Nothing was trained on: the run resumes from its checkpoint.
+
+    ``resumable``: False where all of them failed at the work itself, as they would again.
+    ``evidence``: whether the user's environment is at fault for all of them, and a traceback.
+    """
+
+    def __init__(self, message: str, *, resumable: bool = True, evidence: Evidence = NO_EVIDENCE) -> None:
+        super().__init__(message)
+        self.resumable = resumable
+        self.evidence = evidence
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """One round's sampling, fixed before it starts; how many slots it has is known only after the detector.
+
+    ``steps`` is T, the transitions per fragment in all; ``min_actors`` is I_min; ``states`` holds the end
+    state that each slot resumes (a slot without one resets its environment); ``sitting`` sets the round apart
+    from what an earlier sitting of the run may have left behind.
+    """
+
+    run: str
+    seed: int
+    round: int
+    weights_version: int
+    steps: int
+    min_actors: int
+    states: Mapping[int, State] = field(default_factory=dict)
+    sitting: str = ""
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Evaluation of one weights version: ``episodes`` spread over ``slots`` requests, mean actions.
+
+    Each version plays episodes of its own, unless ``episodes_of`` names the version whose it shall play.
+    """
+
+    run: str
+    seed: int
+    weights_version: int
+    episodes: int
+    max_steps: int
+    slots: int
+    episodes_of: int | None = None
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """What a round was trained on.
+
+    Attributes:
+        fragments: of an on-policy round sorted by slot; of an off-policy one in the order of arrival.
+        lost: slots that were given up; of an on-policy round at most 20 %.
+        stats: what it took.
+        staleness: versions that the oldest fragment's weights were behind.
+    """
+
+    fragments: list[Fragment]
+    lost: list[int]
+    stats: TaskStats
+    staleness: int = 0
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Returns f64 [episodes], summed over the agents, and lengths i64 [episodes] of the evaluation episodes,
+    ordered by slot."""
+
+    weights_version: int
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    stats: TaskStats

@@ -1,0 +1,35 @@
+"""Scalers that need no measurement: a constant, a list, and Hydrozoa's doubling."""
+
+from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
+
+_HYDROZOA_PERIOD = 10
+
+
+class FixedScaler(Scaler):
+    """I_k = initialActors: the baseline."""
+
+    def decide(self, outcome: RoundOutcome) -> Decision:  # noqa: ARG002 (nothing that happened matters)
+        return Decision(self.initial)
+
+
+class ScheduleScaler(Scaler):
+    """I_k = schedule[k - 1]; the last entry holds for the rounds after it.
+
+    It repeats another run's spending, or tests a shape of spending.
+    """
+
+    def decide(self, outcome: RoundOutcome) -> Decision:
+        schedule = self.scaling.schedule
+        assert schedule, "the job's validation asks for a schedule where the scaler is `schedule`"
+        return Decision(schedule[min(outcome.round, len(schedule) - 1)])
+
+
+class HydrozoaScaler(Scaler):
+    """I_1 = I_min; I_{k+1} = min(2 I_k, I_max) after rounds 10, 20, ..., and I_k after the others.
+
+    Guo et al., MLSys 2022; Nitro, section 8.3.
+    """
+
+    def decide(self, outcome: RoundOutcome) -> Decision:
+        doubles = outcome.round % _HYDROZOA_PERIOD == 0
+        return Decision(self.clip(2 * outcome.actors if doubles else outcome.actors))

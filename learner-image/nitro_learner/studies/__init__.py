@@ -1,0 +1,1 @@
+"""Studies of one job or one run: evaluation, videos, profiling, landscapes, pretraining of scalers."""

@@ -1,0 +1,87 @@
+"""Whether the environment that a job names by its id is registered, as far as this machine knows.
+
+It knows the Atari games where ale-py is installed, and gymnasium's ids where gymnasium is. The actors may
+know more: a package in their image can register environments whenever gymnasium is loaded.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import re
+
+from nitro_actor.config import EnvironmentConfigError
+from nitro_actor.engines import ale
+from nitro_api import FieldError, JobSpec
+
+PATH = "spec.environment.id"
+_ATARI = "ALE/"
+_VERSION = re.compile(r"-v\d+$")
+
+
+def mistakes(spec: JobSpec) -> list[FieldError]:
+    """An id that the actors do not know either: a game that does not exist, or nearly an id of gymnasium's
+    where the job names no actor image of its own."""
+    id = spec.environment.id
+    if spec.environment.entry_point is not None or id is None:
+        return []
+    if id.startswith(_ATARI):
+        return _wrong_game(id)
+    if not _unregistered(id) or _own_image(spec) or not (close := _nearest(id)):
+        return []
+    remedy = (
+        f"did you mean {close}? One of your own needs entryPoint, or its module in front: my_package:{id}"
+    )
+    return [FieldError(PATH, id, f"must be an id that gymnasium knows; {remedy}")]
+
+
+def doubts(spec: JobSpec) -> list[str]:
+    """A sentence for an id that is not registered here, and may be where the actors run."""
+    id = spec.environment.id
+    if spec.environment.entry_point is not None or id is None or id.startswith(_ATARI):
+        return []
+    if not _unregistered(id) or mistakes(spec):
+        return []
+    close = _nearest(id)
+    hint = f"; did you mean {close}?" if close else "; without that no actor starts"
+    return [f"{PATH}: {id} is not registered here, so the actors' image must register it{hint}"]
+
+
+def _wrong_game(id: str) -> list[FieldError]:
+    if importlib.util.find_spec("ale_py") is None:
+        return []
+    try:
+        ale.rom(id.removeprefix(_ATARI))
+    except EnvironmentConfigError as error:
+        return [FieldError(PATH, id, str(error))]
+    return []
+
+
+def _unregistered(id: str) -> bool:
+    """Whether gymnasium is here and does not have the id. A module in front of the id is imported first, and
+    may register anything."""
+    if ":" in id or importlib.util.find_spec("gymnasium") is None:
+        return False
+    import gymnasium  # here: it takes long to load
+
+    return id not in gymnasium.registry
+
+
+def _nearest(id: str) -> str | None:
+    """The newest version of the registered environment whose name is nearest, in the same namespace."""
+    import gymnasium
+
+    namespace = id.rpartition("/")[0]
+    versions: dict[str, str] = {}
+    for each in sorted(gymnasium.registry.values(), key=lambda each: each.version or 0):
+        if (each.namespace or "") == namespace:
+            versions[_VERSION.sub("", each.id)] = each.id
+    name = _VERSION.sub("", id)
+    close = difflib.get_close_matches(name, versions, n=1, cutoff=0.75)
+    return versions[close[0]] if close else None
+
+
+def _own_image(spec: JobSpec) -> bool:
+    """Whether the actors run in an image that the job names."""
+    function = spec.backend.lambda_
+    return spec.actor.image is not None or (function is not None and function.image is not None)

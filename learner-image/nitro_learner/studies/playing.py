@@ -1,0 +1,212 @@
+"""Playing a checkpoint's policy in this process: evaluation episodes and videos."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import importlib
+import itertools
+import json
+import os
+import sys
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor.config import EnvironmentConfig
+from nitro_actor.environment import Environment, EnvironmentSpec
+from nitro_actor.make_env import make_env
+from nitro_actor.policy import Policy
+from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.rollout import evaluate
+from nitro_actor.stacking import join
+from nitro_api import JobSpec
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.policy_set import saved_policies
+from nitro_learner.checkpoints.store import Checkpoint
+from nitro_learner.run.rundir import naming
+from nitro_learner.sampling.evaluation import MAX_STEPS
+from nitro_learner.sampling.seeds import evaluation_seed
+
+# Slots of evaluations after training, whose episodes shall not be those that were seen in it.
+_LATER_SLOT = 1_000_000
+_FRAMES = 1_000
+
+_Step = tuple[NDArray[np.uint8], float, bool]
+"""The picture after a step, its reward, and whether the episode ended."""
+
+_DISPLAYS = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
+# The library of each renderer that needs no display.
+_RENDERERS = (("EGL", "egl"), ("OSMesa", "osmesa"))
+
+
+class VideoError(Exception):
+    """No video could be made; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """Undiscounted returns f64 [episodes] and lengths i64 [episodes] of episodes with mean actions."""
+
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Filmed:
+    """The steps that a video shows, their undiscounted return, and whether the episode ended with them."""
+
+    steps: int
+    total: float
+    ended: bool
+
+
+def find_own(spec: JobSpec) -> None:
+    """Let Python find the environment's module in the command's folder, as actor processes do.
+
+    Python puts that folder on the path of `python -m`, which they are started by, but not of a program.
+    """
+    environment = spec.environment
+    if (environment.entry_point or ":" in environment.id) and not sys.flags.safe_path:
+        sys.path.insert(0, str(Path.cwd()))
+
+
+def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
+    """Play episodes with the policy of a checkpoint; equal calls give equal episodes.
+
+    Raises:
+        EnvironmentConfigError: the environment cannot be made here.
+    """
+    environment = make_env(_config(spec, min(episodes, spec.environment.envs_per_actor)))
+    try:
+        policy = _policy(spec, checkpoint, environment.spec)
+        seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
+        tensors = evaluate(environment, policy, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
+    finally:
+        environment.close()
+    return Played(tensors["episode_returns"], tensors["episode_lengths"])
+
+
+def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> Filmed:
+    """Write a video (.gif or .webp) of one episode with mean actions, at most _FRAMES of its steps.
+
+    Raises:
+        VideoError: the environment has no picture, no renderer works here, or the format is unknown.
+    """
+    from PIL import Image
+
+    if path.suffix not in {".gif", ".webp"}:
+        raise VideoError(f"{path}: a video ends in .gif or .webp")
+    seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
+    environment = make_env(_config(spec, 1))
+    policy = _policy(spec, checkpoint, environment.spec)
+    pictures, total, ended = [], 0.0, False
+    with contextlib.ExitStack() as stack:
+        stack.callback(environment.close)
+        if spec.environment.atari:
+            episode, rate = _game(environment, policy, seed), 60 / spec.environment.atari.frame_skip
+        else:
+            _choose_renderer()
+            drawing = _renderable(spec)
+            stack.callback(drawing.close)
+            episode = _episode(drawing, policy, seed, environment.spec.frame_stack)
+            rate = float(drawing.metadata.get("render_fps") or 30)
+        for frame, reward, over in itertools.islice(episode, _FRAMES):
+            pictures.append(Image.fromarray(frame))
+            total, ended = total + reward, over
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.partial{path.suffix}")
+    with naming(path):
+        pictures[0].save(temporary, save_all=True, append_images=pictures[1:], duration=1000 / rate, loop=0)
+    temporary.replace(path)
+    return Filmed(len(pictures), total, ended)
+
+
+def _config(spec: JobSpec, count: int) -> EnvironmentConfig:
+    return EnvironmentConfig.from_json(json.dumps(spec.environment.to_actor() | {"envs": count}))
+
+
+def _policy(spec: JobSpec, checkpoint: Checkpoint, environment: EnvironmentSpec) -> Policy:
+    policies = registry.make_policies(spec, environment.to_json())
+    policies.load_state_dict(saved_policies(checkpoint.state))
+    return Policy(PolicyWeights.of(*policies.only.weights()), environment)
+
+
+def _choose_renderer() -> None:
+    """Set MUJOCO_GL if there is no display: MuJoCo does not look for other renderers by itself."""
+    if sys.platform != "linux" or any(os.environ.get(name) for name in _DISPLAYS):
+        return
+    installed = (name for library, name in _RENDERERS if ctypes.util.find_library(library))
+    if renderer := next(installed, None):
+        os.environ["MUJOCO_GL"] = renderer
+
+
+def _renderable(spec: JobSpec) -> Any:
+    """A gymnasium environment that draws frames."""
+    wanted = spec.environment
+    kwargs = {**wanted.kwargs, "render_mode": "rgb_array"}
+    try:
+        with warnings.catch_warnings():
+            # Renderers warn of each way that they tried; the error below says it once.
+            warnings.simplefilter("ignore")
+            environment = _make(wanted.id, wanted.entry_point, kwargs)
+            environment.reset(seed=0)
+            picture = environment.render()
+    # Whatever a renderer raises where it has no display: there are as many kinds as renderers.
+    except Exception as error:
+        raise VideoError(
+            f"{wanted.id} cannot be drawn here ({type(error).__name__}: {error}). "
+            "Without a display MuJoCo's environments need EGL or OSMesa, with or without a GPU: on Debian or "
+            "Ubuntu apt-get install libegl1 libgl1-mesa-dri. MUJOCO_GL=egl, osmesa or glfw chooses another."
+        ) from error
+    if picture is None:
+        raise VideoError(f"{wanted.id} draws nothing, so there is no video of it.")
+    return environment
+
+
+def _make(id: str, entry_point: str | None, kwargs: dict[str, Any]) -> Any:
+    import gymnasium
+
+    if entry_point is None:
+        return gymnasium.make(id, disable_env_checker=True, **kwargs)
+    module, attribute = entry_point.split(":")
+    return getattr(importlib.import_module(module), attribute)(**kwargs)
+
+
+def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[_Step]:
+    """As `_episode`, of an Atari game, whose engine shows its screens without gymnasium."""
+    environment.reset([seed])
+    distribution = np.empty((1, policy.parameters_per_action), np.float32)
+    ended = False
+    while not ended:
+        policy.distribution(environment.observations, distribution)
+        rewards, terminated, truncated = environment.step(policy.mode(distribution))
+        picture = environment.picture(0)
+        assert picture is not None, "the engine of Atari games has pictures"
+        ended = bool(terminated[0] or truncated[0])
+        yield picture, float(rewards[0]), ended
+
+
+def _episode(environment: Any, policy: Policy, seed: int, stack: int) -> Iterator[_Step]:
+    """One episode; the policy sees `stack` observations."""
+    observation, _ = environment.reset(seed=seed % 2**32)
+    seen = deque([np.asarray(observation)] * stack, maxlen=stack)
+    distribution = np.empty((1, policy.parameters_per_action), np.float32)
+    ended = False
+    while not ended:
+        shown = seen[0] if stack == 1 else join(np.stack(seen), 0)
+        policy.distribution(shown[None], distribution)
+        action = policy.mode(distribution)[0]
+        if action.ndim:
+            space = environment.action_space
+            action = np.clip(action, space.low.reshape(-1), space.high.reshape(-1)).reshape(space.shape)
+        observation, reward, terminated, truncated, _ = environment.step(action)
+        seen.append(np.asarray(observation))
+        ended = bool(terminated or truncated)
+        yield np.asarray(environment.render(), np.uint8), float(reward), ended

@@ -1,0 +1,254 @@
+"""Trains MinionsRL's scaling agent: episode after episode, each one a whole training run of the job."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from nitro_api import JobSpec, Ledger, NitroTrainingJob
+from nitro_learner.backends.local import LocalBackend
+from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.run.metrics_file import read_numbers
+from nitro_learner.run.recorders import CsvMetrics
+from nitro_learner.run.session import Aborted, signals
+from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
+from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
+from nitro_learner.training.costs import Meter
+from nitro_learner.training.round_report import Listener, Outcome, RoundReport
+from nitro_learner.training.trainer import Trainer
+from nitro_learner.training.waiting import Interrupted
+
+
+class Explorer(Scaler):
+    """An agent that learns: it draws its choices, and keeps them.
+
+    Attributes:
+        choices: of the rounds so far, the last one for a round that may never come.
+        seconds: wall time of the rounds so far.
+    """
+
+    def __init__(self, spec: JobSpec, agent: ScalingAgent, generator: np.random.Generator) -> None:
+        super().__init__(spec)
+        assert spec.stop.budget_dollars, "the job's validation asks for it"
+        self._budget = spec.stop.budget_dollars
+        self._agent = agent
+        self._generator = generator
+        self.choices: list[Choice] = []
+        self.seconds: list[float] = []
+
+    def decide(self, outcome: RoundOutcome) -> Decision:
+        choice = self._agent.sample(features(outcome, self._budget), self._generator)
+        self.choices.append(choice)
+        self.seconds.append(outcome.seconds)
+        return Decision(self._agent.actors(choice.index))
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A training run, as the agent saw it.
+
+    Attributes:
+        choices: one for each round after the first.
+        rewards: what followed each.
+        best: highest mean return of an evaluation.
+        actors: of each round.
+        spent: what it took, attempts included that a crash or an interruption ended.
+    """
+
+    choices: Sequence[Choice]
+    rewards: Sequence[float]
+    best: float
+    actors: Sequence[int]
+    spent: Spent
+
+
+class _Diary(Listener):
+    """Collect the values that an episode's rewards need."""
+
+    def __init__(self) -> None:
+        self.reports: list[RoundReport] = []
+
+    def round_done(self, report: RoundReport) -> None:
+        self.reports.append(report)
+
+    def best(self, outcome: Outcome) -> float:
+        """Highest mean return of an evaluation; of the training episodes where none succeeded."""
+        played = [fmean(outcome.evaluation)] if outcome.evaluation else []
+        played += [report.evaluation_mean for report in self.reports if report.evaluation_mean is not None]
+        played = played or [report.reward_mean for report in self.reports if report.reward_mean is not None]
+        return max(played, default=0.0)
+
+
+def rewards(seconds: Sequence[float], best: float, target: float, beta: float) -> list[float]:
+    """What followed the decisions after rounds 1 to K - 1: -beta P_k of the round decided on, and at the end
+    best - target unless the target was reached (MinionsRL's reward).
+
+    Args:
+        seconds: P_1 to P_K.
+        best: highest mean return of an evaluation.
+        target: spec.stop.targetReward.
+        beta: return that a second of training is worth.
+    """
+    result = [-beta * each for each in seconds[1:]]
+    if result:
+        result[-1] += min(0.0, best - target)
+    return result
+
+
+def pretrain(
+    job: NitroTrainingJob,
+    episodes: int,
+    *,
+    beta: float,
+    done: Callable[[int, Episode], None] = lambda *_: None,
+    warn: Callable[[], None] = lambda: None,
+) -> ScalingAgent:
+    """Train the agent of `spec.scaling.agent` until it has learned from so many episodes.
+
+    It is written after each one; an agent that is already there goes on.
+
+    Args:
+        job: resolved, with scaler `minionsrl` and backend Local.
+        episodes: in all, those of earlier calls included.
+        beta: return that a second of training is worth.
+        done: called with the number of every episode that ended.
+        warn: called when a signal asks for an end.
+
+    Raises:
+        AgentError: the file holds another agent.
+        Interrupted: by a signal; the episodes before are in the file.
+        Aborted, TrainingFailed, CheckpointError, OSError
+    """
+    spec = job.spec
+    assert spec.scaling.agent, "the job's validation asks for it"
+    path = Path(spec.scaling.agent)
+    agent = _open(path, spec, beta)
+    _clear(_folder(path, agent.episodes))
+    while agent.episodes < episodes:
+        number = agent.episodes + 1
+        folder = _folder(path, number)
+        episode = asyncio.run(_play(job, agent, number, folder, beta, warn))
+        agent.learn(episode.choices, episode.rewards)
+        agent.spent += episode.spent
+        agent.save(path)
+        # Only now: until here the next call counts what the folder's attempts cost.
+        _clear(folder)
+        done(number, episode)
+    return agent
+
+
+def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
+    """The file's agent if it is this job's, a new one without a file."""
+    range_ = {"minActors": spec.scaling.min_actors, "maxActors": spec.scaling.max_actors}
+    task = {
+        "environment": spec.environment.id,
+        "preset": spec.algorithm.preset,
+        "targetReward": spec.stop.target_reward,
+        "budgetDollars": spec.stop.budget_dollars,
+        "beta": beta,
+    }
+    if not path.exists():
+        return ScalingAgent(spec.scaling.min_actors, spec.scaling.max_actors, task=task, seed=spec.seed)
+    agent = ScalingAgent.load(path)
+    before = agent.task | {"minActors": agent.fewest, "maxActors": agent.most, "seed": agent.seed}
+    now = task | range_ | {"seed": spec.seed}
+    differing = [name for name in now if before.get(name) != now[name]]
+    if differing:
+        what = ", ".join(f"{name} ({before.get(name)!r}, now {now[name]!r})" for name in differing)
+        raise AgentError(path, f"holds the agent of another task: {what}; choose another file")
+    return agent
+
+
+async def _play(
+    job: NitroTrainingJob,
+    agent: ScalingAgent,
+    number: int,
+    folder: Path,
+    beta: float,
+    warn: Callable[[], None],
+) -> Episode:
+    """One training run with the agent's sampled choices."""
+    target = job.spec.stop.target_reward
+    assert target is not None, "the job's validation asks for it"
+    job = job.model_copy(deep=True)
+    source = np.random.SeedSequence([job.spec.seed, number])
+    job.spec.seed = int(source.generate_state(1)[0])
+    explorer = Explorer(job.spec, agent, np.random.default_rng(source))
+    diary = _Diary()
+    attempt = _attempt(folder)
+    run = f"pretraining-{number}"
+    with Ledger(attempt / "ledger.jsonl") as ledger:
+        trainer = Trainer(
+            job,
+            LocalBackend(job.spec, run, output=attempt / "actors.log"),
+            run=run,
+            checkpoints=CheckpointStore(attempt / "checkpoints", keep_last=1),
+            checkpoint=None,
+            meter=Meter(ledger, job.spec.pricing),
+            listeners=[CsvMetrics(attempt / "metrics.csv"), diary],
+            scaler=explorer,
+        )
+        with signals(trainer.interrupt, warn):
+            try:
+                outcome = await trainer.run()
+            except asyncio.CancelledError:
+                raise Aborted from None
+    if not outcome.finished:
+        raise Interrupted
+    best = diary.best(outcome)
+    return Episode(
+        choices=explorer.choices[:-1],
+        rewards=rewards(explorer.seconds, best, target, beta),
+        best=best,
+        actors=[report.actors for report in diary.reports],
+        spent=_spent(folder, job.spec.environment.rollout_length),
+    )
+
+
+def _folder(path: Path, number: int) -> Path:
+    """Where an episode is played, until it is learned from."""
+    return path.with_name(f"{path.name}.episode-{number}")
+
+
+def _clear(folder: Path) -> None:
+    """Remove an episode's attempts, and their folder unless it holds anything else."""
+    for attempt in folder.glob("attempt-*"):
+        shutil.rmtree(attempt, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _attempt(folder: Path) -> Path:
+    """A new folder for one more attempt at the episode."""
+    attempt = folder / f"attempt-{len(list(folder.glob('attempt-*'))) + 1}"
+    attempt.mkdir(parents=True)
+    return attempt
+
+
+def _spent(folder: Path, steps: int) -> Spent:
+    """Cost of all attempts at an episode, from their ledgers and metrics.
+
+    A round is paid for before its row is written. Of one that a kill left without a row the ledger knows the
+    actors, which off-policy may be more than it learned from.
+    """
+    total = Spent(episodes=1)
+    for path in sorted(folder.glob("attempt-*/ledger.jsonl")):
+        with Ledger(path) as ledger:
+            entries, cost = ledger.entries, ledger.total
+        (*_, last) = [{"round": 0, "env_steps": 0}, *read_numbers(path.with_name("metrics.csv"))]
+        untold = [entry.details["actors"] for entry in entries if entry.round > (last["round"] or 0)]
+        total += Spent(
+            rounds=sum(entry.round > 0 for entry in entries),
+            env_steps=int(last["env_steps"] or 0) + steps * sum(untold),
+            seconds=sum(entry.details["seconds"] for entry in entries),
+            learner=cost.learner,
+            actors=cost.actors,
+        )
+    return total

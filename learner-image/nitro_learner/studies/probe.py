@@ -1,0 +1,204 @@
+"""A run opened at one of its rounds, with live actors: repeats the round, and asks what the run did not.
+
+async with opened(folder, job, 12) as probe:
+    result = await probe.update(await probe.sample(probe.actors))      # round 12 again, to the bit
+    returns = await probe.returns(tensors, episodes=2)                 # of a policy with other weights
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_api import NitroTrainingJob
+from nitro_api.algorithms.record import Feeding
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm, UpdateResult
+from nitro_learner.algorithms.policy_set import saved_policies
+from nitro_learner.backends.local import LocalBackend
+from nitro_learner.cache.base import Cache
+from nitro_learner.checkpoints.store import CheckpointStore, load
+from nitro_learner.data.batch import Fragment
+from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.sampling.dispatch import Dispatcher
+from nitro_learner.sampling.evaluation import MAX_STEPS
+from nitro_learner.sampling.plans import EvaluationPlan, RoundPlan
+from nitro_learner.training.compute import Compute
+
+_RUN = "probe"
+
+
+@dataclass
+class Probe:
+    """The run just before round `round`.
+
+    Attributes:
+        actors: I_round, as the run had it; initialActors before the first round.
+        algorithm: as it was after the round before.
+        compute: runs what takes long.
+    """
+
+    job: NitroTrainingJob
+    round: int
+    actors: int
+    algorithm: Algorithm
+    compute: Compute
+    states: Mapping[int, Any]
+    backend: LocalBackend
+    cache: Cache
+    dispatcher: Dispatcher
+
+    def __post_init__(self) -> None:
+        # Versions from here on are weights that only this probe has.
+        self._version = self.round
+
+    async def sample(self, slots: int) -> list[Fragment]:
+        """The first `slots` slots of the round; those that the run had are equal to its to the bit.
+
+        Raises:
+            RoundFailed, BackendError, CacheError
+        """
+        return (await self.samples(slots, 1))[0]
+
+    async def samples(self, slots: int, times: int) -> list[list[Fragment]]:
+        """`sample` several times over. All go on from where the run's slots stood, as a round does that is
+        sampled again, and draw other actions; the first is the run's.
+
+        Raises:
+            RoundFailed, BackendError, CacheError
+        """
+        network, tensors = self.algorithm.weights()
+        await self._publish(self.round - 1, network, tensors)
+        plan = RoundPlan(
+            run=_RUN,
+            seed=self.job.spec.seed,
+            round=self.round,
+            weights_version=self.round - 1,
+            steps=self.job.spec.environment.rollout_length,
+            min_actors=slots * times,
+            states={
+                index * slots + slot: self.states[slot]
+                for index in range(times)
+                for slot in range(slots)
+                if slot in self.states
+            },
+        )
+        self.dispatcher.start_slots(plan, range(slots * times))
+        fragments = (await self.dispatcher.finish(plan)).fragments
+        return [
+            [
+                replace(fragment, meta={**fragment.meta, "slot": slot})
+                for slot, fragment in enumerate(fragments[index * slots : (index + 1) * slots])
+            ]
+            for index in range(times)
+        ]
+
+    async def update(self, fragments: list[Fragment]) -> UpdateResult:
+        """The round's update: the algorithm is then as it was after the round.
+
+        Not so an off-policy one, whose rounds nobody repeats exactly: it learns from each fragment once, in
+        order, and replays nothing.
+        """
+        return await self.compute.update(
+            _learn, self.algorithm, self.job.spec.algorithm.record.feeding, fragments, self.round
+        )
+
+    async def returns(self, tensors: Mapping[str, NDArray[Any]], episodes: int) -> NDArray[np.float64]:
+        """Episode returns, f64 [episodes], of the algorithm's policy with other weights, by mean actions.
+        Every call plays the same episodes.
+
+        Raises:
+            RoundFailed, BackendError, CacheError
+        """
+        network, _ = self.algorithm.weights()
+        self._version += 1
+        await self._publish(self._version, network, tensors)
+        plan = EvaluationPlan(
+            run=_RUN,
+            seed=self.job.spec.seed,
+            weights_version=self._version,
+            episodes=episodes,
+            max_steps=MAX_STEPS,
+            slots=min(episodes, self.backend.limit),
+            episodes_of=self.round,
+        )
+        return (await self.dispatcher.evaluate(plan)).returns
+
+    async def _publish(
+        self, version: int, network: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]
+    ) -> None:
+        container = WeightsContainer.of_one_agent(_RUN, version, PolicyWeights.of(network, tensors))
+        await self.cache.publish_weights(version, container.encode())
+
+
+def _learn(algorithm: Algorithm, feeding: Feeding, fragments: list[Fragment], round: int) -> UpdateResult:
+    if feeding == "arrivals":
+        assert isinstance(algorithm, OffPolicyAlgorithm)
+        algorithm.take(fragments)
+        return algorithm.end_round(round)
+    assert isinstance(algorithm, OnPolicyAlgorithm)
+    return algorithm.update(fragments, round)
+
+
+def repeatable(folder: RunDir) -> list[int]:
+    """Rounds whose checkpoint and whose predecessor's checkpoint are kept, in order."""
+    kept = CheckpointStore(folder.checkpoints, keep_last=1).rounds()
+    return [number for number in kept if number == 1 or number - 1 in kept]
+
+
+@contextlib.asynccontextmanager
+async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIterator[Probe]:
+    """The run in `folder` just before its round `round` (from 1). Nothing in the folder is changed.
+
+    Raises:
+        RunDirError: the checkpoint of the round before is gone.
+        CheckpointError: it is damaged.
+        BackendError: the actors do not start.
+    """
+    store = CheckpointStore(folder.checkpoints, keep_last=1)
+    if round > 1 and round - 1 not in store.rounds():
+        there = ", ".join(map(str, repeatable(folder))) or "none"
+        raise RunDirError(
+            f"{folder.path}: round {round} needs the checkpoint after round {round - 1}, which is not kept. "
+            f"Rounds that can be repeated: {there}; --set spec.learner.checkpoint.keepLast=1000 keeps all."
+        )
+    checkpoint = load(store.path(round - 1)) if round > 1 else None
+    async with contextlib.AsyncExitStack() as stack:
+        compute = stack.enter_context(Compute())
+        backend = LocalBackend(job.spec, _RUN)
+        stack.push_async_callback(backend.close)
+        environment = await backend.start()
+        cache = backend.open_cache(_RUN)
+        stack.push_async_callback(cache.close)
+        dispatcher = Dispatcher(
+            backend,
+            cache,
+            environment,
+            envs=job.spec.environment.envs_per_actor,
+            optional_tensors=job.spec.algorithm.record.tensors,
+            timeout_seconds=job.spec.actor.timeout_seconds,
+            deadline_seconds=job.spec.actor.round_deadline_seconds,
+        )
+        stack.push_async_callback(dispatcher.close)
+        policies = registry.make_policies(job.spec, environment, compute.device)
+        training: Mapping[str, Any] = {"actors": job.spec.scaling.initial_actors, "end_states": {}}
+        if checkpoint:
+            policies.load_state_dict(saved_policies(checkpoint.state))
+            training = checkpoint.state["training"]
+        yield Probe(
+            job=job,
+            round=round,
+            actors=training["actors"],
+            algorithm=policies.only,
+            compute=compute,
+            states=training["end_states"],
+            backend=backend,
+            cache=cache,
+            dispatcher=dispatcher,
+        )

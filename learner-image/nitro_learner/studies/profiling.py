@@ -1,0 +1,202 @@
+"""What one actor of a job needs, measured on a real actor process, and what it would cost in each setting.
+
+Lambda gives a function CPU in proportion to its memory: one full core at 1,769 MB
+(https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html). An actor computes in one thread, so
+below that a rollout takes longer in the same proportion and costs the same, and above it only costs more.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_api import JobSpec
+from nitro_api.costs.prices import billed_seconds
+from nitro_api.spec.pricing import Pricing
+from nitro_learner.algorithms import registry
+from nitro_learner.backends.local import LocalBackend
+from nitro_learner.sampling.dispatch import Dispatcher
+from nitro_learner.sampling.fragments import end_state
+from nitro_learner.sampling.plans import RoundPlan, State
+
+CORE_MIB = 1769
+"""Memory at which Lambda gives one full core."""
+
+MEMORIES_MIB = (128, 256, 512, 768, 1024, 1280, 1536, CORE_MIB, 2048, 3072, 10_240)
+HEADROOM = 1.5
+"""A setting has room for the peak that was measured so many times: the peak of a longer run is higher, and
+Lambda counts its own runtime client too."""
+
+_EQUAL = 1.02
+"""Costs within 2 % are equal; of those the fastest is recommended."""
+_RUN = "profile"
+_SECONDS, _LEAST, _MOST = 3.0, 3, 200
+_WARM_UP = 1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One actor process at work.
+
+    Attributes:
+        peak_bytes: most memory that it had.
+        start_seconds: from its start until it was ready, its Redis included.
+        steps: T of a rollout.
+        seconds: a rollout's wall time by the actor's own clock, median.
+        core_seconds: processor time of a rollout, mean; `seconds` where the system does not tell.
+        rollouts: that were measured.
+    """
+
+    peak_bytes: int
+    start_seconds: float
+    steps: int
+    seconds: float
+    core_seconds: float
+    rollouts: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One size of a Lambda function.
+
+    Attributes:
+        cores: its share of one.
+        seconds: that a rollout takes.
+        dollars: for 1,000 environment steps.
+        fits: whether the actor has enough memory in it.
+    """
+
+    memory_mib: int
+    cores: float
+    seconds: float
+    dollars: float
+    fits: bool
+
+
+async def measure(spec: JobSpec) -> Measured:
+    """Run rollouts of a resolved Local job on one actor process, with the job's own untrained network.
+
+    Raises:
+        BackendError: the environment does not work.
+    """
+    began = time.monotonic()
+    backend = LocalBackend(spec, _RUN)
+    try:
+        environment = await backend.start()
+        start_seconds = time.monotonic() - began
+        policy = PolicyWeights.of(*registry.make(spec, environment).weights())
+        cache = backend.open_cache(_RUN)
+        await cache.publish_weights(0, WeightsContainer.of_one_agent(_RUN, 0, policy).encode())
+        work = Dispatcher(
+            backend,
+            cache,
+            environment,
+            envs=spec.environment.envs_per_actor,
+            optional_tensors=spec.algorithm.record.tensors,
+            timeout_seconds=spec.actor.timeout_seconds,
+            deadline_seconds=None,
+        )
+        try:
+            return await _sample(work, backend, spec, start_seconds)
+        finally:
+            await work.close()
+            await cache.close()
+    finally:
+        await backend.close()
+
+
+async def _sample(work: Dispatcher, backend: LocalBackend, spec: JobSpec, start_seconds: float) -> Measured:
+    steps = spec.environment.rollout_length
+    state: Mapping[int, State] = {}
+    seconds: list[float] = []
+    used = 0.0
+    end = math.inf
+    for number in range(_MOST + _WARM_UP):
+        if number == _WARM_UP:
+            end, used = time.monotonic() + _SECONDS, _processor_seconds(backend.actor_pids[0])
+        elif number >= _WARM_UP + _LEAST and time.monotonic() >= end:
+            break
+        plan = RoundPlan(_RUN, spec.seed, number, 0, steps, 1, states=state)
+        work.start_slots(plan, [0])
+        result = await work.finish(plan)
+        if spec.environment.resume_episodes:
+            state = {0: end_state(result.fragments[0])} if end_state(result.fragments[0]) else {}
+        if number >= _WARM_UP:
+            seconds.append(result.stats.task_seconds[0])
+    pid = backend.actor_pids[0]
+    spent = _processor_seconds(pid) - used
+    each = spent / len(seconds) if spent > 0 else statistics.median(seconds)
+    return Measured(
+        peak_bytes=_peak_bytes(pid),
+        start_seconds=start_seconds,
+        steps=steps,
+        seconds=statistics.median(seconds),
+        core_seconds=each,
+        rollouts=len(seconds),
+    )
+
+
+def settings(measured: Measured, pricing: Pricing) -> list[Setting]:
+    """Every size of a function, with what a rollout takes and costs in it."""
+    found = []
+    for memory in MEMORIES_MIB:
+        cores = min(1.0, memory / CORE_MIB)
+        seconds = measured.core_seconds / cores
+        cost = billed_seconds(seconds) * memory / 1024 * pricing.lambda_gb_second + pricing.lambda_request
+        found.append(
+            Setting(memory, cores, seconds, 1000 * cost / measured.steps, fits=_fits(measured, memory))
+        )
+    return found
+
+
+def recommended(choices: list[Setting]) -> Setting | None:
+    """The fastest of the cheapest that fit; None where no function has enough memory."""
+    fitting = [choice for choice in choices if choice.fits]
+    if not fitting:
+        return None
+    least = min(choice.dollars for choice in fitting)
+    return min(
+        (choice for choice in fitting if choice.dollars <= _EQUAL * least), key=lambda choice: choice.seconds
+    )
+
+
+def requests(measured: Measured) -> dict[str, str]:
+    """What an actor's pod should request on Knative; its memory is the limit, too."""
+    mebibytes = math.ceil(HEADROOM * measured.peak_bytes / 2**20 / 32) * 32
+    return {"cpu": "1", "memory": f"{mebibytes}Mi"}
+
+
+def pod_dollars(measured: Measured, pricing: Pricing) -> float:
+    """Dollars for 1,000 steps of a busy pod of that size."""
+    gigabytes = int(requests(measured)["memory"].removesuffix("Mi")) / 1024
+    return 1000 * measured.core_seconds * gigabytes * pricing.pod_gb_second / measured.steps
+
+
+def _fits(measured: Measured, memory_mib: int) -> bool:
+    return measured.peak_bytes * HEADROOM <= memory_mib * 2**20
+
+
+def _peak_bytes(pid: int) -> int:
+    """Most memory that a process has used; 0 if the system does not report it."""
+    lines = _proc(pid, "status").splitlines()
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+
+
+def _processor_seconds(pid: int) -> float:
+    """Processor time that a process has used; 0 if the system does not report it."""
+    fields: list[Any] = _proc(pid, "stat").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+def _proc(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except OSError:
+        return ""

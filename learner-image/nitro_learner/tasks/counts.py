@@ -1,0 +1,84 @@
+"""Counts of what happens on the way to the results of tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class TaskStats:
+    """What a group of tasks took: counts by reason, bytes, billed seconds, those of failed ones too.
+
+    ``estimated``: invocations of which nobody reported what they are billed, so that their time is a guess.
+
+    ``task_seconds``: the worker's own time per task; ``seconds``: ``total`` = ``sample`` (what the workers'
+    own times take, packed without gaps) + ``dispatch`` (the rest: queueing, transfer, cold starts, retries).
+
+    ``overhead_seconds``: of each answered request, what it took beyond the worker's own time: queueing in
+    front of the worker, a cold start, transfer.
+    """
+
+    retries: Mapping[str, int]
+    dropped: Mapping[str, int]
+    cold_starts: int
+    bytes: int
+    billed_seconds: list[float]
+    estimated: int
+    task_seconds: Mapping[int, float]
+    deadline_misses: int
+    overhead_seconds: list[float]
+    seconds: Mapping[str, float]
+
+
+@dataclass
+class Counts:
+    """Counts and times while tasks still run; see TaskStats."""
+
+    retries: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    cold_starts: int = 0
+    bytes: int = 0
+    billed_seconds: list[float] = field(default_factory=list)
+    estimated: int = 0
+    task_seconds: dict[int, float] = field(default_factory=dict)
+    deadline_misses: int = 0
+    overhead_seconds: list[float] = field(default_factory=list)
+
+    def bill(self, seconds: float, *, estimated: bool) -> None:
+        """Count one invocation."""
+        self.billed_seconds.append(seconds)
+        self.estimated += estimated
+
+    def add(self, other: Counts) -> None:
+        """Add what happened elsewhere. Of a task that both have, both times stay, one renumbered."""
+        self.retries += other.retries
+        self.dropped += other.dropped
+        self.cold_starts += other.cold_starts
+        self.bytes += other.bytes
+        self.billed_seconds += other.billed_seconds
+        self.estimated += other.estimated
+        for task, seconds in other.task_seconds.items():
+            key = task if task not in self.task_seconds else max(self.task_seconds) + 1
+            self.task_seconds[key] = seconds
+        self.deadline_misses += other.deadline_misses
+        self.overhead_seconds += other.overhead_seconds
+
+    def stats(self, seconds: float, at_once: int) -> TaskStats:
+        """Return the statistics of tasks that took `seconds`, with at most `at_once` requests at a time."""
+        # What the workers' own times would take, packed without gaps; the rest is queueing and transfer.
+        times = list(self.task_seconds.values()) or [0.0]
+        sample = min(seconds, max(max(times), sum(times) / at_once))
+        return TaskStats(
+            retries=dict(self.retries),
+            dropped=dict(self.dropped),
+            cold_starts=self.cold_starts,
+            bytes=self.bytes,
+            billed_seconds=list(self.billed_seconds),
+            estimated=self.estimated,
+            task_seconds=dict(self.task_seconds),
+            deadline_misses=self.deadline_misses,
+            overhead_seconds=list(self.overhead_seconds),
+            seconds={"total": seconds, "sample": sample, "dispatch": seconds - sample},
+        )

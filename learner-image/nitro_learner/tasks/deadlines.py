@@ -1,0 +1,71 @@
+"""How long a group of tasks may take: it follows from the groups before and from the number of requests."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+
+_MEDIAN_GROUPS = 21
+"""Groups that the median looks back on."""
+
+
+class Deadlines:
+    """Deadlines in waves: with more requests than are worked on at once, each wave has the time of one.
+
+    Args:
+        timeout_seconds: of one request.
+        deadline_seconds: of one wave; None means max(`timeout_seconds`, 3 x the median wave so far).
+        at_once: requests that are worked on at once, now.
+        pending: requests without a result, now.
+    """
+
+    def __init__(
+        self,
+        timeout_seconds: float,
+        deadline_seconds: float | None,
+        *,
+        at_once: Callable[[], int],
+        pending: Callable[[], int],
+    ) -> None:
+        self._timeout = timeout_seconds
+        self._fixed = deadline_seconds
+        self._at_once = at_once
+        self._pending = pending
+        self._wave_seconds: deque[float] = deque(maxlen=_MEDIAN_GROUPS)
+
+    def learn(self, seconds: float, tasks: int) -> None:
+        """Remember that a group of `tasks` took `seconds`."""
+        self._wave_seconds.append(seconds / self._waves(tasks))
+
+    def after(self, started: float) -> Callable[[], float]:
+        """Return a function that tells when to stop waiting for what began at `started` (event loop's time).
+
+        It moves later when fewer requests are worked on at once, or when others' requests come in between; at
+        most to the deadline of the most waves there ever were. When fewer waves are left, their time counts
+        from then on. So workers that are few for a moment, until their pods have started, do not make the
+        deadline late.
+        """
+        most = waves = 1
+        since = started
+
+        def at() -> float:
+            nonlocal most, waves, since
+            left = self._waves(self._pending())
+            most = max(most, left)
+            if left != waves:
+                waves, since = left, asyncio.get_running_loop().time()
+            return min(since + waves * self._wave(), started + most * self._wave())
+
+        return at
+
+    def now(self) -> Callable[[], float]:
+        """Do as `after`, from now on."""
+        return self.after(asyncio.get_running_loop().time())
+
+    def _wave(self) -> float:
+        if self._fixed is not None:
+            return self._fixed
+        return max(self._timeout, 3 * median(self._wave_seconds) if self._wave_seconds else 0.0)
+
+    def _waves(self, tasks: int) -> int:
+        return max(1, -(-tasks // self._at_once()))

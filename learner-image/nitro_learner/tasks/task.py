@@ -1,0 +1,106 @@
+"""A task of a pool: what it asks a worker for, and how far it has come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from nitro_learner.backends.troubles import UNANSWERED
+
+T = TypeVar("T")
+
+_TRIES_AT_WORK = 2
+"""How often a worker may fail at a task's work itself; the second may have been another machine."""
+
+
+class ResultRefused(Exception):  # noqa: N818
+    """A message that is no result of its group, or not a sound one.
+
+    ``reason`` is one of a bounded set (it is a metric's label). ``task`` and ``attempt`` are known when the
+    message belongs to one of the group's tasks, whatever else is wrong with it.
+    """
+
+    def __init__(
+        self, reason: str, message: str, *, task: int | None = None, attempt: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.task = task
+        self.attempt = attempt
+
+
+class Answer(Protocol):
+    """A worker's word that it has stored a result: of task ``slot`` (see backends.base.Ack)."""
+
+    @property
+    def slot(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def cold_start(self) -> bool: ...
+    @property
+    def seconds(self) -> Mapping[str, float]: ...
+    @property
+    def wall_seconds(self) -> float: ...
+    @property
+    def billed_seconds(self) -> float: ...
+    @property
+    def estimated(self) -> bool: ...
+
+
+class Workers(Protocol):
+    """Where tasks are worked on, with its capacity. An ActorBackend is one."""
+
+    @property
+    def limit(self) -> int:
+        """Requests in flight at most; more wait in ``invoke``."""
+
+    @property
+    def at_once(self) -> int:
+        """Requests that are worked on at once, now."""
+
+    async def invoke(self, request: bytes, timeout: float, *, priority: int) -> Answer:
+        """Runs one request, which stores its result in the cache. Raises RetryableError or FatalError."""
+
+
+@dataclass(frozen=True)
+class Work(Generic[T]):
+    """What the tasks of one group are.
+
+    Attributes:
+        key: the list in the cache that the results come to.
+        encode: from a task's index and the number of its attempt to the request.
+        decode: from a message of the list to the task's index and its result, which is never None. Raises
+            ResultRefused.
+        restore: stores again, in the cache, what the requests refer to. Raises CacheError.
+        priority: of the requests; the lowest number goes first.
+    """
+
+    key: str
+    encode: Callable[[int, int], bytes]
+    decode: Callable[[bytes], tuple[int, T]]
+    restore: Callable[[], Awaitable[None]]
+    priority: int
+
+
+class Task(Generic[T]):
+    """One task's progress. ``result`` is the first sound one that was stored, by whichever attempt.
+
+    ``hopeless``: the work itself failed, and would fail again.
+    """
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.attempts = 0
+        self.result: T | None = None
+        self.refused: set[int] = set()
+        self.trouble = UNANSWERED
+        self.failed_at_work = 0
+        self.request: asyncio.Task[None] | None = None
+        self.news = asyncio.Event()
+
+    @property
+    def hopeless(self) -> bool:
+        return self.failed_at_work >= _TRIES_AT_WORK

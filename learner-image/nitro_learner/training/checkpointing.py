@@ -1,0 +1,86 @@
+"""Checkpointing: what a checkpoint holds, and when it is written and read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from nitro_learner.algorithms.policy_set import saved_policies
+from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore
+from nitro_learner.training.round_report import Listener
+
+logger = logging.getLogger(__name__)
+
+
+class Part(Protocol):
+    """A part of a run that a checkpoint holds."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class Checkpointing:
+    """Save a run's parts after its rounds, each round once, and restore them.
+
+    Args:
+        store: where the files go.
+        parts: by the name that they have in the checkpoint.
+        run: identity of the run.
+        threads: of the learner's numerics; a run that goes on with another number is warned about.
+        every_rounds: how often `save_if_due` saves.
+        listeners: receive every checkpoint.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        parts: Mapping[str, Part],
+        *,
+        run: str,
+        threads: int,
+        every_rounds: int,
+        listeners: Sequence[Listener],
+    ) -> None:
+        self._store = store
+        self._parts = parts
+        self._meta = {"run": run, "threads": threads}
+        self._every_rounds = every_rounds
+        self._listeners = listeners
+        self._saved_round = 0
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Continue all parts from a checkpoint."""
+        state = checkpoint.state | {"policies": saved_policies(checkpoint.state)}
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
+        self._saved_round = checkpoint.round
+        before, now = checkpoint.state["threads"], self._meta["threads"]
+        if before != now:
+            logger.warning(
+                "The run was started with %d compute threads and goes on with %d: "
+                "results may differ in their last bits.",
+                before,
+                now,
+            )
+
+    async def save_if_due(self, round: int) -> None:
+        """Save if it is this round's turn."""
+        if round % self._every_rounds == 0:
+            await self.save(round)
+
+    async def save(self, round: int) -> None:
+        """Write the parts as they are after `round`, unless that was done. They must not change meanwhile.
+
+        Raises:
+            CheckpointError: the disk is full or the folder cannot be written.
+        """
+        if round == self._saved_round:
+            return
+        state = self._meta | {name: part.state_dict() for name, part in self._parts.items()}
+        path = await asyncio.to_thread(self._store.save, round, state)
+        self._saved_round = round
+        for listener in self._listeners:
+            listener.checkpointed(round=round, location=str(path))

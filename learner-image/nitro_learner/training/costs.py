@@ -1,0 +1,89 @@
+"""Turns rounds into dollars and writes them to the ledger: invocations, where pods are metered pod-seconds,
+or machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nitro_api.costs.ledger import Ledger
+from nitro_api.costs.prices import RoundCost, learner_cost, pod_cost, serverless_cost, vm_cost
+from nitro_api.spec.pricing import Pricing
+
+
+class Meter:
+    """What a run has cost.
+
+    Actors are billed by the invocation model (nitro-spec section 6), on the local backend as well: there it
+    says what the same run would cost with serverless actors. With `pod_seconds` they are billed by their
+    pods' lifetime, with `pricing.model: vm` by the machines that would host them; the journal then keeps the
+    invocation model's figure beside it.
+
+    Args:
+        ledger: open journal; holds what earlier sittings cost, rounds that a crash made them do twice
+            included.
+        pricing: resolved prices.
+        pod_seconds: reads the pods' total lifetime so far in seconds, None when unknown.
+        provisioned: reads the sandboxes that Lambda keeps ready, which are billed for the round's whole time.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pricing: Pricing,
+        pod_seconds: Callable[[], float | None] | None = None,
+        provisioned: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._ledger = ledger
+        self._pricing = pricing
+        self._pod_seconds = pod_seconds
+        self._provisioned = provisioned
+        entries = ledger.entries
+        self._metered = float(entries[-1].details.get("podSeconds", 0.0)) if entries else 0.0
+
+    @property
+    def total(self) -> RoundCost:
+        """The run's cost so far."""
+        return self._ledger.total
+
+    @property
+    def repeated(self) -> float:
+        """What of the total went into rounds that were done again after a crash. Unit: US dollars."""
+        return self._ledger.repeated_cost.total
+
+    def round(
+        self, number: int, seconds: float, billed: Sequence[float], actors: int, estimated: int = 0
+    ) -> RoundCost:
+        """Write down a round and return the run's cost so far.
+
+        Args:
+            number: the round; 0 for what belongs to none: the evaluation at the end, and what was broken off.
+            seconds: the round's wall time.
+            billed: seconds of every invocation, failed and evaluation ones included.
+            estimated: how many of them nobody reported, so that their time is a guess.
+
+        Raises:
+            OSError: the journal cannot be written (disk full).
+        """
+        provisioned = self._provisioned()
+        cost = serverless_cost(self._pricing, seconds, billed, provisioned)
+        details = {
+            "actors": actors,
+            "seconds": seconds,
+            "invocations": len(billed),
+            "billedSeconds": sum(billed),
+            "estimatedInvocations": estimated,
+        } | ({"provisioned": provisioned} if provisioned else {})
+        if self._pod_seconds is not None:
+            # An unknown or restarted meter bills nothing now; its next reading brings it all.
+            now = max(self._pod_seconds() or 0.0, self._metered)
+            details |= {"podSeconds": now, "invocationDollars": cost.actors}
+            cost = RoundCost(
+                learner_cost(self._pricing, seconds), pod_cost(self._pricing, now - self._metered)
+            )
+            self._metered = now
+        if self._pricing.model == "vm":
+            details.setdefault("invocationDollars", cost.actors)
+            cost = vm_cost(self._pricing, seconds)
+        self._ledger.append(number, cost, **details)
+        return self.total

@@ -1,0 +1,52 @@
+"""Evaluations beside the rounds: one is started with a round and joined at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from nitro_api import JobSpec
+from nitro_learner.cache.base import CacheError
+from nitro_learner.sampling import evaluation
+from nitro_learner.sampling.dispatch import Dispatcher
+from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
+from nitro_learner.training.state import TrainingState
+
+logger = logging.getLogger(__name__)
+
+
+class Evaluations:
+    """Evaluations of a run's published weights.
+
+        evaluating = evaluations.start(version)
+        result = await evaluations.join(evaluating)         # the state has taken it in
+
+    Args:
+        spec: of the resolved job.
+        run: identity of the run.
+        dispatcher: plays the episodes on actors.
+        state: takes the results in.
+    """
+
+    def __init__(self, spec: JobSpec, run: str, dispatcher: Dispatcher, state: TrainingState) -> None:
+        self._spec = spec
+        self._run = run
+        self._dispatcher = dispatcher
+        self._state = state
+
+    def start(self, version: int) -> asyncio.Task[EvaluationResult]:
+        """Start to evaluate published weights."""
+        plan = evaluation.plan(self._spec, self._run, version)
+        return asyncio.create_task(self._dispatcher.evaluate(plan))
+
+    async def join(self, evaluating: asyncio.Task[EvaluationResult] | None) -> EvaluationResult | None:
+        """Wait for an evaluation. One that failed is worth a warning, not the run: it gives None."""
+        if evaluating is None:
+            return None
+        try:
+            result = await evaluating
+        except (RoundFailed, CacheError) as error:
+            logger.warning("The evaluation in round %d failed: %s", self._state.round, error)
+            return None
+        self._state.take_evaluation(result)
+        return result

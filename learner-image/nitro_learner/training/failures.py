@@ -1,0 +1,57 @@
+"""Failures of a run: one exception for all of them, which says whether a resume can help."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+from collections.abc import Iterator
+
+from nitro_learner.algorithms.rllib.availability import RllibError
+from nitro_learner.backends.base import NO_EVIDENCE, BackendError, Evidence, RetryableError
+from nitro_learner.cache.base import CacheError
+from nitro_learner.checkpoints.store import CheckpointError
+from nitro_learner.networks.architecture import NetworkMisfit
+from nitro_learner.sampling.plans import RoundFailed
+from nitro_learner.training.compute import ComputeHangs
+
+log = logging.getLogger(__name__)
+
+_DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+
+
+class TrainingFailed(Exception):  # noqa: N818
+    """The run ended before a stop condition held.
+
+    Attributes:
+        resumable: whether resuming from the last checkpoint can help (a full disk, lost actors). If not, the
+            job itself is at fault.
+        evidence: whether the user's environment is at fault and must be fixed first, and its traceback.
+    """
+
+    def __init__(self, message: str, *, resumable: bool, evidence: Evidence = NO_EVIDENCE) -> None:
+        super().__init__(message)
+        self.resumable = resumable
+        self.evidence = evidence
+
+
+@contextlib.contextmanager
+def as_training_failure() -> Iterator[None]:
+    """Raise TrainingFailed in place of the errors of actors, cache, disk and numerics."""
+    try:
+        yield
+    except RoundFailed as error:
+        raise TrainingFailed(str(error), resumable=error.resumable, evidence=error.evidence) from error
+    except (RetryableError, CacheError, CheckpointError, ComputeHangs, RllibError) as error:
+        raise TrainingFailed(str(error), resumable=True) from error
+    except BackendError as error:
+        if error.evidence.trace:
+            log.info("the run failed: %s", error, extra={"fields": {"traceback": error.evidence.trace}})
+        raise TrainingFailed(str(error), resumable=False, evidence=error.evidence) from error
+    except (FloatingPointError, NetworkMisfit) as error:
+        raise TrainingFailed(str(error), resumable=False) from error
+    except OSError as error:
+        if error.errno not in _DISK_TROUBLE:
+            raise
+        message = f"{error.filename or 'the run folder'}: {error.strerror}. Make room and resume."
+        raise TrainingFailed(message, resumable=True) from error

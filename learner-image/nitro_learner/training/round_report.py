@@ -1,0 +1,290 @@
+"""What the training loop tells the world: one report per round, and the small interface of those who listen.
+
+Listeners are the run folder, the live table, Prometheus and, in a cluster, the job's status.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nitro_api.costs.prices import RoundCost
+    from nitro_learner.sampling.plans import EvaluationResult, RoundResult
+    from nitro_learner.training.state import TrainingState
+    from nitro_learner.training.waiting import Stages
+
+Row = Mapping[str, float | None]
+"""A row of metrics.csv as numbers; None is an empty cell."""
+
+STATISTICS = (
+    "convexity_ratio",
+    "lambda_min",
+    "lambda_max",
+    "gradient_signal",
+    "gradient_noise",
+    "gradient_snr",
+    "kl",
+    "entropy",
+    "value_loss",
+    "policy_loss",
+    "explained_variance",
+    "advantage_std",
+)
+"""Columns that a scaler may decide by."""
+
+STAGES = ("dispatch", "sample", "update", "detect", "evaluate", "checkpoint", "total")
+
+
+@dataclass
+class PolicyReport:
+    """What a round said of one policy. None is what was not measured.
+
+    Attributes:
+        reward_mean: mean return of the last 20 episodes of the agents that it plays.
+        convexity_ratio: R_k of its objective.
+        stats: of its update; see `UpdateResult`.
+    """
+
+    reward_mean: float | None
+    convexity_ratio: float | None = None
+    stats: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class RoundReport:
+    """One row of metrics.csv. None is an empty cell: not measured in this round.
+
+    Rewards are undiscounted episode returns. `cut_share` is the share of the last ten rounds' steps that
+    belong to episodes which a rollout's end cut off for good. `evaluation_*` belong to the policy that this
+    round sampled with, played by mean actions, so they compare with `reward_round`. `seconds_*` are what the
+    round waited for a stage; stages that run beside others (detector, evaluation, checkpoint) count only
+    where the round stood still. `seconds_actor` is the mean duration of an invocation that sampled;
+    `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
+    queueing in front of it, a cold start, transfer.
+    """
+
+    round: int
+    env_steps: int
+    wall_seconds: float
+    reward_mean: float | None
+    reward_round: float | None
+    cut_share: float | None
+    evaluation_mean: float | None
+    evaluation_std: float | None
+    actors: int
+    next_actors: int
+    boosting_score: float | None
+    convexity_ratio: float | None
+    lambda_min: float | None
+    lambda_max: float | None
+    gradient_signal: float | None
+    gradient_noise: float | None
+    gradient_snr: float | None
+    lost: int
+    retries: int
+    cold_starts: int
+    fragment_bytes: int
+    cost_learner: float
+    cost_actors: float
+    cost_total: float
+    seconds_dispatch: float
+    seconds_sample: float
+    seconds_update: float
+    seconds_detect: float
+    seconds_evaluate: float
+    seconds_checkpoint: float
+    seconds_total: float
+    seconds_overhead: float | None
+    seconds_actor: float
+    kl: float | None
+    entropy: float | None
+    value_loss: float | None
+    policy_loss: float | None
+    explained_variance: float | None
+    advantage_std: float | None
+    # Not in the CSV: only the listeners' counters need them.
+    policies: dict[str, PolicyReport] = field(default_factory=dict)
+    reward_std: float | None = None
+    invocations: int = 0
+    estimated: int = 0
+    retried: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    staleness: int = 0
+    deadline_misses: int = 0
+    detector_seconds: float | None = None
+    detector_failed: bool = False
+
+    def row(self) -> dict[str, Any]:
+        """The columns of metrics.csv, in order."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    def statistics(self) -> dict[str, float]:
+        """What was found out about the round's data and update, finite, by column."""
+        values = {name: getattr(self, name) for name in STATISTICS}
+        return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+
+    def stages(self) -> dict[str, float]:
+        """Seconds per stage."""
+        return {stage: getattr(self, f"seconds_{stage}") for stage in STAGES}
+
+
+_NOT_COLUMNS = {
+    "policies",
+    "reward_std",
+    "invocations",
+    "estimated",
+    "retried",
+    "dropped",
+    "staleness",
+    "deadline_misses",
+    "detector_seconds",
+    "detector_failed",
+}
+COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(RoundReport) if item.name not in _NOT_COLUMNS)
+
+
+def draft(
+    state: TrainingState,
+    result: RoundResult,
+    evaluated: EvaluationResult | None,
+    finished: Sequence[float],
+    stats: Mapping[str, Mapping[str, float]],
+    stages: Stages,
+    seconds: float,
+    cost: RoundCost,
+) -> RoundReport:
+    """The report of a round that is trained on but not yet scored.
+
+    Args:
+        state: of the run, this round included.
+        finished: returns of the episodes that ended in the round.
+        stats: of each policy's update.
+        seconds: the round's wall time.
+        cost: of the run so far.
+    """
+    sampled = result.stats
+
+    def mean(name: str) -> float | None:
+        return mean_of(values.get(name) for values in stats.values())
+
+    returns = evaluated.returns.tolist() if evaluated else []
+    return RoundReport(
+        round=state.round,
+        env_steps=state.env_steps,
+        wall_seconds=state.seconds,
+        reward_mean=state.reward_mean,
+        reward_round=fmean(finished) if finished else None,
+        cut_share=state.cut_share,
+        evaluation_mean=fmean(returns) if returns else None,
+        evaluation_std=pstdev(returns) if returns else None,
+        actors=state.actors,
+        next_actors=state.actors,
+        boosting_score=None,
+        convexity_ratio=None,
+        lambda_min=None,
+        lambda_max=None,
+        gradient_signal=None,
+        gradient_noise=None,
+        gradient_snr=None,
+        lost=len(result.lost),
+        retries=sum(sampled.retries.values()),
+        cold_starts=sampled.cold_starts,
+        fragment_bytes=sampled.bytes,
+        cost_learner=cost.learner,
+        cost_actors=cost.actors,
+        cost_total=cost.total,
+        seconds_dispatch=stages.of("dispatch"),
+        seconds_sample=stages.of("sample"),
+        seconds_update=stages.of("update"),
+        seconds_detect=stages.of("detect"),
+        seconds_evaluate=stages.of("evaluate"),
+        seconds_checkpoint=stages.of("checkpoint"),
+        seconds_total=seconds,
+        seconds_overhead=_ninth_tenth(sampled.overhead_seconds),
+        seconds_actor=fmean(sampled.billed_seconds) if sampled.billed_seconds else 0.0,
+        kl=mean("kl"),
+        entropy=mean("entropy"),
+        value_loss=mean("value_loss"),
+        policy_loss=mean("policy_loss"),
+        explained_variance=mean("explained_variance"),
+        advantage_std=mean("advantage_std"),
+        policies={
+            name: PolicyReport(state.policy_reward(name), stats=values) for name, values in stats.items()
+        },
+        reward_std=state.reward_std,
+        invocations=len(sampled.billed_seconds),
+        estimated=sampled.estimated,
+        retried=sampled.retries,
+        dropped=sampled.dropped,
+        staleness=result.staleness,
+        deadline_misses=sampled.deadline_misses,
+    )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run, or this sitting of it, ended.
+
+    Attributes:
+        reason: a word for programs: TargetReached, BudgetSpent, RoundsDone, ActorRoundsDone, EnvStepsDone,
+            TimeUp, or Interrupted.
+        finished: a stop condition held; False = it was interrupted and `--resume` goes on.
+        cost: of the run so far, the evaluation at the end included.
+        repeated: US dollars of it that went into rounds that were done again after a crash.
+        evaluation: episode returns of the final policy by mean actions; empty when not finished.
+    """
+
+    reason: str
+    message: str
+    finished: bool
+    rounds: int
+    cost: RoundCost
+    repeated: float
+    evaluation: tuple[float, ...] = ()
+
+
+class Listener:
+    """Receive a run's events. The learner's event loop calls the methods, so each must return at once. By
+    default they do nothing.
+
+    for listener in listeners: listener.started(...)
+                  requested(...) for the first round of this sitting
+    each round:   round_done(report) as soon as the scaler has decided, then cache_measured(...)
+    at the end:   ended(outcome)
+    """
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
+        """The run starts or goes on after `round`; `history` holds metrics.csv's rows up to it."""
+
+    def requested(self, *, round: int, actors: int) -> None:
+        """The first round of this sitting, `round`, will sample with `actors` actors."""
+
+    def phase(self, *, round: int, stage: str, actors: int) -> None:
+        """The loop entered a stage of round `round` (for live displays)."""
+
+    def round_done(self, report: RoundReport) -> None:
+        """A round is complete: updated, scored, and the next one's actors decided (`report.next_actors`)."""
+
+    def cache_measured(self, *, used: int, limit: int) -> None:
+        """The cache uses so many bytes while the next round samples; limit 0 = none."""
+
+    def checkpointed(self, *, round: int, location: str) -> None:
+        """A checkpoint of `round` is on disk."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """The run ended, or was interrupted."""
+
+
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """The mean of those that are known; None where none is. Of a single value it is that value."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _ninth_tenth(values: Sequence[float]) -> float | None:
+    """The smallest value that nine tenths of them do not exceed."""
+    return sorted(values)[math.ceil(0.9 * len(values)) - 1] if values else None

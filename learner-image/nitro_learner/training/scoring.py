@@ -1,0 +1,192 @@
+"""From a round's update to the next one's number of actors: the measurement, the scaler, the report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nitro_api import JobSpec
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.boosting.detector import Detector, Measurement, transitions
+from nitro_learner.boosting.gradient_noise import NoiseMeasurement, NoiseMeter
+from nitro_learner.boosting.surrogate import Surrogate
+from nitro_learner.cache.base import Cache, CacheError
+from nitro_learner.scalers.base import RoundOutcome, Scaler
+from nitro_learner.training.compute import Compute
+from nitro_learner.training.round_report import Listener, RoundReport, mean_of
+
+logger = logging.getLogger(__name__)
+
+# How finely the time is measured that actors stand free while the detector works.
+_LOOK_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What the scaler asked for, None for what it did not."""
+
+    curvature: Measurement | None
+    noise: NoiseMeasurement | None
+
+
+@dataclass
+class _Pending:
+    """A round that is trained on but not yet scored: its report lacks what is being measured.
+
+    Attributes:
+        measuring: of each policy's objective; policies with a joint objective share one measurement.
+    """
+
+    report: RoundReport
+    measuring: asyncio.Task[dict[str, _Measured]] | None
+
+
+class Scoring:
+    """Scores rounds while the next one samples already.
+
+        scoring.measure(report, updates)                    # after round k's update; returns at once
+        held_up = await scoring.wait(idle=...)              # in round k + 1, with I_min slots started
+        actors = await scoring.settle()                     # I_{k+1}; the listeners get round k
+
+    Args:
+        spec: of the resolved job.
+        scaler: decides.
+        compute: runs the detector.
+        cache: whose memory the report tells.
+        listeners: receive every round that is scored.
+    """
+
+    def __init__(
+        self, spec: JobSpec, scaler: Scaler, compute: Compute, cache: Cache, listeners: Sequence[Listener]
+    ) -> None:
+        self._scaler = scaler
+        self._transitions = spec.scaling.min_actors * spec.environment.rollout_length
+        self._detector = Detector(spec.scaling, spec.seed, transitions(spec))
+        self._noise = NoiseMeter(spec.scaling, self._transitions)
+        self._compute = compute
+        self._cache = cache
+        self._listeners = listeners
+        self._pending: _Pending | None = None
+
+    @property
+    def initial(self) -> int:
+        """I_1."""
+        return self._scaler.initial
+
+    @property
+    def pending(self) -> bool:
+        """Whether a round is trained on but not yet scored."""
+        return self._pending is not None
+
+    def measure(self, report: RoundReport, updates: Mapping[str, UpdateResult]) -> None:
+        """Start to measure a round whose updates are `updates`, as far as the scaler needs.
+
+        A round with too little to measure, as an off-policy round that was cut short, counts as one whose
+        measurement failed.
+        """
+        measuring = None
+        if self._scaler.needs and all(
+            update.surrogate.size >= self._transitions for update in updates.values()
+        ):
+            measure = self._compute.measure(self._measure_all, updates, report.round)
+            measuring = asyncio.create_task(measure)
+        elif self._scaler.needs:
+            report.detector_failed = True
+        self._pending = _Pending(report, measuring)
+
+    def _measure_all(self, updates: Mapping[str, UpdateResult], round: int) -> dict[str, _Measured]:
+        found: dict[int, _Measured] = {}
+        for surrogate in (update.surrogate for update in updates.values()):
+            if id(surrogate) not in found:
+                found[id(surrogate)] = self._measure(surrogate, round)
+        return {name: found[id(update.surrogate)] for name, update in updates.items()}
+
+    def _measure(self, surrogate: Surrogate, round: int) -> _Measured:
+        needs = self._scaler.needs
+        return _Measured(
+            curvature=self._detector.measure(surrogate, round) if "curvature" in needs else None,
+            noise=self._noise.measure(surrogate) if "gradient-noise" in needs else None,
+        )
+
+    async def wait(self, idle: Callable[[], bool]) -> float:
+        """Wait for the detector; return how many seconds of that `idle()` held."""
+        seconds = 0.0
+        if self._pending and (measuring := self._pending.measuring):
+            while not measuring.done():
+                before, counts = time.monotonic(), idle()
+                await asyncio.wait({measuring}, timeout=_LOOK_SECONDS)
+                seconds += time.monotonic() - before if counts else 0.0
+        return seconds
+
+    async def settle(self) -> int | None:
+        """Let the scaler decide on the pending round, hand out its report and return the next round's
+        actors; None without a pending round.
+        """
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return None
+        report = pending.report
+        if pending.measuring:
+            _enter(await pending.measuring, report)
+        decision = self._scaler.decide(_outcome(report))
+        report.next_actors, report.boosting_score = decision.actors, decision.score
+        for listener in self._listeners:  # before anything that waits: the actors take time to start
+            listener.round_done(report)
+        with contextlib.suppress(CacheError):  # a user who may not ask, or trouble that the round will meet
+            memory = await self._cache.memory()
+            for listener in self._listeners:
+                listener.cache_measured(used=memory.used, limit=memory.limit)
+        fields = report.row() | {"detector_seconds": report.detector_seconds}
+        logger.info("round done", extra={"fields": fields})
+        return decision.actors
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scaler's."""
+        return self._scaler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()`."""
+        self._scaler.load_state_dict(state)
+
+
+def _enter(measured: Mapping[str, _Measured], report: RoundReport) -> None:
+    """Write what was measured into the report: of several policies the mean, and each one's own."""
+    for name, found in measured.items():
+        report.policies[name].convexity_ratio = found.curvature.ratio if found.curvature else None
+    parts = list({id(found): found for found in measured.values()}.values())
+    curvatures = [part.curvature for part in parts if part.curvature]
+    noises = [part.noise for part in parts if part.noise]
+    report.convexity_ratio = mean_of(one.ratio for one in curvatures)
+    report.lambda_min = mean_of(one.lambda_min for one in curvatures)
+    report.lambda_max = mean_of(one.lambda_max for one in curvatures)
+    for curvature in curvatures:
+        if not curvature.converged:
+            fields = {"round": report.round, "residuals": curvature.residuals}
+            logger.info("detector not converged", extra={"fields": fields})
+    report.gradient_signal = mean_of(one.noise.signal for one in noises if one.noise)
+    report.gradient_noise = mean_of(one.noise.noise for one in noises if one.noise)
+    report.gradient_snr = mean_of(one.snr for one in noises if one.noise)
+    report.detector_seconds = sum(one.seconds for one in curvatures) + sum(one.seconds for one in noises)
+    report.detector_failed = any(one.ratio is None for one in curvatures) or any(
+        one.noise is None for one in noises
+    )
+
+
+def _outcome(report: RoundReport) -> RoundOutcome:
+    """The scaler's input for the round."""
+    return RoundOutcome(
+        round=report.round,
+        actors=report.actors,
+        statistics=report.statistics(),
+        reward_mean=report.reward_mean,
+        reward_round=report.reward_round,
+        seconds=report.seconds_total,
+        learner_seconds=report.seconds_update,
+        actor_seconds=report.seconds_actor,
+        cost=report.cost_total,
+    )

@@ -1,0 +1,182 @@
+"""What a run knows between two rounds, besides what the algorithm, the scaler and the ledger keep
+themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, pstdev
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor.protocol.weights import DEFAULT_POLICY
+from nitro_learner.data.batch import Fragment
+from nitro_learner.sampling.evaluation import cut_warning
+from nitro_learner.sampling.plans import EvaluationResult
+from nitro_learner.training.short_episodes import short
+from nitro_learner.training.stop import Progress
+
+logger = logging.getLogger(__name__)
+
+EndState = dict[str, NDArray[Any]]
+_WINDOW = 20
+_CUT_ROUNDS = 10
+_ENDLESS_STEPS = 100_000
+_ENDLESS = (
+    f"No episode has ended in {_ENDLESS_STEPS:,} steps, so there is no training reward to report. If they "
+    "never end, give the environment a time limit (spec.environment.kwargs.max_episode_steps, or "
+    "gymnasium.wrappers.TimeLimit around your own); if they are longer than a rollout, set "
+    "spec.environment.resumeEpisodes: true or raise rolloutLength."
+)
+_CUT = (
+    "Most steps of this round belong to episodes that a rollout's end cut off, because this environment "
+    "cannot be resumed. They do not count as training episodes: training rewards are those of short ones. "
+    "Set spec.environment.envsPerActor: 1 or raise rolloutLength until an episode fits, or give the "
+    "environment get_state() and set_state() (docs/development.md says how)."
+)
+
+
+@dataclass
+class TrainingState:
+    """The run after `round` rounds.
+
+    Attributes:
+        round: rounds trained on; weights version `round` is the newest, version 0 the initial one.
+        actors: I_{round + 1}.
+        actor_rounds: rollouts that the rounds learned from.
+        env_steps: environment steps trained on.
+        seconds: wall time of the rounds done, over all sittings.
+        recent_returns: undiscounted returns of the last 20 training episodes.
+        policy_returns: the same of each policy: of the episodes of the agents that it plays.
+        recent_cuts: of each of the last 10 rounds the share of its steps that belong to episodes which a
+            rollout's end cut off for good.
+        end_states: newest end state of each slot ("state/..." tensors), whatever round it is from.
+        evaluation_mean: mean return of the newest evaluation.
+        best_reward: highest mean of `recent_returns` so far.
+        told_of_cuts: whether the user has been warned of episodes that cannot go on; no part of a checkpoint.
+        told_of_cut_evaluations: the same of evaluation episodes that did not end.
+    """
+
+    actors: int
+    round: int = 0
+    actor_rounds: int = 0
+    env_steps: int = 0
+    seconds: float = 0.0
+    recent_returns: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    policy_returns: dict[str, deque[float]] = field(default_factory=dict)
+    recent_cuts: deque[float] = field(default_factory=lambda: deque(maxlen=_CUT_ROUNDS))
+    end_states: dict[int, EndState] = field(default_factory=dict)
+    evaluation_mean: float | None = None
+    best_reward: float | None = None
+    told_of_cuts: bool = False
+    told_of_cut_evaluations: bool = False
+
+    @property
+    def reward_mean(self) -> float | None:
+        """Mean return of the last 20 training episodes; None before the first has ended."""
+        return fmean(self.recent_returns) if self.recent_returns else None
+
+    @property
+    def reward_std(self) -> float | None:
+        """Their standard deviation."""
+        return pstdev(self.recent_returns) if self.recent_returns else None
+
+    def policy_reward(self, policy: str) -> float | None:
+        """Mean return of the last 20 episodes of a policy's agents; None before the first has ended."""
+        returns = self.policy_returns.get(policy)
+        return fmean(returns) if returns else None
+
+    @property
+    def cut_share(self) -> float | None:
+        """Mean of `recent_cuts`; None before the first round."""
+        return fmean(self.recent_cuts) if self.recent_cuts else None
+
+    def progress(self, cost: float) -> Progress:
+        """What the stop conditions look at; `cost` is the run's so far."""
+        return Progress(
+            round=self.round,
+            actor_rounds=self.actor_rounds,
+            env_steps=self.env_steps,
+            evaluation_mean=self.evaluation_mean,
+            cost=cost,
+            seconds=self.seconds,
+        )
+
+    def absorb(
+        self, fragments: Iterable[Fragment], agents: Mapping[str, str], *, keep_end_states: bool
+    ) -> list[float]:
+        """Take in the fragments of the next round, sorted by slot, and return the episode returns that they
+        finished, summed over the agents. `agents` has the policy of each agent, in the wire's order.
+        """
+        finished: list[float] = []
+        before = self.env_steps
+        cut_off, resumable = 0, True  # steps of episodes that cannot go on
+        for fragment in fragments:
+            steps = int(fragment.meta["steps"])
+            # Not the round's actors: an off-policy round ends before all of them have answered.
+            self.actor_rounds += 1
+            self.env_steps += steps
+            finished.extend(fragment.team_returns.tolist())
+            for agent, returns in fragment.returns_of(list(agents)).items():
+                recent = self.policy_returns.setdefault(agents[agent], deque(maxlen=_WINDOW))
+                recent.extend(returns.tolist())
+            state = {name: value for name, value in fragment.tensors.items() if name.startswith("state/")}
+            if not (state and keep_end_states):
+                cut_off += steps - int(fragment.tensors["episode_lengths"].sum())
+                resumable = resumable and bool(state)
+            else:
+                # Copies: the fragment's arrays are views of its whole message, which would stay in memory.
+                self.end_states[fragment.slot] = {name: np.array(value) for name, value in state.items()}
+        share = cut_off / max(self.env_steps - before, 1)
+        self.recent_cuts.append(share)
+        # Whoever sets resumeEpisodes: false means it.
+        if not resumable and not self.told_of_cuts and short(share):
+            self.told_of_cuts = True
+            logger.warning(_CUT)
+        self.recent_returns.extend(finished)
+        if not self.recent_returns and before < _ENDLESS_STEPS <= self.env_steps:
+            logger.warning(_ENDLESS)
+        mean = self.reward_mean
+        if mean is not None:
+            self.best_reward = mean if self.best_reward is None else max(mean, self.best_reward)
+        self.round += 1
+        return finished
+
+    def take_evaluation(self, result: EvaluationResult) -> None:
+        """Take in the newest evaluation."""
+        self.evaluation_mean = fmean(result.returns.tolist())
+        warning = cut_warning(result.lengths)
+        if warning and not self.told_of_cut_evaluations:
+            self.told_of_cut_evaluations = True
+            logger.warning(warning)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "actors": self.actors,
+            "round": self.round,
+            "actor_rounds": self.actor_rounds,
+            "env_steps": self.env_steps,
+            "seconds": self.seconds,
+            "recent_returns": list(self.recent_returns),
+            "policy_returns": {name: list(returns) for name, returns in self.policy_returns.items()},
+            "recent_cuts": list(self.recent_cuts),
+            "end_states": dict(self.end_states),
+            "evaluation_mean": self.evaluation_mean,
+            "best_reward": self.best_reward,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()`."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.recent_returns = deque(state["recent_returns"], maxlen=_WINDOW)
+        # Checkpoints before version 0.2 have none: of one policy they are the run's.
+        policies = state.get("policy_returns") or {DEFAULT_POLICY: state["recent_returns"]}
+        self.policy_returns = {name: deque(returns, maxlen=_WINDOW) for name, returns in policies.items()}
+        self.recent_cuts = deque(state.get("recent_cuts", ()), maxlen=_CUT_ROUNDS)
+        self.end_states = dict(state["end_states"])

@@ -1,0 +1,92 @@
+"""When a run ends: rounds, actor-rounds, steps, target reward, budget or wall-clock limit, whichever holds
+first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nitro_api.spec.stop import Stop
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands at the end of a round.
+
+    Attributes:
+        round: rounds done.
+        actor_rounds: rollouts that the rounds learned from.
+        env_steps: environment steps trained on.
+        evaluation_mean: newest evaluation's mean return, None before the first.
+        cost: dollars spent.
+        seconds: wall-clock time of all sittings of the run together.
+    """
+
+    round: int
+    actor_rounds: int
+    env_steps: int
+    evaluation_mean: float | None
+    cost: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StopReason:
+    """Why a run ends: a word for programs (CamelCase) and a sentence for people."""
+
+    reason: str
+    message: str
+
+
+def decide(limits: Stop, progress: Progress) -> StopReason | None:
+    """The reason to stop, or None to go on. A reached target is named before limits that were hit in the same
+    round.
+    """
+    target, mean = limits.target_reward, progress.evaluation_mean
+    if target is not None and mean is not None and mean >= target:
+        return StopReason(
+            "TargetReached", f"the evaluation mean {mean:.6g} reached the target reward {target:.6g}"
+        )
+    if limits.budget_dollars is not None and progress.cost >= limits.budget_dollars:
+        return StopReason(
+            "BudgetSpent", f"the cost ${progress.cost:.4f} reached the budget ${limits.budget_dollars:.4f}"
+        )
+    if progress.round >= limits.rounds:
+        return StopReason("RoundsDone", f"all {limits.rounds} rounds are done")
+    if limits.actor_rounds is not None and progress.actor_rounds >= limits.actor_rounds:
+        return StopReason(
+            "ActorRoundsDone",
+            f"{progress.actor_rounds:,} actor-rounds reached the limit of {limits.actor_rounds:,}",
+        )
+    if limits.env_steps is not None and progress.env_steps >= limits.env_steps:
+        return StopReason(
+            "EnvStepsDone", f"{progress.env_steps:,} steps reached the limit of {limits.env_steps:,}"
+        )
+    duration = limits.duration_seconds
+    if duration is not None and progress.seconds >= duration:
+        return StopReason("TimeUp", f"the run took {progress.seconds:.0f} s, its limit is {limits.duration}")
+    return None
+
+
+def extended(limits: Stop, progress: Progress) -> dict[str, int | float | str]:
+    """Fields of spec.stop with which a run goes on that these limits have ended: twice what it has done or
+    spent, and a higher target."""
+    raised: dict[str, int | float | str] = {}
+    limits = limits.model_copy()
+    while why := decide(limits, progress):
+        match why.reason:
+            case "TargetReached":
+                mean = progress.evaluation_mean or 0.0
+                limits.target_reward = raised["targetReward"] = float(f"{mean + max(1, abs(mean)):.3g}")
+            case "BudgetSpent":
+                limits.budget_dollars = raised["budgetDollars"] = float(f"{2 * progress.cost:.2g}")
+            case "RoundsDone":
+                limits.rounds = raised["rounds"] = 2 * progress.round
+            case "ActorRoundsDone":
+                limits.actor_rounds = raised["actorRounds"] = 2 * progress.actor_rounds
+            case "EnvStepsDone":
+                limits.env_steps = raised["envSteps"] = 2 * progress.env_steps
+            case _:
+                limits.duration = raised["duration"] = f"{math.ceil(2 * progress.seconds)}s"
+    return raised

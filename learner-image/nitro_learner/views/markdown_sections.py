@@ -1,0 +1,36 @@
+"""Generated sections of a Markdown page, between two markers. What people write around them stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nitro_learner.run.rundir import RunDir, RunDirError
+
+
+def parts(page: Path, name: str) -> tuple[str, str]:
+    """The page up to and with the first marker of `name`, and from the second one on.
+
+    A page that does not exist has nothing but the two markers.
+
+    Raises:
+        RunDirError: the page exists and lacks the markers.
+    """
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    if not page.exists():
+        return begin, f"{end}\n"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise RunDirError(f"{page} has no place for this. Add these two lines to it:\n{begin}{end}")
+    return before + begin, end + after
+
+
+def replace(page: Path, name: str, text: str) -> None:
+    """Put `text` between the markers of `name` in a page. Creates a page that does not exist.
+
+    Raises:
+        RunDirError: the page exists and lacks the markers.
+    """
+    before, after = parts(page, name)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    RunDir(page.parent).write_text(page, f"{before}{text.rstrip()}\n{after}")

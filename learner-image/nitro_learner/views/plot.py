@@ -1,0 +1,272 @@
+"""The picture of a run, or of several compared: return, boosting score, actors and cost, over environment
+steps (or rounds, or dollars) and over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.views.plot_axes import X_AXES
+from nitro_learner.views.plot_groups import Run, align, group, read_run
+from nitro_learner.views.plot_style import COLOURS, INK, MUTED, curve_look, picture, thousands
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+
+Groups = Mapping[str, Sequence[Run]]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A row of the picture; `colour` is that of a single run's curve, `steps` whether a value holds for a
+    round, `environment` the only one whose runs it shows.
+    """
+
+    column: str
+    title: str
+    colour: str
+    steps: bool = False
+    environment: str | None = None
+
+
+_RETURN = _Panel("reward_mean", "Return", COLOURS[0])
+_SCORE = _Panel("boosting_score", "Boosting score", COLOURS[1], steps=True)
+_ACTORS = _Panel("actors", "Actors", COLOURS[2], steps=True)
+_COST = _Panel("cost_total", "Cost ($)", COLOURS[3])
+_STEPS = _Panel("env_steps", "Environment\nsteps", COLOURS[3])
+
+_WIDTH, _TALL, _LOW = 11.0, 2.9, 1.7
+"""Inches: of the picture, and the heights of a panel of returns and of the others."""
+_GAPS = (0.14, 0.09, 0.16)
+"""Inches above the title, the line below it and the legend."""
+_TITLE_NAMES = 5
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """What is on the x axis: a column, and the factor to the axis' unit."""
+
+    column: str
+    factor: float = 1.0
+
+    @property
+    def step(self) -> Literal["mid", "pre"]:
+        """A round's value belongs around its number; on the other axes, to what lies before its end."""
+        return "mid" if self.column == "round" else "pre"
+
+
+def draw(directories: Sequence[Path], out: Path, x: str = "steps") -> Path:
+    """Draw the runs to a PNG (or whatever `out` ends in). Runs that differ in their seed only become one
+    mean with a band. The returns of each environment have a panel of their own.
+
+    Args:
+        x: what the left column's x axis is, of X_AXES; that of the right column is time.
+
+    Raises:
+        RunDirError: a folder is none of a run, or holds no round.
+    """
+    groups = group([read_run(RunDir(directory)) for directory in directories])
+    panels = _panels(groups, x)
+    heights = [_TALL if panel.column == "reward_mean" else _LOW for panel in panels]
+    layout = {"figsize": (_WIDTH, sum(heights)), "sharex": "col", "sharey": "row", "height_ratios": heights}
+    with picture(out, nrows=len(panels), ncols=2, **layout) as (figure, axes):
+        scale, unit = _time_unit(groups)
+        columns = (_Axis(X_AXES[x].column), _Axis("wall_seconds", scale))
+        for row, panel in zip(axes, panels, strict=True):
+            for axis, on_x in zip(row, columns, strict=True):
+                _draw_panel(axis, panel, on_x, groups)
+            row[0].set_ylabel(panel.title)
+            if panel.column == "env_steps":
+                thousands(row[0].yaxis)
+        if x == "steps":
+            thousands(axes[-1][0].xaxis)
+        axes[-1][0].locator_params(axis="x", nbins=7)
+        axes[-1][0].set_xlabel(X_AXES[x].label)
+        axes[-1][1].set_xlabel(f"Time ({unit})")
+        figure.align_ylabels(axes[:, 0])
+        _head(figure, axes[0][0], groups)
+    return out
+
+
+def _panels(groups: Groups, x: str) -> list[_Panel]:
+    """The rows. Returns of two environments have nothing in common, so they share no axis."""
+    environments = list(dict.fromkeys(runs[0].environment for runs in groups.values()))
+    returns = [_RETURN]
+    if len(environments) > 1:
+        returns = [replace(_RETURN, title=f"Return\n{one}", environment=one) for one in environments]
+    # The cost over the cost would be a diagonal.
+    return [*returns, _SCORE, _ACTORS, _STEPS if x == "dollars" else _COST]
+
+
+def _draw_panel(axis: Axes, panel: _Panel, x: _Axis, groups: Groups) -> None:
+    known = False
+    for index, runs in enumerate(groups.values()):
+        if panel.environment not in (None, runs[0].environment):
+            continue
+        look: dict[str, Any] = {"color": panel.colour} if len(groups) == 1 else curve_look(index)
+        _curve(axis, runs, x, panel, look, filled=panel.steps and len(groups) == 1)
+        known = known or any(run.has_return for run in runs)
+        if panel.column == "reward_mean":
+            _evaluations(axis, runs, x, look["color"])
+        elif panel.column == "cost_total" and len(groups) == len(runs) == 1:
+            _learner_cost(axis, runs[0], x)
+    axis.margins(x=0.01)
+    if panel.column == "reward_mean" and not known:
+        axis.text(0.5, 0.5, "no return yet", transform=axis.transAxes, ha="center", va="center", color=MUTED)
+        axis.set_yticks([])
+    if panel.column == "boosting_score":
+        axis.set_ylim(0, 1.05)
+    elif panel.column != "reward_mean":
+        axis.set_ylim(bottom=0)
+
+
+def _curve(
+    axis: Axes, runs: Sequence[Run], x: _Axis, panel: _Panel, look: Mapping[str, Any], *, filled: bool
+) -> None:
+    """One group's curve: the run itself, or the mean of several with a band of one standard deviation.
+
+    Args:
+        filled: whether a single run's curve has a colour below it; those of several would mix.
+    """
+    drawstyle = f"steps-{x.step}" if panel.steps else "default"
+    step = x.step if panel.steps else None
+    if len(runs) == 1:
+        xs, ys = runs[0].columns[x.column] * x.factor, runs[0].columns[panel.column]
+        if panel.steps and x.step == "pre":
+            xs, ys = np.concatenate([[0.0], xs]), np.concatenate([ys[:1], ys])
+        axis.plot(xs, ys, lw=1.8, drawstyle=drawstyle, **look)
+        if filled:
+            axis.fill_between(xs, ys, step=step, color=look["color"], alpha=0.12, lw=0)
+        return
+    grid, values = align(runs, x.column, panel.column, steps=panel.steps)
+    if not len(grid):
+        return
+    grid, mean, deviation = grid * x.factor, values.mean(axis=0), values.std(axis=0)
+    axis.plot(grid, mean, lw=1.8, drawstyle=drawstyle, **look)
+    band = mean - deviation, mean + deviation
+    axis.fill_between(grid, *band, step=step, color=look["color"], alpha=0.18, lw=0)
+
+
+def _learner_cost(axis: Axes, run: Run, x: _Axis) -> None:
+    """The learner's part of a single run's cost, under the curve of the total."""
+    xs, ys = run.columns[x.column] * x.factor, run.columns["cost_learner"]
+    axis.lines[0].set_label("learner and actors")
+    axis.fill_between(xs, ys, color=COLOURS[3], alpha=0.15, lw=0, label="learner")
+    if x.column != "wall_seconds":
+        axis.legend(loc="upper left", fontsize=9)
+
+
+def _evaluations(axis: Axes, runs: Sequence[Run], x: _Axis, colour: str) -> None:
+    """Evaluation means as dots; of one run with their standard deviation. A line joins them where no training
+    return says more."""
+    for run in runs:
+        columns = run.columns
+        played = np.isfinite(columns["evaluation_mean"])
+        axis.errorbar(
+            columns[x.column][played] * x.factor,
+            columns["evaluation_mean"][played],
+            yerr=columns["evaluation_std"][played] if len(runs) == 1 else None,
+            fmt="o-" if run.short or not run.has("reward_mean") else "o",
+            ms=4,
+            mfc="white",
+            color=colour,
+            elinewidth=1.0,
+            alpha=0.9 if len(runs) == 1 else 0.4,
+        )
+
+
+def _head(figure: Figure, corner: Axes, groups: Groups) -> None:
+    """Title, subtitle and legend above the panels, where they cover no curve; the picture grows by them."""
+    title, subtitle = titles(groups)
+    name = figure.text(0, 0, fill(title, 80), va="top", fontsize=15, fontweight="bold", color=INK)
+    what = figure.text(0, 0, fill(subtitle, 120), va="top", fontsize=10.5, color=MUTED)
+    legend = _legend(figure, groups)
+    inches = [artist.get_window_extent().height / figure.dpi for artist in (name, what, legend)]
+    below = figure.get_figheight()
+    height = below + sum(inches) + sum(_GAPS)
+    figure.set_figheight(height)
+    figure.tight_layout(rect=(0, 0, 1, below / height), h_pad=1.2, w_pad=1.5)
+    left, top = corner.get_position().x0, height
+    setters: tuple[Any, ...] = (name.set_position, what.set_position, legend.set_bbox_to_anchor)
+    for place, gap, tall in zip(setters, _GAPS, inches, strict=True):
+        place((left, (top - gap) / height))
+        top -= gap + tall
+
+
+def _legend(figure: Figure, groups: Groups) -> Legend:
+    """Every group of the picture, in as many columns as fit side by side."""
+    from matplotlib.lines import Line2D
+
+    single: dict[str, Any] = {"color": _RETURN.colour}
+    handles = [
+        Line2D(
+            [], [], lw=1.8, label=_named(label, runs), **(single if len(groups) == 1 else curve_look(index))
+        )
+        for index, (label, runs) in enumerate(groups.items())
+    ]
+    runs = [run for members in groups.values() for run in members]
+    if any(run.has("evaluation_mean") for run in runs):
+        dots = _RETURN.colour if len(groups) == 1 else MUTED
+        look: dict[str, Any] = {"marker": "o", "ms": 4, "mfc": "white", "ls": ""}
+        handles.append(Line2D([], [], color=dots, label="evaluation, mean actions", **look))
+    layout: dict[str, Any] = {"loc": "upper left", "fontsize": 9, "borderpad": 0, "borderaxespad": 0}
+    columns = len(handles)
+    legend = figure.legend(handles=handles, ncols=columns, **layout)
+    while columns > 1 and legend.get_window_extent().width > 0.9 * figure.bbox.width:
+        legend.remove()
+        columns -= 1
+        legend = figure.legend(handles=handles, ncols=columns, **layout)
+    return legend
+
+
+def _named(label: str, runs: Sequence[Run]) -> str:
+    """A group's entry in the legend."""
+    without = sum(not run.has_return for run in runs)
+    notes = [f"{len(runs)} runs"] if len(runs) > 1 else []
+    if any(run.short for run in runs):
+        notes.append("training returns are those of short episodes")
+    if without:
+        notes.append("no return yet" if without == len(runs) else f"{without} without a return yet")
+    return f"{label} ({', '.join(notes)})" if notes else label
+
+
+def _time_unit(groups: Groups) -> tuple[float, str]:
+    longest = max(float(run.columns["wall_seconds"][-1]) for runs in groups.values() for run in runs)
+    if longest < 300:
+        return 1.0, "seconds"
+    return (1 / 60, "minutes") if longest < 3 * 3600 else (1 / 3600, "hours")
+
+
+def titles(groups: Groups) -> tuple[str, str]:
+    """The picture's title and what stands below it."""
+    runs = [run for members in groups.values() for run in members]
+    first = runs[0]
+    names = list(dict.fromkeys(run.name for run in runs))
+    title = " · ".join([*names[:_TITLE_NAMES], *(["…"] if len(names) > _TITLE_NAMES else [])])
+    environments = dict.fromkeys(run.environment for run in runs)
+    algorithms = dict.fromkeys(
+        f"{one['name'].upper()} ({one['preset']})" for one in (run.spec["algorithm"] for run in runs)
+    )
+    parts = [", ".join(environments), ", ".join(algorithms)]
+    if len(runs) == 1:
+        mean, what = ("evaluation_mean", "evaluation") if first.short else ("reward_mean", "return")
+        last = {name: values[np.isfinite(values)][-1:] for name, values in first.columns.items()}
+        parts += [
+            f"{first.spec['scaling']['scaler']} scaler",
+            f"{int(last['env_steps'][0]):,} steps",
+            *([f"{what} {last[mean][0]:,.0f}"] if len(last[mean]) else []),
+            f"${last['cost_total'][0]:.4f}",
+        ]
+    else:
+        several = any(len(members) > 1 for members in groups.values())
+        parts.append(f"{len(runs)} runs" + (", mean and one standard deviation" if several else ""))
+    return title, "  ·  ".join(parts)

@@ -1,0 +1,138 @@
+"""Runs that are compared: which of them are repetitions of one experiment, and their curves at common
+positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_learner.run.metrics_file import columns_of, read_metrics
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.training.short_episodes import end_short
+
+Floats = NDArray[np.float64]
+
+# These names say the most; what follows from them (a schedule, a preset's values) would only crowd the
+# legend.
+_PLAIN = ("environment.id", "algorithm.name", "algorithm.preset", "scaling.scaler")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder's curves.
+
+    Attributes:
+        name: of the job.
+        spec: as in job.yaml, without what may differ between seeds of one experiment.
+        columns: metrics.csv by column, f64 [rounds], NaN where a cell is empty.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    columns: Mapping[str, Floats]
+
+    @property
+    def environment(self) -> str:
+        """The environment's id."""
+        return str(self.spec["environment"]["id"])
+
+    def has(self, column: str) -> bool:
+        """Whether any round has a value of this column."""
+        return bool(np.isfinite(self.columns[column]).any())
+
+    @property
+    def short(self) -> bool:
+        """Whether training returns are those of short episodes only."""
+        return end_short(self.columns)
+
+    @property
+    def has_return(self) -> bool:
+        """Whether there is a training return or an evaluation."""
+        return self.has("reward_mean") or self.has("evaluation_mean")
+
+
+def read_run(run_dir: RunDir) -> Run:
+    """Read a run folder.
+
+    Raises:
+        RunDirError: it is none, or holds no round.
+    """
+    job = run_dir.read_job()
+    columns = columns_of(read_metrics(run_dir.metrics))
+    ignored = {"seed", "backend", "actor", "learner", "stop", "suspend"}
+    spec = {key: value for key, value in job["spec"].items() if key not in ignored}
+    return Run(job.get("metadata", {}).get("name", run_dir.path.name), spec, columns)
+
+
+def group(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs of equal spec together, labelled by the fields in which the groups differ."""
+    groups: list[list[Run]] = []
+    for run in runs:
+        for members in groups:
+            if members[0].spec == run.spec:
+                members.append(run)
+                break
+        else:
+            groups.append([run])
+    flat = [dict(_flatten(members[0].spec)) for members in groups]
+    differing = _differing(flat)
+    telling = [key for key in _PLAIN if key in differing] or differing[:3]
+    labels: dict[str, list[Run]] = {}
+    for members, each in zip(groups, flat, strict=True):
+        alike = [other for other in flat if all(str(other.get(key)) == str(each.get(key)) for key in telling)]
+        label = ", ".join(
+            str(each.get(key)) if key in _PLAIN else f"{key.split('.')[-1]} {each.get(key)}"
+            for key in [*telling, *_differing(alike)[:3]]
+        )
+        label = label or "last 20 training episodes"
+        while label in labels:
+            label += "'"
+        labels[label] = members
+    return labels
+
+
+def _differing(specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Fields that are not equal in all of them, by path."""
+    paths = sorted({path for each in specs for path in each})
+    return [path for path in paths if len({str(each.get(path)) for each in specs}) > 1]
+
+
+def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return [item for key, child in value.items() for item in _flatten(child, f"{path}.{key}".lstrip("."))]
+    return [(path, value)]
+
+
+def align(runs: Sequence[Run], x: str, y: str, *, steps: bool = False) -> tuple[Floats, Floats]:
+    """The curves of those runs that have a value, at common positions where all of these are known.
+
+    Args:
+        steps: whether a value holds for its whole round, from the end of the round before.
+
+    Returns:
+        x [n] and values [runs, n]; n is 0 where there is nothing in common.
+    """
+    points, starts = [], []
+    for run in runs:
+        if run.has(y):
+            known = np.isfinite(run.columns[y])
+            points.append((run.columns[x][known], run.columns[y][known]))
+            # `round` counts the rounds themselves: its positions are no ends.
+            whole = steps and x != "round"
+            starts.append(np.append(0.0, run.columns[x])[np.argmax(known) + (not whole)])
+    if not points:
+        return np.empty(0), np.empty((0, 0))
+    start, end = max(starts), min(xs[-1] for xs, _ in points)
+    if x == "round":
+        grid = np.arange(start, end + 1)
+    else:
+        grid = np.linspace(start, end, 200) if end > start else np.empty(0)
+    if steps:
+        # A round's value holds until the round's end; between two rounds there is nothing.
+        return grid, np.array([ys[np.searchsorted(xs, grid).clip(max=len(xs) - 1)] for xs, ys in points])
+    return grid, np.array([np.interp(grid, xs, ys) for xs, ys in points])

@@ -1,0 +1,67 @@
+"""The look that all pictures share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nitro_learner.run.rundir import naming
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
+
+# Colours that stay apart for colour-blind readers (Okabe and Ito), the strongest first.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# After as many curves as there are colours, they come again with another line.
+_LINES = ("-", "--", ":")
+INK, MUTED, GRID = "#1f2933", "#66727f", "#e4e8ec"
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.edgecolor": "#b8c0c8",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+def curve_look(index: int) -> dict[str, Any]:
+    """Colour and line of the curve with this index among those that are compared."""
+    line = _LINES[index // len(COLOURS) % len(_LINES)]
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": line}
+
+
+def thousands(axis: Axis) -> None:
+    """Write an axis' numbers as 160k: whole numbers of steps would run into each other."""
+    from matplotlib.ticker import EngFormatter
+
+    axis.set_major_formatter(EngFormatter(sep=""))
+
+
+@contextmanager
+def picture(path: Path, **layout: Any) -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes (`plt.subplots(**layout)`) in this look, saved to `path` at the block's end."""
+    # Imported here: matplotlib takes most of a second, which a command's help need not wait for.
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    with plt.rc_context(STYLE):  # type: ignore[arg-type]
+        figure, axes = plt.subplots(**layout)
+        try:
+            yield figure, axes
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with naming(path):
+                figure.savefig(path, dpi=130)
+        finally:
+            plt.close(figure)

@@ -1,0 +1,221 @@
+"""The report of a run: one HTML file that needs nothing else, of a run folder or of a job on a cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+import yaml
+
+from nitro_learner.run.metrics_file import columns_of, read_metrics
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.training.short_episodes import end_short, known, reason
+from nitro_learner.views.charts import POINTS, Columns, axes_of, charts
+from nitro_learner.views.plot_axes import X_AXES
+
+Pairs = Sequence[tuple[str, str]]
+_HISTORY = {
+    "env_steps": "envSteps",
+    "reward_mean": "rewardMean",
+    "evaluation_mean": "evaluationMean",
+    "boosting_score": "score",
+    "actors": "actors",
+    "cost_total": "cost",
+}
+_NOW = {"env_steps": "envSteps", "cut_share": "cutShare"}
+"""What the status has of the last round, of every learner's version. A cut share it has of no other round."""
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What the page says.
+
+    Attributes:
+        job: as YAML would hold it: metadata and spec.
+        outcome: how the run ended, or where it is.
+        columns: its rounds, as metrics.csv names them.
+        cost: US dollars by component, `total` last.
+        evaluation: mean, std and episodes of the final evaluation, where there was one.
+        versions: what it was trained with.
+        note: what a reader should know of the data.
+    """
+
+    job: Mapping[str, Any]
+    outcome: str
+    columns: Columns
+    cost: Mapping[str, float]
+    evaluation: Mapping[str, float] | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+    def html(self) -> str:
+        """The page."""
+        spec, name = self.job["spec"], self.job["metadata"]["name"]
+        algorithm = spec.get("algorithm", {})
+        subtitle = [
+            spec["environment"].get("id") or spec["environment"]["entryPoint"],
+            f"{algorithm.get('name', 'ppo')}, preset {algorithm.get('preset', 'tuned')}",
+            f"scaler {spec.get('scaling', {}).get('scaler', 'nitro')}",
+            self.outcome,
+        ]
+        template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
+        return template.substitute(
+            title=escape(f"{name}: Nitro report"),
+            subtitle=escape(" · ".join(subtitle)),
+            facts="".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in self._facts()),
+            charts=self._charts() or "<p>No round is finished yet.</p>",
+            note=escape(self._note()),
+            cost=_table(self._cost()),
+            job=escape(yaml.safe_dump(dict(self.job), sort_keys=False, allow_unicode=True)),
+            versions=_table(tuple(self.versions.items()) or (("not recorded", ""),)),
+        )
+
+    def _charts(self) -> str:
+        """The charts over each x axis that there is data for, and a choice between them. It needs no script:
+        the page's style shows the charts of the axis that is checked."""
+        names = axes_of(self.columns)
+        choices = [
+            f'<label><input type="radio" name="x" id="x-{name}"{" checked" if name == names[0] else ""}>'
+            f" over {escape(X_AXES[name].label.lower())}</label> "
+            for name in names
+            if len(names) > 1
+        ]
+        drawn = []
+        for name in names:
+            figures = [
+                f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>"
+                for title, svg in charts(self.columns, name)
+            ]
+            drawn.append(f'<div class="charts over-{name}">{"".join(figures)}</div>')
+        return "".join([*choices, *drawn])
+
+    @property
+    def _short(self) -> bool:
+        """Whether training returns are those of short episodes only."""
+        return end_short(self.columns)
+
+    def _facts(self) -> Pairs:
+        facts = []
+        if self.evaluation:
+            mean, std = self.evaluation["mean"], self.evaluation["std"]
+            facts.append(("Final return, mean actions", f"{mean:,.1f} ±\N{NO-BREAK SPACE}{std:,.1f}"))
+        elif self._short and (value := _last(self.columns, "evaluation_mean")) is not None:
+            facts.append(("Last evaluation, mean actions", f"{value:,.1f}"))
+        training = "Training return, short episodes only" if self._short else "Training return"
+        for title, column, pattern in (
+            (training, "reward_mean", "{:,.1f}"),
+            ("Rounds", "round", "{:,.0f}"),
+            ("Environment steps", "env_steps", "{:,.0f}"),
+            ("Training time, seconds", "wall_seconds", "{:,.0f}"),
+        ):
+            if (value := _last(self.columns, column)) is not None:
+                facts.append((title, pattern.format(value)))
+        actors = self.columns.get("actors")
+        if actors is not None and np.isfinite(actors).any():
+            fewest, most = np.nanmin(actors), np.nanmax(actors)
+            text = f"{fewest:.0f} to {most:.0f}" if fewest < most else f"{most:.0f}"
+            facts.append(("Actors of a round", text))
+        if "total" in self.cost:
+            facts.append(("Cost", f"${self.cost['total']:,.4f}"))
+        return facts
+
+    def _cost(self) -> Pairs:
+        rows = [(name, f"${dollars:,.6f}") for name, dollars in self.cost.items()]
+        total, steps = self.cost.get("total"), _last(self.columns, "env_steps")
+        if total and steps:
+            rows.append(("per 1,000 environment steps", f"${1000 * total / steps:,.6f}"))
+        mean = "evaluation_mean" if self._short else "reward_mean"
+        best = self.columns.get(mean, np.empty(0))
+        if total and known(self.columns, mean) and np.nanmax(best) > 0:
+            rows.append(("per 1,000 points of the best return", f"${1000 * total / np.nanmax(best):,.6f}"))
+        return rows
+
+    def _note(self) -> str:
+        rounds = len(self.columns.get("round", ()))
+        parts = [self.note] if self.note else []
+        if self._short:
+            parts.append(reason(self.job["spec"]["environment"]))
+        elif rounds and not known(self.columns, "reward_mean"):
+            parts.append("No training episode has ended, so there is no training return.")
+        if rounds > POINTS:
+            parts.append(
+                f"{rounds:,} rounds are drawn as {POINTS} means of {rounds / POINTS:.1f} rounds each."
+            )
+        return " ".join(parts)
+
+
+def of_run(path: Path) -> RunReport:
+    """The report of a run folder, also of one that trains still or was cut off.
+
+    Raises:
+        RunDirError: it holds no finished round, or is damaged.
+    """
+    folder = RunDir(path)
+    columns = columns_of(read_metrics(folder.metrics))
+    summary = folder.read_summary()
+    if summary.get("rounds", math.inf) < columns["round"][-1]:
+        # The summary is of an earlier session. The run has gone on, so that end and that evaluation do not
+        # apply.
+        summary = {"versions": summary.get("versions", {})}
+    job = folder.read_job()
+    rounds = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
+    return RunReport(
+        job={"metadata": {"name": job["metadata"]["name"]}, "spec": job["spec"]},
+        outcome=summary.get("message", "not ended yet"),
+        columns=columns,
+        # A summary has the evaluation at the end, too.
+        cost=max(rounds, summary.get("cost", rounds), key=lambda cost: cost["total"]),
+        evaluation=summary.get("evaluation"),
+        versions=summary.get("versions", {}),
+    )
+
+
+def of_job(job: Mapping[str, Any]) -> RunReport:
+    """The report of a job on a cluster, from its status.
+
+    Args:
+        job: the NitroTrainingJob as the API server has it.
+    """
+    status = job.get("status") or {}
+    training = status.get("training") or {}
+    history = training.get("history") or []
+    rows = [
+        {"round": entry["round"], **{name: entry.get(key) for name, key in _HISTORY.items()}}
+        for entry in history
+    ]
+    if rows:
+        rows[-1] |= {name: training.get(key) for name, key in _NOW.items()}
+    message = training.get("message")
+    phase = status.get("phase", "Pending")
+    return RunReport(
+        job={
+            "metadata": {"name": job["metadata"]["name"], "namespace": job["metadata"]["namespace"]},
+            "spec": job["spec"],
+        },
+        outcome=f"{phase}: {message}" if message else phase,
+        columns=columns_of([{**dict.fromkeys(_NOW), **row} for row in rows]),
+        cost={
+            k: status["cost"][k] for k in ("learner", "actors", "total") if k in (status.get("cost") or {})
+        },
+        note="The status holds the last 60 rounds; the whole run lies beside the checkpoint"
+        + (f", {status['checkpoint']['location']}." if status.get("checkpoint") else "."),
+    )
+
+
+def _last(columns: Columns, name: str) -> float | None:
+    values = columns.get(name, np.empty(0))
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if len(known) else None
+
+
+def _table(rows: Pairs) -> str:
+    return "".join(
+        f'<tr><th>{escape(name)}</th><td class="number">{escape(value)}</td></tr>' for name, value in rows
+    )

@@ -1,0 +1,215 @@
+"""The run on screen: a live table on a terminal, aligned lines otherwise, JSON lines for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from nitro_learner.run.logs import finite
+from nitro_learner.run.rundir import naming
+from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
+from nitro_learner.training.short_episodes import NOTE, short
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+# title, width in plain output
+_HEADINGS = (
+    ("round", 9),
+    ("env steps", 10),
+    ("reward", 8),
+    ("eval", 8),
+    ("score", 6),
+    ("actors", 7),
+    ("cost $", 8),
+    ("sample", 7),
+    ("update", 7),
+    ("wait", 6),
+    ("s/round", 8),
+    ("ETA", 8),
+)
+_SHOWN_ROUNDS = 12
+_WIDE = 100
+_STAGES = ("sample", "update", "wait")
+
+
+class _Pace:
+    """Estimate the rest of a run from the median of the last rounds' wall time."""
+
+    def __init__(self) -> None:
+        self._recent: deque[float] = deque(maxlen=9)
+
+    def add(self, seconds: float) -> None:
+        self._recent.append(seconds)
+
+    def eta(self, rounds_left: int | None) -> float | None:
+        if rounds_left is None or not self._recent:
+            return None
+        return sorted(self._recent)[len(self._recent) // 2] * rounds_left
+
+
+def cells(report: RoundReport, rounds: int | None, eta: float | None) -> list[str]:
+    """A round as the texts of the table's columns."""
+    waited = (
+        report.seconds_detect + report.seconds_evaluate + report.seconds_checkpoint + report.seconds_dispatch
+    )
+    return [
+        f"{report.round}/{rounds}" if rounds else str(report.round),
+        f"{report.env_steps:,}",
+        _number(report.reward_mean, ".1f") + ("*" if short(report.cut_share) else ""),
+        _number(report.evaluation_mean, ".1f"),
+        _number(report.boosting_score, ".3f"),
+        f"{report.actors}→{report.next_actors}",
+        f"{report.cost_total:.4f}",
+        f"{report.seconds_sample:.2f}",
+        f"{report.seconds_update:.2f}",
+        f"{waited:.2f}",
+        f"{report.seconds_total:.2f}",
+        clock(eta),
+    ]
+
+
+def note(report: RoundReport) -> str | None:
+    """What a reader should know of the round's reward."""
+    if short(report.cut_share):
+        return f"* {NOTE}"
+    return "- in reward: no training episode has ended yet" if report.reward_mean is None else None
+
+
+def clock(seconds: float | None) -> str:
+    """1:05 or 2:03:04; a dash for None."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class PlainLines(Listener):
+    """One aligned line per round, the headings again every 20 rounds."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stdout
+        self._pace = _Pace()
+        self._rounds: int | None = None
+        self._lines = 0
+        self._notes: set[str] = set()
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        self._rounds = rounds
+
+    def round_done(self, report: RoundReport) -> None:
+        if self._lines % 20 == 0:
+            self._print([title for title, _ in _HEADINGS])
+        self._lines += 1
+        said = note(report)
+        if said and said not in self._notes:
+            self._notes.add(said)
+            with naming("the output"):
+                print(said, file=self.stream, flush=True)
+        self._pace.add(report.seconds_total)
+        left = None if self._rounds is None else self._rounds - report.round
+        self._print(cells(report, self._rounds, self._pace.eta(left)))
+
+    def _print(self, texts: list[str]) -> None:
+        line = " ".join(text.rjust(width) for text, (_, width) in zip(texts, _HEADINGS, strict=True))
+        with naming("the output"):
+            print(line, file=self.stream, flush=True)
+
+
+class JsonLines(Listener):
+    """One JSON object per line: {"event": "round", ...columns} and at the end {"event": "end", ...}."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stdout
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        self._print({"event": "start", "round": round, "rounds": rounds})
+
+    def round_done(self, report: RoundReport) -> None:
+        self._print({"event": "round", **report.row()})
+
+    def ended(self, outcome: Outcome) -> None:
+        self._print(
+            {
+                "event": "end",
+                "reason": outcome.reason,
+                "message": outcome.message,
+                "finished": outcome.finished,
+            }
+        )
+
+    def _print(self, entry: dict[str, Any]) -> None:
+        with naming("the output"):
+            print(json.dumps(finite(entry)), file=self.stream, flush=True)
+
+
+class LiveTable(Listener):
+    """The last rounds in a table that is drawn again in place, with what the loop is doing now below it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console()
+        self._pace = _Pace()
+        self._rounds: int | None = None
+        self._shown: deque[list[str]] = deque(maxlen=_SHOWN_ROUNDS)
+        self._note: str | None = None
+        self._doing = "starting actors"
+        self._since = time.monotonic()
+        self._live: Live = Live(console=self._console, get_renderable=self._render, refresh_per_second=4)
+
+    def __enter__(self) -> LiveTable:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        self._rounds = rounds
+
+    def phase(self, *, round: int, stage: str, actors: int) -> None:
+        words = {
+            "sample": f"{actors} actors sample",
+            "update": "updating the policy",
+            "final": "final evaluation",
+        }
+        self._doing = f"round {round}: {words.get(stage, stage)}"
+        self._since = time.monotonic()
+
+    def round_done(self, report: RoundReport) -> None:
+        self._pace.add(report.seconds_total)
+        left = None if self._rounds is None else self._rounds - report.round
+        self._note = note(report)
+        self._shown.append(cells(report, self._rounds, self._pace.eta(left)))
+
+    def ended(self, outcome: Outcome) -> None:  # noqa: ARG002
+        self._doing = ""
+
+    def _render(self) -> Table:
+        from rich import box
+        from rich.table import Table
+
+        doing = f"{self._doing} ({time.monotonic() - self._since:.0f} s)" if self._doing else None
+        caption = "\n".join(filter(None, (self._note, doing))) or None
+        # Where a terminal is narrow the stages give way, not the digits of everything.
+        narrow = self._console.width < _WIDE
+        shown = [index for index, (title, _) in enumerate(_HEADINGS) if not (narrow and title in _STAGES)]
+        table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left", padding=(0, 1, 0, 0))
+        for index in shown:
+            table.add_column(_HEADINGS[index][0], justify="right", no_wrap=True)
+        for number, texts in enumerate(self._shown):
+            style = "bold" if number == len(self._shown) - 1 else ""
+            table.add_row(*(texts[index] for index in shown), style=style)
+        return table
+
+
+def _number(value: float | None, spec: str) -> str:
+    return "-" if value is None else format(value, spec)

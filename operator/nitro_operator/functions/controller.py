@@ -1,0 +1,275 @@
+"""The controller of all jobs' functions. It has a work queue of its own, so AWS never delays a reconcile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from nitro_api import JobInvalid, resolve_stored
+from nitro_api.spec.lambda_backend import LambdaBackendSpec
+from nitro_operator.builders import JobView
+from nitro_operator.functions import finalizer, problems
+from nitro_operator.functions.access import SecretUnusable, access_to, redis_url
+from nitro_operator.functions.aws import Access, Aws, AwsError
+from nitro_operator.functions.desired import desired_function
+from nitro_operator.functions.reconciler import FunctionOutcome, FunctionReconciler
+from nitro_operator.functions.state import NOT_SEEN, FunctionState
+from nitro_operator.kube.cache import Cache
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Object
+from nitro_operator.kube.queue import WorkQueue, pause
+from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.observation.observed import terminating
+from nitro_operator.status.conditions import Condition
+
+logger = logging.getLogger(__name__)
+
+WORKERS = 4
+LOOK_TIMEOUT_SECONDS = 240.0
+LOOK_SECONDS = 60.0
+"""Time between two looks at a function that needs no change: somebody else may change it."""
+CHANGING_SECONDS = 2.0
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 2.0, 60.0
+LET_GO_SECONDS = 600.0
+"""Time after which a deleted job is removed, even if its function still exists."""
+
+
+@dataclass(frozen=True)
+class Want:
+    """What a job requires of its function."""
+
+    view: JobView
+    active: bool
+    """Whether the job runs."""
+    actors: int
+    """Sandboxes to keep ready, where provisioned concurrency is on."""
+
+    def differs(self, other: Want | None) -> bool:
+        """Whether the function may need a change."""
+        if other is None or self.active != other.active or self.view is not other.view:
+            return True
+        function = self.view.spec.backend.lambda_
+        provisioned = function is not None and function.provisioned_concurrency is not None
+        return provisioned and self.actors != other.actors
+
+
+@dataclass
+class FunctionMemory:
+    """State of one job's function between two looks. A restart may lose it."""
+
+    uid: str
+    want: Want | None = None
+    access: Access | None = None
+    """The last access that was complete."""
+    state: FunctionState = NOT_SEEN
+    published: tuple[str, str] | None = None
+    healthy: str | None = None
+    failures: int = 0
+    told: set[str] = field(default_factory=set)
+
+
+class FunctionController:
+    """Keep every job's function as the job requires it.
+
+    Usage::
+
+        functions = FunctionController(kube, cache, aws, tell, wake)
+        functions.start()
+        functions.want(key, Want(view, active=True, actors=8))
+        functions.notice(key)            # its job is being deleted
+        state = functions.state(key)
+        await functions.stop()
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        cache: Cache,
+        aws: Aws,
+        tell: Callable[[Object, Condition], None],
+        wake: Callable[[JobKey], None],
+    ) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._aws = aws
+        self._tell = tell
+        self._wake = wake
+        self._memories: dict[JobKey, FunctionMemory] = {}
+        self._queue: WorkQueue[JobKey] = WorkQueue(self.tend, WORKERS, LOOK_TIMEOUT_SECONDS)
+
+    def start(self) -> None:
+        self._queue.start()
+
+    async def stop(self) -> None:
+        await self._queue.stop()
+        self._aws.close()
+
+    @property
+    def loops(self) -> Sequence[asyncio.Task[None]]:
+        """The tasks that work on functions; none of them ends before `stop`."""
+        return self._queue.loops
+
+    def state(self, key: JobKey) -> FunctionState:
+        """The state that the last look found."""
+        memory = self._memories.get(key)
+        return memory.state if memory is not None else NOT_SEEN
+
+    def want(self, key: JobKey, want: Want) -> None:
+        """Note what a job requires of its function; if it is new, the function is queued."""
+        memory = self._memory(key, want.view.uid)
+        new = want.differs(memory.want)
+        memory.want = want
+        if new:
+            self._queue.add(key)
+
+    def notice(self, key: JobKey) -> None:
+        """Queue the function of a job that is being deleted, or is gone."""
+        job = self._cache.job(key)
+        if key in self._memories or (job is not None and finalizer.held(job)):
+            self._queue.add(key)
+
+    async def tend(self, key: JobKey) -> float | None:
+        """Look at one function. Returns seconds until the next look; None if only a new event needs one.
+
+        Raises:
+            ApiError: Kubernetes' API cannot be reached; the queue tries again.
+        """
+        job = self._cache.job(key)
+        if job is None:
+            self._memories.pop(key, None)
+            self._queue.forget(key)
+            return None
+        memory = self._memory(key, job["metadata"]["uid"])
+        if terminating(job):
+            return await self._remove(key, job, memory) if finalizer.held(job) else None
+        if memory.want is None:
+            return None
+        before = memory.state
+        after = await self._bring(job, memory, memory.want)
+        if memory.state != before:
+            self._wake(key)
+        return after
+
+    def _memory(self, key: JobKey, uid: str) -> FunctionMemory:
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != uid:
+            memory = self._memories[key] = FunctionMemory(uid)
+        return memory
+
+    # ------------------------------------------------------------ existing jobs
+
+    async def _bring(self, job: Object, memory: FunctionMemory, want: Want) -> float | None:
+        function = want.view.spec.backend.lambda_
+        assert function is not None
+        try:
+            outcome = await self._look(job, memory, want, function)
+        except (AwsError, SecretUnusable) as error:
+            problem = _problem(error, function)
+            # A function that cannot be read now may still be there: only the problem is new.
+            outcome = FunctionOutcome(memory.state.ready, problem if problem.warning else None, changing=True)
+        if outcome.problem != memory.state.problem and outcome.problem is not None:
+            logger.warning("%s: %s: %s", want.view.key, outcome.problem.reason, outcome.problem.message)
+        # While AWS changes the function, or does not answer, the last request to it is still valid.
+        provisioned = memory.state.provisioned if outcome.changing else outcome.provisioned
+        memory.state = FunctionState(outcome.ready, outcome.problem, provisioned)
+        if outcome.problem is not None:
+            memory.failures += 1
+            return pause(memory.failures, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
+        memory.failures = 0
+        if outcome.changing:
+            return CHANGING_SECONDS
+        if not want.active:
+            return None
+        return min(outcome.again or LOOK_SECONDS, LOOK_SECONDS) * random.uniform(0.75, 1.0)
+
+    async def _look(
+        self, job: Object, memory: FunctionMemory, want: Want, function: LambdaBackendSpec
+    ) -> FunctionOutcome:
+        view = want.view
+        if not function.manage:
+            if not want.active:
+                return FunctionOutcome(ready=False)
+            access = await access_to(self._kube, view.namespace, function)
+            reconciler = FunctionReconciler(self._aws, access, function.function_name)
+            outcome, revision = await reconciler.check(function, view, memory.healthy)
+            memory.healthy = revision if outcome.ready else None
+            return outcome
+        if not finalizer.held(job):
+            if not want.active:
+                return FunctionOutcome(ready=False)  # nothing was made for it
+            marked = await finalizer.put(self._kube, job)
+            if marked is None:
+                return FunctionOutcome(ready=False)  # it has been deleted meanwhile
+            self._cache.put(TRAINING_JOB, marked)
+        memory.access = access = await access_to(self._kube, view.namespace, function)
+        wanted = desired_function(view, await redis_url(self._kube, view.namespace, function))
+        reconciler = FunctionReconciler(self._aws, access, wanted.name)
+        outcome = await reconciler.bring(
+            wanted,
+            memory.uid,
+            active=want.active,
+            actors=want.actors,
+            published=memory.published,
+            again=memory.failures > 0,
+        )
+        memory.published = outcome.code_key
+        if outcome.failed and memory.failures > 0:
+            await reconciler.remove(memory.uid)
+        return outcome
+
+    # ------------------------------------------------------------ deleted jobs
+
+    async def _remove(self, key: JobKey, job: Object, memory: FunctionMemory) -> float | None:
+        """Remove the function, then release the job. After LET_GO_SECONDS the job is released anyway."""
+        problem = await self._try_to_remove(key, job, memory)
+        asked = datetime.fromisoformat(job["metadata"]["deletionTimestamp"])
+        left = LET_GO_SECONDS - (self._kube.server_now() - asked).total_seconds()
+        if problem is not None and left > 0:
+            self._tell_once(job, memory, problems.waits(problem, left))
+            memory.failures += 1
+            return min(pause(memory.failures, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS), left + 0.1)
+        if problem is not None:
+            self._tell_once(job, memory, problems.left_behind(problem, job))
+        await finalizer.drop(self._kube, job)
+        logger.info("%s: its function is removed or given up, and the job is released", key)
+        return None
+
+    async def _try_to_remove(self, key: JobKey, job: Object, memory: FunctionMemory) -> Problem | None:
+        try:
+            function = resolve_stored(job).spec.backend.lambda_
+        except (JobInvalid, ValidationError) as error:
+            return Problem("InvalidSpec", f"the job cannot be read: {error}")
+        if function is None or not function.manage:
+            return None
+        try:
+            access = await self._access(key.namespace, function, memory)
+            await FunctionReconciler(self._aws, access, function.function_name).remove(memory.uid)
+        except (AwsError, SecretUnusable) as error:
+            return _problem(error, function)
+        return None
+
+    async def _access(self, namespace: str, function: LambdaBackendSpec, memory: FunctionMemory) -> Access:
+        """The access that the Secret gives now. If the Secret is already deleted, the last known access."""
+        try:
+            memory.access = await access_to(self._kube, namespace, function)
+        except SecretUnusable:
+            if memory.access is None:
+                raise
+        return memory.access
+
+    def _tell_once(self, job: Object, memory: FunctionMemory, problem: Problem) -> None:
+        if problem.reason not in memory.told:
+            memory.told.add(problem.reason)
+            self._tell(job, Condition("Deleted", False, problem.reason, problem.message, warning=True))
+
+
+def _problem(error: AwsError | SecretUnusable, function: LambdaBackendSpec) -> Problem:
+    if isinstance(error, SecretUnusable):
+        return error.problem
+    return problems.refusal(error, function.function_name)

@@ -1,0 +1,245 @@
+"""The reconcile of one function: read its state from AWS, make the next change, repeat. It keeps no state."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nitro_api.spec.job import PROTOCOL_VERSION
+from nitro_api.spec.lambda_backend import ALIAS, LambdaBackendSpec
+from nitro_operator.builders import JobView
+from nitro_operator.functions import problems
+from nitro_operator.functions.aws import Access, Aws, AwsError
+from nitro_operator.functions.desired import DesiredFunction
+from nitro_operator.functions.diff import next_change, provisioning
+from nitro_operator.functions.observed import ObservedFunction, parse
+from nitro_operator.kube.kinds import Object
+from nitro_operator.observation.diagnosis import Problem
+
+MAX_CHANGES = 12
+"""More changes than any function needs. If somebody else undoes each change, the next look continues."""
+GONE = "ResourceNotFoundException"
+HEALTH = json.dumps({"kind": "spec"}).encode()
+
+
+@dataclass(frozen=True)
+class FunctionOutcome:
+    """The result of one reconcile of a function."""
+
+    ready: bool
+    problem: Problem | None = None
+    changing: bool = False
+    """AWS is changing it: look again soon."""
+    failed: bool = False
+    """AWS could not create it: it must be removed before the next try."""
+    again: float | None = None
+    """Seconds until provisioned concurrency may change."""
+    code_key: tuple[str, str] | None = None
+    """Key of the code to which the alias points."""
+    provisioned: int | None = None
+    """The provisioned concurrency that was requested last, or that AWS could give; None if it is off."""
+
+
+class FunctionReconciler:
+    """Bring one function to its desired state.
+
+    Usage::
+
+        reconciler = FunctionReconciler(aws, access, "nitro-team-hopper")
+        outcome = await reconciler.bring(desired, uid, active=True, actors=8, published=None)
+        await reconciler.remove(uid)
+
+    Every method raises AwsError.
+    """
+
+    def __init__(self, aws: Aws, access: Access, name: str) -> None:
+        self._aws = aws
+        self._access = access
+        self._name = name
+
+    async def bring(
+        self,
+        desired: DesiredFunction,
+        uid: str,
+        *,
+        active: bool,
+        actors: int,
+        published: tuple[str, str] | None = None,
+        again: bool = False,
+    ) -> FunctionOutcome:
+        """Change the function towards the desired state, as far as AWS allows it now.
+
+        Args:
+            desired: the function that the job should have.
+            uid: of the job. A function of another job is never changed.
+            active: whether the job runs.
+            actors: sandboxes to keep ready, where provisioned concurrency is on.
+            published: code that the alias is known to point to.
+            again: whether to repeat a change that AWS could not make.
+        """
+        for attempt in range(MAX_CHANGES):
+            found = await self.look()
+            if found is not None:
+                if not found.owned_by(uid):
+                    return FunctionOutcome(ready=False, problem=problems.name_taken(found, self._name))
+                if found.changing:
+                    return FunctionOutcome(ready=found.state != "Pending", changing=True)
+                if found.state == "Failed":
+                    return FunctionOutcome(
+                        ready=False, problem=problems.broken(found, self._name), failed=True
+                    )
+            step = next_change(desired, found, active=active, again=again and attempt == 0)
+            if step is not None:
+                await self._call(step.operation, **step.arguments)
+            elif found is None:
+                return FunctionOutcome(ready=False)
+            else:
+                return await self._finish(desired, found, actors if active else 0, published)
+        return FunctionOutcome(ready=True, changing=True)
+
+    async def remove(self, uid: str) -> None:
+        """Remove the function if it belongs to this job; on return it is gone."""
+        found = await self.look()
+        if found is None or not found.owned_by(uid):
+            return
+        try:
+            await self._call("delete_function", FunctionName=self._name)
+        except AwsError as error:
+            if error.code != GONE:
+                raise
+
+    async def check(
+        self, function: LambdaBackendSpec, view: JobView, healthy: str | None
+    ) -> tuple[FunctionOutcome, str]:
+        """Check a function that somebody else manages (`manage: false`): it must exist and fit the job.
+
+        Args:
+            function: the job's settings.
+            view: the job.
+            healthy: revision that is known to be healthy. It is not invoked again, because that costs money.
+
+        Returns:
+            The outcome, and the revision that was checked.
+        """
+        try:
+            found = await self._call("get_function_configuration", FunctionName=self._name)
+        except AwsError as error:
+            if error.code == GONE:
+                return FunctionOutcome(ready=False, problem=problems.missing(self._name, function.region)), ""
+            raise
+        revision = str(found.get("RevisionId", ""))
+        problem = problems.misfit(found, self._name, function.memory_mib, view.spec.actor.timeout_seconds)
+        if problem is None and found.get("State") != "Pending" and revision != healthy:
+            problem = await self._health(view)
+        return FunctionOutcome(
+            ready=problem is None and found.get("State") != "Pending",
+            problem=problem,
+            changing=found.get("State") == "Pending",
+        ), revision
+
+    async def look(self) -> ObservedFunction | None:
+        """The function as AWS has it; None if there is none."""
+        try:
+            return parse(await self._call("get_function", FunctionName=self._name))
+        except AwsError as error:
+            if error.code == GONE:
+                return None
+            raise
+
+    # ------------------------------------------------------------ provisioned concurrency
+
+    async def _finish(
+        self,
+        desired: DesiredFunction,
+        found: ObservedFunction,
+        actors: int,
+        published: tuple[str, str] | None,
+    ) -> FunctionOutcome:
+        problem, again, provisioned = problems.broken(found, self._name), None, None
+        if desired.minutes_between_changes is not None:
+            if published != found.code_key:
+                await self._publish()
+            provisioned, trouble, again = await self._provision(desired, actors)
+            problem = problem or trouble
+        return FunctionOutcome(
+            ready=True,
+            problem=problem,
+            again=again,
+            code_key=found.code_key,
+            provisioned=provisioned,
+        )
+
+    async def _publish(self) -> None:
+        """Point the alias to the newest code. Unchanged code gets no new version."""
+        version = (await self._call("publish_version", FunctionName=self._name))["Version"]
+        name = {"FunctionName": self._name, "Name": ALIAS}
+        try:
+            alias = await self._call("get_alias", **name)
+        except AwsError as error:
+            if error.code != GONE:
+                raise
+            await self._call("create_alias", **name, FunctionVersion=version)
+        else:
+            if alias["FunctionVersion"] != version:
+                await self._call("update_alias", **name, FunctionVersion=version)
+
+    async def _provision(
+        self, desired: DesiredFunction, actors: int
+    ) -> tuple[int, Problem | None, float | None]:
+        """Returns the provisioned number, its problem if any, and seconds until it may change."""
+        assert desired.minutes_between_changes is not None
+        name = {"FunctionName": self._name, "Qualifier": ALIAS}
+        now = await self._provisioned(name)
+        wanted = actors if desired.reserved is None else min(actors, desired.reserved)
+        failed = now.get("Status") == "FAILED"
+        # A number that AWS could not give is not billed. It is requested again when a change is due.
+        count_of = "Allocated" if failed and wanted else "Requested"
+        current = int(now.get(f"{count_of}ProvisionedConcurrentExecutions", 0))
+        change, left = provisioning(wanted, current, desired.minutes_between_changes, _seconds_since(now))
+        if change == 0:
+            await self._call("delete_provisioned_concurrency_config", **name)
+        elif change is not None:
+            count = {"ProvisionedConcurrentExecutions": change}
+            await self._call("put_provisioned_concurrency_config", **name, **count)
+        problem = None
+        if failed and change is None and current < wanted:
+            problem = problems.not_provisioned(self._name, str(now.get("StatusReason", "")))
+        return current if change is None else change, problem, left or None
+
+    async def _provisioned(self, name: Object) -> Object:
+        try:
+            return await self._call("get_provisioned_concurrency_config", **name)
+        except AwsError as error:
+            if error.code == "ProvisionedConcurrencyConfigNotFoundException":
+                return {}
+            raise
+
+    # ------------------------------------------------------------ health
+
+    async def _health(self, view: JobView) -> Problem | None:
+        answer = await self._call("invoke", FunctionName=self._name, Payload=HEALTH)
+        text = answer["Payload"].decode(errors="replace")
+        try:
+            told = json.loads(text)
+            body = told["body"]
+            if "FunctionError" in answer or told["status"] != 200:
+                raise ValueError
+            protocol, environment = int(body["protocol"]), str(body["id"])[:200]
+        except (ValueError, KeyError, TypeError):
+            return problems.unhealthy(self._name, text)
+        if protocol != PROTOCOL_VERSION:
+            return problems.other_protocol(self._name, protocol, PROTOCOL_VERSION)
+        wanted = view.spec.environment.id
+        return problems.other_environment(self._name, environment, wanted) if environment != wanted else None
+
+    async def _call(self, operation: str, **arguments: object) -> Object:
+        return await self._aws.call(self._access, operation, **arguments)
+
+
+def _seconds_since(provisioned: Object) -> float:
+    """Seconds since the last change was requested; infinite if there is no provisioned concurrency."""
+    changed = provisioned.get("LastModified")
+    if not changed:
+        return float("inf")
+    return (datetime.now(UTC) - datetime.fromisoformat(changed)).total_seconds()

@@ -1,0 +1,1 @@
+"""Access to the Kubernetes API: kinds, names, client, watch cache and work queue."""

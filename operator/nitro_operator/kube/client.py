@@ -1,0 +1,276 @@
+"""One asynchronous API client for the process: explicit time-outs, bounded retries with jitter."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client.rest import RESTResponse
+
+from nitro_api.loading.yamlfile import to_yaml
+from nitro_operator import metrics
+from nitro_operator.kube.decoding import decode
+from nitro_operator.kube.kinds import Kind, Object, kind_of
+from nitro_operator.kube.names import FIELD_MANAGER
+
+TIMEOUT_SECONDS = 10.0
+ATTEMPTS = 4
+WATCH_SECONDS = 600
+"""Longest time of one watch. A new one follows, so that a broken connection is noticed."""
+FIRST_BACKOFF_SECONDS = 0.2
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
+BEING_TERMINATED = "because it is being terminated"
+"""Text of a refusal in a namespace that is being deleted. The API server's own answers also give the
+cause."""
+MERGE_PATCH = "application/merge-patch+json"
+# With a parameter, for the client encodes a body of the plain type once more.
+APPLY_PATCH = "application/apply-patch+yaml; charset=utf-8"
+
+
+class ApiError(Exception):
+    """The API server refused a request, or could not be reached (status 0)."""
+
+    def __init__(self, status: int, reason: str, message: str, causes: Collection[str] = ()) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.causes = causes
+
+    @property
+    def over_quota(self) -> bool:
+        return self.status == 403 and "exceeded quota" in self.message
+
+    @property
+    def namespace_terminating(self) -> bool:
+        """Whether the namespace is being deleted, so that it accepts no new object."""
+        told = "NamespaceTerminating" in self.causes or BEING_TERMINATED in self.message
+        return self.status == 403 and told
+
+
+async def connect() -> Kube:
+    """Create a client from the pod's service account, otherwise from the kubeconfig."""
+    configuration = Configuration()
+    try:
+        kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except kubernetes_config.ConfigException:
+        await kubernetes_config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    # No limit: every watch holds a connection, and the number of workers limits all others.
+    configuration.connection_pool_maxsize = 0
+    return Kube(ApiClient(configuration))
+
+
+class Kube:
+    """The few API calls that the operator needs, on plain JSON objects.
+
+    Usage::
+
+        kube = await connect()
+        service = await kube.apply(builders.redis_service(...), force=True)
+        await kube.close()
+
+    Every call raises ApiError, and makes at most ATTEMPTS requests of TIMEOUT_SECONDS each.
+    """
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+        self._ahead = timedelta(0)
+
+    def server_now(self) -> datetime:
+        """The API server's time, from its last answer: this machine's clock may be wrong."""
+        return datetime.now(UTC) + self._ahead
+
+    async def close(self) -> None:
+        await self._api.close()  # type: ignore[no-untyped-call]
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Object:
+        return await self._request("GET", kind.path(namespace, name))
+
+    async def list(self, kind: Kind, namespace: str | None, **query: str) -> list[Object]:
+        """All objects of a kind, in one namespace or all; query: labelSelector, fieldSelector, ..."""
+        answer = await self._request("GET", kind.path(namespace), query)
+        # The items of a list lack apiVersion and kind.
+        return [
+            {"apiVersion": kind.api_version, "kind": kind.kind} | item for item in answer.get("items") or []
+        ]
+
+    async def watch(
+        self, kind: Kind, namespace: str | None, since: str | None, **query: str
+    ) -> AsyncGenerator[Object]:
+        """Watch a kind from the version `since` on (None: all objects first), until the API server ends
+        the watch.
+
+        Yields:
+            {"type": ADDED, MODIFIED, DELETED or BOOKMARK, "object": ...}. Of a bookmark only the version
+            counts.
+
+        Raises:
+            ApiError: status 410 where `since` is too old. Nothing is tried again here.
+        """
+        path = kind.path(namespace)
+        query |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
+        if since is not None:
+            query["resourceVersion"] = since
+        total = aiohttp.ClientTimeout(total=WATCH_SECONDS + 3 * TIMEOUT_SECONDS)
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                response = await self._send("GET", path, query, timeout=total)
+            try:
+                if response.status >= 400:
+                    raise _refusal(response.status, await response.read())  # type: ignore[no-untyped-call]
+                async with aclosing(_lines(response.response.content)) as lines:
+                    async for line in lines:
+                        event = decode(line)
+                        if event["type"] == "ERROR":
+                            raise _refusal(int(event["object"].get("code") or 0), line, event["object"])
+                        yield event
+            finally:
+                response.response.close()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, "Unreachable", f"watch of {path}: {error!r}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise ApiError(0, "Unreadable", f"watch of {path}: {error!r}") from error
+
+    async def create(self, obj: Object) -> Object:
+        """Create an object; 409 if it exists already."""
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self._request("POST", kind_of(obj).path(obj["metadata"]["namespace"]), query, obj)
+
+    async def apply(self, obj: Object, *, force: bool, subresource: str | None = None) -> Object:
+        """Server-side apply; 409 if another manager owns a field and `force` is not set."""
+        meta = obj["metadata"]
+        path = kind_of(obj).path(meta["namespace"], meta["name"], subresource)
+        query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
+        return await self._request("PATCH", path, query, to_yaml(obj), APPLY_PATCH)
+
+    async def merge(
+        self, kind: Kind, namespace: str, name: str, patch: Object, subresource: str | None = None
+    ) -> Object:
+        path = kind.path(namespace, name, subresource)
+        return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER}, patch, MERGE_PATCH)
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, *, foreground: bool = False
+    ) -> None:
+        """Delete the object with this uid. A missing object, or a newer one of the same name, is no error."""
+        body = {
+            "propagationPolicy": "Foreground" if foreground else "Background",
+            "preconditions": {"uid": uid},
+        }
+        try:
+            await self._request("DELETE", kind.path(namespace, name), body=body)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+
+    async def evict(self, namespace: str, pod: str) -> None:
+        """Evict a pod: it counts as a disruption, which costs its Job no retry."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+        }
+        await self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", body=body)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Object | bytes | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        for attempt in range(ATTEMPTS):
+            try:
+                return await self._once(method, path, query, body, content_type, again=attempt > 0)
+            except ApiError as error:
+                last = attempt == ATTEMPTS - 1
+                if last or not (error.status in RETRIED_STATUSES or error.status == 0):
+                    raise
+            await asyncio.sleep(random.uniform(0.5, 1.0) * FIRST_BACKOFF_SECONDS * 4**attempt)
+        raise AssertionError("unreachable")
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None,
+        body: Object | bytes | None,
+        content_type: str,
+        *,
+        again: bool,
+    ) -> Object:
+        try:
+            response = await self._send(method, path, query, body, content_type, again=again)
+            raw: bytes = await response.read()  # type: ignore[no-untyped-call]
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.API_REQUESTS.labels(method, "0").inc()
+            raise ApiError(0, "Unreachable", f"{method} {path}: {error!r}") from error
+        metrics.API_REQUESTS.labels(method, str(response.status)).inc()
+        self._set_clock(response.headers.get("Date"))
+        if response.status >= 400:
+            raise _refusal(response.status, raw)
+        try:
+            parsed: Object = decode(raw) if raw else {}
+        except ValueError as error:
+            raise ApiError(response.status, "Unreadable", f"{method} {path}: {error}") from error
+        return parsed
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Object | bytes | None = None,
+        content_type: str = "application/json",
+        *,
+        again: bool = False,
+        timeout: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),  # noqa: B008
+    ) -> RESTResponse:
+        url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
+        if again:
+            # One of several API servers may be faulty. A new connection can reach another one.
+            headers["Connection"] = "close"
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        return await self._api.call_api(method, url, headers, body, _request_timeout=timeout)
+
+    def _set_clock(self, date: str | None) -> None:
+        if date:
+            self._ahead = parsedate_to_datetime(date) - datetime.now(UTC)
+
+
+def _refusal(status: int, raw: bytes, told: Any = None) -> ApiError:
+    """The error for a refused request; `told` is the API server's Status if it is already parsed."""
+    if told is None:
+        try:
+            told = decode(raw)
+        except ValueError:
+            told = {}
+    if not isinstance(told, dict):
+        told = {}
+    causes = [str(one.get("reason")) for one in (told.get("details") or {}).get("causes") or []]
+    message = str(told.get("message") or raw[:500])
+    return ApiError(status, str(told.get("reason") or "Error"), message, causes)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
+    """Yield lines of any length; aiohttp limits their length."""
+    rest = bytearray()
+    async for chunk in content.iter_any():
+        *lines, tail = chunk.split(b"\n")
+        for line in lines:
+            rest += line
+            if rest:
+                yield bytes(rest)
+            rest.clear()
+        rest += tail

@@ -1,0 +1,82 @@
+"""Names and labels of a job's objects, for builders and observers.
+
+Every name ends with a suffix, and no suffix of a kind is the end of another one of that kind. So jobs like
+`hopper` and `hopper-actors` may be in one namespace.
+"""
+
+from __future__ import annotations
+
+from nitro_operator.kube.kinds import TRAINING_JOB, Object
+
+FIELD_MANAGER = "nitro-operator"
+JOB_LABEL = "nitro.dev/job"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+COMPONENT_LABEL = "app.kubernetes.io/component"
+TEMPLATE_HASH = "nitro.dev/template-hash"
+
+LEARNER, ACTOR, REDIS = "learner", "actor", "redis"
+
+
+def learner(job: str) -> str:
+    return f"{job}-learner"
+
+
+def redis(job: str) -> str:
+    return f"{job}-redis"
+
+
+def credentials(job: str) -> str:
+    return f"{job}-credentials"
+
+
+def actors(job: str) -> str:
+    return f"{job}-actors"
+
+
+def revision(job: str) -> str:
+    """The one Revision of the actors' Knative Service; rounds change its scale, never its template."""
+    return f"{job}-actors-v1"
+
+
+def checkpoint_claim(job: str) -> str:
+    return f"{job}-checkpoint"
+
+
+def labels(job: str, component: str | None = None) -> dict[str, str]:
+    found = {
+        "app.kubernetes.io/name": "nitro",
+        "app.kubernetes.io/instance": job,
+        MANAGED_BY_LABEL: FIELD_MANAGER,
+        JOB_LABEL: job,
+    }
+    return found | ({COMPONENT_LABEL: component} if component else {})
+
+
+def owner_reference(job: Object) -> Object:
+    """The reference by which the garbage collector removes a child with its job."""
+    return {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def owned_by(child: Object, uid: str) -> bool:
+    """Whether a child belongs to the job with this uid, not to a deleted one of the same name."""
+    return any(ref["uid"] == uid for ref in child["metadata"].get("ownerReferences") or [])
+
+
+def made_for(child: Object, job: str) -> bool:
+    """Whether the operator created a child for this job, or for an earlier one of the same name.
+
+    The owner tells. A claim that outlives its job, and a child that `kubectl delete --cascade=orphan` left,
+    have no owner; their labels tell.
+    """
+    owners = child["metadata"].get("ownerReferences") or []
+    if owners:
+        return any(ref.get("kind") == TRAINING_JOB.kind and ref.get("name") == job for ref in owners)
+    found = child["metadata"].get("labels") or {}
+    return found.get(MANAGED_BY_LABEL) == FIELD_MANAGER and found.get(JOB_LABEL) == job

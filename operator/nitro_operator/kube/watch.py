@@ -1,0 +1,94 @@
+"""A watch on one kind: every change of its objects, for as long as the process lives.
+
+kopf's watch is not used: its decoder raises on JSON that is nested too deeply, which would end the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+
+from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.kinds import TRAINING_JOB, Kind, Object
+from nitro_operator.kube.names import JOB_LABEL
+from nitro_operator.kube.queue import pause
+
+logger = logging.getLogger(__name__)
+
+RECONNECT_SECONDS = 0.1
+FIRST_RETRY_SECONDS = 0.5
+LAST_RETRY_SECONDS = 10.0
+GONE = 410
+"""Status of the answer when the API server no longer has the events since the given version."""
+
+
+def selector(kind: Kind) -> dict[str, str]:
+    """The query by which the API server leaves out objects of others."""
+    return {} if kind is TRAINING_JOB else {"labelSelector": JOB_LABEL}
+
+
+class Watch:
+    """Watch of one kind in one namespace, or in all.
+
+    No event is lost when the connection ends: the next one continues from the last version. If the API
+    server no longer has that version, or does not serve the kind, the watch starts again with all existing
+    objects. Then a deletion may be missed until the next list.
+
+    Usage::
+
+        await Watch(kube, kinds.POD, None, controller.notice).run()
+    """
+
+    def __init__(
+        self, kube: Kube, kind: Kind, namespace: str | None, notice: Callable[[Kind, Object], None]
+    ) -> None:
+        self._kube = kube
+        self._kind = kind
+        self._namespace = namespace
+        self._notice = notice
+        self._version: str | None = None
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Watch until cancelled. Try again while the API server does not answer."""
+        while True:
+            try:
+                await self._follow()
+                await asyncio.sleep(RECONNECT_SECONDS)
+            except ApiError as error:
+                self._failures += 1
+                if error.status in (GONE, 403, 404):
+                    self._version = None
+                self._tell(error)
+                await asyncio.sleep(pause(self._failures, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS))
+
+    async def _follow(self) -> None:
+        """Read one connection until the API server ends it."""
+        events = self._kube.watch(self._kind, self._namespace, self._version, **selector(self._kind))
+        async with aclosing(events):
+            async for event in events:
+                self._failures = 0
+                if event["type"] != "BOOKMARK":
+                    self._hand_on(event)
+                self._version = event["object"]["metadata"].get("resourceVersion", self._version)
+
+    def _hand_on(self, event: Object) -> None:
+        try:
+            self._notice(self._kind, event)
+        except Exception:  # an error in one object must not affect the others
+            meta = event["object"]["metadata"]
+            logger.exception(
+                "a change of the %s %s/%s could not be read; it is left out",
+                self._kind,
+                meta.get("namespace"),
+                meta.get("name"),
+            )
+
+    def _tell(self, error: ApiError) -> None:
+        """Log the first failure in a row. A kind that is not served, such as Knative's, is no failure. The
+        lists log a namespace of watchNamespaces that may not be read."""
+        usual = error.status in (GONE, 404) or (error.status == 403 and self._namespace is not None)
+        if self._failures == 1 and not usual:
+            logger.warning("cannot watch %s now, it is tried again by itself: %s", self._kind, error)

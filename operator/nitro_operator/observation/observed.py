@@ -1,0 +1,147 @@
+"""A job's children as the watches last reported them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nitro_operator.builders import learner as learner_builder
+from nitro_operator.builders import redis as redis_builder
+from nitro_operator.kube import names
+from nitro_operator.kube.cache import Cache
+from nitro_operator.kube.kinds import (
+    KNATIVE_SERVICE,
+    LEARNER_JOB,
+    POD,
+    REVISION,
+    TRAINING_JOB,
+    VOLUME_CLAIM,
+    JobKey,
+    Object,
+)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The children that decisions depend on. Only those of this very job, not of a deleted one of its
+    name."""
+
+    learner_job: Object | None = None
+    learner_pod: Object | None = None
+    """The newest one."""
+    actor_service: Object | None = None
+    revision: Object | None = None
+    actor_pods: list[Object] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    """Children that a deleted job of the same name has left; the garbage collector is about to remove
+    them."""
+
+
+def observe(cache: Cache, job: Object) -> Observed:
+    key = JobKey(job["metadata"]["namespace"], job["metadata"]["name"])
+    uid = job["metadata"]["uid"]
+    foreign: list[str] = []
+
+    def own(kind: Any, name: str) -> Object | None:
+        child = cache.get(kind, key, name)
+        if child is None or names.owned_by(child, uid):
+            return child
+        foreign.append(f"{kind} {name}")
+        return None
+
+    learner_job = own(LEARNER_JOB, names.learner(key.name))
+    service = own(KNATIVE_SERVICE, names.actors(key.name))
+    claim = cache.get(VOLUME_CLAIM, key, names.checkpoint_claim(key.name))
+    if learner_job is None and claim is not None and _goes_with_another(claim, uid):
+        # A learner that mounts it would find it gone, with its checkpoints, after its next pause.
+        foreign.append(f"{VOLUME_CLAIM} {claim['metadata']['name']}")
+    revision = cache.get(REVISION, key, names.revision(key.name))
+    pods = cache.children(POD, key)
+    learners = [p for p in pods if _component(p) == names.LEARNER and _is_of(p, learner_job)]
+    return Observed(
+        learner_job=learner_job,
+        learner_pod=max(learners, key=lambda p: p["metadata"]["creationTimestamp"], default=None),
+        actor_service=service,
+        revision=revision,
+        actor_pods=[p for p in pods if _component(p) == names.ACTOR],
+        foreign=foreign,
+    )
+
+
+def _component(pod: Object) -> str | None:
+    component: str | None = pod["metadata"].get("labels", {}).get(names.COMPONENT_LABEL)
+    return component
+
+
+def _goes_with_another(child: Object, uid: str) -> bool:
+    """Whether a child is garbage of a deleted job; a claim that was to outlive its job has no owner."""
+    owners = child["metadata"].get("ownerReferences") or []
+    return any(ref.get("kind") == TRAINING_JOB.kind and ref["uid"] != uid for ref in owners)
+
+
+def _is_of(pod: Object, owner: Object | None) -> bool:
+    return owner is not None and names.owned_by(pod, owner["metadata"]["uid"])
+
+
+# ---------------------------------------------------------------- questions about objects
+
+
+def condition(obj: Object | None, kind: str) -> Object | None:
+    """The condition of that type, or None."""
+    status = (obj or {}).get("status") or {}
+    return next((c for c in status.get("conditions") or [] if c.get("type") == kind), None)
+
+
+def holds(obj: Object | None, kind: str) -> bool:
+    found = condition(obj, kind)
+    return found is not None and found.get("status") == "True"
+
+
+def terminating(obj: Object) -> bool:
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def alive(pod: Object) -> bool:
+    """Whether a pod has not ended."""
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def ready(pod: Object) -> bool:
+    return holds(pod, "Ready") and not terminating(pod)
+
+
+def containers(pod: Object) -> list[Object]:
+    """The statuses of all containers, sidecars first."""
+    status = pod.get("status") or {}
+    found: list[Object] = [
+        *(status.get("initContainerStatuses") or []),
+        *(status.get("containerStatuses") or []),
+    ]
+    return found
+
+
+def container(pod: Object | None, name: str) -> Object | None:
+    return next((c for c in containers(pod or {}) if c["name"] == name), None)
+
+
+def learner_running(observed: Observed) -> bool:
+    """Whether the training container runs and is not being stopped."""
+    pod = observed.learner_pod
+    status = container(pod, learner_builder.CONTAINER)
+    return (
+        pod is not None
+        and not terminating(pod)
+        and status is not None
+        and "running" in (status.get("state") or {})
+    )
+
+
+def learner_done(observed: Observed) -> bool:
+    """Whether the training container has ended well; its Job is Complete only some seconds later."""
+    status = container(observed.learner_pod, learner_builder.CONTAINER)
+    ended = ((status or {}).get("state") or {}).get("terminated") or {}
+    return status is not None and ended.get("exitCode") == 0
+
+
+def redis_status(observed: Observed) -> Object | None:
+    return container(observed.learner_pod, redis_builder.CONTAINER)

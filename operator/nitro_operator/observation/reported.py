@@ -1,0 +1,60 @@
+"""What a job's status says, read so that nothing in it does harm.
+
+A learner may write its job's whole status, so it is a tenant's input. The API server checks it against the
+schema and no more: a date may have a time zone that does not exist, an integer may be 1e308.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from nitro_api.spec.status import ActorsStatus, TrainingStatus
+from nitro_operator.kube.kinds import Object
+
+MOST_POD_SECONDS = 1e12
+"""Ten thousand pods for three years: a job has not used more."""
+
+
+def training(job: Object) -> TrainingStatus | None:
+    """The learner's report; None before the first."""
+    raw = section(job, "training")
+    return TrainingStatus.model_validate(raw) if raw else None
+
+
+def actors(job: Object) -> ActorsStatus:
+    return ActorsStatus.model_validate(section(job, "actors"))
+
+
+def section(job: Object, name: str) -> Object:
+    """One part of the status as it is stored; empty where there is none."""
+    found = status(job).get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def status(job: Object) -> Object:
+    """The status as it is stored."""
+    found = job.get("status")
+    return found if isinstance(found, dict) else {}
+
+
+def moment(text: Any) -> datetime | None:
+    """A point in time of the status; None where there is none, or none that exists."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def since(job: Object, name: str, now: datetime) -> datetime | None:
+    """A point in the job's life: not before it was made, not after now."""
+    found = moment(status(job).get(name))
+    if found is None:
+        return None
+    created = moment(job["metadata"].get("creationTimestamp"))
+    return min(max(found, created) if created is not None else found, now)
+
+
+def pod_seconds(job: Object) -> float:
+    return min(actors(job).pod_seconds or 0.0, MOST_POD_SECONDS)

@@ -1,0 +1,1 @@
+"""The reconcile of one job."""

@@ -1,0 +1,38 @@
+"""The state of one reconcile of one job, passed from step to step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from nitro_operator.backends import ActorDeployment
+from nitro_operator.kube.kinds import JobKey, Object
+from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.observation.observed import Observed
+from nitro_operator.reconcile.memory import JobMemory
+from nitro_operator.status.phase import Judgement
+
+
+@dataclass
+class ReconcileContext:
+    """One reconcile of one job: its inputs, and its decisions so far."""
+
+    key: JobKey
+    job: Object
+    memory: JobMemory
+    observed: Observed
+    judgement: Judgement
+    now: float
+    """Monotonic, in seconds."""
+    server_now: datetime
+    deployment: ActorDeployment | None = None
+    waiting: Problem | None = None
+    leaving: list[str] = field(default_factory=list)
+    """Actors of an earlier run, which have to be deleted first."""
+    requested: int = 0
+    granted: int = 0
+    silent: str | None = None
+    """The learner's message while no actor has answered it; None otherwise."""
+    heard: bool = False
+    again: list[float] = field(default_factory=list)
+    """Seconds until the next reconciles."""

@@ -1,0 +1,296 @@
+"""The reconcile of one job. It is level-triggered: every run reads the whole state again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from nitro_operator import metrics
+from nitro_operator.backends import ActorDeployment, KnativeRelease, deployment_of
+from nitro_operator.builders import JobView
+from nitro_operator.config import Config
+from nitro_operator.functions import FunctionController, finalizer
+from nitro_operator.kube.cache import Cache
+from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
+from nitro_operator.observation import reported
+from nitro_operator.observation.metering import PodMeter
+from nitro_operator.observation.observed import holds, observe, terminating
+from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.reconcile.memory import JobMemory
+from nitro_operator.reconcile.publish import Publisher
+from nitro_operator.reconcile.start import Starter
+from nitro_operator.scaling import demand
+from nitro_operator.scaling.platform import Platform
+from nitro_operator.status import document
+from nitro_operator.status.conditions import Condition
+from nitro_operator.status.phase import Stage, phase_of, seconds_left
+
+logger = logging.getLogger(__name__)
+
+
+class Unfinished(Exception):  # noqa: N818
+    """Something was refused, and the status says what. The queue tries again later."""
+
+
+class Reconciler:
+    """Reconciles jobs. The work queue never runs `reconcile` twice at a time for the same job."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        cache: Cache,
+        platform: Platform,
+        release: KnativeRelease,
+        functions: FunctionController,
+        config: Config,
+        tell: Callable[[Object, Condition], None],
+        wake: Callable[[JobKey], None],
+    ) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._platform = platform
+        self._publisher = Publisher(kube, cache, tell)
+        self._release = release
+        self._functions = functions
+        self._config = config
+        self._wake = wake
+        self._starter = Starter(kube, cache, release)
+        self._memories: dict[JobKey, JobMemory] = {}
+
+    def noticed(self, key: JobKey) -> None:
+        """Note that a job has changed: the latency of its scaling is measured from here."""
+        job = self._cache.job(key)
+        if job is not None:
+            self._memory(key, job).requests.see(job, _now())
+
+    async def reconcile(self, key: JobKey) -> float | None:
+        """Reconcile one job. Returns seconds until the next reconcile, if nothing happens before."""
+        # The queue cancels a reconcile that hangs.
+        errors = metrics.RECONCILE_ERRORS.count_exceptions((Exception, asyncio.CancelledError))
+        with metrics.RECONCILE_SECONDS.time(), errors:
+            version = self._platform.version
+            try:
+                return await self._reconcile(key)
+            except ApiError as error:
+                if not error.namespace_terminating:
+                    raise
+                self._leave(key)
+                return None
+            finally:
+                if self._platform.version != version:
+                    self._wake_others(key)
+                metrics.GRANTED.set(self._platform.held)
+
+    async def _reconcile(self, key: JobKey) -> float | None:
+        job = self._cache.job(key)
+        if job is None or terminating(job):
+            await self._depart(key, job)
+            return None
+        run = self._look(key, job)
+        if run.memory.namespace_ending:
+            return None
+        if run.judgement.stage is Stage.ACTIVE:
+            await self._advance(run)
+            await self._publish(run)
+        elif run.judgement.finished:
+            self._platform.withdraw(key)
+            await self._publish(run)  # the status has the end before anything is deleted
+            await self._clean_up(run)
+        elif run.judgement.stage is Stage.SUSPENDED:
+            self._platform.withdraw(key)
+            await self._stop(run)
+            await self._publish(run)
+        else:
+            self._platform.withdraw(key)
+            await self._publish(run)
+        if run.memory.trouble:
+            raise Unfinished("; ".join(problem.message for problem in run.memory.trouble.values()))
+        return min(run.again, default=None)
+
+    def _look(self, key: JobKey, job: Object) -> ReconcileContext:
+        memory = self._memory(key, job)
+        memory.read(job, self._config)
+        observed = observe(self._cache, job)
+        server_now, now = self._kube.server_now(), _now()
+        judgement = phase_of(job, observed, memory.invalid, server_now)
+        memory.meter.sample(observed.actor_pods, now)
+        run = ReconcileContext(key, job, memory, observed, judgement, now, server_now)
+        if memory.view is not None:
+            run.deployment = deployment_of(memory.view.spec, self._release, self._functions.state(key))
+        memory.trouble = {}
+        return run
+
+    # ------------------------------------------------------------ active jobs
+
+    async def _advance(self, run: ReconcileContext) -> None:
+        view, deployment = run.memory.view, run.deployment
+        assert view is not None
+        assert deployment is not None
+        await self._listen(run)
+        self._take_grant(run, view, deployment)
+        await self._scale(run, self._pods(run, deployment))
+        if run.waiting is None:
+            await self._starter.start(run, view, deployment)
+        left = seconds_left(run.job, run.server_now)
+        if left is not None:
+            run.again.append(max(left, 0) + 0.1)
+
+    async def _listen(self, run: ReconcileContext) -> None:
+        """Find out whether the learner reports. If it is late, read the job: the watch may be broken."""
+        heartbeat = run.memory.heartbeat
+        heartbeat.see(run.job, run.observed, run.now)
+        if heartbeat.due(run.now):
+            try:
+                fresh = await self._kube.get(TRAINING_JOB, run.key.namespace, run.key.name)
+            except ApiError as error:
+                logger.warning("%s: cannot see whether its learner reports: %s", run.key, error)
+                heartbeat.looked(_now(), answered=False)
+            else:
+                heartbeat.looked(_now(), answered=True)
+                heartbeat.see(fresh, run.observed, run.now)
+                if fresh["metadata"]["resourceVersion"] != run.job["metadata"]["resourceVersion"]:
+                    self._cache.put(TRAINING_JOB, fresh)
+                    # It may hold a new request: the next reconcile looks at it.
+                    self._wake(run.key)
+        run.heard = heartbeat.heard(run.now)
+        if run.heard:
+            run.again.append(max(heartbeat.next_look(run.now), 0) + 0.1)
+
+    def _held(self, run: ReconcileContext, deployment: ActorDeployment) -> bool:
+        """Whether actors are held: for a learner that reports, or that did so and may come back."""
+        known = run.observed.learner_job is not None and reported.training(run.job) is not None
+        return run.heard or (known and run.memory.heartbeat.silence(run.now) < deployment.patience)
+
+    def _pods(self, run: ReconcileContext, deployment: ActorDeployment) -> int:
+        """The number of actors to run: the granted ones, if actors are held.
+
+        After an outage of the API server, Knative's activator may not know the actors. It sends them no
+        request until their number changes. So there is one more while none answers.
+        """
+        if not self._held(run, deployment):
+            return 0
+        return run.granted + (run.silent is not None and deployment.serving(run.observed) and run.granted > 0)
+
+    def _take_grant(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
+        """Set the number of actors that the job requests and gets, and whether it must wait for them."""
+        started = run.observed.learner_job is not None
+        training = reported.training(run.job)
+        run.requested = demand.requested(view.spec, training)
+        run.silent = demand.silent(training)
+        run.waiting = None if started else deployment.blocker()
+        if run.waiting is not None:
+            self._platform.withdraw(run.key)
+            return
+        wanted = demand.forecast(view.spec, training)
+        if not deployment.limited:
+            run.granted = wanted
+            return
+        minimum = view.spec.scaling.min_actors
+        if started and not run.heard:
+            wanted = minimum  # a silent learner keeps its place, not its pods
+        created = run.job["metadata"]["creationTimestamp"]
+        score = demand.score(training)
+        run.granted = self._platform.ask(run.key, minimum, wanted, score, created, started=started)
+        if run.granted == 0 and not started:
+            run.waiting = document.limit_problem(minimum, self._platform.limit, self._platform.held)
+
+    # ------------------------------------------------------------ jobs that do not run
+
+    async def _stop(self, run: ReconcileContext) -> None:
+        """Stop a suspended job: the learner writes a checkpoint and ends, all actors are released."""
+        await self._scale(run, 0)
+        job = run.observed.learner_job
+        if job is not None and not terminating(job):
+            await self._delete_learner(run, job)
+
+    async def _clean_up(self, run: ReconcileContext) -> None:
+        await self._scale(run, 0)
+        job = run.observed.learner_job
+        ended = job is None or holds(job, "Complete") or holds(job, "Failed") or terminating(job)
+        if job is not None and not ended:
+            await self._delete_learner(run, job)
+        lifetime = run.job["spec"].get("ttlSecondsAfterFinished")
+        completed = reported.since(run.job, "completionTime", run.server_now)
+        if lifetime is None or completed is None:
+            return
+        left = lifetime - (run.server_now - completed).total_seconds()
+        if left > 0:
+            run.again.append(left + 0.1)
+            return
+        meta = run.job["metadata"]
+        await self._kube.delete(TRAINING_JOB, run.key.namespace, run.key.name, meta["uid"])
+
+    async def _delete_learner(self, run: ReconcileContext, job: Object) -> None:
+        # In the foreground: the Job stays until its pod has ended, so two learners never share a checkpoint.
+        meta = job["metadata"]
+        await self._kube.delete(LEARNER_JOB, run.key.namespace, meta["name"], meta["uid"], foreground=True)
+
+    async def _depart(self, key: JobKey, job: Object | None) -> None:
+        """Handle a deleted job. Its children go with it, but only after its function is removed."""
+        self._functions.notice(key)
+        if job is not None and finalizer.held(job):
+            learner = observe(self._cache, job).learner_job
+            if learner is not None and not terminating(learner):
+                meta = learner["metadata"]
+                await self._kube.delete(LEARNER_JOB, key.namespace, meta["name"], meta["uid"])
+        self._forget(key)
+
+    async def _scale(self, run: ReconcileContext, actors: int) -> None:
+        view = run.memory.view
+        if view is not None and run.deployment is not None:
+            active = run.judgement.stage is Stage.ACTIVE
+            function = run.deployment.function(view, active=active, actors=actors)
+            if function is not None:
+                self._functions.want(run.key, function)
+        patch = run.deployment.scaling(run.observed, actors) if run.deployment is not None else None
+        if patch is None:
+            run.memory.requests.answered(run.now)
+            return
+        answer = await self._kube.merge(patch.kind, run.key.namespace, patch.name, patch.patch)
+        logger.info("%s: %d actors (requested %d, granted %d)", run.key, actors, run.requested, run.granted)
+        latency = run.memory.requests.answered(_now())
+        if latency is not None and actors > 0:
+            metrics.SCORE_TO_SCALE.observe(latency)
+        self._cache.put(patch.kind, answer)
+
+    async def _publish(self, run: ReconcileContext) -> None:
+        await self._publisher.publish(run)
+        self._platform.published(run.key, run.granted)
+
+    # ------------------------------------------------------------ memory
+
+    def _memory(self, key: JobKey, job: Object) -> JobMemory:
+        memory = self._memories.get(key)
+        uid = job["metadata"]["uid"]
+        if memory is not None and memory.uid != uid:
+            self._forget(key)
+        if memory is None or memory.uid != uid:
+            pods = observe(self._cache, job).actor_pods
+            meter = PodMeter.restored(job, pods, self._kube.server_now())
+            memory = self._memories[key] = JobMemory(uid, meter)
+            memory.read(job, self._config)
+            most = memory.view.spec.scaling.max_actors if memory.view is not None else self._platform.limit
+            self._platform.seen(key, min(reported.actors(job).granted or 0, most))
+        return memory
+
+    def _leave(self, key: JobKey) -> None:
+        """Give up a job whose namespace is being deleted: everything in it goes by itself."""
+        logger.info("%s: its namespace is being deleted; nothing more is done for it", key)
+        self._memories[key].namespace_ending = True
+        self._platform.withdraw(key)
+
+    def _forget(self, key: JobKey) -> None:
+        self._memories.pop(key, None)
+        self._starter.forget(key)
+        self._platform.forget(key)
+
+    def _wake_others(self, key: JobKey) -> None:
+        for other in self._platform.unsettled():
+            if other != key:
+                self._wake(other)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,83 @@
+"""What the operator remembers of a job between two reconciles. A restart may lose all of it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from nitro_api import JobInvalid, resolve_stored
+from nitro_operator.builders import JobView
+from nitro_operator.config import Config
+from nitro_operator.kube.decoding import SPEC_LEVELS, levels
+from nitro_operator.kube.kinds import Object
+from nitro_operator.observation import reported
+from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.observation.heartbeat import Heartbeat
+from nitro_operator.observation.metering import PodMeter
+
+TOO_DEEP = (
+    f"spec has objects or lists nested more than {SPEC_LEVELS} levels deep, probably in "
+    "spec.environment.kwargs or spec.algorithm.rllib. Remedy: nest less deeply, in a new job."
+)
+
+
+@dataclass
+class JobMemory:
+    """Memory of one job. A new job of the same name gets a new one."""
+
+    uid: str
+    meter: PodMeter
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
+    requests: RequestClock = field(default_factory=lambda: RequestClock())
+    view: JobView | None = None
+    """The job with its resolved spec; None while its spec cannot be used."""
+    invalid: str | None = None
+    """Why the spec cannot be used."""
+    trouble: dict[str, Problem] = field(default_factory=dict)
+    """What the API server refused at the last try, by component."""
+    jitter: float = field(default_factory=lambda: random.uniform(0.75, 1.25))
+    """Factor of this job's periods: jobs that started together must not always write together."""
+    namespace_ending: bool = False
+    """Whether its namespace is being deleted: nothing can be created in it, and this job goes with it."""
+    secret_checked: float = float("-inf")
+    secret_created: str = ""
+    status_written: float = float("-inf")
+    _generation: int | None = None
+
+    def read(self, job: Object, config: Config) -> None:
+        """Resolve a new generation of the spec; each is resolved once."""
+        generation = job["metadata"].get("generation")
+        if generation == self._generation and (self.view or self.invalid):
+            return
+        self._generation = generation
+        self.view, self.invalid = None, None
+        if levels(job["spec"]) > SPEC_LEVELS:
+            self.invalid = TOO_DEEP
+            return
+        try:
+            self.view = JobView(job, resolve_stored(job).spec, config)
+        except (JobInvalid, ValidationError) as error:
+            self.invalid = f"{error} Remedy: correct the job, delete it and apply it again."
+
+
+class RequestClock:
+    """Measure the time from a request for actors to its answer."""
+
+    def __init__(self) -> None:
+        self._request: tuple[object, ...] | None = None
+        self._at: float | None = None
+
+    def see(self, job: Object, now: float) -> None:
+        training = reported.section(job, "training")
+        request = (training.get("requestedAt"), training.get("requests"), training.get("requestedActors"))
+        if request != self._request:
+            # The first request after a start is not measured: it may be old.
+            self._at = now if self._request is not None else None
+            self._request = request
+
+    def answered(self, now: float) -> float | None:
+        """Seconds from the request to this answer; None if it is not measured."""
+        at, self._at = self._at, None
+        return None if at is None else now - at

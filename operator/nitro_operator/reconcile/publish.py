@@ -1,0 +1,117 @@
+"""The writes of the status, only if something is new, and the events."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from nitro_operator.kube.cache import Cache
+from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.kinds import TRAINING_JOB, Object
+from nitro_operator.observation import reported
+from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.status import document
+from nitro_operator.status.conditions import Condition, news
+
+METER_SECONDS = 60.0
+"""Time between two writes that only change the pod-seconds. Every other write includes them."""
+METER_WRITES = 2
+"""Number of such writes at a time."""
+COUNT_SECONDS = 2.0
+"""Time between two writes that only change the number of ready pods: a burst of pods is a few writes."""
+
+
+class Publisher:
+    """Publish the result of a reconcile."""
+
+    def __init__(self, kube: Kube, cache: Cache, tell: Callable[[Object, Condition], None]) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._tell = tell
+        # Nobody waits for pod-seconds: many such writes must not delay a scale patch.
+        self._metering = asyncio.Semaphore(METER_WRITES)
+
+    async def publish(self, run: ReconcileContext) -> None:
+        """Write the status if something in it is new, and post an event for each new condition."""
+        situation = _situation(run)
+        new = document.build(situation, run.job, run.server_now)
+        found = document.difference(new, run.job)
+        if not self._worth_writing(run, found):
+            return
+        before = reported.status(run.job).get("conditions") or []
+        if found.matters or found.counts:
+            written = await self._write(run, new)
+        elif self._metering.locked():
+            run.again.append(random.uniform(0.5, 1.5))
+            return
+        else:
+            async with self._metering:
+                written = await self._write(run, new)
+        if not written:
+            return
+        for condition in news(document.conditions(situation), before):
+            self._tell(run.job, condition)
+        run.job = self._cache.job(run.key) or run.job
+
+    def _worth_writing(self, run: ReconcileContext, found: document.Difference) -> bool:
+        if found.matters:
+            return True
+        metered = METER_SECONDS * run.memory.jitter
+        if run.memory.meter.running:
+            run.again.append(metered)
+        due = COUNT_SECONDS if found.counts else metered if found.meter else None
+        if due is None:
+            return False
+        age = run.now - run.memory.status_written
+        if age < due:
+            run.again.append(due - age)
+        return age >= due
+
+    async def _write(self, run: ReconcileContext, new: Object) -> bool:
+        meta = run.job["metadata"]
+        identity = {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]}
+        body = {
+            "apiVersion": run.job["apiVersion"],
+            "kind": run.job["kind"],
+            "metadata": identity,
+            "status": new,
+        }
+        try:
+            try:
+                answer = await self._kube.apply(body, force=True, subresource="status")
+            except ApiError as error:
+                if error.status != 422:
+                    raise
+                # Other writers' conditions stay beside ours, and may leave them no room: they are replaced.
+                alone = {"status": {"conditions": new["conditions"]}}
+                await self._kube.merge(TRAINING_JOB, meta["namespace"], meta["name"], alone, "status")
+                answer = await self._kube.apply(body, force=True, subresource="status")
+        except ApiError as error:
+            if error.status in (404, 409):
+                return False  # it was deleted or created again: its own event follows
+            raise
+        run.memory.status_written = run.now
+        self._cache.put(TRAINING_JOB, answer)
+        return True
+
+
+def _situation(run: ReconcileContext) -> document.Situation:
+    deployment = run.deployment
+    return document.Situation(
+        judgement=run.judgement,
+        observed=run.observed,
+        view=run.memory.view,
+        waiting=run.waiting,
+        leaving=run.leaving,
+        trouble=run.memory.trouble,
+        actor_trouble=deployment.problem(run.observed) if deployment is not None else None,
+        serving=deployment.serving(run.observed) if deployment is not None else False,
+        silent=run.silent,
+        heard=run.heard,
+        requested=run.requested,
+        granted=run.granted,
+        ready=deployment.ready(run.observed, run.granted) if deployment is not None else 0,
+        pod_seconds=run.memory.meter.total,
+        provisioned=deployment.provisioned if deployment is not None else None,
+    )

@@ -1,0 +1,139 @@
+"""The start of a run: its children are created and corrected, the learner last."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from nitro_operator.backends import ActorDeployment, KnativeRelease
+from nitro_operator.builders import (
+    JobView,
+    checkpoint_claim,
+    learner_access,
+    learner_job,
+    network_policies,
+    redis_service,
+)
+from nitro_operator.kube.cache import Cache
+from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.kinds import KNATIVE_KINDS, LEARNER_JOB, REVISION, SECRET, JobKey, Object, kind_of
+from nitro_operator.kube.names import credentials
+from nitro_operator.observation import reported
+from nitro_operator.observation.observed import holds, observe, terminating
+from nitro_operator.reconcile.apply import Applier
+from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.reconcile.secret import ensure_secret
+from nitro_operator.reconcile.trouble import REFUSED, creation_trouble, refusal, troubles
+from nitro_operator.status.phase import seconds_left
+
+WAIT_SECONDS = 2.0
+"""Time between two looks at objects that are being deleted."""
+PODLESS_SECONDS = 10.0
+"""A Job without a pod after so long is stuck; its events say why."""
+DEADLINE_TOLERANCE_SECONDS = 5
+
+
+class Starter:
+    """Bring the children of an active job to the state that the builders describe."""
+
+    def __init__(self, kube: Kube, cache: Cache, release: KnativeRelease) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._release = release
+        self._applier = Applier(kube, cache)
+
+    def forget(self, key: JobKey) -> None:
+        """Drop what is remembered of a job that is gone."""
+        self._applier.forget(key)
+
+    async def start(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
+        """Create and correct the children. The learner comes last, when everything that it needs is there."""
+        if run.observed.foreign:
+            run.again.append(WAIT_SECONDS)
+            return
+        if run.observed.learner_job is None and await self._renew(run, view, deployment):
+            return
+        try:
+            if view.has_redis:
+                await ensure_secret(self._kube, view, run.memory, run.observed, run.now)
+        except ApiError as error:
+            if error.namespace_terminating:
+                raise
+            run.memory.trouble["learner"] = refusal(SECRET, credentials(run.key.name), error)
+            return
+        refused = await self._applier.apply(run.key, self._children(view, deployment))
+        if any(one.kind in KNATIVE_KINDS and one.error.status == 404 for one in refused):
+            await self._release.look(self._kube)  # Knative has been removed: the condition says so
+        run.memory.trouble = troubles(refused)
+        actors = run.memory.trouble.get("actors")
+        if run.observed.learner_job is None and actors is not None and actors.reason == REFUSED:
+            # A learner, perhaps with a GPU, would run and cost money without ever getting an actor.
+            run.memory.trouble.setdefault("learner", actors)
+        if "learner" not in run.memory.trouble:
+            left = seconds_left(run.job, run.server_now)
+            learner = learner_job(view, None if left is None else int(left))
+            run.memory.trouble |= troubles(await self._applier.apply(run.key, [learner]))
+            await self._follow_deadline(run, left)
+            await self._find_pod(run)
+        run.observed = observe(self._cache, run.job)
+
+    def _children(self, view: JobView, deployment: ActorDeployment) -> list[Object]:
+        claim = checkpoint_claim(view)
+        return [
+            *learner_access(view),
+            *network_policies(view),
+            *([redis_service(view)] if view.has_redis else []),
+            *([claim] if claim is not None else []),
+            *(deployment.children(view) if deployment.blocker() is None else []),
+        ]
+
+    async def _renew(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> bool:
+        """Before the learner starts, delete actors of another image, and a resumed run's failed Revision.
+
+        So learner and actors are always of one release. Returns whether the learner has to wait.
+        """
+        resumed = "startTime" in reported.status(run.job)
+        old = deployment.outdated(view, run.observed, resumed=resumed)
+        service, revisions = run.observed.actor_service, self._cache.children(REVISION, run.key)
+        leaving = service is not None and terminating(service)
+        gone = service is None and revisions
+        if old is not None and not leaving:
+            meta = old["metadata"]
+            await self._kube.delete(
+                kind_of(old), meta["namespace"], meta["name"], meta["uid"], foreground=True
+            )
+        if old is not None or leaving or gone:
+            run.again.append(WAIT_SECONDS)
+            left = [*([service] if service is not None else []), *revisions]
+            run.leaving = [f"{kind_of(obj)} {obj['metadata']['name']}" for obj in left]
+            return True
+        return False
+
+    async def _follow_deadline(self, run: ReconcileContext, left: float | None) -> None:
+        """Set the deadline on the Job too, so that it holds while the operator does not run."""
+        job = run.observed.learner_job
+        if job is None or terminating(job):
+            return
+        started = (job.get("status") or {}).get("startTime")
+        if started is None:
+            return
+        elapsed = (run.server_now - datetime.fromisoformat(started)).total_seconds()
+        wanted = None if left is None else int(left + elapsed)
+        found = job["spec"].get("activeDeadlineSeconds")
+        same = wanted == found or (
+            wanted is not None and found is not None and abs(wanted - found) <= DEADLINE_TOLERANCE_SECONDS
+        )
+        if not same:
+            patch = {"spec": {"activeDeadlineSeconds": wanted}}
+            await self._kube.merge(LEARNER_JOB, run.key.namespace, job["metadata"]["name"], patch)
+
+    async def _find_pod(self, run: ReconcileContext) -> None:
+        job = run.observed.learner_job
+        if job is None or run.observed.learner_pod is not None or terminating(job) or holds(job, "Complete"):
+            return
+        age = (run.server_now - datetime.fromisoformat(job["metadata"]["creationTimestamp"])).total_seconds()
+        if age < PODLESS_SECONDS:
+            run.again.append(PODLESS_SECONDS - age + 0.1)
+            return
+        problem = await creation_trouble(self._kube, job)
+        if problem is not None:
+            run.memory.trouble["learner"] = problem

@@ -1,0 +1,72 @@
+"""Refusals of the API server, as problems that a user can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nitro_operator.kube import names
+from nitro_operator.kube.client import BEING_TERMINATED, ApiError, Kube
+from nitro_operator.kube.kinds import EVENT, KNATIVE_KINDS, Kind, Object
+from nitro_operator.observation.diagnosis import Problem, quota_problem
+from nitro_operator.reconcile.apply import Refused
+
+REFUSED = "Refused"
+"""Reason of an object that the API server, or a webhook, will never accept unchanged."""
+
+
+def troubles(refused: Iterable[Refused]) -> dict[str, Problem]:
+    """The first problem of each component: `learner` or `actors`."""
+    found: dict[str, Problem] = {}
+    for one in refused:
+        component = "actors" if one.kind in KNATIVE_KINDS else "learner"
+        found.setdefault(component, refusal(one.kind, one.name, one.error))
+    return found
+
+
+def refusal(kind: Kind, name: str, error: ApiError) -> Problem:
+    what = f"{kind} {name}"
+    if error.over_quota:
+        return quota_problem(error.message)
+    if error.status == 409:
+        return Problem(
+            "NameTaken",
+            f"{what} exists and is not this job's ({error.message}). Delete or rename it, or give "
+            "the job another name.",
+        )
+    if error.status == 403:
+        return Problem(
+            "Forbidden",
+            f"the operator may not write {what}: {error.message}. Grant the right in its "
+            "ClusterRole, or let the "
+            "namespace's admission rules accept it.",
+        )
+    if error.status in (400, 422):
+        return Problem(
+            REFUSED, f"the API server refuses {what}: {error.message}. Correct the job in a new one."
+        )
+    return Problem(
+        "ApiUnavailable", f"{what} cannot be written now ({error.reason}); it is tried again by itself."
+    )
+
+
+async def creation_trouble(kube: Kube, learner_job: Object) -> Problem | None:
+    """The reason why the Job controller creates no pod, from its events (a quota, an admission rule)."""
+    meta = learner_job["metadata"]
+    query = f"involvedObject.uid={meta['uid']},reason=FailedCreate"
+    events = await kube.list(EVENT, meta["namespace"], fieldSelector=query)
+    if not events:
+        return None
+    message = max(events, key=_last_seen).get("message", "")
+    if BEING_TERMINATED in message:
+        return None  # it is deleted with its namespace: nothing has to be corrected
+    if "exceeded quota" in message:
+        return quota_problem(message)
+    return Problem(
+        "PodRefused",
+        f"the pod of {names.learner('')[1:]} Job {meta['name']} is refused: {message}. Remove the "
+        "cause; it is tried again by itself.",
+    )
+
+
+def _last_seen(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")

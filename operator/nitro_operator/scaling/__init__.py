@@ -1,0 +1,1 @@
+"""Actor demand of a job, and grants of the platform."""

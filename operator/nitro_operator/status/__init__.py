@@ -1,0 +1,1 @@
+"""The part of a job's status that the operator owns."""

@@ -1,0 +1,251 @@
+"""The part of the status that the operator owns, as pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from nitro_api.spec.status import ACTORS_SILENT
+from nitro_operator.builders import JobView
+from nitro_operator.builders.storage import checkpoint_location
+from nitro_operator.kube.kinds import Object
+from nitro_operator.observation import reported
+from nitro_operator.observation.diagnosis import Problem, learner_problem
+from nitro_operator.observation.observed import Observed, learner_done, learner_running
+from nitro_operator.status.conditions import (
+    ACTORS_READY,
+    COMPLETE,
+    FAILED,
+    LEARNER_READY,
+    READY,
+    SUSPENDED,
+    Condition,
+    false,
+    from_problem,
+    to_status,
+    true,
+)
+from nitro_operator.status.phase import Judgement, Stage
+
+OWNED = ("phase", "conditions", "observedGeneration", "startTime", "completionTime", "actors", "checkpoint")
+PHASES = {
+    Stage.INVALID: "Failed",
+    Stage.SUSPENDED: "Suspended",
+    Stage.SUCCEEDED: "Succeeded",
+    Stage.FAILED: "Failed",
+}
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The findings of one reconcile, from which the status is built."""
+
+    judgement: Judgement
+    observed: Observed
+    view: JobView | None
+    waiting: Problem | None = None
+    """The reason why an active job's learner may not start yet."""
+    leaving: list[str] = field(default_factory=list)
+    """Actors of the previous run. The learner starts after they are deleted."""
+    trouble: dict[str, Problem] | None = None
+    """Children that the API server refused, by component."""
+    actor_trouble: Problem | None = None
+    """The actors' problem that the backend found."""
+    serving: bool = False
+    """Whether actors answer requests."""
+    silent: str | None = None
+    """The learner's message while no actor has answered it; None otherwise."""
+    heard: bool = True
+    """Whether the learner has reported lately."""
+    requested: int = 0
+    granted: int = 0
+    ready: int = 0
+    pod_seconds: float = 0.0
+    provisioned: int | None = None
+    """Provisioned concurrency of a Lambda function; None if there is none."""
+
+
+def phase(s: Situation) -> str:
+    if s.judgement.stage is not Stage.ACTIVE:
+        return PHASES[s.judgement.stage]
+    if learner_running(s.observed) or learner_done(s.observed):
+        return "Running"
+    return "Pending" if s.waiting is not None and s.observed.learner_job is None else "Starting"
+
+
+def conditions(s: Situation) -> list[Condition]:
+    """All six conditions, also those that are false: an absent one would be unclear."""
+    stage, problem = s.judgement.stage, s.judgement.problem
+    learner, actors = _learner(s), _actors(s)
+    failed = stage in (Stage.FAILED, Stage.INVALID) and problem is not None
+    return [
+        _ready(s, learner, actors),
+        learner,
+        actors,
+        true(
+            SUSPENDED,
+            "Suspended",
+            "spec.suspend is true; when it is false, the run continues from its last checkpoint",
+        )
+        if stage is Stage.SUSPENDED
+        else false(SUSPENDED, "NotSuspended"),
+        true(COMPLETE, "Succeeded", "a stop condition of spec.stop holds, so the run has ended")
+        if stage is Stage.SUCCEEDED
+        else false(COMPLETE, "NotComplete"),
+        Condition(FAILED, True, problem.reason, problem.message, warning=True)
+        if failed and problem is not None
+        else false(FAILED, "NotFailed"),
+    ]
+
+
+def build(s: Situation, job: Object, now: datetime) -> Object:
+    """The owned part of the status."""
+    before = reported.status(job)
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    generation = job["metadata"].get("generation", 0)
+    started = _time(before, "startTime") or (stamp if s.observed.learner_job is not None else None)
+    found: Object = {
+        "phase": phase(s),
+        "conditions": to_status(conditions(s), before.get("conditions") or [], generation, stamp),
+        "observedGeneration": generation,
+        "actors": {
+            "requested": s.requested,
+            "granted": s.granted,
+            "ready": s.ready,
+            "podSeconds": round(s.pod_seconds, 1),
+        },
+    }
+    if s.provisioned is not None:
+        found["actors"]["provisioned"] = s.provisioned
+    if started is not None:
+        found["startTime"] = started
+    if s.judgement.finished:
+        found["completionTime"] = _time(before, "completionTime") or stamp
+    if s.view is not None:
+        found["checkpoint"] = {"location": checkpoint_location(s.view)}
+    return found
+
+
+def _time(status: Object, name: str) -> str | None:
+    """A time that was published before; None if it is not a valid time."""
+    text: str | None = status.get(name)
+    return text if reported.moment(text) is not None else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a new status differs from the published one."""
+
+    matters: bool
+    """Whether something changed that readers wait for."""
+    counts: bool
+    """Whether the number of ready pods changed."""
+    meter: bool
+    """Whether the pod-seconds changed."""
+
+
+def difference(new: Object, job: Object) -> Difference:
+    published = reported.status(job)
+    old = {key: published[key] for key in OWNED if key in published}
+    checkpoint = reported.section(job, "checkpoint")
+    if "checkpoint" in old:  # its round and time are the learner's
+        old["checkpoint"] = {key: checkpoint[key] for key in ("location",) if key in checkpoint}
+    old["actors"] = reported.section(job, "actors")
+    ready = new["actors"]["ready"] != old["actors"].get("ready")
+    metered = new["actors"]["podSeconds"] != old["actors"].get("podSeconds")
+    return Difference(matters=_steady(new) != _steady(old), counts=ready, meter=metered)
+
+
+def _steady(status: Object) -> Object:
+    actors = {k: v for k, v in status["actors"].items() if k not in ("ready", "podSeconds")}
+    return status | {"actors": actors}
+
+
+def _ready(s: Situation, learner: Condition, actors: Condition) -> Condition:
+    stage = s.judgement.stage
+    if stage is not Stage.ACTIVE:
+        return false(READY, stage.value)
+    if s.waiting is not None and s.observed.learner_job is None:
+        return from_problem(READY, s.waiting)
+    for part in (learner, actors):
+        if not part.status:
+            return Condition(READY, False, part.reason, part.message, part.warning)
+    return true(READY, "Running", "the learner and the actors work")
+
+
+def _learner(s: Situation) -> Condition:
+    stage, trouble = s.judgement.stage, (s.trouble or {}).get("learner")
+    if stage is not Stage.ACTIVE:
+        return false(LEARNER_READY, stage.value)
+    if s.observed.learner_job is None and s.waiting is not None:
+        return false(LEARNER_READY, "Waiting", s.waiting.message)
+    if s.observed.learner_job is None and s.observed.foreign:
+        return false(
+            LEARNER_READY,
+            "Waiting",
+            f"objects of a deleted job must be removed first: {', '.join(s.observed.foreign)}",
+        )
+    if s.leaving:
+        left = ", ".join(s.leaving)
+        return false(
+            LEARNER_READY,
+            "Waiting",
+            f"actors of another image, or failed ones, must be removed first: {left}",
+        )
+    if trouble is not None:
+        return from_problem(LEARNER_READY, trouble)
+    backoff = s.view.spec.learner.backoff_limit if s.view is not None else 0
+    problem = learner_problem(s.observed, backoff)
+    if problem is not None:
+        return from_problem(LEARNER_READY, problem)
+    if learner_done(s.observed):
+        return false(LEARNER_READY, "Finished", "the learner has ended; its pod is being removed")
+    if not learner_running(s.observed):
+        return false(LEARNER_READY, "Starting", "the learner's pod is being started")
+    if not s.heard:
+        return from_problem(LEARNER_READY, SILENT)
+    return true(LEARNER_READY, "Running")
+
+
+def _actors(s: Situation) -> Condition:
+    stage, trouble = s.judgement.stage, (s.trouble or {}).get("actors")
+    if stage is not Stage.ACTIVE:
+        return false(ACTORS_READY, "Released", "no actor is held")
+    if s.observed.learner_job is None and s.waiting is not None:
+        return false(ACTORS_READY, "Waiting", s.waiting.message)
+    for problem in (s.actor_trouble, trouble):
+        if problem is not None:
+            return from_problem(ACTORS_READY, problem)
+    if not s.serving:
+        return false(ACTORS_READY, "Starting", "the first actor is being started")
+    if s.silent is not None:
+        return from_problem(ACTORS_READY, Problem(ACTORS_SILENT, f"{s.silent}. {SILENT_ACTORS}"))
+    return true(ACTORS_READY, "Serving")
+
+
+SILENT = Problem(
+    "HeartbeatLost",
+    "the learner has not reported for a minute, so its actors were released. They come back with its next "
+    "report. If no report comes, look at the learner pod's log, or set spec.suspend to true and back to "
+    "false.",
+)
+
+
+SILENT_ACTORS = (
+    "The operator has added one actor, so that Knative checks the actors again. If that does not help, find "
+    "out why the learner's pod cannot reach the actors' address: DNS, a NetworkPolicy or a service mesh."
+)
+
+
+def limit_problem(minimum: int, limit: int, held: int) -> Problem:
+    """The reason why a job waits for the platform's limit."""
+    if minimum > limit:
+        remedy = "lower spec.scaling.minActors in a new job, or raise the chart's platform.maxActors"
+        return Problem(
+            "PlatformLimit", f"the job needs {minimum} actors, the platform allows {limit} in all: {remedy}."
+        )
+    remedy = "it starts by itself when other jobs end"
+    return Problem(
+        "PlatformLimit",
+        f"the job needs {minimum} actors, and other jobs hold {held} of the platform's {limit}: {remedy}.",
+    )

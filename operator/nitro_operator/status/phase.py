@@ -1,0 +1,86 @@
+"""The phase of a job's life. A pure function of the observed objects, so a hand-edited status changes
+nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from nitro_operator.kube.kinds import Object
+from nitro_operator.observation import reported
+from nitro_operator.observation.diagnosis import Problem, deadline_problem, finished_message
+from nitro_operator.observation.observed import Observed, condition, holds, terminating
+from nitro_operator.status.conditions import COMPLETE, FAILED
+
+INVALID_SPEC = "InvalidSpec"
+"""Reason of a failure that ends when the operator can read the job."""
+
+
+class Stage(Enum):
+    INVALID = "Invalid"
+    SUSPENDED = "Suspended"
+    ACTIVE = "Active"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A stage, and for a failure its cause."""
+
+    stage: Stage
+    problem: Problem | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.stage in (Stage.SUCCEEDED, Stage.FAILED)
+
+
+def phase_of(job: Object, observed: Observed, invalid: str | None, now: datetime) -> Judgement:
+    """The stage of a job.
+
+    The learner's Job decides. The published status decides only if there is no Job, or if a failed Job is
+    being deleted. `suspend` deletes a failed Job so that the run can continue; a deletion by hand leaves the
+    run failed. A job that succeeded stays so.
+
+    Args:
+        job: the NitroTrainingJob.
+        observed: its children.
+        invalid: the reason why its spec cannot be used, or None.
+        now: the API server's time.
+    """
+    spec = job["spec"]
+    if holds(observed.learner_job, "Complete") or (observed.learner_job is None and holds(job, COMPLETE)):
+        return Judgement(Stage.SUCCEEDED)
+    if invalid is not None:
+        return Judgement(Stage.INVALID, Problem(INVALID_SPEC, invalid))
+    if _overdue(job, now):
+        return Judgement(Stage.FAILED, deadline_problem())
+    if spec.get("suspend"):
+        return Judgement(Stage.SUSPENDED)
+    learner = observed.learner_job
+    if learner is not None and not holds(learner, "Failed"):
+        return Judgement(Stage.ACTIVE)
+    if learner is not None and not terminating(learner):
+        return Judgement(Stage.FAILED, finished_message(learner, observed.learner_pod))
+    remembered = condition(job, FAILED)
+    if remembered is not None and remembered.get("status") == "True":
+        reason = remembered.get("reason") or FAILED
+        if reason != INVALID_SPEC:
+            return Judgement(Stage.FAILED, Problem(reason, remembered.get("message") or ""))
+    return Judgement(Stage.ACTIVE)
+
+
+def seconds_left(job: Object, now: datetime) -> float | None:
+    """Time until activeDeadlineSeconds, suspensions included; None without one."""
+    deadline = job["spec"].get("activeDeadlineSeconds")
+    if deadline is None:
+        return None
+    started = reported.since(job, "startTime", now)
+    return float(deadline) if started is None else deadline - (now - started).total_seconds()
+
+
+def _overdue(job: Object, now: datetime) -> bool:
+    left = seconds_left(job, now)
+    return left is not None and left <= 0

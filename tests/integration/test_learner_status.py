@@ -1,0 +1,246 @@
+"""The learner's side of the job on a real API server, with the rights that the operator gives it.
+
+Every status that becomes visible is consistent, and a grant arrives by a watch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+from kubernetes.client import Configuration
+
+from apiserver import ApiServer
+from nitro_api import resolve_stored
+from nitro_learner.cluster import status_reporter
+from nitro_learner.cluster.job import JobClient, WatchExpired
+from nitro_learner.cluster.job_mirror import JobMirror
+from nitro_learner.cluster.job_watch import JobWatch
+from nitro_learner.cluster.status_reporter import StatusReporter
+from nitro_operator.builders import JobView, learner_access
+from nitro_operator.kube.kinds import ROLE, TRAINING_JOB
+from nitro_operator.observation import reported
+from nitro_operator.scaling import demand
+from operator_objects import CONFIG
+from operator_support import eventually
+from train_support import SUPPORT, job
+
+SECONDS = 60.0
+Object = dict[str, Any]
+
+
+class Learner:
+    """A job with the learner's account: `grant` writes as the operator does."""
+
+    def __init__(self, server: ApiServer, namespace: str, **spec: Any) -> None:
+        self.server = server
+        self.namespace = namespace
+        self._collection = TRAINING_JOB.path(namespace)
+        self.job: Object = server.request("POST", self._collection, job(**spec))
+        self.role, account = "small-learner", f"/api/v1/namespaces/{namespace}/serviceaccounts/small-learner"
+        view = JobView(self.job, resolve_stored(self.job).spec, CONFIG)
+        access = {"apiVersion": "v1", "kind": "List", "items": learner_access(view)}
+        server.kubectl("apply", "-f", "-", input=json.dumps(access))
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        self.token = server.request("POST", f"{account}/token", request)["status"]["token"]
+
+    def client(self) -> JobClient:
+        return JobClient(self.namespace, "small", self.job["metadata"]["uid"])
+
+    def grant(self, actors: int) -> None:
+        status = {"status": {"actors": {"granted": actors}}}
+        self.server.request("PATCH", f"{self._collection}/small/status", status)
+
+    def status(self) -> Object:
+        """Read as a list, so that it does not count as one of the learner's reads."""
+        found: Object = self.server.request("GET", self._collection)["items"][0].get("status") or {}
+        return found
+
+    def reads(self) -> int:
+        """How often any job has been read by its name, as the API server counts it."""
+        return self._counted("apiserver_request_total", "GET")
+
+    def watches(self) -> int:
+        """How many watches on jobs are open now."""
+        return self._counted("apiserver_longrunning_requests", "WATCH")
+
+    def _counted(self, metric: str, verb: str) -> int:
+        headers = {"Authorization": f"Bearer {self.server.token}"}
+        pool = urllib3.PoolManager(ca_certs=str(self.server.ca), headers=headers)
+        text = pool.request("GET", f"{self.server.url}/metrics").data.decode()
+        lines = re.findall(rf"^{metric}{{(.*)}} (\S+)$", text, re.MULTILINE)
+        wanted = ('resource="nitrotrainingjobs"', f'verb="{verb}"', 'subresource=""')
+        return sum(int(float(value)) for labels, value in lines if all(one in labels for one in wanted))
+
+    def kubeconfig(self) -> Path:
+        admin = json.loads(self.server.kubeconfig.read_text())
+        admin["users"] = [{"name": "admin", "user": {"token": self.token}}]
+        path = self.server.folder / f"kubeconfig-{self.namespace}"
+        path.write_text(json.dumps(admin))
+        return path
+
+
+@pytest.fixture
+def learner(apiserver: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Learner:
+    """A job, and this process as its learner."""
+    found = Learner(apiserver, namespace)
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(found.kubeconfig()))
+    monkeypatch.setattr(Configuration, "_default", None)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    return found
+
+
+@contextmanager
+def reporting(learner: Learner) -> Iterator[tuple[StatusReporter, queue.SimpleQueue[int]]]:
+    """A reporter that has requested actors, and the grants that reach the backend."""
+    grants = queue.SimpleQueue[int]()
+    spec = resolve_stored(learner.job).spec
+    with StatusReporter(learner.client(), None) as reporter:
+        reporter.mirror.on_actors(lambda granted, _: grants.put(granted))
+        reporter.starting(spec.environment, round=0, actors=3)
+        yield reporter, grants
+
+
+def test_a_grant_arrives_as_an_event_and_an_idle_learner_reads_nothing(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_reporter, "HEARTBEAT_SECONDS", 0.5)
+    before = learner.watches()
+    with reporting(learner) as (_, grants):
+        eventually(lambda: learner.watches() > before, what="the watch")
+        reads = learner.reads()
+        for actors in (3, 6, 2):
+            learner.grant(actors)
+            assert grants.get(timeout=SECONDS) == actors
+        beats = {learner.status()["training"]["updatedAt"]}
+        eventually(lambda: beats.add(learner.status()["training"]["updatedAt"]) or len(beats) > 4)
+        assert grants.empty()
+        assert learner.reads() == reads
+    eventually(lambda: learner.watches() == before, what="the end of the watch")
+
+
+def test_a_learner_that_may_not_watch_polls_and_watches_once_it_may(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Role was made by an operator of an older release, which is upgraded later."""
+    monkeypatch.setattr("nitro_learner.cluster.job_watch._FORBIDDEN_SECONDS", 1.0)
+    path = ROLE.path(learner.namespace, learner.role)
+    rules = learner.server.request("GET", path)["rules"]
+    learner.server.request("PATCH", path, {"rules": [rules[0] | {"verbs": ["get"]}, *rules[1:]]})
+    before, reads = learner.watches(), learner.reads()
+    with reporting(learner) as (_, grants):
+        for actors in (3, 6):
+            learner.grant(actors)
+            assert grants.get(timeout=SECONDS) == actors
+        eventually(lambda: learner.reads() >= reads + 3, what="polls")
+        assert learner.watches() == before
+        learner.server.request("PATCH", path, {"rules": rules})
+        eventually(lambda: learner.watches() > before, what="the watch")
+        learner.grant(2)
+        assert grants.get(timeout=SECONDS) == 2
+
+
+def test_a_watch_from_a_version_that_is_forgotten_reads_the_job_anew(learner: Learner) -> None:
+    with pytest.raises(WatchExpired, match="too old"):
+        next(learner.client().watch("1"))
+    mirror = JobMirror()
+    watch = JobWatch(learner.client(), mirror)
+    watch._version = "1"
+    watch.start()
+    try:
+        for actors in (3, 4):
+            learner.grant(actors)
+            eventually(lambda actors=actors: mirror.granted == actors)
+    finally:
+        watch.stop()
+
+
+def test_a_watch_goes_on_after_the_api_server_was_started_anew(learner: Learner) -> None:
+    server = learner.server
+    with reporting(learner) as (_, grants):
+        learner.grant(3)
+        assert grants.get(timeout=SECONDS) == 3
+        position = next(n for n, one in enumerate(server._processes) if "kube-apiserver" in str(one.args))
+        old = server._processes[position]
+        old.send_signal(signal.SIGKILL)
+        old.wait()
+        server._processes[position] = subprocess.Popen(
+            old.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        server._await_ready()
+        eventually(lambda: learner.server.request("GET", TRAINING_JOB.path(learner.namespace)) is not None)
+        learner.grant(5)
+        assert grants.get(timeout=SECONDS) == 5
+        eventually(lambda: learner.watches() > 0, what="the watch")
+
+
+def test_every_visible_status_belongs_to_one_round(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    """The operator's forecast and score change once a round: no grant is made by an old score."""
+    learner = Learner(apiserver, namespace)
+    process = subprocess.Popen(
+        [sys.executable, str(SUPPORT / "train_support.py"), "learn"],
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "KUBECONFIG": str(learner.kubeconfig()),
+            "NITRO_JOB_NAMESPACE": namespace,
+            "NITRO_JOB_NAME": "small",
+            "NITRO_RUN": learner.job["metadata"]["uid"],
+            "NITRO_RUN_DIR": str(tmp_path / "run"),
+        },
+    )
+    statuses: list[Object] = []
+    follower = threading.Thread(target=_follow, args=(learner, statuses.append), daemon=True)
+    follower.start()
+    assert process.wait(timeout=280) == 0
+    follower.join(SECONDS)
+    spec = resolve_stored(learner.job).spec
+    rounds = defaultdict(set)
+    views = defaultdict(set)
+    for seen in statuses:
+        training = reported.training(seen)
+        assert training is not None
+        if training.round is None:
+            continue  # before the run is opened
+        assert training.requests == {"actors": training.requested_actors}
+        if training.history:
+            last = training.history[-1]
+            assert (last.round, last.score) == (training.round, training.boosting_score)
+        rounds[training.requested_at].add(training.round)
+        views[training.round].add((demand.forecast(spec, training), demand.score(training)))
+    assert {0, 6} <= set(views) <= set(range(7)), "under load one write may report two rounds"
+    assert all(len(found) == 1 for found in rounds.values()), rounds
+    assert all(len(found) == 1 for found in views.values()), views
+
+
+def _follow(learner: Learner, take: Any) -> None:
+    """Hand on every version of the job with a report, until the learner's last word."""
+    server = learner.server
+    pool = urllib3.PoolManager(ca_certs=str(server.ca), headers={"Authorization": f"Bearer {server.token}"})
+    query = f"watch=true&resourceVersion={learner.job['metadata']['resourceVersion']}"
+    url = f"{server.url}{TRAINING_JOB.path(learner.namespace)}?{query}"
+    rest = b""
+    for chunk in pool.request("GET", url, preload_content=False, timeout=280).stream(amt=None):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            found = json.loads(line)["object"]
+            training = (found.get("status") or {}).get("training")
+            if training:
+                take(found)
+                if training["state"] != "Running":
+                    return

@@ -1,0 +1,261 @@
+"""What the actor's tests and benchmarks share: weights, requests, and environments of a user's own."""
+
+import threading
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+
+from nitro_actor import PROTOCOL_VERSION, keys
+from nitro_actor.config import AtariConfig, EnvironmentConfig
+from nitro_actor.environment import Environment, EnvironmentSpec
+from nitro_actor.make_env import make_env
+from nitro_actor.networks import NETWORKS
+from nitro_actor.protocol.request import OPTIONAL_TENSORS
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_api.resolution.presets import preset_values
+
+RUN = "test-run"
+
+
+def environment(
+    id_: str = "Hopper-v5",
+    count: int = 2,
+    entry_point: str | None = None,
+    *,
+    frame_stack: int = 1,
+    clip_rewards: bool = False,
+    atari: AtariConfig | None = None,
+    **kwargs: Any,
+) -> Environment:
+    return make_env(EnvironmentConfig(id_, count, kwargs, entry_point, frame_stack, clip_rewards, atari))
+
+
+def weights(
+    spec: EnvironmentSpec,
+    *,
+    version: int = 1,
+    hidden: tuple[int, ...] = (16, 16),
+    activation: str = "tanh",
+    log_std: str = "parameter",
+    normalise: bool = True,
+) -> PolicyWeights:
+    """A policy that fits the environment, with random parameters that depend on the version."""
+    rng = np.random.default_rng(version)
+    tensors: dict[str, np.ndarray] = {}
+    fan_in = int(np.prod(spec.observation_shape))
+    for i, width in enumerate(hidden):
+        tensors[f"policy.layers.{i}.weight"] = rng.normal(0, fan_in**-0.5, (width, fan_in)).astype(np.float32)
+        tensors[f"policy.layers.{i}.bias"] = rng.normal(0, 0.1, width).astype(np.float32)
+        fan_in = width
+    outputs = spec.action_size * (2 if spec.continuous and log_std == "state" else 1)
+    tensors["policy.head.weight"] = rng.normal(0, 0.3 * fan_in**-0.5, (outputs, fan_in)).astype(np.float32)
+    tensors["policy.head.bias"] = rng.normal(0, 0.1, outputs).astype(np.float32)
+    if spec.continuous and log_std == "parameter":
+        tensors["policy.log_std"] = np.full(spec.action_size, -0.5, np.float32)
+    if normalise:
+        tensors["observation.mean"] = rng.normal(0, 0.1, spec.observation_shape)
+        tensors["observation.var"] = rng.uniform(0.5, 2.0, spec.observation_shape)
+    network = {
+        "kind": "mlp",
+        "hidden": list(hidden),
+        "activation": activation,
+        "head": "gaussian" if spec.continuous else "categorical",
+        "logStd": log_std,
+    }
+    return PolicyWeights(network, tensors, 10.0)
+
+
+def container(spec: EnvironmentSpec, *, version: int = 1, **options: Any) -> bytes:
+    """The weights container of such a policy."""
+    return WeightsContainer.of_one_agent(RUN, version, weights(spec, version=version, **options)).encode()
+
+
+def conv_weights(spec: EnvironmentSpec, preset: str) -> PolicyWeights:
+    """A policy with a preset's convolutional network and random parameters."""
+    values = preset_values(preset, atari=True, conv=True)
+    layers, hidden = values["network.convLayers"], values["network.hiddenSizes"]
+    network = {"kind": "conv", "convolutions": layers, "hidden": hidden, "activation": "relu"}
+    network |= {"head": "categorical", "logStd": "parameter"}
+    shapes, width = NETWORKS["conv"].parameters(network, spec.observation_shape)
+    head = {"policy.head.weight": (spec.action_size, width), "policy.head.bias": (spec.action_size,)}
+    rng = np.random.default_rng(0)
+    tensors = {
+        name: rng.normal(0, 0.02, shape).astype(np.float32)
+        for name, shape in ({name: one.shape for name, one in shapes.items()} | head).items()
+    }
+    return PolicyWeights(network, tensors)
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    """Metadata of a rollout request."""
+    meta = {
+        "protocol": PROTOCOL_VERSION,
+        "kind": "rollout",
+        "run": RUN,
+        "round": 3,
+        "slot": 5,
+        "attempt": 0,
+        "seed": 1234,
+        "weights": {"version": 1, "key": keys.weights(RUN, 1)},
+        "steps": 64,
+        "optionalTensors": list(OPTIONAL_TENSORS),
+        "result": {"key": keys.round_fragments(RUN, 3), "ttl": 60},
+    }
+    return meta | changes
+
+
+class Walk(gymnasium.Env[np.ndarray, Any]):
+    """A random walk of a user's own, resumable by the documented hook. It ends at +-5 or after 20 steps."""
+
+    observation_space = spaces.Box(-10, 10, (2,), np.float64)
+    action_space = spaces.Discrete(3, start=-1)
+
+    def __init__(self, drift: float = 0.0) -> None:
+        self._drift = drift
+        self._state = np.zeros(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self._state = np.array([self.np_random.normal(), 0.0])
+        return self._state.copy(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert action in (-1, 0, 1)
+        self._state += [action + self._drift + 0.1 * self.np_random.normal(), 1.0]
+        position, time = self._state
+        return self._state.copy(), float(position), bool(abs(position) > 5), bool(time >= 20), {}
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        return {"state": self._state.copy()}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        self._state = state["state"].copy()
+
+
+class Forgetful(Walk):
+    """The same without the hook."""
+
+    get_state = None  # type: ignore[assignment]
+    set_state = None  # type: ignore[assignment]
+
+
+class HeavyCartPole(CartPoleEnv):
+    """Derived from gymnasium's, with state of its own that only it knows of."""
+
+    weight = 1.0
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.weight *= 1.01
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, float(reward) / self.weight, terminated, truncated, info
+
+
+class Pixels(gymnasium.Env[np.ndarray, Any]):
+    """Small uint8 pictures and actions of shape (2, 1) with one bound missing."""
+
+    observation_space = spaces.Box(0, 255, (4, 4, 1), np.uint8)
+    action_space = spaces.Box(np.array([[-1.0], [-np.inf]]), np.array([[1.0], [np.inf]]), dtype=np.float64)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        return self.np_random.integers(0, 256, (4, 4, 1), np.uint8), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        return self.np_random.integers(0, 256, (4, 4, 1), np.uint8), 1.0, False, False, {}
+
+
+class Stuck(Walk):
+    """Its first step never ends."""
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        threading.Event().wait()
+        return super().step(action)
+
+
+class Broken(Walk):
+    """Fails at step 7, in the way it is told to."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self._how = how
+        self._steps = 0
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        observation, reward, *rest = super().step(action)
+        self._steps += 1
+        if self._steps == 7:
+            if self._how == "raise":
+                raise ZeroDivisionError("the wheel came off")
+            if self._how == "shape":
+                observation = np.zeros(3)
+            if self._how == "observation":
+                observation = np.array([np.nan, 0.0])
+            if self._how == "reward":
+                reward = float("inf")
+        return observation, reward, *rest
+
+
+class OtherShape(Walk):
+    """Begins with another shape than its space's."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.zeros(3), super().reset(seed=seed, options=options)[1]
+
+
+class Narrow(Walk):
+    """Its bounds lie between two numbers of float32."""
+
+    action_space = spaces.Box(-0.1, 0.1, (1,), np.float64)  # type: ignore[assignment]
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        return super().step(0)
+
+
+class Legacy(Walk):
+    """Seeds NumPy's global generator, and begins with an old one of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.np_random = np.random.RandomState(0)  # type: ignore[assignment]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        if seed is not None:
+            np.random.seed(seed)
+        return super().reset(seed=seed, options=options)
+
+
+class Few(Walk):
+    """There may be three of it."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Few.made += 1
+        if Few.made > 3:  # one tells of its wrappers, one of its spaces
+            raise OSError("the port is in use")
+
+
+class DictSpace(Walk):
+    observation_space = spaces.Dict({"a": spaces.Discrete(2)})  # type: ignore[assignment]
+
+
+class BinaryActions(Walk):
+    action_space = spaces.MultiBinary(3)  # type: ignore[assignment]
+
+
+def limited_walk() -> gymnasium.Env[np.ndarray, Any]:
+    """A factory with a time limit around it."""
+    return gymnasium.wrappers.TimeLimit(Walk(), 8)
+
+
+def slow_walk() -> gymnasium.Env[np.ndarray, Any]:
+    """A factory that takes its time."""
+    time.sleep(1)
+    return Walk()

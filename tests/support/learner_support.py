@@ -1,0 +1,128 @@
+"""What the learner's tests and benchmarks share: resolved jobs, made-up fragments, and rounds of real
+rollouts."""
+
+from typing import Any
+
+import numpy as np
+
+from nitro_actor import rollout
+from nitro_actor.environment import Environment
+from nitro_actor.policy import Policy
+from nitro_actor.protocol.state import bare
+from nitro_actor.protocol.weights import PolicyWeights
+from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm
+from nitro_learner.data.batch import Fragment
+from nitro_learner.data.stacks import restack
+
+HOPPER = {
+    "observation": {"shape": [11], "dtype": "float32"},
+    "action": {"kind": "continuous", "size": 3, "low": [-1.0] * 3, "high": [1.0] * 3},
+}
+"""Hopper's EnvironmentSpec, as far as an algorithm reads it."""
+
+
+def job(preset: str = "tuned", **overrides: Any) -> NitroTrainingJob:
+    """A resolved Hopper job; overrides as algorithm__hyperparameters__clip=0.3."""
+    manifest = {
+        "apiVersion": "nitro.dev/v1alpha1",
+        "kind": "NitroTrainingJob",
+        "metadata": {"name": "test"},
+        "spec": {"environment": {"id": "Hopper-v5"}, "algorithm": {"preset": preset}},
+    }
+    settings = [f"spec.{name.replace('__', '.')}={value}" for name, value in overrides.items()]
+    return resolve(load_job(manifest, settings))
+
+
+def fragment(
+    slot: int = 0,
+    *,
+    length: int = 64,
+    envs: int = 1,
+    size: int = 11,
+    actions: int = 3,
+    resumed: bool = False,
+    ends: float = 0.02,
+    seed: int = 0,
+) -> Fragment:
+    """A made-up fragment of a Gaussian policy; each step terminates and is truncated with probability
+    `ends`."""
+    rng = np.random.default_rng([seed, slot])
+
+    def normal(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape, np.float32)
+
+    mean, log_std = 0.1 * normal(length, envs, actions), -0.5 + 0.1 * normal(length, envs, actions)
+    noise = normal(length, envs, actions)
+    terminated = rng.random((length, envs)) < ends
+    truncated = rng.random((length, envs)) < ends
+    return Fragment(
+        {"slot": slot, "resumed": resumed},
+        {
+            "observations": normal(length, envs, size),
+            "actions": mean + np.exp(log_std) * noise,
+            "log_probs": (-0.5 * noise**2 - log_std - np.float32(0.5 * np.log(2 * np.pi))).sum(-1),
+            "distribution": np.concatenate([mean, log_std], -1),
+            "rewards": normal(length, envs),
+            "terminated": terminated,
+            "truncated": truncated,
+            "last_observations": normal(envs, size),
+            "final_observations": normal(int((truncated & ~terminated).sum()), size),
+            "episode_returns": np.zeros(0),
+            "episode_lengths": np.zeros(0, np.int64),
+        },
+    )
+
+
+def train(spec: NitroTrainingJob, environments: list[Environment], rounds: int) -> tuple[Algorithm, Policy]:
+    """Train in this process, one slot per environment, episodes resumed; return the learner and the last
+    policy."""
+    algorithm = registry.make(spec.spec, environments[0].spec.to_json())
+    states: list[dict[str, np.ndarray]] = [{} for _ in environments]
+    for k in range(1, rounds + 1):
+        policy = _policy(algorithm, environments[0])
+        fragments = []
+        for slot, environment in enumerate(environments):
+            tensors = rollout.rollout(
+                environment,
+                policy,
+                seed=1000 * k + slot,
+                steps=spec.spec.environment.rollout_length,
+                state=states[slot],
+            )
+            fragments.append(Fragment({"slot": slot, "resumed": bool(states[slot])}, restack(tensors)))
+            states[slot] = bare(tensors)
+        algorithm.update(fragments, k)
+    return algorithm, _policy(algorithm, environments[0])
+
+
+def train_off_policy(
+    spec: NitroTrainingJob, environments: list[Environment], rounds: int, *, replays: int
+) -> Policy:
+    """As `train` for an off-policy algorithm: every other fragment is one version late, and after each round
+    follow so many replays. Returns the last policy."""
+    algorithm = registry.make(spec.spec, environments[0].spec.to_json())
+    assert isinstance(algorithm, OffPolicyAlgorithm)
+    states: list[dict[str, np.ndarray]] = [{} for _ in environments]
+    policies = [_policy(algorithm, environments[0])]
+    for k in range(1, rounds + 1):
+        for slot, environment in enumerate(environments):
+            tensors = rollout.rollout(
+                environment,
+                policies[-1 - slot % len(policies)],
+                seed=1000 * k + slot,
+                steps=spec.spec.environment.rollout_length,
+                state=states[slot],
+            )
+            algorithm.take([Fragment({"slot": slot, "resumed": bool(states[slot])}, tensors)])
+            states[slot] = bare(tensors)
+        for _ in range(replays):
+            algorithm.replay()
+        algorithm.end_round(k)
+        policies = [policies[-1], _policy(algorithm, environments[0])]
+    return policies[-1]
+
+
+def _policy(algorithm: Algorithm, environment: Environment) -> Policy:
+    return Policy(PolicyWeights.of(*algorithm.weights()), environment.spec)

@@ -1,0 +1,100 @@
+"""A reconciler on a fake API server, with a job, a learner's pod and a clock that the test sets."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from nitro_operator.backends import KnativeRelease
+from nitro_operator.functions import Aws, FunctionController
+from nitro_operator.kube.cache import Cache
+from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, JobKey, Kind
+from nitro_operator.reconcile import job as reconcile
+from nitro_operator.reconcile.job import Reconciler
+from nitro_operator.scaling.platform import Platform
+from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod
+
+Object = dict[str, Any]
+KEY = JobKey("team", "hopper")
+GOING = (
+    'services "hopper-redis" is forbidden: unable to create new content in namespace team '
+    "because it is being terminated"
+)
+
+
+def reported(at: str = "1970-01-01T00:00:00Z", version: int = 1, **spec: Any) -> Object:
+    job = make_job({"training": {"updatedAt": at}}, **spec)  # whatever the learner's clock says
+    job["metadata"]["resourceVersion"] = str(version)
+    return job
+
+
+class FakeKube:
+    """An API server of which a test says how it answers."""
+
+    def __init__(self) -> None:
+        self.job = reported()
+        self.refusal: ApiError | None = None
+        self.read: list[Kind] = []
+        self.written: list[Object] = []
+        self.refused: dict[str, ApiError] = {}  # by kind
+        self.hangs = False
+
+    def server_now(self) -> datetime:
+        return datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
+
+    async def get(self, kind: Kind, _: str, name: str) -> Object:
+        self.read.append(kind)
+        if self.refusal is not None and self.refusal.status == 0:
+            raise self.refusal
+        if kind is TRAINING_JOB:
+            return self.job
+        raise ApiError(404, "NotFound", name)
+
+    async def create(self, obj: Object) -> Object:
+        self.written.append(obj)
+        if self.hangs:
+            await asyncio.sleep(600)
+        refusal = self.refused.get(obj["kind"], self.refusal)
+        if refusal is not None:
+            raise refusal
+        return obj | {"metadata": obj["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
+
+    async def apply(self, obj: Object, **_: Any) -> Object:
+        return await self.create(obj)
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
+        meta = {"name": name, "namespace": namespace, "labels": {"nitro.dev/job": "hopper"}}
+        return await self.create({"kind": kind.kind, "metadata": meta, **patch})
+
+
+class Bench:
+    """A reconciler on a fake API server, with a job whose learner runs, and a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, running: bool) -> None:
+        self.kube, self.cache, self.now, self.woken = FakeKube(), Cache(), 0.0, list[JobKey]()
+        monkeypatch.setattr(reconcile, "_now", lambda: self.now)
+        self.cache.put(TRAINING_JOB, self.kube.job)
+        if running:
+            child = {"namespace": "team", "resourceVersion": "1", "labels": {"nitro.dev/job": "hopper"}}
+            self.cache.put(LEARNER_JOB, learner_job(creationTimestamp="2026-01-01T00:00:00Z", **child))
+            self.cache.put(POD, pod("learner", redis=RUNNING, learner=RUNNING))
+        release = KnativeRelease()
+        release.problem = None
+        self.reconciler = Reconciler(
+            self.kube,  # type: ignore[arg-type]
+            self.cache,
+            Platform(0),
+            release,
+            FunctionController(self.kube, self.cache, Aws(), lambda *_: None, self.woken.append),  # type: ignore[arg-type]
+            CONFIG,
+            lambda *_: None,
+            self.woken.append,
+        )
+
+
+async def note(notes: list[Any], value: Any) -> None:
+    notes.append(value)

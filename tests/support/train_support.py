@@ -1,0 +1,204 @@
+"""Real `nitro train` processes for tests: a small job, a record of every batch's bits, and kills and hangs at
+chosen moments.
+
+Run as a program it is `nitro` itself, but for what the environment asks for:
+NITRO_TEST_RECORD=FILE appends {"round", "fragments", "weights"} digests of each update;
+NITRO_TEST_KILL=ROUND:MOMENT kills the process (-9) while round ROUND samples or updates, or while its
+checkpoint is half written;
+NITRO_TEST_HANG=ROUND:SECONDS has the update of round ROUND stand still, which is told after SECONDS.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SUPPORT = Path(__file__).parent
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    """A job of small rounds: Hopper, 2 to 6 actors of 64 steps, the Nitro scaler, an evaluation every other
+    round.
+    """
+    base: dict[str, Any] = {
+        "environment": {"id": "Hopper-v5", "rolloutLength": 64, "envsPerActor": 4},
+        "algorithm": {"hyperparameters": {"epochs": 2, "minibatchSize": 64}},
+        "network": {"hiddenSizes": [16, 16]},
+        "seed": 7,
+        "evaluation": {"episodes": 2, "everyRounds": 2},
+        "stop": {"rounds": 6},
+        "scaling": {"minActors": 2, "maxActors": 6, "initialActors": 3},
+        "backend": {"type": "Local", "local": {"processes": 2}},
+    }
+    return {
+        "apiVersion": "nitro.dev/v1alpha1",
+        "kind": "NitroTrainingJob",
+        "metadata": {"name": "small"},
+        "spec": {**base, **spec},
+    }
+
+
+def write_job(directory: Path, **spec: Any) -> Path:
+    """The small job as a file."""
+    path = directory / "job.yaml"
+    path.write_text(yaml.safe_dump(job(**spec)))
+    return path
+
+
+def nitro(
+    *arguments: str | Path,
+    record: Path | None = None,
+    kill: str | None = None,
+    hang: str | None = None,
+    timeout: float = 280,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a `nitro` command to its end."""
+    return subprocess.run(
+        _command(arguments),
+        env=_variables(record, kill, hang),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def start(
+    *arguments: str | Path, record: Path | None = None, hang: str | None = None
+) -> subprocess.Popen[str]:
+    """Starts a `nitro` command."""
+    return subprocess.Popen(
+        _command(arguments),
+        env=_variables(record, None, hang),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_rows(run: Path, rows: int, process: "subprocess.Popen[str]", timeout: float = 280) -> None:
+    """Returns when metrics.csv has so many rounds; fails when the process ends before."""
+    end = time.monotonic() + timeout
+    metrics = run / "metrics.csv"
+    while not metrics.exists() or metrics.read_text().count("\n") <= rows:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "no progress"
+        time.sleep(0.02)
+
+
+def recorded(path: Path) -> dict[int, dict[str, str]]:
+    """Digests by round, of the last time that a round was done."""
+    return {entry["round"]: entry for entry in map(json.loads, path.read_text().splitlines())}
+
+
+def _command(arguments: tuple[str | Path, ...]) -> list[str]:
+    return [sys.executable, str(Path(__file__)), *map(str, arguments)]
+
+
+def _variables(record: Path | None, kill: str | None, hang: str | None) -> dict[str, str]:
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(SUPPORT),
+        **({"NITRO_TEST_RECORD": str(record)} if record else {}),
+        **({"NITRO_TEST_KILL": kill} if kill else {}),
+        **({"NITRO_TEST_HANG": hang} if hang else {}),
+    }
+
+
+def digest(tensors: Mapping[str, Any], *, meta: Mapping[str, Any] | None = None) -> str:
+    """Digest of tensors by name, and of a fragment's metadata but for what may differ between equal runs."""
+    result = hashlib.sha256()
+    if meta is not None:
+        kept = {key: value for key, value in meta.items() if key not in {"attempt", "run"}}
+        result.update(json.dumps(kept, sort_keys=True).encode())
+    for name in sorted(tensors):
+        result.update(f"{name}{tensors[name].dtype}{tensors[name].shape}".encode() + tensors[name].tobytes())
+    return result.hexdigest()
+
+
+def _record(path: Path) -> None:
+    from nitro_learner.algorithms.ppo.learning import Ppo
+
+    original = Ppo.update
+
+    def update(self: Any, fragments: Any, round: int) -> Any:
+        result = original(self, fragments, round)
+        entry = {
+            "round": round,
+            "fragments": [digest(fragment.tensors, meta=fragment.meta) for fragment in fragments],
+            "weights": digest(self.weights()[1]),
+        }
+        with path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+        return result
+
+    Ppo.update = update  # type: ignore[method-assign]
+
+
+def _kill(number: int, moment: str) -> None:
+    from nitro_learner.checkpoints import store as checkpoint
+    from nitro_learner.training.trainer import Trainer
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    tell = Trainer._tell_phase
+
+    def tell_phase(self: Any, stage: str) -> None:
+        tell(self, stage)
+        if self.state.round + 1 == number and stage == moment:
+            asyncio.get_running_loop().call_later(0.005, die)
+
+    Trainer._tell_phase = tell_phase  # type: ignore[method-assign]
+    if moment == "checkpoint":
+        fsync = os.fsync
+
+        def sync(descriptor: int) -> None:
+            if f"round-{number:06d}.partial" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+                die()
+            fsync(descriptor)
+
+        checkpoint.os.fsync = sync  # type: ignore[attr-defined]
+
+
+def _hang(number: int, seconds: float) -> None:
+    from nitro_learner.training.compute import Compute
+
+    update = Compute.update
+
+    def stand_still(function: Any, fragments: Any, round: int) -> Any:
+        if round == number:
+            print("standing still", file=sys.stderr, flush=True)
+            threading.Event().wait()
+        return function(fragments, round)
+
+    def hanging(self: Any, function: Any, *arguments: Any) -> Any:
+        return update(self, stand_still, function, *arguments)
+
+    Compute.update = hanging  # type: ignore[assignment, method-assign]
+    Compute.__init__.__defaults__ = (seconds,)  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    if os.environ.get("NITRO_TEST_RECORD"):
+        _record(Path(os.environ["NITRO_TEST_RECORD"]))
+    if os.environ.get("NITRO_TEST_KILL"):
+        wanted, _, at = os.environ["NITRO_TEST_KILL"].partition(":")
+        _kill(int(wanted), at)
+    if os.environ.get("NITRO_TEST_HANG"):
+        wanted, _, after = os.environ["NITRO_TEST_HANG"].partition(":")
+        _hang(int(wanted), float(after))
+    from nitro_learner.cli import main
+
+    sys.exit(main())

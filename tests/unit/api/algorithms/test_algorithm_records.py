@@ -1,0 +1,127 @@
+"""What derives from the algorithms' records: the settings' models, rules, presets and documentation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nitro_api import JobInvalid, load_job, resolve
+from nitro_api.algorithms import impact, ppo
+from nitro_api.algorithms.impact import ImpactHyperparameters
+from nitro_api.algorithms.record import AlgorithmRecord, Hyperparameters, presets
+from nitro_api.algorithms.registry import RECORDS, owners_of, registered, settings_of
+from nitro_api.base import resolved
+from nitro_api.schema.explain import explain
+from nitro_api.spec.algorithm import Algorithm
+
+RESOLVED = yaml.safe_load((Path(__file__).parent / "resolved_algorithms.yaml").read_text())
+SETTINGS = sorted({setting for record in RECORDS.values() for setting in settings_of(record)})
+HYPER = "spec.algorithm.hyperparameters"
+
+
+def job(**algorithm: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "nitro.dev/v1alpha1",
+        "kind": "NitroTrainingJob",
+        "metadata": {"name": "job"},
+        "spec": {"environment": {"id": "Hopper-v5"}, "algorithm": algorithm},
+    }
+
+
+def explained(path: str) -> str:
+    """What `nitro explain` says, in one line."""
+    return " ".join(explain(path).split())
+
+
+def value_of(setting: str) -> Any:
+    """A value that the setting takes."""
+    given = {"standardiseAdvantages": "off", "targetUpdateFrequency": 1.0}
+    switches = ("learningRateAnneal", "normaliseObservations", "normaliseRewards", "orthogonalInit")
+    return True if setting in switches else given.get(setting, 1)
+
+
+@pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.settings != "rllib"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_an_algorithm_takes_its_own_settings_and_refuses_those_of_others(name: str, setting: str) -> None:
+    source = job(name=name, hyperparameters={setting: value_of(setting)})
+    owners = owners_of(setting, RECORDS)
+    if name in owners:
+        load_job(source)
+        return
+    with pytest.raises(JobInvalid) as refused:
+        load_job(source)
+    (error,) = refused.value.errors
+    assert error.path == f"{HYPER}.{setting}"
+    assert error.message == (
+        f"is a setting of {' and '.join(owners)}, which {name} does not have; "
+        f"remove it or set name: {' or '.join(owners)}"
+    )
+
+
+def test_a_resolved_job_has_the_model_of_its_algorithm() -> None:
+    settings = resolve(load_job(job(name="impact"))).spec.algorithm.hyperparameters
+    assert isinstance(settings, ImpactHyperparameters)
+    assert not hasattr(settings, "value_clip")
+
+
+def test_settings_may_be_given_as_a_model() -> None:
+    settings = ImpactHyperparameters(buffer_uses=3)
+    assert Algorithm(name="impact", hyperparameters=settings).hyperparameters == settings
+
+
+@pytest.mark.parametrize("stored", RESOLVED, ids=lambda stored: f"{stored['name']} {stored['preset']}")
+def test_a_job_that_release_0_1_resolved_loads_and_means_the_same(stored: dict[str, Any]) -> None:
+    again = resolve(load_job(job(**stored)))
+    assert again.spec.algorithm.to_dict() == stored
+    assert again == resolve(load_job(job(name=stored["name"], preset=stored["preset"])))
+
+
+def test_explain_names_the_algorithms_that_have_a_setting() -> None:
+    assert "Algorithms: impact. Default:" in explained("bufferUses")
+    assert "Algorithms: ppo, impact. Default:" in explained("gamma")
+    assert "Rule: is a setting of ppo, which other algorithms do not have" in explained("valueClip")
+
+
+def test_explain_shows_what_each_algorithm_does() -> None:
+    text = explained("spec.algorithm.name")
+    assert all(f"`{name}`" in text and record.summary in text for name, record in RECORDS.items())
+
+
+class Narrow(Hyperparameters):
+    gamma: float = resolved(ge=0, le=0.5)
+
+
+class Own(Hyperparameters):
+    exploration: float = resolved(ge=0, le=1)
+
+
+def record(model: type[Hyperparameters], *rows: tuple[str, Any, Any]) -> AlgorithmRecord:
+    return AlgorithmRecord("toy", "is a toy", model, "rounds", presets(rows))
+
+
+def test_a_name_cannot_be_registered_twice() -> None:
+    with pytest.raises(ValueError, match="two algorithms have the name ppo"):
+        registered(ppo.RECORD, replace(impact.RECORD, name="ppo"))
+
+
+def test_algorithms_must_declare_a_shared_setting_equally() -> None:
+    with pytest.raises(ValueError, match="ppo and toy declare the hyperparameter gamma differently"):
+        registered(ppo.RECORD, record(Narrow, ("gamma", 0.1, 0.2)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (record(Own), "toy has no value of exploration in its preset paper"),
+        (record(Own, ("exploration", 2.0, 0.1)), "less than or equal to 1"),
+        (record(Own, ("exploration", 0.1, 0.1), ("exploitation", 1, 1)), "exploitation"),
+        (replace(record(Own), presets={}), "toy has no preset paper"),
+    ],
+)
+def test_presets_must_fit_the_settings(wrong: AlgorithmRecord, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        registered(ppo.RECORD, wrong)

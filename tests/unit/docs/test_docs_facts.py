@@ -1,0 +1,55 @@
+"""Facts in the documentation: columns, placeholders, requirements and lengths."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs_support import PAGES, ROOT, parse
+from nitro_learner.training.round_report import COLUMNS
+
+
+def columns(text: str) -> set[str]:
+    """Code in the sentences and rows of tables that speak of metrics.csv, where it looks like a column."""
+    parts = [part for part in re.split(r"\n\n|\n(?=\|)|(?<=[.:])\s", text) if "`metrics.csv`" in part]
+    follows = re.findall(r"columns of `metrics\.csv`:\s*(.*?\.)", text, flags=re.DOTALL)
+    return {name for part in [*parts, *follows] for name in re.findall(r"`([a-z]+(?:_[a-z]+)*)`", part)}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_column_of_the_metrics_that_a_page_names_exists(path: Path) -> None:
+    assert columns(path.read_text(encoding="utf-8")) <= set(COLUMNS)
+
+
+def test_columns_are_found_in_sentences_and_tables() -> None:
+    assert columns("| `losst` in `metrics.csv` | fewer |\n| `other` | `x` |") == {"losst"}
+    assert columns("They are columns of `metrics.csv`: `kl`,\n`entropy` and so on. `other` is not.") == {
+        "kl",
+        "entropy",
+    }
+    assert columns((ROOT / "docs" / "operations.md").read_text(encoding="utf-8")) >= {"lost"}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_command_can_be_typed_as_it_stands(path: Path) -> None:
+    """A placeholder is a word in capitals: a shell takes angle brackets for redirections."""
+    blocks = "\n".join(parse(path.read_text(encoding="utf-8")).blocks)
+    assert re.findall(r"<[a-z][a-z -]*>", blocks) == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/rllib.md"])
+def test_rllib_is_installed_in_the_versions_that_are_tested(page: str) -> None:
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    installs = [line for line in lines if "pip install" in line and "rllib]" in line]
+    assert installs
+    assert all("--constraint constraints.txt" in line for line in installs)
+
+
+def test_the_findings_are_one_short_page() -> None:
+    assert len((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split()) < 2500
+
+
+def test_prices_are_cited_from_where_the_paper_has_them() -> None:
+    cited = (ROOT / "crds" / "nitro_api" / "costs" / "prices.py").read_text(encoding="utf-8").split('"""')[1]
+    assert "footnotes 2 and 3" in cited
+    assert "equation" not in cited.lower()

@@ -1,0 +1,151 @@
+"""Policy sets: one policy as before, several with one version, and checkpoints of the release before."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from learner_support import HOPPER, fragment, job
+from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.policy_set import SINGLE_AGENT, OnePolicy, PolicySet, saved_policies
+from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.data.batch import Fragment
+
+
+def ppo(seed: int = 0) -> Ppo:
+    return Ppo(job("tuned", seed=seed).spec, HOPPER)
+
+
+def test_a_set_of_one_policy_learns_the_same_as_its_algorithm_alone() -> None:
+    alone, policies = ppo(), registry.make_policies(job("tuned").spec, HOPPER)
+    assert policies.names == (DEFAULT_POLICY,)
+    assert policies.agents == SINGLE_AGENT
+    fragments = [fragment(slot) for slot in range(2)]
+    expected, found = alone.update(fragments, 1), policies.update(fragments, 1)
+    assert found[DEFAULT_POLICY].stats == expected.stats
+    assert isinstance(policies.only, Ppo)
+    assert torch.equal(policies.only.network.flat, alone.network.flat)
+
+
+def test_the_version_counts_updates_and_survives_a_checkpoint() -> None:
+    policies = PolicySet.of_one(ppo(), "rounds")
+    assert policies.version == 0
+    for number in (1, 2):
+        policies.update([fragment(0)], number)
+        assert policies.version == number
+    again = PolicySet.of_one(ppo(seed=5), "rounds")
+    again.load_state_dict(policies.state_dict())
+    assert again.version == 2
+    assert again.encode("run") == policies.encode("run")
+
+
+class Swarm:
+    """A joint learner of two policies: it takes the mean of all rewards for both."""
+
+    policies = ("red", "blue")
+    agents: Mapping[str, str] = {"blue_0": "blue", "red_0": "red", "red_1": "red"}
+    max_staleness = 3
+
+    def __init__(self) -> None:
+        self.mean = 0.0
+
+    def weights(self) -> dict[str, PolicyWeights]:
+        return {name: PolicyWeights({}, {"mean": np.float32([self.mean])}) for name in self.policies}
+
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:  # noqa: ARG002
+        self.mean = float(np.mean([one.tensors["rewards"].mean() for one in fragments]))
+        surrogate: Any = object()
+        return {name: UpdateResult({"kl": self.mean}, surrogate) for name in self.policies}
+
+    def take(self, fragments: list[Fragment]) -> None: ...
+
+    def replay(self) -> bool:
+        return False
+
+    def end_round(self, round: int) -> dict[str, UpdateResult]:
+        return self.update([fragment(0)], round)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.mean = state["mean"]
+
+
+AGENTS = {"red_0": "red", "red_1": "red", "blue_0": "blue", "scout": "default"}
+
+
+def test_learners_of_one_and_of_several_policies_make_one_set_with_one_version() -> None:
+    policies = PolicySet([Swarm(), OnePolicy(ppo())], AGENTS, "rounds")
+    assert policies.names == ("red", "blue", "default")
+    found = policies.update([fragment(0)], 1)
+    assert set(found) == {"red", "blue", "default"}
+    assert found["red"].surrogate is found["blue"].surrogate
+    assert set(policies.weights()) == set(found)
+    assert policies.version == 1
+    again = PolicySet([Swarm(), OnePolicy(ppo(seed=9))], AGENTS, "rounds")
+    again.load_state_dict(policies.state_dict())
+    assert again.weights()["blue"].tensors["mean"] == policies.weights()["blue"].tensors["mean"] != 0
+    assert again.version == 1
+
+
+def test_a_state_of_other_policies_is_refused() -> None:
+    saved = PolicySet([Swarm()], {"a": "red"}, "rounds").state_dict()
+    with pytest.raises(ValueError, match=r"of the policies .*red.*, this job's are .*default"):
+        PolicySet.of_one(ppo(), "rounds").load_state_dict(saved)
+
+
+def test_an_agent_without_a_policy_and_a_policy_with_two_learners_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"nobody learns: \{'a': 'green'\}"):
+        PolicySet([Swarm()], {"a": "green"}, "rounds")
+    with pytest.raises(ValueError, match="several learners"):
+        PolicySet([Swarm(), Swarm()], {"a": "red"}, "rounds")
+
+
+def test_a_checkpoint_of_release_0_1_is_read_as_a_set_of_one_policy() -> None:
+    algorithm = ppo()
+    algorithm.update([fragment(0)], 1)
+    old = {"training": {"round": 7}, "algorithm": algorithm.state_dict()}
+    policies = PolicySet.of_one(ppo(seed=3), "rounds")
+    policies.load_state_dict(saved_policies(old))
+    assert policies.version == 7
+    assert isinstance(policies.only, Ppo)
+    assert torch.equal(policies.only.network.flat, algorithm.network.flat)
+
+
+class Duo:
+    """An on-policy joint learner, which has no method of an off-policy one."""
+
+    policies = ("red", "blue")
+    agents: Mapping[str, str] = {"blue_0": "blue", "red_0": "red"}
+
+    def __init__(self, *_: Any) -> None:
+        self.rounds = 0
+
+    def weights(self) -> dict[str, PolicyWeights]:
+        return {}
+
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:  # noqa: ARG002
+        self.rounds += 1
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def test_a_joint_learner_needs_only_the_methods_of_its_feeding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nitro_learner.algorithms.ppo.learning.Duo", Duo, raising=False)
+    monkeypatch.setitem(registry.ALGORITHMS, "ppo", "ppo.learning:Duo")
+    policies = registry.make_policies(job("tuned").spec, HOPPER)
+    assert policies.names == ("red", "blue")
+    assert policies.agents == Duo.agents
+    policies.update([fragment(0)], 1)
+    (learner,) = policies.learners
+    assert isinstance(learner, Duo)
+    assert (learner.rounds, policies.version) == (1, 1)

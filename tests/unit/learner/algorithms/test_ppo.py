@@ -1,0 +1,334 @@
+"""PPO: gradients and updates against plain autograd, determinism to the bit, and each option's effect."""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from learner_support import HOPPER, fragment, job
+from nitro_learner.algorithms.actor_critic import standardise
+from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients, terms
+from nitro_learner.data.batch import Fragment
+from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
+
+SMALL = {"network__hiddenSizes": [16, 16], "algorithm__hyperparameters__epochs": 3}
+
+
+def ppo(preset: str = "tuned", **overrides: Any) -> Ppo:
+    return Ppo(job(preset, **(SMALL | overrides)).spec, HOPPER)
+
+
+def rounds(count: int, slots: int = 3) -> list[list[Fragment]]:
+    return [[fragment(s, envs=2, seed=k, resumed=k > 0) for s in range(slots)] for k in range(count)]
+
+
+def samples_of(distribution: Distribution, n: int = 50) -> tuple[Samples, Tensor, Tensor]:
+    """Samples, new parameters and new values, all in float64, some beyond the clips."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    old = normal(n, 4)
+    discrete = isinstance(distribution, Categorical)
+    actions = torch.randint(4, (n,), generator=generator) if discrete else normal(n, 2)
+    samples = Samples(
+        observations=normal(n, 3),
+        actions=actions,
+        log_probs=distribution.log_prob(old, actions),
+        distribution=old,
+        advantages=normal(n),
+        returns=2 * normal(n),
+    )
+    return samples, old + 0.4 * normal(n, 4), normal(n)
+
+
+@pytest.mark.parametrize("distribution", [Gaussian(), Categorical()], ids=["gaussian", "categorical"])
+@pytest.mark.parametrize(
+    "c",
+    [
+        Coefficients(clip=0.2, kl=0, entropy=0, value=0, value_clip=math.inf),
+        Coefficients(clip=0.2, kl=0.5, entropy=0, value=0, value_clip=math.inf),
+        Coefficients(clip=0.2, kl=0, entropy=0.3, value=0, value_clip=math.inf),
+        Coefficients(clip=0.3, kl=0.2, entropy=0.01, value=0.7, value_clip=4.0),
+    ],
+    ids=["surrogate", "kl", "entropy", "all"],
+)
+def test_the_losss_gradient_equals_autograds(distribution: Distribution, c: Coefficients) -> None:
+    samples, params, values = samples_of(distribution)
+    params.requires_grad_()
+    values.requires_grad_()
+    t = terms(samples, params, values, distribution, c)
+    assert 0.1 < t.clipped.double().mean() < 0.9
+    if c.value_clip < math.inf:
+        assert 0 < int((t.value_error == c.value_clip).sum()) < len(samples)
+    expected = torch.autograd.grad(t.loss(c).mean(), (params, values), materialize_grads=True)
+    actual = gradients(samples, params.detach(), values.detach(), distribution, c, scale=1 / len(samples))
+    torch.testing.assert_close(actual[0], expected[0], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(actual[1], expected[1], rtol=1e-10, atol=1e-12)
+
+
+def test_distributions_equal_pytorchs() -> None:
+    samples, params, _ = samples_of(Gaussian())
+    old, new = (
+        torch.distributions.Independent(torch.distributions.Normal(p[:, :2], p[:, 2:].exp()), 1)
+        for p in (samples.distribution, params)
+    )
+    torch.testing.assert_close(Gaussian().log_prob(params, samples.actions), new.log_prob(samples.actions))
+    torch.testing.assert_close(Gaussian().entropy(params), new.entropy())
+    torch.testing.assert_close(
+        Gaussian().kl(samples.distribution, params), torch.distributions.kl_divergence(old, new)
+    )
+    samples, params, _ = samples_of(Categorical())
+    old, new = (torch.distributions.Categorical(logits=p) for p in (samples.distribution, params))
+    torch.testing.assert_close(Categorical().log_prob(params, samples.actions), new.log_prob(samples.actions))
+    torch.testing.assert_close(Categorical().entropy(params), new.entropy())
+    torch.testing.assert_close(
+        Categorical().kl(samples.distribution, params), torch.distributions.kl_divergence(old, new)
+    )
+
+
+class Reference:
+    """PPO's update written plainly: an autograd graph per minibatch, PyTorch's modules, Adam and clipping."""
+
+    def __init__(self, algorithm: Ppo) -> None:
+        self.network = copy.deepcopy(algorithm.network)
+        for p in self.network.parameters():
+            p.data, p.grad = p.data.clone(), None
+
+    def update(self, algorithm: Ppo, fragments: list[Fragment], seed: int) -> None:
+        s = algorithm.settings
+        batch = copy.deepcopy(algorithm).assemble(fragments)
+        optimiser = torch.optim.Adam(self.network.parameters(), lr=s.learning_rate, eps=s.adam_epsilon)
+        generator = torch.Generator().manual_seed(seed)
+        whole = (batch.advantages - batch.advantages.mean()) / batch.advantages.std(correction=0).clamp(
+            min=1e-4
+        )
+        n = len(batch)
+        for _ in range(s.epochs):
+            size = s.minibatch_size or n
+            order = torch.randperm(n, generator=generator) if size < n else torch.arange(n)
+            for rows in order.split(math.ceil(n / math.ceil(n / size))):
+                a = whole[rows]
+                if s.standardise_advantages == "minibatch":
+                    a = (a - a.mean()) / a.std(correction=0).clamp(min=1e-4)
+                params = self._mlp(self.network.policy, batch.observations[rows])
+                if self.network.policy.log_std is None:
+                    mean, log_std = params.chunk(2, -1)
+                else:
+                    mean, log_std = params, self.network.policy.log_std.expand_as(params)
+                new = torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp())
+                old_mean, old_log_std = batch.distribution[rows].chunk(2, -1)
+                old = torch.distributions.Normal(old_mean, old_log_std.exp())
+                ratio = (new.log_prob(batch.actions[rows]).sum(-1) - batch.log_probs[rows]).exp()
+                surrogate = torch.min(ratio * a, ratio.clamp(1 - s.clip, 1 + s.clip) * a).mean()
+                kl = torch.distributions.kl_divergence(old, new).sum(-1).mean()
+                error = (
+                    self._mlp(self.network.critic, batch.observations[rows])[:, 0] - batch.returns[rows]
+                ) ** 2
+                value_loss = error.clamp(max=s.value_clip or math.inf).mean()
+                loss = -surrogate + s.kl_coefficient * kl + s.value_coefficient * value_loss
+                loss = loss - s.entropy_coefficient * new.entropy().sum(-1).mean()
+                optimiser.zero_grad()
+                loss.backward()
+                if s.max_grad_norm:
+                    nn.utils.clip_grad_norm_(self.network.parameters(), s.max_grad_norm)
+                optimiser.step()
+
+    @staticmethod
+    def _mlp(mlp: nn.Module, x: Tensor) -> Tensor:
+        for layer in mlp.layers:
+            x = torch.tanh(layer(x))
+        return mlp.head(x)
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides"),
+    [
+        ("paper", {}),
+        ("tuned", {}),
+        ("tuned", {"algorithm__hyperparameters__minibatchSize": 100, "network__hiddenSizes": [256, 256]}),
+        ("paper", {"algorithm__hyperparameters__entropyCoefficient": 0.01}),
+    ],
+)
+def test_an_update_equals_plain_pytorchs(preset: str, overrides: dict[str, Any], monkeypatch: Any) -> None:
+    algorithm = ppo(preset, **overrides)
+    monkeypatch.setattr("nitro_learner.algorithms.ppo.learning.stream", lambda *_: 42)
+    algorithm.chunk = 100  # several chunks per batch
+    reference = Reference(algorithm)
+    fragments = rounds(1, slots=4)[0]
+    before = algorithm.network.flat.detach().clone()
+    reference.update(algorithm, fragments, seed=42)
+    algorithm.update(fragments, 1)
+    expected = nn.utils.parameters_to_vector(reference.network.parameters())
+    moved = (expected - before).abs().max()
+    assert moved > 1e-4
+    # Adam divides by the gradient's root mean square: rounding of a small gradient is a part of its step.
+    assert (algorithm.network.flat - expected).abs().max() < 0.02 * moved
+    assert (algorithm.network.flat - expected).abs().mean() < 1e-5
+
+
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+def test_equal_fragments_give_equal_weights_to_the_bit(preset: str) -> None:
+    one, two = ppo(preset), ppo(preset)
+    for k, fragments in enumerate(rounds(3), start=1):
+        stats = one.update(fragments, k).stats
+        torch.rand(3)  # global random numbers do not matter
+        assert two.update(fragments, k).stats == stats
+    assert torch.equal(one.network.flat, two.network.flat)
+    other = ppo(preset, seed=1)
+    assert not torch.equal(ppo(preset).network.flat, other.network.flat)
+
+
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+@pytest.mark.parametrize("after", [0, 2])
+def test_continues_from_its_state_to_the_bit(preset: str, after: int) -> None:
+    whole, first, second = ppo(preset), ppo(preset), ppo(preset, seed=0)
+    played = rounds(4)
+    for k in range(1, after + 1):
+        whole.update(played[k - 1], k)
+        first.update(played[k - 1], k)
+    state = copy.deepcopy(first.state_dict())
+    second.load_state_dict(state)
+    for k in range(after + 1, 5):
+        expected = whole.update(played[k - 1], k).stats
+        assert second.update(played[k - 1], k).stats == expected
+        first.update(played[k - 1], k)
+    assert torch.equal(whole.network.flat, second.network.flat)
+    assert _flat(whole.state_dict()) == _flat(second.state_dict()) == _flat(first.state_dict())
+    meta, tensors = whole.weights()
+    again = second.weights()
+    assert meta == again[0]
+    assert all(np.array_equal(tensors[name], again[1][name]) for name in tensors)
+
+
+def _flat(state: Any) -> Any:
+    """A state as plain values that compare; also: nothing in it that a checkpoint would need pickle for."""
+    if isinstance(state, dict):
+        assert all(isinstance(key, str) for key in state)
+        return {key: _flat(value) for key, value in state.items()}
+    if isinstance(state, Tensor | np.ndarray):
+        return state.tolist()
+    if isinstance(state, list):
+        return [_flat(value) for value in state]
+    assert state is None or isinstance(state, int | float | str)
+    return state
+
+
+def test_a_state_is_a_copy() -> None:
+    algorithm = ppo()
+    algorithm.update(rounds(1)[0], 1)
+    state, before = algorithm.state_dict(), _flat(algorithm.state_dict())
+    weights = algorithm.weights()[1]["policy.head.bias"]
+    kept = weights.copy()
+    algorithm.update(rounds(2)[1], 2)
+    assert _flat(state) == before
+    np.testing.assert_array_equal(weights, kept)
+
+
+def test_refuses_a_state_of_another_network() -> None:
+    with pytest.raises(ValueError, match="network"):
+        ppo(network__hiddenSizes=[8]).load_state_dict(ppo().state_dict())
+    other = HOPPER | {"observation": {"shape": [5], "dtype": "float32"}}
+    with pytest.raises(
+        ValueError, match=r"policy\.layers\.0\.weight has shape \(16, 5\), expected \(16, 11\)"
+    ):
+        ppo().load_state_dict(Ppo(job(**SMALL).spec, other).state_dict())
+
+
+def test_an_update_reports_its_statistics() -> None:
+    stats = ppo("paper").update(rounds(1)[0], 1).stats
+    assert set(stats) == {
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "kl",
+        "clip_fraction",
+        "explained_variance",
+        "advantage_std",
+        "learning_rate",
+        "kl_coefficient",
+    }
+    assert all(math.isfinite(value) for value in stats.values())
+    assert stats["kl"] > 0
+    assert stats["learning_rate"] == 5e-5
+    assert stats["kl_coefficient"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("kl", "factor"), [(0.021, 1.5), (0.0199, 1.0), (0.0051, 1.0), (0.0049, 0.5), (0.0, 0.5)]
+)
+def test_the_kl_coefficient_adapts(kl: float, factor: float) -> None:
+    algorithm = ppo("paper")
+    algorithm.adapt_kl_coefficient(kl)
+    assert algorithm.kl_coefficient == pytest.approx(0.2 * factor)
+
+
+def test_the_learning_rate_anneals_over_the_rounds() -> None:
+    annealed = {
+        "algorithm__hyperparameters__learningRate": 3e-4,
+        "algorithm__hyperparameters__learningRateAnneal": True,
+    }
+    algorithm = ppo("tuned", stop__rounds=4, **annealed)
+    rates = [algorithm.update(f, k).stats["learning_rate"] for k, f in enumerate(rounds(5), start=1)]
+    assert rates == pytest.approx([3e-4, 2.25e-4, 1.5e-4, 0.75e-4, 0.0])
+
+
+def test_minibatches_cover_the_batch_once_an_epoch() -> None:
+    algorithm = ppo("tuned", algorithm__hyperparameters__minibatchSize=64)
+    samples, _, _ = samples_of(Gaussian(), n=150)
+    minibatches = algorithm.minibatches(samples, torch.Generator().manual_seed(0))
+    assert [len(m) for m in minibatches] == [
+        50,
+        50,
+        50,
+    ]  # not 64, 64, 22: no step weighs a few samples as many
+    seen = torch.cat([m.advantages for m in minibatches])
+    assert not torch.equal(seen, samples.advantages)
+    assert torch.equal(seen.sort().values, samples.advantages.sort().values)
+    rows = {float(a): i for i, a in enumerate(samples.advantages)}
+    for m in minibatches:  # all columns move together
+        order = torch.tensor([rows[float(a)] for a in m.advantages])
+        assert torch.equal(m.observations, samples.observations[order])
+        assert torch.equal(m.returns, samples.returns[order])
+
+
+def test_standardises_and_does_not_blow_up_equal_advantages() -> None:
+    x = standardise(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert x.mean().item() == pytest.approx(0, abs=1e-6)
+    assert x.std(correction=0).item() == pytest.approx(1)
+    assert not standardise(torch.full((5,), 3.0)).any()
+    assert standardise(torch.tensor([0.0, 1e-6]))[1].item() == pytest.approx(0.5e-6 / 1e-4)
+
+
+def test_diverged_weights_are_an_error() -> None:
+    algorithm = ppo("paper")
+    with torch.no_grad():
+        algorithm.network.flat[0] = math.nan
+    with pytest.raises(FloatingPointError, match=r"round 1: .*learningRate"):
+        algorithm.update(rounds(1)[0], 1)
+
+
+def test_trains_on_the_statistics_that_the_actors_used() -> None:
+    algorithm = ppo("tuned")
+    played = rounds(2)
+    for fragments in played:
+        for f in fragments:
+            f.tensors["observations"][:] = 7 + 2 * f.tensors["observations"]
+    sent = algorithm.weights()[1]
+    assert not sent["observation.mean"].any()
+    first = algorithm.update(played[0], 1)
+    np.testing.assert_array_equal(
+        first.surrogate.samples.observations[:2], played[0][0].tensors["observations"][0]
+    )
+    sent = algorithm.weights()[1]
+    np.testing.assert_allclose(sent["observation.mean"], 7, atol=0.5)
+    second = algorithm.update(played[1], 2)
+    raw = played[1][0].tensors["observations"][0]
+    expected = (raw - sent["observation.mean"]) / np.sqrt(sent["observation.var"] + 1e-8)
+    np.testing.assert_allclose(second.surrogate.samples.observations[:2], expected, atol=1e-5)

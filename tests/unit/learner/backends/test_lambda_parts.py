@@ -1,0 +1,320 @@
+"""The parts of the Lambda backend that need no function: signature, report, errors, cache, constants."""
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
+
+from nitro_actor import parcel
+from nitro_api.rules import payload_rules as payload
+from nitro_learner.backends import lambda_errors, lambda_report
+from nitro_learner.backends.base import FatalError, RetryableError
+from nitro_learner.backends.lambda_client import LambdaClient, Payload, Prefix
+from nitro_learner.backends.lambda_report import InvocationReport
+from nitro_learner.backends.sigv4 import Signer
+from nitro_learner.cache.memory_cache import MemoryCache
+
+HEADERS = {"Content-Type": "application/json", "X-Amz-Log-Type": "Tail"}
+
+
+def test_actor_and_api_agree_on_the_size_of_a_payload() -> None:
+    for name in ("LIMIT_BYTES", "ENVELOPE_BYTES", "CAPACITY_BYTES"):
+        assert getattr(parcel, name) == getattr(payload, name)
+
+
+@pytest.mark.parametrize("token", [None, "session/token+="])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://lambda.us-east-2.amazonaws.com/2015-03-31/functions/nitro-a_b/invocations",
+        "http://127.0.0.1:4566/2015-03-31/functions/nitro/invocations?Qualifier=nitro",
+        "https://user@host.example:8443/base/2015-03-31/functions/a%3Ab/invocations",
+    ],
+)
+def test_the_signature_equals_that_of_botocore(url: str, token: str | None) -> None:
+    body = b'{"kind":"spec"}'
+    credentials = ReadOnlyCredentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", token)
+    signer = Signer(url, "us-east-2", "lambda", HEADERS)
+    for now in (datetime(2026, 1, 31, 23, 59, 59, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)):
+        request = AWSRequest("POST", url, headers=HEADERS, data=body)
+        with mock.patch("botocore.auth.get_current_datetime", return_value=now.replace(tzinfo=None)):
+            SigV4Auth(credentials, "lambda", "us-east-2").add_auth(request)
+        ours = signer.sign(credentials, hashlib.sha256(body).hexdigest(), now)
+        for name in ("Authorization", "X-Amz-Date", "X-Amz-Security-Token"):
+            assert ours.get(name) == request.headers.get(name)
+
+
+def test_events_share_the_digest_of_their_weights() -> None:
+    prefix = Prefix(b'{"weights":"AAAA",')
+    for rest in (b'"request":"B"}', b'"request":"CC"}'):
+        event = Payload(prefix, rest)
+        assert event.body == prefix.text + rest
+        assert event.digest == hashlib.sha256(event.body).hexdigest()
+
+
+COLD = (
+    "START RequestId: 1 Version: $LATEST\nREPORT of another kind\nEND RequestId: 1\n"
+    "REPORT RequestId: 1\tDuration: 1049.63 ms\tBilled Duration: 2344 ms\tMemory Size: 1024 MB\t"
+    "Max Memory Used: 135 MB\tInit Duration: 1293.83 ms\t\n"
+)
+WARM = COLD.replace("\tInit Duration: 1293.83 ms", "").replace("2344", "1050")
+TIMEOUT = WARM.replace("\t\n", "\tStatus: timeout\nXRAY TraceId: 1-5\tSegmentId: 2\tSampled: true\n")
+PLATFORM = json.dumps(
+    {
+        "time": "2026-01-01T00:00:00Z",
+        "type": "platform.report",
+        "record": {
+            "requestId": "1",
+            "status": "success",
+            "metrics": {
+                "durationMs": 1049.63,
+                "billedDurationMs": 2344,
+                "memorySizeMB": 1024,
+                "maxMemoryUsedMB": 135,
+                "initDurationMs": 1293.83,
+            },
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "billed", "init"),
+    [
+        (COLD, 2.344, 1.29383),
+        (COLD[-210:], 2.344, 1.29383),  # 4 KB may begin anywhere
+        (WARM, 1.05, None),
+        (TIMEOUT, 1.05, None),
+        (f'{{"type": "platform.start"}}\n{PLATFORM}\n', 2.344, 1.29383),
+    ],
+)
+def test_reports(log: str, billed: float, init: float | None) -> None:
+    report = lambda_report.parse(base64.b64encode(log.encode()).decode())
+    assert report is not None
+    assert (report.billed_seconds, report.init_seconds) == (pytest.approx(billed), pytest.approx(init))
+    assert (report.seconds, report.memory_mib, report.used_mib) == (pytest.approx(1.04963), 1024, 135)
+
+
+@pytest.mark.parametrize(
+    "log",
+    ["", "no report here", "REPORT RequestId: 1\tDuration: 1 ms", '{"type": "platform.report", "record": 1}'],
+)
+def test_an_incomplete_report_is_ignored(log: str) -> None:
+    assert lambda_report.parse(base64.b64encode(log.encode()).decode()) is None
+    assert lambda_report.parse(None) is None
+    assert lambda_report.parse("***") is None
+
+
+REFUSALS: list[tuple[int, str, Any, type[Exception], str]] = [
+    (429, "", {"Reason": "ConcurrentInvocationLimitExceeded"}, RetryableError, "account_concurrency"),
+    (429, "", {"Reason": "CallerRateLimitExceeded"}, RetryableError, "invocation_rate"),
+    (429, "", {"Reason": "FunctionInvocationRateLimitExceeded"}, RetryableError, "invocation_rate"),
+    (
+        429,
+        "",
+        {"Reason": "ReservedFunctionConcurrentInvocationLimitExceeded"},
+        RetryableError,
+        "reserved_concurrency: .*raise spec.backend.lambda.reservedConcurrency",
+    ),
+    (429, "", {"Reason": ["new"]}, RetryableError, "throttled"),
+    (
+        409,
+        "ResourceConflictException:http://x/",
+        {"Message": "Pending"},
+        RetryableError,
+        "not_ready.*Pending",
+    ),
+    (502, "ResourceNotReadyException", {}, RetryableError, "not_ready"),
+    (500, "ServiceException", {}, RetryableError, "service_error"),
+    (503, "", b"<html>", RetryableError, "service_error"),
+    (400, "ThrottlingException", {"message": "Rate exceeded"}, RetryableError, "throttled: .*Rate exceeded"),
+    *(
+        (status, kind, {"message": "token FwoGZX"}, RetryableError, rf"credentials: .*\({kind}\).*renew")
+        for status, kind in (
+            (400, "RequestExpired"),
+            (403, "ExpiredTokenException"),
+            (403, "InvalidSignatureException"),
+            (403, "UnrecognizedClientException"),
+        )
+    ),
+    (404, "ResourceNotFoundException", {"Message": "none"}, FatalError, "there is no Lambda function f"),
+    (403, "AccessDeniedException", {"Message": "no"}, FatalError, "lambda:InvokeFunction"),
+    (413, "RequestTooLargeException", {}, FatalError, "HTTP 413"),
+    (400, "InvalidRequestContentException", {}, FatalError, "HTTP 400"),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "body", "expected", "message"), REFUSALS)
+def test_refusals(status: int, kind: str, body: Any, expected: type[Exception], message: str) -> None:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    error = lambda_errors.refusal(status, kind, data, "f")
+    assert isinstance(error, expected)
+    with pytest.raises(expected, match=message):
+        raise error
+    if isinstance(error, RetryableError):
+        assert error.billed_seconds == 0
+        assert error.throttled == (status == 429 or kind == "ThrottlingException")
+        assert "FwoGZX" not in str(error)
+
+
+def report(used: int = 100) -> InvocationReport:
+    return InvocationReport(billed_seconds=2.5, seconds=2.0, init_seconds=None, memory_mib=512, used_mib=used)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "used", "reason"),
+    [
+        ("Sandbox.Timedout", "RequestId: 1 Error: Task timed out after 3.00 seconds", 100, "timeout"),
+        ("Runtime.ExitError", "Runtime exited with error: signal: killed", 100, "sandbox_died"),
+        ("Runtime.ExitError", "Runtime exited with error: signal: killed", 510, "out_of_memory"),
+        ("Runtime.ImportModuleError", "Unable to import module", 100, "function_error"),
+        ("EnvironmentConfigError", "no such environment", 100, "function_error"),
+    ],
+)
+def test_failed_invocations_are_billed(kind: str, message: str, used: int, reason: str) -> None:
+    body = json.dumps({"errorType": kind, "errorMessage": message}).encode()
+    error = lambda_errors.failure(body, report(used), 9.0)
+    assert isinstance(error, RetryableError)
+    assert (error.reason, error.billed_seconds, error.estimated) == (reason, 2.5, False)
+    lost = lambda_errors.failure(body, None, 9.0)
+    assert isinstance(lost, RetryableError)
+    assert (lost.billed_seconds, lost.estimated) == (9.0, True)
+
+
+def test_a_response_that_lambda_does_not_take_ends_the_run() -> None:
+    body = json.dumps(
+        {"errorType": "Function.ResponseSizeTooLarge", "errorMessage": "6291556 bytes"}
+    ).encode()
+    with pytest.raises(FatalError, match="6291556 bytes; lower rolloutLength"):
+        raise lambda_errors.failure(body, None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (403, "AccessDenied", FatalError),
+        (400, "ExpiredTokenException", FatalError),
+        (400, "IDPCommunicationError", RetryableError),
+        (503, "ServiceUnavailable", RetryableError),
+        (None, "Could not connect to the endpoint", RetryableError),
+    ],
+)
+async def test_a_failing_sts_is_asked_again_but_its_refusal_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int | None, code: str, expected: type[Exception]
+) -> None:
+    asked = 0
+
+    async def refuse(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        error = f"<Error><Code>{code}</Code><Message>not this service account</Message></Error>"
+        return web.Response(status=status or 500, text=f"<ErrorResponse>{error}</ErrorResponse>")
+
+    sts = web.Application()
+    sts.router.add_post("/", refuse)
+    token = tmp_path / "token"
+    token.write_text("from Kubernetes")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/learner")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-2")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    async with TestServer(sts) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", str(server.make_url("/")))
+        if status is None:
+            await server.close()
+        client = LambdaClient("nitro", "us-east-2", None, None)
+        await client.open()
+        invocations = [client.invoke(Payload(Prefix(b"{"), b"}"), 1.0) for _ in range(3)]
+        for error in await asyncio.gather(*invocations, return_exceptions=True):
+            assert type(error) is expected
+            assert re.search(f"AWS gives no credentials: .*{code}", str(error))
+        assert asked == (status is not None), "a burst of requests asks once"
+        with pytest.raises(expected):
+            await client.invoke(Payload(Prefix(b"{"), b"}"), 1.0)
+        assert asked == 2 * (status is not None), "a failure is not kept"
+        await client.close()
+
+
+async def test_credentials_that_stay_expired_are_requested_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expired = {
+        "access_key": "AKID",
+        "secret_key": "secret",
+        "token": "t",
+        "expiry_time": "2026-01-01T00:00:00Z",
+    }
+    credentials = RefreshableCredentials.create_from_metadata(expired, lambda: expired, "test")
+    monkeypatch.setattr("botocore.session.Session.get_credentials", lambda _: credentials)
+    client = LambdaClient("nitro", "us-east-2", None, None)
+    await client.open()
+    with pytest.raises(RetryableError, match=r"credentials: .*the refreshed credentials are still expired"):
+        await client.invoke(Payload(Prefix(b"{"), b"}"), 1.0)
+    await client.close()
+
+
+async def test_an_idle_connection_sends_tcp_keepalives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    made: list[socket.socket] = []
+
+    class Watched(socket.socket):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            if not more:  # the server's have a file already
+                made.append(self)
+
+    async def answer(_: web.Request) -> web.Response:
+        options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
+        options += [(socket.IPPROTO_TCP, getattr(socket, name)) for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL")]
+        return web.json_response([made[-1].getsockopt(*option) for option in options])
+
+    function = web.Application()
+    function.router.add_post("/{path:.*}", answer)
+    async with TestServer(function) as server:
+        client = LambdaClient("nitro", "us-east-2", str(server.make_url("/")), None)
+        await client.open()
+        monkeypatch.setattr("nitro_learner.backends.lambda_client.socket.socket", Watched)
+        invoked = await client.invoke(Payload(Prefix(b"{"), b"}"), 10.0)
+        assert json.loads(invoked.body) == [1, 60, 30]
+        await client.close()
+
+
+async def test_memory_cache_returns_fragments_once_and_drops_old_weights() -> None:
+    cache = MemoryCache("run")
+    for version in range(3):
+        await cache.publish_weights(version, b"weights %d" % version)
+    newest = cache.weights_key(2)
+    assert cache.weights(newest) == b"weights 2"
+    with pytest.raises(KeyError):
+        cache.weights_key(0)
+    key = cache.round_key(3, 2)
+    waiting = asyncio.create_task(cache.wait(key, 5.0))
+    await asyncio.sleep(0)
+    cache.put(key, b"one")
+    cache.put(key, b"two")
+    assert await waiting == b"one"
+    assert await cache.pop(key) == [b"two"]
+    assert await cache.pop(key) == []
+    assert await cache.wait(key, 0.01) is None
+    assert (await cache.memory()).used == len(b"weights 1") * 2
+    await cache.clear(key)
+    await cache.close()
+    assert (await cache.memory()).used == 0

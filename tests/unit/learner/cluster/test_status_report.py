@@ -1,0 +1,222 @@
+"""The learner's word with the API server: who answers, and that the end is reported whatever comes before."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kubernetes.client import Configuration
+
+from nitro_api import load_job, resolve
+from nitro_learner.cli import learn
+from nitro_learner.cluster import api, status_reporter
+from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, WatchForbidden
+from nitro_learner.cluster.status_reporter import StatusReporter
+from replicas_support import replicas
+from report_support import report as round_report
+from train_support import job
+
+SECONDS = 30.0
+
+
+def test_a_failing_api_server_is_replaced_by_another_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {"metadata": {"name": "small", "uid": "u"}}
+    with replicas(stored) as servers:
+        configuration = Configuration()
+        configuration.host = servers.url
+        monkeypatch.setattr(Configuration, "_default", configuration)
+        monkeypatch.setattr("kubernetes.config.load_kube_config", lambda: None)
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        client = JobClient("team", "small", "u")
+        with pytest.raises(ApiUnavailable, match="answered 500"):
+            client.get()
+        assert client.get() == stored
+        assert client.apply_status({"training": {}}) == stored
+        assert servers.connections == 2, "a sound one is stayed with"
+
+
+class Cluster:
+    """The job on an API server: what was reported last, and what the operator grants. It allows no watch."""
+
+    def __init__(self) -> None:
+        self.reported: Mapping[str, Any] = {}
+        self.granted = self.ready = 0
+        self.pod_seconds = 0.0
+        self.stop: dict[str, Any] = {"rounds": 6}
+        self.seen = threading.Condition()
+        self._told = 0
+
+    def get(self) -> dict[str, Any]:
+        with self.seen:
+            self._told = self.granted
+            self.seen.notify_all()
+        actors = {"granted": self.granted, "ready": self.ready, "podSeconds": self.pod_seconds}
+        stored = job(stop=self.stop)
+        stored["metadata"] |= {"namespace": "team", "uid": "u", "resourceVersion": "1"}
+        return {**stored, "status": {"actors": actors}}
+
+    def watch(self, version: str) -> Iterator[dict[str, Any]]:
+        raise WatchForbidden(f"from version {version}")
+
+    def end_watch(self) -> None:
+        """There is none."""
+
+    def apply_status(self, status: Mapping[str, Any]) -> dict[str, Any]:
+        self.reported = status
+        return self.get()
+
+    def grant(self, actors: int) -> None:
+        """Returns when the learner has heard of it."""
+        self.granted = actors
+        with self.seen:
+            assert self.seen.wait_for(lambda: self._told == actors, SECONDS)
+
+
+def test_a_refused_status_is_not_reported_again() -> None:
+    """An earlier pod, or an older release, may have left it; the API server would refuse the whole report."""
+    cluster = Cluster()
+    left = {"training": {"round": 2, "boostingScore": 1e308, "updatedAt": "soon"}, "cost": {"total": -1}}
+    with StatusReporter(cast("JobClient", cluster), left) as reporter:
+        reporter.requested(round=3, actors=4)
+    assert cluster.reported["training"]["round"] == 2
+    assert "boostingScore" not in cluster.reported["training"]
+    assert "cost" not in cluster.reported
+
+
+def test_a_change_of_the_granted_or_ready_actors_is_reported() -> None:
+    cluster, told = Cluster(), queue.SimpleQueue[tuple[int, int]]()
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        reporter.mirror.on_actors(lambda granted, ready: told.put((granted, ready)))
+        for cluster.ready, granted in ((0, 8), (2, 8), (8, 8), (8, 4)):
+            cluster.grant(granted)
+            assert told.get(timeout=SECONDS) == (granted, cluster.ready)
+    assert told.empty()
+
+
+def test_pod_seconds_grow_between_the_operators_writes() -> None:
+    cluster = Cluster()
+    reporter = StatusReporter(cluster, None)  # type: ignore[arg-type]
+    assert reporter.mirror.pod_seconds is None, "not known is not nothing"
+    with reporter:
+        cluster.pod_seconds, cluster.ready = 100.0, 40
+        _until(lambda: (reporter.mirror.pod_seconds or 0) > 110)
+        cluster.pod_seconds, cluster.ready = 1000.0, 0
+        _until(lambda: reporter.mirror.pod_seconds == 1000)
+
+
+def test_changed_limits_of_the_job_are_seen() -> None:
+    cluster = Cluster()
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        _until(lambda: reporter.mirror.limits is not None and reporter.mirror.limits.rounds == 6)
+        cluster.stop = {"rounds": 0}  # which only an API server with another CRD takes
+        cluster.grant(3)
+        cluster.grant(4)
+        assert reporter.mirror.limits is not None
+        assert reporter.mirror.limits.rounds == 6
+        cluster.stop = {"rounds": 9, "budgetDollars": 2}
+        _until(lambda: reporter.mirror.limits is not None and reporter.mirror.limits.rounds == 9)
+        assert reporter.mirror.limits.budget_dollars == 2
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_actors_that_do_not_answer_are_reported_until_one_does() -> None:
+    cluster = Cluster()
+    reasons = queue.SimpleQueue[str | None]()
+    apply = cluster.apply_status
+
+    def heard(status: Mapping[str, Any]) -> dict[str, Any]:
+        reasons.put(status["training"].get("reason"))
+        return apply(status)
+
+    cluster.apply_status = heard  # type: ignore[method-assign]
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        for trouble, reason in (("no actor has answered yet", "ActorsSilent"), (None, None)):
+            reporter.actors_silent(trouble)
+            while reasons.get(timeout=SECONDS) != reason:
+                pass
+    assert "message" not in cluster.reported["training"]
+
+
+def test_a_run_reports_its_rollouts_and_whether_they_cut_episodes() -> None:
+    cluster = Cluster()
+    environment = resolve(load_job(job())).spec.environment
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        reporter.starting(environment, round=0, actors=2)
+        for number in (1, 2):
+            reporter.round_done(round_report(number, cut_share=0.75))
+    training = cluster.reported["training"]
+    assert (training["rolloutLength"], training["envsPerActor"]) == (64, 4)
+    assert training["cutShare"] == 0.75
+    assert [entry.get("evaluationMean") for entry in training["history"]] == [25.0, None]
+
+
+class Gone(Cluster):
+    """The job is not there, from the learner's first word on until so many more."""
+
+    def __init__(self, answers: float) -> None:
+        super().__init__()
+        self.answers = answers
+
+    def get(self) -> dict[str, Any]:
+        self.answers -= 1
+        if self.answers >= 0:
+            raise JobGone("it is gone")
+        return super().get()
+
+
+@pytest.mark.parametrize("answers", [3, math.inf])
+def test_the_final_status_is_retried_unless_the_job_is_gone(
+    answers: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_reporter, "_GONE_SECONDS", 3.0)
+    monkeypatch.setattr(api, "BACKOFF_SECONDS", (0.01, 0.1))
+    cluster = Gone(answers)
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        reporter.conclude("Succeeded", "RoundsDone", "all rounds are done")
+        began = time.monotonic()
+        reporter.close(SECONDS)
+        assert time.monotonic() - began < SECONDS, "it was waited for although it is gone"
+    assert cluster.reported["training"]["state"] == "Succeeded"
+    assert (cluster.answers < 0) == math.isfinite(answers)
+
+
+def test_a_grant_after_the_last_round_does_not_keep_the_end_from_being_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NITRO_ACTOR_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("NITRO_REDIS_URL", "redis://127.0.0.1:9")
+    monkeypatch.delenv("NITRO_METRICS_PORT", raising=False)
+    cluster = Cluster()
+    opened = SimpleNamespace(job=resolve(load_job(job(backend={"type": "Knative"}))), id="run")
+
+    async def train(*_: Any, **__: Any) -> tuple[str, None]:
+        await asyncio.to_thread(cluster.grant, 3)
+        return "done", None
+
+    monkeypatch.setattr("nitro_learner.run.session.train", train)
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        assert asyncio.run(learn._train(opened, reporter)) == "done"  # type: ignore[arg-type]
+        cluster.grant(5)
+        reporter.conclude("Succeeded", "RoundsDone", "all rounds are done")
+    assert cluster.reported["training"]["state"] == "Succeeded"
+
+
+def test_a_message_has_no_character_that_the_api_server_refuses_to_apply() -> None:
+    cluster = Cluster()
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        reporter.conclude("Failed", "TrainingFailed", "the robot \U0001f916 stumbles, é")
+        reporter.close(30.0)
+    assert cluster.reported["training"]["message"] == "the robot \ufffd stumbles, é"

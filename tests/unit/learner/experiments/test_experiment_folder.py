@@ -1,0 +1,66 @@
+"""The folder of an experiment: what is refused there, and what is not taken for finished."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiment_support import pretend, write_spec
+from nitro_learner.experiments import experiment_report
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import plan
+from nitro_learner.experiments.spec import Experiment, load
+from nitro_learner.run.rundir import RunDirError
+
+ANNEALED = {"set": {"spec.algorithm.hyperparameters.learningRateAnneal": True}}
+
+
+def _trained(directory: Path, **changes: Any) -> tuple[ExperimentDir, Experiment]:
+    """An experiment whose runs have two rounds of four actors each."""
+    experiment = load(write_spec(directory, **changes))
+    folder = ExperimentDir(directory / "results")
+    folder.open(experiment)
+    for run in plan(experiment):
+        pretend(folder, run, actors=[4, 4], returns=[0, 1])
+        assert folder.finished(run)
+    return folder, experiment
+
+
+def test_the_folder_of_another_experiment_is_not_changed(tmp_path: Path) -> None:
+    folder, experiment = _trained(tmp_path)
+    with pytest.raises(RunDirError, match=r"holds the experiment two\. Choose another --dir"):
+        folder.open(load(write_spec(tmp_path, name="three")))
+    assert load(folder.spec) == experiment
+    folder.open(load(write_spec(tmp_path, seeds=[0, 1, 2])))
+    assert load(folder.spec).seeds == [0, 1, 2]
+
+
+def test_a_run_that_ended_at_a_smaller_budget_is_not_complete_for_a_larger_one(tmp_path: Path) -> None:
+    """Also when the run was broken off, by kill -9, before it had gone on to the larger one."""
+    folder, _ = _trained(tmp_path)
+    run = plan(load(write_spec(tmp_path, budget={"actorRounds": 80})))[0]
+    assert not folder.finished(run)
+    folder.prepare(run)
+    assert not folder.finished(run)
+
+
+def test_a_run_with_another_learning_rate_schedule_is_not_continued(tmp_path: Path) -> None:
+    folder, _ = _trained(tmp_path, budget={"rounds": 2}, **ANNEALED)
+    (run, *_) = plan(load(write_spec(tmp_path, budget={"rounds": 4}, **ANNEALED)))
+    with pytest.raises(RunDirError, match="its learning rate falls to zero over 2 rounds"):
+        folder.finished(run)
+    folder.run(run).metrics.unlink()
+    assert not folder.finished(run), "nothing of it is trained, so nothing is lost"
+
+
+def test_a_damaged_list_of_machines_is_named(tmp_path: Path) -> None:
+    folder, experiment = _trained(tmp_path)
+    folder.machine.write_text(folder.machine.read_text()[:-3])
+    for use in (lambda: folder.open(experiment), lambda: experiment_report.write(folder, experiment)):
+        with pytest.raises(RunDirError, match=r"machine\.json is damaged: .*\. Remove it"):
+            use()
+    folder.machine.unlink()
+    assert "on an unknown machine." in experiment_report.write(folder, experiment)
+    folder.open(experiment)
+    assert len(json.loads(folder.machine.read_text())) == 1

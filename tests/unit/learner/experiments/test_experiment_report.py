@@ -1,0 +1,281 @@
+"""Curves at the budget, and a report of runs whose numbers are known."""
+
+import csv
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiment_support import pretend, write_spec
+from nitro_learner.experiments import experiment_report
+from nitro_learner.experiments.curves import Curve, read
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import plan
+from nitro_learner.experiments.spec import Experiment, load
+from nitro_learner.run.rundir import RunDirError
+
+
+def test_a_curve_is_interpolated_between_its_points() -> None:
+    curve = Curve(np.array([2.0, 4.0, 10.0]), np.array([0.0, 10.0, 40.0]))
+    assert curve.at(3) == 5
+    assert curve.at(10) == 40
+    assert math.isnan(curve.at(10.1))
+    assert math.isnan(curve.at(1))
+    # Trapezes: 2 * 5 + 3 * 17.5 over a width of 5; 1 * 7.5 instead of the first from 3 on.
+    assert curve.mean(2, 7) == pytest.approx((10 + 52.5) / 5)
+    assert curve.mean(3, 7) == pytest.approx((7.5 + 52.5) / 4)
+    assert all(math.isnan(curve.mean(*ends)) for ends in ((1, 7), (2, 11), (7, 7)))
+    assert curve.reaches(5, 10) == 3
+    assert curve.reaches(-1, 10) == 2
+    assert math.isnan(curve.reaches(20, 5))
+    assert math.isnan(curve.reaches(50, 10))
+
+
+def test_a_step_curve_takes_the_value_of_the_next_point() -> None:
+    curve = Curve(np.array([2.0, 6.0, 7.0]), np.array([2.0, 4.0, 1.0]), steps=True)
+    assert curve.values(np.array([0.0, 2.0, 2.1, 6.0, 6.5, 7.0])).tolist() == [2, 2, 4, 4, 1, 1]
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> tuple[ExperimentDir, Experiment]:
+    """fixed reaches 8 actor-rounds exactly, nitro overshoots to 10; seed 2 is only half done."""
+    spec = load(write_spec(tmp_path, seeds=[0, 1, 2], target=15.0, against=["fixed"]))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        if run.variant == "fixed":
+            pretend(
+                folder, run, actors=[2, 2, 2, 2], returns=[0, 10, 10, 10 + run.seed], finished=run.seed < 2
+            )
+        elif run.seed < 2:
+            # At 8 actor-rounds: between 10 (at 6) and 30 (at 10), so 20, and one more for seed 1.
+            pretend(folder, run, actors=[2, 4, 4], returns=[0, 10, 30 + 2 * run.seed])
+    return folder, spec
+
+
+def test_the_report_compares_at_exactly_the_budget(experiment: tuple[ExperimentDir, Experiment]) -> None:
+    folder, spec = experiment
+    text = experiment_report.write(folder, spec)
+    assert "Every run has the same budget, 8 actor-rounds" in text
+    assert "2 paired seeds: 0, 1." in text
+    assert "4 of 6 runs are finished" in text
+    # fixed: 10 and 11; nitro: 20 and 21. It spends 8 actor-rounds of 96 steps and one cent each.
+    assert "| fixed | 10.5 [10.0, 11.0] | 10.5 | " in text
+    assert "| nitro | 20.5 [20.0, 21.0] | 20.5 | " in text
+    nitro = next(line for line in text.splitlines() if line.startswith("| nitro |")).split(" | ")
+    assert nitro[4:7] == ["2.5", "768", "$0.0800"]
+    # 15 is crossed at 7 actor-rounds by seed 0 (7 cents), a little earlier by seed 1.
+    assert nitro[7] == "$0.0695 (2 of 2) |"
+    assert "0 of 2 |" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("| nitro - fixed |")]
+    assert "+10.0 [+10.0, +10.0]" in line
+    assert line.endswith("| 1.00 [1.00, 1.00] | too few seeds |")
+    assert "With fewer than 5 seeds" in text
+
+
+def test_a_verdict_needs_an_interval_that_excludes_zero_and_enough_seeds(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, seeds=[0, 1, 2, 3, 4], variants={"a": {}, "b": {}, "c": {}}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        gain = {"a": 0.0, "b": 10.0 + run.seed, "c": (-1) ** run.seed}[run.variant]
+        pretend(folder, run, actors=[4, 4], returns=[0, 50 + gain])
+    text = experiment_report.write(folder, spec)
+    verdicts = [line.split(" | ") for line in text.splitlines() if line.startswith(("| b - a", "| c - a"))]
+    assert [line[-1] for line in verdicts] == ["better |", "no difference shown |"]
+    assert verdicts[0][1] == "+12.0 [+10.8, +13.2]"
+
+
+def test_questions_are_answered_by_return_and_by_cost(tmp_path: Path) -> None:
+    """b costs half of a per actor and reaches 40 in four of six seeds; nothing of c is finished."""
+    questions = {"1. Is b?": ["b", "a"], "2. Is a?": ["a", "b"], "3. Is c?": ["c", "a"]}
+    variants: dict[str, dict[str, str]] = {"a": {}, "b": {}, "c": {}}
+    spec = load(
+        write_spec(tmp_path, seeds=list(range(6)), variants=variants, questions=questions, target=40.0)
+    )
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        if run.variant != "c":
+            cheap = run.variant == "b"
+            end = (60 if run.seed < 4 else 30) if cheap else 80
+            pretend(folder, run, actors=[4, 4], returns=[0, end], cents=0.5 if cheap else 1)
+    (head, _, better, worse, absent, *_) = (
+        experiment_report.write(folder, spec).split("| question", 1)[1].splitlines()
+    )
+    assert head == " | compared | return at the budget | cost of the budget | cost to reach 40 |"
+    assert better.split(" | ")[1:4] == [
+        "b - a",
+        "worse: -30.0 [-40.0, -20.0]",
+        "cheaper: -50.0 % [-50.0, -50.0]",
+    ]
+    # a: 40 of 80 lies half way between 4 cents and 8; b: two thirds between 2 and 4, in four seeds.
+    assert better.split(" | ")[4] == "too few seeds: -44.4 % [-44.4, -44.4] (4 of 6 seeds) |"
+    assert worse.split(" | ")[2:4] == ["better: +30.0 [+20.0, +40.0]", "dearer: +100.0 % [+100.0, +100.0]"]
+    assert absent.split(" | ")[2:] == ["not finished", "not finished", "not finished |"]
+
+
+def test_a_first_round_beyond_the_budget_is_interpolated_from_zero(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, score="evaluation_mean", questions={"Is nitro?": ["nitro", "fixed"]}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        end = 10.0 if run.variant == "fixed" else 20.0
+        pretend(folder, run, actors=[16], returns=[1], evaluations=[0], final=end)
+    text = experiment_report.write(folder, spec)
+    assert "| fixed | 5.0 [5.0, 5.0] | 5.0 | 2.5 [2.5, 2.5] | 0.5 | 768 | $0.0800 |" in text
+    assert "too few seeds: +5.0 [+5.0, +5.0] | too few seeds: +0.0 % [+0.0, +0.0] |" in text
+
+
+def test_a_budget_of_one_round_gives_a_report(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, budget={"rounds": 1}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        pretend(folder, run, actors=[4], returns=[3])
+    text = experiment_report.write(folder, spec)
+    assert "| nitro | 3.0 [3.0, 3.0] | 3.0 | - | " in text, "there is nothing to take a mean of"
+    assert "Over training: nothing, because some run's curve begins at 1 rounds." in text
+
+
+def test_the_mean_over_training_uses_one_interval_for_all_runs(tmp_path: Path) -> None:
+    """One and the same learning curve, return = actor-rounds spent, seen by rounds of 2 and of 4 actors."""
+    spec = load(write_spec(tmp_path))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        actors = [2, 2, 2, 2] if run.variant == "fixed" else [4, 4]
+        returns = [sum(actors[: index + 1]) for index in range(len(actors))]
+        pretend(folder, run, actors=actors, returns=returns)
+    text = experiment_report.write(folder, spec)
+    assert "Over training: from 4 to 8 actor-rounds." in text
+    for variant in ("fixed", "nitro"):
+        assert f"| {variant} | 8.0 [8.0, 8.0] | 8.0 | 6.0 [6.0, 6.0] |" in text
+    assert "| nitro - fixed | +0.0 [+0.0, +0.0] | +0.0 [+0.0, +0.0] |" in text
+    with (folder.path / "runs.csv").open() as file:
+        assert {row["reward_mean_over_training"] for row in csv.DictReader(file)} == {"6.0"}
+
+
+def test_off_policy_rounds_count_the_steps_that_they_learned_from(tmp_path: Path) -> None:
+    """Rounds of four actors that end with two rollouts: 8 actor-rounds are four rounds and not two."""
+    spec = load(write_spec(tmp_path))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        pretend(folder, run, actors=[4] * 4, returns=[1, 2, 3, 4], learned=[2] * 4)
+    assert "| nitro | 4.0 [4.0, 4.0] | 4.0 | 2.5 [2.5, 2.5] | 4.0 | 768 | " in experiment_report.write(
+        folder, spec
+    )
+    with (folder.path / "runs.csv").open() as file:
+        assert {row["actor_rounds"] for row in csv.DictReader(file)} == {"8.0"}
+
+
+def test_a_dollar_budget_may_be_reached_outside_of_rounds(tmp_path: Path) -> None:
+    """An interruption broke off a round: what it cost ended the run, whose last row is below the budget."""
+    spec = load(write_spec(tmp_path, budget={"dollars": 0.09}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        short = run.variant == "nitro"
+        ended = {"reason": "BudgetSpent", "cost": {"total": 0.1 if short else 0.13}}
+        pretend(folder, run, actors=[4, 4] if short else [4, 4, 4], returns=[0, 8, 8], ended=ended)
+    text = experiment_report.write(folder, spec)
+    assert "| nitro | 8.0 [8.0, 8.0] | 8.0 | " in text
+    assert "| 2.0 | 768 | $0.0900 |" in text
+    assert "| nitro - fixed | +0.0 [+0.0, +0.0] |" in text
+
+
+def test_no_relative_difference_is_given_for_a_price_of_zero(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, questions={"Is nitro?": ["nitro", "fixed"]}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        pretend(folder, run, actors=[4, 4], returns=[1, 2], cents=0)
+    text = experiment_report.write(folder, spec)
+    assert "| Is nitro? | nitro - fixed | too few seeds: +0.0 [+0.0, +0.0] | not known |" in text
+
+
+def test_the_report_leaves_tables_and_pictures(experiment: tuple[ExperimentDir, Experiment]) -> None:
+    folder, spec = experiment
+    text = experiment_report.write(folder, spec)
+    assert folder.report.read_text() == text
+    for name in ("overview", "reward_mean", "actors", "cost_total"):
+        picture = folder.path / "figures" / f"two-state-{name}.png"
+        assert picture.read_bytes()[:4] == b"\x89PNG"
+        assert f"(figures/two-state-{name}.png)" in text
+    assert "evaluation_mean" not in text, "nothing was evaluated"
+    with (folder.path / "runs.csv").open() as file:
+        rows = {(row["variant"], row["seed"]): row for row in csv.DictReader(file)}
+    assert set(rows) == {("fixed", "0"), ("fixed", "1"), ("nitro", "0"), ("nitro", "1")}
+    assert float(rows["nitro", "1"]["reward_mean_at_budget"]) == 21
+    assert float(rows["nitro", "1"]["actor_rounds"]) == 10
+    with (folder.path / "curves.csv").open() as file:
+        curves = list(csv.DictReader(file))
+    last = [row for row in curves if (row["variant"], row["metric"]) == ("nitro", "reward_mean")][-1]
+    assert (float(last["actorRounds"]), float(last["mean"])) == (8.0, 20.5)
+
+
+def test_an_evaluation_is_placed_at_the_start_of_its_policy(
+    experiment: tuple[ExperimentDir, Experiment],
+) -> None:
+    folder, spec = experiment
+    run = plan(spec)[0]
+    pretend(folder, run, actors=[2, 4, 4], returns=[0, 0, 0], evaluations=[1.0, 2.0, 3.0], final=4.0)
+    curve = read(folder.run(run), run.job).curve("evaluation_mean", "actorRounds")
+    assert curve.x.tolist() == [0, 2, 6, 10]
+    assert curve.y.tolist() == [1, 2, 3, 4]
+
+
+def test_a_report_goes_into_a_page_between_its_markers(
+    experiment: tuple[ExperimentDir, Experiment], tmp_path: Path
+) -> None:
+    folder, spec = experiment
+    text = experiment_report.write(folder, spec)
+    page = tmp_path / "results.md"
+    page.write_text("# Results\n")
+    with pytest.raises(RunDirError, match="Add these two lines to it:\n<!-- experiment two: begin -->"):
+        experiment_report.insert(text, folder, spec.name, page)
+    page.write_text(
+        "# Results\n<!-- experiment two: begin -->\nold\n<!-- experiment two: end -->\nThe end.\n"
+    )
+    for _ in range(2):  # again changes nothing
+        experiment_report.insert(text, folder, spec.name, page)
+        shown = page.read_text()
+        assert shown.startswith("# Results\n<!-- experiment two: begin -->\n## two\n")
+        assert shown.endswith("<!-- experiment two: end -->\nThe end.\n")
+        assert "old" not in shown
+        assert "(two-two-state-overview.png)" in shown
+    assert (tmp_path / "two-two-state-overview.png").exists()
+
+
+def test_a_report_creates_a_page_that_does_not_exist(
+    experiment: tuple[ExperimentDir, Experiment], tmp_path: Path
+) -> None:
+    folder, spec = experiment
+    text = experiment_report.write(folder, spec)
+    page = tmp_path / "docs" / "results" / "two.md"
+    experiment_report.insert(text, folder, spec.name, page)
+    created = page.read_text()
+    expected = text.replace("](figures/", "](two-")
+    assert created == f"<!-- experiment two: begin -->\n{expected}<!-- experiment two: end -->\n"
+    for picture in re.findall(r"\]\(([^)]+\.png)\)", created):
+        assert (page.parent / picture).exists()
+    page.write_text(f"{created}\nA note.\n")
+    experiment_report.insert(text, folder, spec.name, page)
+    assert page.read_text() == f"{created}\nA note.\n", "the section is replaced, the note stays"
+
+
+def test_without_a_complete_seed_there_is_no_report(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    with pytest.raises(RunDirError, match="no seed is finished yet"):
+        experiment_report.write(folder, spec)
+
+
+def test_a_folder_with_other_files_is_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "taxes.ods").touch()
+    with pytest.raises(RunDirError, match="holds something that is no experiment"):
+        ExperimentDir(tmp_path).open(load(write_spec(tmp_path)))

@@ -1,0 +1,142 @@
+"""The file of an experiment: what is refused with which words, and the runs that come of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from experiment_support import spec, write_spec
+from nitro_api import JobInvalid
+from nitro_learner.cli import COMMANDS
+from nitro_learner.experiments.plan import plan
+from nitro_learner.experiments.spec import load
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"variant": {}}, "variant: {}; is not a field of this file; did you mean variants?"),
+        ({"name": "Has Spaces"}, 'name: "Has Spaces"; must be named by at most 63 lower-case letters'),
+        ({"variants": {"Nitro": {}}}, 'variants.Nitro: "Nitro"; must be named by at most 63 lower-case'),
+        ({"variants": {"nitro": None}}, "variants.nitro: null; must be a mapping"),
+        ({"coreHours": 0}, "coreHours: 0; must be"),
+        ({"seeds": []}, "seeds: is required where there are variants; add it"),
+        ({"seeds": [1, 1]}, "seeds: [1, 1]; holds a seed twice; remove one"),
+        ({"seeds": 3}, "seeds: 3; must be a list"),
+        ({"environments": ["a", "a"]}, 'environments: ["a", "a"]; holds an environment twice; remove one'),
+        ({"budget": {}}, "budget: {}; must have exactly one of rounds, actorRounds, envSteps and dollars"),
+        ({"budget": {"rounds": 3, "dollars": 1}}, "must have exactly one of"),
+        ({"budget": {"actorRound": 3}}, "did you mean actorRounds?"),
+        ({"variants": {}}, "variants: is required where there are no commands; add it"),
+        ({"against": ["fixd"]}, 'against[0]: "fixd"; is not a variant; did you mean fixed?'),
+        ({"questions": {"Better?": ["nitro"]}}, 'questions.Better?: ["nitro"]; must be two variants'),
+        (
+            {"questions": {"Better?": ["nitro", "fixd"]}},
+            'questions.Better?[1]: "fixd"; is not a variant; did you mean fixed?',
+        ),
+        ({"figures": ["reward"]}, 'figures[0]: "reward"; is not a column of metrics.csv'),
+        ({"commands": [" "]}, 'commands[0]: " "; must begin with nitro or python'),
+        ({"commands": ["nitro 'plot"]}, "cannot be read (No closing quotation); correct it"),
+        ({"commands": ["rm -r x"]}, 'commands[0]: "rm -r x"; must begin with nitro or python'),
+        ({"job": "absent.yaml"}, 'job: "absent.yaml"; cannot be used:'),
+        ({"job": 3}, "job: 3; must be the path of a job file, or a job"),
+    ],
+)
+def test_mistakes_are_reported_with_their_field(
+    tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(JobInvalid) as refused:
+        load(write_spec(tmp_path, **changes))
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("variant", "sentence"),
+    [
+        (
+            {"spec.scaling.scalr": "fixed"},
+            'variants.odd: spec.scaling.scalr: "fixed"; is not a field of spec.scaling; did you mean scaler?',
+        ),
+        ({"spec.scaling.decay": 7}, "variants.odd: spec.scaling.decay: 7; must be a number"),
+        ({"spec.stop.rounds": 7}, "variants.odd: spec.stop.rounds: 7; is given by budget; remove it here"),
+        ({"spec.seed": 7}, "variants.odd: spec.seed: 7; is given by seeds; remove it here"),
+        (
+            {"spec.algorithm.hyperparameters.learningRateAnneal": True},
+            "learningRateAnneal: true; needs a budget in rounds",
+        ),
+    ],
+)
+def test_mistakes_in_a_variant_are_reported_with_its_name(
+    tmp_path: Path, variant: dict[str, Any], sentence: str
+) -> None:
+    experiment = load(write_spec(tmp_path, variants={"fixed": {}, "odd": variant}))
+    with pytest.raises(JobInvalid) as refused:
+        plan(experiment)
+    assert sentence in str(refused.value)
+
+
+def test_runs_are_environments_times_variants_times_seeds_seed_by_seed(tmp_path: Path) -> None:
+    experiment = load(
+        write_spec(tmp_path, environments=["two-state", "other"], set={"spec.scaling.window": 9}),
+        ["seeds=[4, 2]"],
+    )
+    runs = plan(experiment)
+    assert [(run.seed, run.environment, run.variant) for run in runs] == [
+        (seed, environment, variant)
+        for seed in (4, 2)
+        for variant in ("fixed", "nitro")
+        for environment in ("two-state", "other")
+    ]
+    assert [run.job.spec.seed for run in runs] == [4, 4, 4, 4, 2, 2, 2, 2]
+    assert {run.job.spec.scaling.window for run in runs} == {9}
+    assert {run.job.spec.stop.actor_rounds for run in runs} == {8}
+    assert str(runs[0].folder) == "runs/two-state/fixed/seed-4"
+    assert runs[0].job.spec.scaling.scaler == "fixed"
+
+
+@pytest.mark.parametrize(
+    ("budget", "stop"),
+    [
+        ({"rounds": 5}, {"rounds": 5}),
+        ({"actorRounds": 5}, {"rounds": 1_000_000, "actorRounds": 5}),
+        ({"envSteps": 500}, {"rounds": 1_000_000, "envSteps": 500}),
+        ({"dollars": 0.5}, {"rounds": 1_000_000, "budgetDollars": 0.5}),
+    ],
+)
+def test_a_budget_is_a_stop_condition(tmp_path: Path, budget: dict[str, Any], stop: dict[str, Any]) -> None:
+    (first, *_) = plan(load(write_spec(tmp_path, budget=budget)))
+    assert first.job.spec.stop.to_dict() == stop
+
+
+def test_the_base_job_may_be_a_file_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(spec()["job"]))
+    experiment = load(write_spec(tmp_path, job="base.yaml"))
+    assert experiment.job == spec()["job"]
+    # What is saved with the results needs no other file.
+    saved = tmp_path / "elsewhere.yaml"
+    saved.write_text(experiment.to_yaml())
+    assert load(saved) == experiment
+
+
+def test_figure_and_core_hours_are_optional(tmp_path: Path) -> None:
+    data = {name: value for name, value in spec().items() if name not in ("figure", "coreHours")}
+    path = tmp_path / "plain.yaml"
+    path.write_text(yaml.safe_dump(data))
+    experiment = load(path)
+    assert (experiment.figure, experiment.core_hours) == (None, None)
+    assert len(plan(experiment)) == 4
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_experiments_of_this_repository_are_valid(path: Path) -> None:
+    experiment = load(path)
+    assert experiment.name == path.stem
+    runs = plan(experiment)
+    assert len(runs) == len(experiment.seeds) * len(experiment.variants) * max(
+        1, len(experiment.environments)
+    )
+    for program, what, *_ in map(str.split, experiment.commands):
+        assert what in COMMANDS if program == "nitro" else (ROOT / what).exists()

@@ -1,0 +1,217 @@
+"""Images in the learner: stacks made again, networks like the actors', gradients, and what does not fit."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from actor_support import environment
+from learner_support import job
+from nitro_actor.config import AtariConfig, EnvironmentConfig
+from nitro_actor.environment import Environment, EnvironmentSpec
+from nitro_actor.make_env import make_env
+from nitro_actor.policy import Policy
+from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.rollout import rollout
+from nitro_api.spec.network import ConvLayer, ImageTooSmall, image_sizes
+from nitro_api.spec.scaling import Scaling
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.base import Algorithm
+from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.boosting.detector import Detector
+from nitro_learner.data.batch import Fragment
+from nitro_learner.data.stacks import restack
+from nitro_learner.networks.actor_critic import ActorCritic
+from nitro_learner.networks.architecture import NetworkMisfit
+from nitro_learner.networks.images import Image
+
+LAYERS = [
+    ConvLayer(channels=3, kernel=4, stride=2, padding="same"),
+    ConvLayer(channels=4, kernel=3, stride=1, padding="valid"),
+]
+
+
+class Watched(Policy):
+    """A policy that keeps what it saw."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.seen: list[np.ndarray] = []
+
+    def distribution(self, observations: np.ndarray, out: np.ndarray) -> None:
+        self.seen.append(observations.copy())
+        super().distribution(observations, out)
+
+
+def colours(stack: int, count: int = 3) -> Environment:
+    """Episodes of 7 steps at most, some cut and some ended, of coloured pictures."""
+    return make_env(
+        EnvironmentConfig("colours", count, {}, "learner_environments:Colours", frame_stack=stack)
+    )
+
+
+def watched(env: Environment, preset: str = "tuned", **settings: Any) -> tuple[Algorithm, Watched]:
+    algorithm = registry.make(job(preset, **settings).spec, env.spec.to_json())
+    return algorithm, Watched(PolicyWeights.of(*algorithm.weights()), env.spec)
+
+
+@pytest.mark.parametrize("stack", [1, 2, 4])
+def test_frame_stacks_equal_those_that_the_policy_saw(stack: int) -> None:
+    """Over ends of episodes, cuts, the begin of a fragment and episodes that go on from the last one."""
+    env = colours(stack)
+    _, policy = watched(env, network__hiddenSizes=[4])
+    state: dict[str, np.ndarray] = {}
+    finals = 0
+    for seed in range(3):
+        policy.seen.clear()
+        tensors = rollout(env, policy, seed=seed, steps=3 * 20, state=state)
+        state = {n.removeprefix("state/"): a for n, a in tensors.items() if n.startswith("state/")}
+        whole = restack(tensors)
+        assert "earlier_observations" not in whole
+        np.testing.assert_array_equal(whole["observations"], np.stack(policy.seen))
+        np.testing.assert_array_equal(whole["last_observations"], env.observations)
+        assert tensors["observations"].nbytes * stack == whole["observations"].nbytes
+        # The true last observation of a cut episode: what the policy saw, moved on by the final frame.
+        cuts = np.argwhere(tensors["truncated"] & ~tensors["terminated"])
+        finals += len(cuts)
+        for row, (t, e) in enumerate(cuts):
+            frames = [*np.split(policy.seen[t][e], stack, axis=-1)[1:], tensors["final_observations"][row]]
+            np.testing.assert_array_equal(whole["final_observations"][row], np.concatenate(frames, -1))
+    assert finals > 3
+
+
+def test_an_atari_fragment_carries_each_frame_once_and_signs_of_rewards() -> None:
+    config = {"id": "ALE/SpaceInvaders-v5", "frame_stack": 4, "atari": AtariConfig()}
+    env = make_env(EnvironmentConfig(count=2, clip_rewards=True, **config))  # type: ignore[arg-type]
+    layers = [{"channels": 2, "kernel": 8, "stride": 8}]
+    _, policy = watched(env, "paper", environment__id="ALE/SpaceInvaders-v5", network__convLayers=layers)
+    tensors = rollout(env, policy, seed=1, steps=400, state={})
+    assert tensors["observations"].shape == (200, 2, 84, 84)
+    assert tensors["earlier_observations"].shape == (2, 3, 84, 84)
+    np.testing.assert_array_equal(restack(tensors)["observations"], np.stack(policy.seen))
+    assert set(np.unique(tensors["rewards"])) == {0.0, 1.0}
+    # Returns stay what the game pays: its smallest reward is 5.
+    running = tensors["state/returns"].sum() + tensors["episode_returns"].sum()
+    assert running >= 5 * tensors["rewards"].sum()
+
+
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+def test_policy_equals_the_actors_policy(preset: str) -> None:
+    spec = EnvironmentSpec("ALE/SpaceInvaders-v5", (84, 84), "uint8", 6, None, None, None, True, 4)
+    algorithm = registry.make(job(preset, environment__id=spec.id).spec, spec.to_json())
+    assert isinstance(algorithm, Ppo)
+    with torch.no_grad():
+        algorithm.network.policy.head.weight *= 100 if preset == "tuned" else 10
+    observations = np.random.default_rng(0).integers(0, 256, (5, 84, 84, 4), np.uint8)
+    expected = algorithm.network.policy(torch.from_numpy(observations)).detach().numpy()
+    assert np.abs(expected).max() > 0.1
+    actual = np.empty((5, 6), np.float32)
+    Policy(PolicyWeights.of(*algorithm.weights()), spec).distribution(observations, actual)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def network(**options: Any) -> ActorCritic:
+    return ActorCritic(Image(9, 10, 2), [5], 3, convolutions=LAYERS, head="categorical", **options)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("hidden", [[], [5]])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_gradients_by_hand_equal_autograds(activation: str, hidden: list[int], dtype: torch.dtype) -> None:
+    net = ActorCritic(
+        Image(9, 10, 2), hidden, 3, convolutions=LAYERS, head="categorical", activation=activation, seed=1
+    )  # type: ignore[arg-type]
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (6, 9, 10, 2), generator=generator).to(dtype) / (
+        1 if dtype == torch.uint8 else 255
+    )
+    x = x.to(dtype)
+    trace = net.policy.trace(x)
+    by_params = torch.randn(6, 3, generator=generator)
+    torch.testing.assert_close(net.policy(x).detach(), net.policy.distribution(trace), rtol=1e-5, atol=1e-6)
+    expected = torch.autograd.grad(net.policy(x), list(net.policy.parameters()), by_params)
+    net.policy.backpropagate(trace, by_params.clone())
+    for (name, p), e in zip(net.policy.named_parameters(), expected, strict=True):
+        assert p.grad is not None
+        scale = float(e.abs().max()) + 1e-6
+        torch.testing.assert_close(p.grad, e, rtol=0, atol=5e-6 * scale, msg=lambda m, n=name: f"{n}: {m}")
+    assert all(not p.grad.any() for p in net.critic.parameters() if p.grad is not None)
+
+
+def test_initialisation_is_seeded_and_orthogonal_where_asked() -> None:
+    assert torch.equal(network(seed=1).flat, network(seed=1).flat)
+    assert not torch.equal(network(seed=1).flat, network(seed=2).flat)
+    weight = network(orthogonal=True).policy.convolutions.layers[0].weight.flatten(1)  # type: ignore[union-attr]
+    torch.testing.assert_close(weight @ weight.t(), 2 * torch.eye(3), rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_ratio_of_a_round_is_that_of_the_dense_hessian() -> None:
+    """PPO learns from images, and the detector's extremes are those of the dense Hessian."""
+    env = colours(2)
+    layers = [{"channels": 2, "kernel": 3, "stride": 2}]
+    algorithm, policy = watched(
+        env,
+        "paper",
+        network__convLayers=layers,
+        network__activation="tanh",
+        algorithm__hyperparameters__epochs=2,
+    )
+    before = {name: array.copy() for name, array in algorithm.weights()[1].items()}
+    fragments = [
+        Fragment(
+            {"slot": slot, "resumed": False}, restack(rollout(env, policy, seed=slot, steps=48, state={}))
+        )
+        for slot in range(2)
+    ]
+    result = algorithm.update(fragments, 1)
+    assert all(not np.array_equal(before[name], array) for name, array in algorithm.weights()[1].items())
+    function = result.surrogate.function("clip", torch.arange(96))
+    value = sum(term() for term in function.terms)
+    assert isinstance(value, torch.Tensor)
+    grads = torch.autograd.grad(value, list(function.parameters), create_graph=True)
+    rows = [
+        torch.cat([r.flatten() for r in torch.autograd.grad(g, list(function.parameters), retain_graph=True)])
+        for g in torch.cat([g.flatten() for g in grads])
+    ]
+    spectrum = torch.linalg.eigvalsh(torch.stack(rows).double())
+    measurement = Detector(Scaling(), 0, 96).measure(result.surrogate, 1)
+    assert measurement.lambda_min == pytest.approx(spectrum[0].item(), rel=1e-2)
+    assert measurement.lambda_max == pytest.approx(spectrum[-1].item(), rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "layers", "message"),
+    [
+        ([11], None, r"needs images .* of Hopper-v5 have \[11\]. Set it to mlp"),
+        (
+            [3, 84, 84],
+            [{"channels": 4, "kernel": 8}],
+            r"convLayers\[0\] has filters of 8 x 8, .* channels last",
+        ),
+        (
+            [9, 9],
+            [{"channels": 4, "kernel": 8}, {"channels": 4, "kernel": 3}],
+            r"convLayers\[1\] has filters",
+        ),
+    ],
+)
+def test_layers_that_do_not_fit_the_image_are_named(shape: list[int], layers: Any, message: str) -> None:
+    spec = job(network__type="conv", **({"network__convLayers": layers} if layers else {})).spec
+    environment_spec = environment("Hopper-v5", 1).spec.to_json()
+    environment_spec["observation"] = {"shape": shape, "dtype": "float32", "frame": shape, "stack": 1}
+    with pytest.raises(NetworkMisfit, match=message):
+        registry.make(spec, environment_spec)
+
+
+def test_image_sizes() -> None:
+    paper = [
+        ConvLayer(channels=16, kernel=8, stride=4, padding="same"),
+        ConvLayer(channels=32, kernel=4, stride=2, padding="same"),
+        ConvLayer(channels=256, kernel=11),
+    ]
+    assert image_sizes(84, 84, paper) == [(21, 21), (11, 11), (1, 1)]
+    with pytest.raises(ImageTooSmall, match="11 x 11, but the image that reaches it is 8 x 8") as caught:
+        image_sizes(64, 64, paper)
+    assert caught.value.layer == 2

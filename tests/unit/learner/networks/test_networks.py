@@ -1,0 +1,165 @@
+"""Networks: the actors' policy, and gradients by hand against autograd."""
+
+import numpy as np
+import pytest
+import torch
+
+from learner_support import fragment, job
+from nitro_actor.environment import EnvironmentSpec
+from nitro_actor.policy import Policy as ActorPolicy
+from nitro_actor.protocol.weights import PolicyWeights
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.ppo.learning import Ppo
+from nitro_learner.networks import kernels
+from nitro_learner.networks.actor_critic import ActorCritic
+
+ONES = np.ones(3, np.float32)
+CONTINUOUS = EnvironmentSpec("test", (11,), "float32", 3, -ONES, ONES, None, False)
+DISCRETE = EnvironmentSpec("test", (11,), "float32", 4, None, None, None, False)
+
+
+def network(**options: object) -> ActorCritic:
+    return ActorCritic(11, [32, 32], 3, **options)
+
+
+@pytest.mark.parametrize("spec", [CONTINUOUS, DISCRETE], ids=["gaussian", "categorical"])
+@pytest.mark.parametrize("log_std", ["state", "parameter"])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("normalise", [True, False])
+def test_policy_equals_the_actors_policy(
+    spec: EnvironmentSpec, log_std: str, activation: str, normalise: bool
+) -> None:
+    algorithm = registry.make(
+        job(
+            network__logStd=log_std,
+            network__activation=activation,
+            algorithm__hyperparameters__normaliseObservations=str(normalise).lower(),
+        ).spec,
+        spec.to_json(),
+    )
+    assert isinstance(algorithm, Ppo)
+    shifted = fragment(length=200)
+    shifted.tensors["observations"][:] = 3 + 20 * shifted.tensors["observations"]  # some are clipped at 10
+    if algorithm.observations is not None:
+        algorithm.observations.merge([shifted])
+    with torch.no_grad():
+        algorithm.network.flat += 0.3 * torch.randn(
+            algorithm.network.flat.shape, generator=torch.Generator().manual_seed(0)
+        )
+    raw = 60 * shifted.tensors["observations"][:, 0]
+    inputs = algorithm.observations(raw) if algorithm.observations is not None else raw
+    expected = algorithm.network.policy(torch.from_numpy(inputs)).detach().numpy()
+
+    actor = ActorPolicy(PolicyWeights.of(*algorithm.weights()), spec)
+    actual = np.empty((len(raw), actor.parameters_per_action), np.float32)
+    actor.distribution(raw, actual)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+    actions = np.arange(len(raw)) % 4 if not spec.continuous else expected[:, :3] + 0.5
+    log_probs = algorithm.distribution.log_prob(torch.from_numpy(expected), torch.from_numpy(actions)).numpy()
+    np.testing.assert_allclose(actor.log_probabilities(expected, actions), log_probs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [5, 700], ids=["small products", "large products"])
+@pytest.mark.parametrize("head", ["gaussian", "categorical"])
+@pytest.mark.parametrize("log_std", ["state", "parameter"])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_gradients_by_hand_equal_autograds(rows: int, head: str, log_std: str, activation: str) -> None:
+    net = ActorCritic(11, [64, 64], 3, head=head, log_std=log_std, activation=activation, seed=1)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, 11, generator=generator)
+    if head == "gaussian":  # some log-stds beyond both bounds, where the clamp's gradient is zero
+        with torch.no_grad():
+            if net.policy.log_std is not None:
+                net.policy.log_std.copy_(torch.tensor([-21.0, 0.0, 2.5]))
+            else:
+                net.policy.head.bias[3:] = torch.tensor([-20.0, 0.0, 2.0])
+    trace = net.policy.trace(x)
+    params = net.policy.distribution(trace)
+    by_params = torch.randn(params.shape, generator=generator)
+    torch.testing.assert_close(net.policy(x).detach(), params, rtol=1e-5, atol=1e-6)
+
+    expected = torch.autograd.grad(net.policy(x), list(net.policy.parameters()), by_params)
+    net.policy.backpropagate(trace, by_params.clone())
+    for (name, p), e in zip(net.policy.named_parameters(), expected, strict=True):
+        assert p.grad is not None
+        scale = float(e.abs().max()) + 1e-6
+        torch.testing.assert_close(p.grad, e, rtol=0, atol=2e-6 * scale, msg=lambda m, n=name: f"{n}: {m}")
+    assert all(not p.grad.any() for p in net.critic.parameters() if p.grad is not None)
+
+
+def test_parameters_and_gradients_are_views_of_the_flat_vectors() -> None:
+    net = network()
+    assert net.flat.grad is not None
+    with torch.no_grad():
+        net.flat.fill_(2.0)
+        net.flat.grad.fill_(3.0)
+    assert all(bool((p == 2).all()) for p in net.parameters())
+    assert all(bool((p.grad == 3).all()) for p in net.parameters() if p.grad is not None)
+    assert sum(p.numel() for p in net.parameters()) == net.flat.numel()
+
+
+def test_parameter_names_equal_those_of_the_wire_format() -> None:
+    names = {n for n, _ in network(log_std="parameter").named_parameters() if n.startswith("policy.")}
+    layers = {f"policy.layers.{i}.{kind}" for i in range(2) for kind in ("weight", "bias")}
+    assert names == layers | {"policy.head.weight", "policy.head.bias", "policy.log_std"}
+
+
+def test_initialisation_is_seeded_and_leaves_global_randomness_alone() -> None:
+    before = torch.get_rng_state()
+    first, again, other = network(seed=1), network(seed=1), network(seed=2)
+    assert torch.equal(first.flat, again.flat)
+    assert not torch.equal(first.flat, other.flat)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_orthogonal_initialisation() -> None:
+    net = network(orthogonal=True)
+    weight = net.policy.layers[1].weight
+    torch.testing.assert_close(weight @ weight.t(), 2 * torch.eye(32), rtol=0, atol=1e-5)
+    head = net.policy.head.weight
+    torch.testing.assert_close(head @ head.t(), 1e-4 * torch.eye(6), rtol=0, atol=1e-8)
+    assert not net.policy.head.bias.any()
+
+
+def test_kernels_are_twice_differentiable() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def double(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+
+    inputs = (double(5, 3), double(4, 3), double(4))
+    for function in (kernels.linear, lambda x, w, b: kernels.tanh(kernels.linear(x, w, b))):
+        assert torch.autograd.gradcheck(function, inputs)
+        assert torch.autograd.gradgradcheck(function, inputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stride", "padding"), [(1, [0, 0]), (2, [1, 0])])
+def test_convolutions_equal_pytorchs_and_are_twice_differentiable(stride: int, padding: list[int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    # With a stride of 2 the last row of 6 is seen by no filter.
+    inputs = [
+        torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True)
+        for shape in ((2, 2, 6, 5), (3, 2, 3, 3), (3,))
+    ]
+
+    def function(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return kernels.convolution(x, w, b, stride, padding)
+
+    torch.testing.assert_close(function(*inputs), torch.conv2d(*inputs, stride, padding))
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+@pytest.mark.parametrize(("n", "i", "o"), [(3, 5, 7), (1024, 256, 256), (2048, 11, 256)])
+def test_product_equals_pytorchs(
+    n: int, i: int, o: int, onednn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_TAKES_ONEDNN", onednn)
+    x, w, b = torch.randn(n, i), torch.randn(o, i), torch.randn(o)
+    torch.testing.assert_close(kernels.matmul(x, w, b), x @ w.t() + b, rtol=1e-4, atol=1e-4)
+    g = torch.randn(n, o)
+    torch.testing.assert_close(kernels.matmul(g.t(), x.t()), g.t() @ x, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(kernels.matmul(g, w.t()), g @ w, rtol=1e-4, atol=1e-3)

@@ -1,0 +1,61 @@
+"""Branches of a run: each in a folder of its own, which begins with the run's checkpoint."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiment_support import spec
+from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.quality.branches import BranchDir, branches
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.training.round_report import COLUMNS
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> RunDir:
+    """A run of two rounds with both checkpoints."""
+    folder = RunDir(tmp_path / "run")
+    for round in (1, 2):
+        state = {"run": "abc", "training": {"actors": 4}}
+        CheckpointStore(folder.checkpoints, keep_last=9).save(round, state)
+    with folder.metrics.open("w") as file:
+        csv.writer(file).writerow(COLUMNS)
+    folder.ledger.touch()
+    return folder
+
+
+def _job() -> NitroTrainingJob:
+    return resolve(load_job(spec()["job"]))
+
+
+def test_a_run_can_be_asked_for_several_factors_and_lengths(source: RunDir) -> None:
+    """experiments/fig09-efficiency.yaml asks for three factors. Equal branches are trained once."""
+    planted = BranchDir(source.path / "detector", source)
+    seen: dict[Path, dict[str, Any]] = {}
+    for factor, ahead in ((2, 3), (4, 3), (2, 4)):
+        for run in branches(_job(), [2], factor=factor, seeds=1, ahead=ahead):
+            assert not planted.finished(run), "refuses a branch with other actors"
+            job = run.job.to_dict()
+            assert seen.setdefault(planted.prepare(run).path, job) == job
+    assert len(seen) == 8
+
+
+def test_a_long_run_has_branches_too() -> None:
+    """A schedule has at most 1000 entries."""
+    planned = branches(_job(), [1200], factor=2, seeds=1, ahead=3)
+    assert [run.job.spec.stop.rounds for run in planned] == [1203, 1203, 1204]
+
+
+def test_a_branch_that_was_broken_off_in_planting_is_planted_again(source: RunDir) -> None:
+    planted = BranchDir(source.path / "detector", source)
+    (_, sooner, _) = branches(_job(), [2], factor=3, seeds=1, ahead=1)
+    checkpoints = planted.run(sooner).checkpoints
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "round-000002.partial").touch()
+    planted.prepare(sooner)
+    found = CheckpointStore(checkpoints, keep_last=1).latest()
+    assert found is not None
+    assert (found.round, found.state["training"]["actors"]) == (2, 3)

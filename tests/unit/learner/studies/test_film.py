@@ -1,0 +1,154 @@
+"""Videos: of what draws itself, of MuJoCo without a display, and what is said where there is none."""
+
+import ctypes.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+from PIL import Image
+
+from learner_environments import TwoState
+from nitro_actor.make_env import make_env
+from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.policy_set import PolicySet
+from nitro_learner.checkpoints.store import Checkpoint
+from nitro_learner.studies import playing
+from nitro_learner.studies.playing import VideoError, film
+
+
+class Drawn(TwoState):
+    """Ten steps of grey pictures, the state's number their shade."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, render_mode: str | None = None, depth: int = 3) -> None:
+        self.render_mode = render_mode
+        self._depth = depth
+
+    def step(self, action: Any) -> Any:
+        *result, _, info = super().step(action)
+        return *result, self._steps >= 10, info
+
+    def render(self) -> Any:
+        return np.full((8, 16, 3), 20 * self._steps, np.uint8) if self._depth else None
+
+
+def job(**environment: Any) -> NitroTrainingJob:
+    manifest = {
+        "apiVersion": "nitro.dev/v1alpha1",
+        "kind": "NitroTrainingJob",
+        "metadata": {"name": "film"},
+        "spec": {"environment": {"id": "film", **environment}},
+    }
+    return resolve(load_job(manifest))
+
+
+def untrained(spec: NitroTrainingJob) -> Checkpoint:
+    environment = make_env(playing._config(spec.spec, 1))
+    algorithm = registry.make(spec.spec, environment.spec.to_json())
+    environment.close()
+    return Checkpoint(0, {"policies": PolicySet.of_one(algorithm, "rounds").state_dict()}, Path("none"))
+
+
+def pictures(path: Path) -> list[tuple[int, int]]:
+    with Image.open(path) as image:
+        return [image.size] * getattr(image, "n_frames", 1)
+
+
+def test_every_step_is_a_picture(tmp_path: Path) -> None:
+    spec = job(entryPoint="test_film:Drawn")
+    filmed = film(spec.spec, untrained(spec), tmp_path / "videos" / "drawn.webp")
+    assert (filmed.steps, filmed.ended) == (10, True)
+    assert pictures(tmp_path / "videos" / "drawn.webp") == [(16, 8)] * 10
+
+
+@pytest.mark.slow
+def test_a_game_needs_no_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "_FRAMES", 5)
+    spec = job(id="ALE/SpaceInvaders-v5")
+    filmed = film(spec.spec, untrained(spec), tmp_path / "game.gif")
+    assert (filmed.steps, filmed.ended) == (5, False)
+    assert set(pictures(tmp_path / "game.gif")) == {(160, 210)}
+
+
+DISPLAYS = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY", "PYOPENGL_PLATFORM")
+
+
+def film_hopper(path: str) -> None:
+    """Two pictures of an untrained Hopper."""
+    playing._FRAMES = 2  # type: ignore[misc]
+    spec = job(id="Hopper-v5")
+    film(spec.spec, untrained(spec), Path(path))
+
+
+def without_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in DISPLAYS:
+        monkeypatch.setenv(name, "")  # so that what the code sets is undone
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (ctypes.util.find_library("EGL") or ctypes.util.find_library("OSMesa")),
+    reason="neither EGL nor OSMesa is installed",
+)
+def test_mujoco_is_drawn_without_a_display(tmp_path: Path) -> None:
+    # In a process of its own: Mesa brings an LLVM, and triton's, which torch loads later, crashes beside it.
+    environment = {name: value for name, value in os.environ.items() if name not in DISPLAYS}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    program = "import sys, test_film; test_film.film_hopper(sys.argv[1])"
+    path = tmp_path / "hopper.gif"
+    subprocess.run([sys.executable, "-c", program, path], env=environment, check=True, timeout=300)
+    assert pictures(path) == [(480, 480)] * 2
+
+
+@pytest.mark.parametrize(
+    ("installed", "chosen"),
+    [({"EGL", "OSMesa"}, "egl"), ({"OSMesa"}, "osmesa"), (set(), None)],
+)
+def test_a_renderer_is_chosen_where_there_is_no_display(
+    monkeypatch: pytest.MonkeyPatch, installed: set[str], chosen: str | None
+) -> None:
+    without_display(monkeypatch)
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: name if name in installed else None)
+    playing._choose_renderer()
+    assert os.environ.get("MUJOCO_GL") == chosen
+
+
+def test_a_display_or_a_choice_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_display(monkeypatch)
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: name)
+    monkeypatch.setenv("DISPLAY", ":0")
+    playing._choose_renderer()
+    assert "MUJOCO_GL" not in os.environ
+
+
+def test_without_a_renderer_the_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no context")
+
+    monkeypatch.setattr(gymnasium, "make", broken)
+    spec = job(id="Hopper-v5")
+    with pytest.raises(VideoError, match=r"no context\).*apt-get install libegl1 libgl1-mesa-dri"):
+        film(spec.spec, untrained(spec), tmp_path / "none.gif")
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "said"),
+    [
+        ("a.mp4", {"entryPoint": "test_film:Drawn"}, "ends in .gif or .webp"),
+        ("a.gif", {"entryPoint": "test_film:Drawn", "kwargs": {"depth": 0}}, "draws nothing"),
+    ],
+)
+def test_an_environment_that_cannot_be_filmed_is_reported(
+    tmp_path: Path, name: str, environment: dict[str, Any], said: str
+) -> None:
+    spec = job(**environment)
+    with pytest.raises(VideoError, match=said):
+        film(spec.spec, untrained(spec), tmp_path / name)

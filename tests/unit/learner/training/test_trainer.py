@@ -1,0 +1,489 @@
+"""The training loop with the production cache, actor and environment, all in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_backend import MemoryBackend, Request
+from nitro_actor.protocol.fragment import FragmentContainer
+from nitro_actor.protocol.request import OPTIONAL_TENSORS
+from nitro_api import load_job, resolve
+from nitro_api.algorithms.registry import RECORDS
+from nitro_api.costs.ledger import Entry, Ledger
+from nitro_learner.backends.base import FatalError, RetryableError
+from nitro_learner.cache.base import CacheUnreachable
+from nitro_learner.cache.memory_cache import MemoryCache
+from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.scalers import Decision, RoundOutcome, Scaler
+from nitro_learner.training.costs import Meter
+from nitro_learner.training.failures import TrainingFailed
+from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
+from nitro_learner.training.trainer import Trainer
+from train_support import job
+
+STEPS = 24
+ENVIRONMENT = {"id": "Walk-v0", "entryPoint": "actor_support:Walk", "rolloutLength": STEPS, "envsPerActor": 1}
+SMALL: dict[str, Any] = {
+    "environment": ENVIRONMENT,
+    "algorithm": {"hyperparameters": {"epochs": 1, "minibatchSize": 24}},
+    "network": {"hiddenSizes": [8]},
+    "scaling": {"minActors": 2, "maxActors": 4, "initialActors": 3},
+    "evaluation": {"episodes": 3, "everyRounds": 2},
+    "stop": {"rounds": 3},
+}
+
+
+class Ear(Listener):
+    """Writes down what the listeners hear, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.requests: list[tuple[int, int]] = []
+        self.reports: list[RoundReport] = []
+        self.checkpoints: list[int] = []
+        self.on_phase: Callable[[int, str], None] = lambda *_: None
+
+    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
+        self.events.append(("started", round, rounds, len(history)))
+
+    def requested(self, *, round: int, actors: int) -> None:
+        self.requests.append((round, actors))
+
+    def phase(self, *, round: int, stage: str, actors: int) -> None:
+        self.events.append((stage, round, actors))
+        self.on_phase(round, stage)
+
+    def round_done(self, report: RoundReport) -> None:
+        self.events.append(("round done", report.round))
+        self.reports.append(report)
+
+    def checkpointed(self, *, round: int, location: str) -> None:
+        assert Path(location).exists()
+        self.checkpoints.append(round)
+
+    def ended(self, outcome: Outcome) -> None:
+        self.events.append(("ended", outcome.rounds))
+
+
+class Run:
+    """A run in a folder; `sitting` is the trainer of its next sitting."""
+
+    def __init__(self, folder: Path, stack: ExitStack, **spec: Any) -> None:
+        self.spec = spec
+        self.store = CheckpointStore(folder / "checkpoints", keep_last=100)
+        self.ledger = stack.enter_context(Ledger(folder / "ledger.jsonl"))
+
+    def sitting(self, **options: Any) -> Trainer:
+        resolved = resolve(load_job(job(**(SMALL | self.spec))))
+        self.backend, self.ear = MemoryBackend(resolved.spec), Ear()
+        return Trainer(
+            resolved,
+            self.backend,
+            run="run",
+            checkpoints=self.store,
+            checkpoint=self.store.latest(),
+            meter=Meter(self.ledger, resolved.spec.pricing),
+            listeners=[self.ear],
+            **options,
+        )
+
+    def requested(self, kind: str, round: int) -> list[Request]:
+        return [r for r in self.backend.requests if (r["kind"], r["round"]) == (kind, round)]
+
+    def paid(self, round: int) -> list[Entry]:
+        return [entry for entry in self.ledger.entries if entry.round == round]
+
+
+NewRun = Callable[..., Run]
+
+
+@pytest.fixture
+def new_run(tmp_path: Path) -> Iterator[NewRun]:
+    with ExitStack() as stack:
+        numbers = iter(range(100))
+
+        def make(**spec: Any) -> Run:
+            folder = tmp_path / str(next(numbers))
+            folder.mkdir()
+            return Run(folder, stack, **spec)
+
+        yield make
+
+
+def learned(reports: list[RoundReport]) -> list[tuple[Any, ...]]:
+    """What tells two runs apart, and is equal to the bit where they are equal."""
+    return [
+        (r.round, r.env_steps, r.actors, r.reward_round, r.evaluation_mean, r.kl, r.policy_loss, r.value_loss)
+        for r in reports
+    ]
+
+
+def failing(when: Callable[[Request], bool], error: Exception) -> Any:
+    """What a backend does before a request: raise for some of them."""
+
+    async def before(request: Request) -> None:
+        if when(request):
+            raise error
+
+    return before
+
+
+def broken() -> RetryableError:
+    """An environment's own error, billed with half a second."""
+    return RetryableError("environment", "the wheel came off", 0.5, estimated=False, deterministic=True)
+
+
+# The flow of rounds.
+
+
+def test_trainer_samples_only_the_tensors_that_its_algorithm_learns_from(new_run: NewRun) -> None:
+    """The log-probabilities and the distribution of PPO, the log-probabilities alone of IMPACT."""
+    impact = {"name": "impact", "hyperparameters": {"batchSize": STEPS, "epochs": 1, "minibatchSize": 24}}
+    sizes = {}
+    for name, algorithm in (("ppo", SMALL["algorithm"]), ("impact", impact)):
+        fragments: list[FragmentContainer] = []
+
+        class Listening(MemoryCache):
+            def put(self, key: str, value: bytes, heard: list[FragmentContainer] = fragments) -> None:
+                heard.append(FragmentContainer.decode(value))
+                super().put(key, value)
+
+        run = new_run(algorithm=algorithm)
+        trainer = run.sitting()
+        run.backend.new_cache = Listening
+        assert asyncio.run(trainer.run()).finished
+        requests = [request for request in run.backend.requests if request["kind"] == "rollout"]
+        rollouts = [one for one in fragments if one.kind == "rollout"]
+        wanted = RECORDS[name].tensors
+        assert {tuple(request["optionalTensors"]) for request in requests} == {tuple(sorted(wanted))}
+        for one in rollouts:
+            assert {n for n in OPTIONAL_TENSORS if f"agent/{n}" in one.tensors} == wanted
+        sizes[name] = min(len(one.encode()) for one in rollouts), max(len(one.encode()) for one in rollouts)
+    assert sizes["impact"][1] < sizes["ppo"][0]
+
+
+async def test_trainer_samples_each_round_with_the_weights_of_the_round_before(new_run: NewRun) -> None:
+    run = new_run()
+    outcome = await run.sitting().run()
+    assert (outcome.reason, outcome.finished, outcome.rounds) == ("RoundsDone", True, 3)
+    steps = 0
+    for number, report in enumerate(run.ear.reports, 1):
+        requests = run.requested("rollout", number)
+        assert {request["weights"]["version"] for request in requests} == {number - 1}
+        assert sorted(request["slot"] for request in requests) == list(range(report.actors))
+        steps += STEPS * report.actors
+        assert (report.round, report.env_steps) == (number, steps)
+    assert [report.actors for report in run.ear.reports][1:] == [r.next_actors for r in run.ear.reports][:-1]
+    assert run.backend.closed
+    assert run.backend.running == 0
+
+
+async def test_trainer_reports_events_in_order(new_run: NewRun) -> None:
+    run = new_run(stop={"rounds": 2}, scaling={"scaler": "fixed", "minActors": 2, "maxActors": 2})
+    await run.sitting(history=[{"round": 1.0}]).run()
+    assert run.ear.events == [
+        ("started", 0, 2, 1),
+        ("sample", 1, 2),
+        ("update", 1, 2),
+        ("round done", 1),
+        ("sample", 2, 2),
+        ("update", 2, 2),
+        ("round done", 2),
+        ("final", 3, 2),
+        ("ended", 2),
+    ]
+
+
+async def test_trainer_announces_the_first_rounds_actors_and_reports_those_of_the_others(
+    new_run: NewRun,
+) -> None:
+    run = new_run()
+    await run.sitting().run()
+    reports = run.ear.reports
+    assert run.ear.requests == [(1, 3)]
+    assert [later.actors for later in reports[1:]] == [report.next_actors for report in reports[:-1]]
+
+
+class Scripted(Scaler):
+    """Decides what it is told to."""
+
+    def __init__(self, spec: Any, actors: list[int]) -> None:
+        super().__init__(spec)
+        self._actors = actors
+        self.outcomes: list[RoundOutcome] = []
+
+    @property
+    def initial(self) -> int:
+        return self._actors[0]
+
+    def decide(self, outcome: RoundOutcome) -> Decision:
+        self.outcomes.append(outcome)
+        return Decision(self._actors[outcome.round])
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        assert not state
+
+
+async def test_trainer_samples_with_as_many_actors_as_the_scaler_decides(new_run: NewRun) -> None:
+    run, actors = new_run(), [4, 2, 3, 2]
+    scaler = Scripted(resolve(load_job(job(**SMALL))).spec, actors)
+    await run.sitting(scaler=scaler).run()
+    assert [len(run.requested("rollout", round)) for round in (1, 2, 3)] == actors[:3]
+    assert [(o.round, o.actors) for o in scaler.outcomes] == [(1, 4), (2, 2), (3, 3)]
+    assert [o.cost for o in scaler.outcomes] == [report.cost_total for report in run.ear.reports]
+    assert [report.next_actors for report in run.ear.reports] == actors[1:]
+
+
+@pytest.mark.parametrize("resume", [True, False])
+async def test_trainer_continues_the_episodes_of_the_round_before_if_the_job_wants_it(
+    new_run: NewRun, resume: bool
+) -> None:
+    run = new_run(environment=ENVIRONMENT | {"resumeEpisodes": resume}, stop={"rounds": 2})
+    await run.sitting().run()
+    assert not any(request["state"] for request in run.requested("rollout", 1))
+    sampled = {request["slot"] for request in run.requested("rollout", 1)}
+    for request in run.requested("rollout", 2):
+        assert bool(request["state"]) == (resume and request["slot"] in sampled)
+
+
+async def test_trainer_evaluates_every_other_version_and_the_final_policy(new_run: NewRun) -> None:
+    run = new_run(stop={"rounds": 5})
+    outcome = await run.sitting().run()
+    versions = [r["weights"]["version"] for r in run.backend.requests if r["kind"] == "evaluate"]
+    assert sorted(set(versions)) == [2, 4, 5]
+    means = [report.evaluation_mean is not None for report in run.ear.reports]
+    assert means == [False, False, True, False, True], "of version 2 in round 3, of version 4 in round 5"
+    assert len(outcome.evaluation) == 3
+
+
+@pytest.mark.parametrize("name", ["ppo", "impact"])
+async def test_trainer_pays_for_every_invocation(new_run: NewRun, name: str) -> None:
+    run = new_run(algorithm={"name": name, "hyperparameters": {"epochs": 1, "minibatchSize": 24}})
+    outcome = await run.sitting().run()
+    assert [entry.round for entry in run.ledger.entries] == [1, 2, 3, 0], "the last is the final evaluation"
+    assert sum(entry.details["invocations"] for entry in run.ledger.entries) == len(run.backend.requests)
+    assert outcome.cost == run.ledger.total
+    assert outcome.cost.total == pytest.approx(sum(entry.cost.total for entry in run.ledger.entries))
+
+
+async def test_trainer_learns_the_same_of_the_same_seed(new_run: NewRun) -> None:
+    first, second, other = new_run(), new_run(), new_run(seed=8)
+    outcomes = [await run.sitting().run() for run in (first, second, other)]
+    assert learned(first.ear.reports) == learned(second.ear.reports)
+    assert outcomes[0].evaluation == outcomes[1].evaluation
+    assert learned(first.ear.reports) != learned(other.ear.reports)
+
+
+# Stop conditions.
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason", "rounds"),
+    [
+        ({"rounds": 2}, "RoundsDone", 2),
+        ({"rounds": 50, "actorRounds": 5}, "ActorRoundsDone", 2),
+        ({"rounds": 50, "envSteps": 3 * STEPS + 1}, "EnvStepsDone", 2),
+        ({"rounds": 50, "budgetDollars": 1e-12}, "BudgetSpent", 1),
+        ({"rounds": 50, "targetReward": -1e6}, "TargetReached", 3),
+        ({"rounds": 2, "targetReward": 1e6}, "RoundsDone", 2),
+    ],
+)
+async def test_trainer_stops_after_the_round_in_which_a_limit_is_reached(
+    new_run: NewRun, limit: dict[str, Any], reason: str, rounds: int
+) -> None:
+    run = new_run(stop=limit)
+    outcome = await run.sitting().run()
+    assert (outcome.reason, outcome.finished, outcome.rounds) == (reason, True, rounds)
+    assert len(run.ear.reports) == rounds
+    assert run.store.rounds()[-1] == rounds
+
+
+async def test_trainer_stops_by_the_limits_of_now_where_they_have_changed(new_run: NewRun) -> None:
+    run = new_run(stop={"rounds": 50})
+    changed = resolve(load_job(job(**(SMALL | {"stop": {"rounds": 2}})))).spec.stop
+    outcome = await run.sitting(limits=lambda: changed if run.ear.reports else None).run()
+    assert (outcome.reason, outcome.rounds) == ("RoundsDone", 2)
+
+
+async def test_trainer_that_is_resumed_at_its_end_does_no_more_rounds(new_run: NewRun) -> None:
+    run = new_run()
+    first = await run.sitting().run()
+    again = await run.sitting().run()
+    assert (again.reason, again.rounds, run.ear.reports) == ("RoundsDone", 3, [])
+    assert again.evaluation == first.evaluation
+
+
+# Interruption.
+
+
+async def test_trainer_interrupted_while_it_samples_ends_at_once_and_resumes_to_the_same_result(
+    new_run: NewRun,
+) -> None:
+    calm, struck = new_run(stop={"rounds": 4}), new_run(stop={"rounds": 4})
+    expected = await calm.sitting().run()
+    trainer = struck.sitting()
+
+    async def interrupt(request: Request) -> None:
+        if (request["kind"], request["round"]) == ("rollout", 3):
+            trainer.interrupt()
+            await asyncio.Event().wait()
+
+    struck.backend.before = interrupt
+    outcome = await trainer.run()
+    assert (outcome.reason, outcome.finished, outcome.rounds) == ("Interrupted", False, 2)
+    assert outcome.evaluation == ()
+    assert struck.store.rounds()[-1] == 2
+    assert (struck.backend.closed, struck.backend.running) == (True, 0)
+    (broken_off,) = struck.paid(0)
+    assert broken_off.details["invocations"] >= 1, "what was cancelled is paid"
+    reports = struck.ear.reports
+    resumed = await struck.sitting().run()
+    assert struck.ear.events[0] == ("started", 2, 4, 0)
+    assert resumed.evaluation == expected.evaluation
+    assert learned(reports + struck.ear.reports) == learned(calm.ear.reports)
+
+
+@pytest.mark.parametrize("name", ["ppo", "impact"])
+async def test_trainer_interrupted_in_an_update_ends_the_round(new_run: NewRun, name: str) -> None:
+    run = new_run(algorithm={"name": name, "hyperparameters": {"epochs": 1, "minibatchSize": 24}})
+    trainer = run.sitting()
+    run.ear.on_phase = lambda round, stage: trainer.interrupt() if (round, stage) == (2, "update") else None
+    outcome = await trainer.run()
+    assert (outcome.reason, outcome.rounds) == ("Interrupted", 2)
+    assert [report.round for report in run.ear.reports] == [1, 2], "the last one is scored"
+    assert run.requested("rollout", 3) == []
+    assert run.store.rounds()[-1] == 2
+
+
+async def test_trainer_interrupted_while_actors_start_does_nothing(new_run: NewRun) -> None:
+    run = new_run()
+    trainer = run.sitting()
+
+    async def start() -> dict[str, Any]:
+        trainer.interrupt()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    run.backend.start = start  # type: ignore[method-assign]
+    outcome = await trainer.run()
+    assert (outcome.reason, outcome.finished, outcome.rounds) == ("Interrupted", False, 0)
+    assert run.backend.closed
+    assert run.store.rounds() == []
+
+
+# Checkpoints.
+
+
+@pytest.mark.parametrize(
+    ("every", "rounds", "saved"), [(1, 3, [1, 2, 3]), (2, 5, [2, 4, 5]), (2, 4, [2, 4]), (9, 3, [3])]
+)
+async def test_trainer_saves_every_so_many_rounds_and_the_last(
+    new_run: NewRun, every: int, rounds: int, saved: list[int]
+) -> None:
+    run = new_run(stop={"rounds": rounds}, learner={"checkpoint": {"everyRounds": every, "keepLast": 100}})
+    await run.sitting().run()
+    assert run.ear.checkpoints == run.store.rounds() == saved
+
+
+# Failures.
+
+
+async def test_trainer_goes_on_without_an_evaluation_that_failed_and_pays_for_it(
+    new_run: NewRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = new_run(stop={"rounds": 5})
+    trainer = run.sitting()
+    run.backend.before = failing(lambda r: (r["kind"], r["weights"]["version"]) == ("evaluate", 2), broken())
+    outcome = await trainer.run()
+    assert (outcome.reason, outcome.rounds) == ("RoundsDone", 5)
+    means = [report.evaluation_mean is not None for report in run.ear.reports]
+    assert means == [False, False, False, False, True]
+    (warning,) = [message for message in caplog.messages if "valuation" in message]
+    assert "the wheel came off" in warning
+    (entry,) = run.paid(3)
+    tries = len(run.requested("evaluate", 2))
+    assert tries == 2 * 2, "two slots, each tried once more"
+    assert entry.details["invocations"] == run.ear.reports[2].actors + tries
+    assert entry.details["billedSeconds"] > 0.5 * tries
+
+
+@pytest.mark.parametrize("every", [1, 9])
+async def test_trainer_saves_the_rounds_before_one_that_failed(new_run: NewRun, every: int) -> None:
+    calm = new_run(stop={"rounds": 4})
+    expected = await calm.sitting().run()
+    learner = {"checkpoint": {"everyRounds": every, "keepLast": 100}}
+    run = new_run(stop={"rounds": 4}, learner=learner)
+    trainer = run.sitting()
+    run.backend.before = failing(lambda r: (r["kind"], r["round"]) == ("rollout", 3), broken())
+    with pytest.raises(TrainingFailed, match="round 3 failed: environment: the wheel came off") as failure:
+        await trainer.run()
+    assert not failure.value.resumable, "the same seeds would fail again"
+    assert run.store.rounds()[-1] == 2
+    assert (run.backend.closed, run.backend.running) == (True, 0)
+    (entry,) = run.paid(0)
+    assert entry.details["invocations"] >= len(run.requested("rollout", 3))
+    reports = run.ear.reports
+    assert [report.round for report in reports] == [1, 2], "round 2 is scored before it is saved"
+    resumed = await run.sitting().run()
+    assert resumed.evaluation == expected.evaluation
+    assert learned(reports + run.ear.reports) == learned(calm.ear.reports)
+
+
+async def test_trainer_scores_and_saves_the_last_round_when_the_cache_is_gone_after_it(
+    new_run: NewRun,
+) -> None:
+    run = new_run(learner={"checkpoint": {"everyRounds": 9, "keepLast": 100}})
+    trainer = run.sitting()
+
+    class Gone(MemoryCache):
+        async def publish_weights(self, version: int, payload: bytes) -> None:
+            if version == 2:
+                raise CacheUnreachable("Redis does not answer")
+            await super().publish_weights(version, payload)
+
+    run.backend.new_cache = Gone
+    with pytest.raises(TrainingFailed, match="Redis does not answer") as failure:
+        await trainer.run()
+    assert failure.value.resumable
+    assert [report.round for report in run.ear.reports] == [1, 2]
+    assert run.store.rounds() == [2]
+
+
+async def test_trainer_fails_at_once_when_no_retry_can_help(new_run: NewRun) -> None:
+    run = new_run()
+    trainer = run.sitting()
+    refused = FatalError("the actor refuses the token")
+    run.backend.before = failing(lambda r: (r["kind"], r["round"]) == ("rollout", 2), refused)
+    with pytest.raises(TrainingFailed, match="refuses the token") as failure:
+        await trainer.run()
+    assert not failure.value.resumable
+    assert run.store.rounds() == [1]
+    assert (run.backend.closed, run.backend.running) == (True, 0)
+
+
+async def test_trainer_that_actors_leave_alone_can_be_resumed(new_run: NewRun) -> None:
+    run = new_run(actor={"timeoutSeconds": 1, "roundDeadlineSeconds": 1})
+    trainer = run.sitting()
+
+    async def hang(request: Request) -> None:
+        if (request["kind"], request["round"]) == ("rollout", 2):
+            await asyncio.Event().wait()
+
+    run.backend.before = hang
+    with pytest.raises(
+        TrainingFailed, match=r"round 2 failed: no answer yet\n.* slots did not come back"
+    ) as failure:
+        await trainer.run()
+    assert failure.value.resumable
+    assert run.store.rounds() == [1]
+    outcome = await run.sitting().run()
+    assert (outcome.reason, outcome.rounds) == ("RoundsDone", 3)

@@ -1,0 +1,52 @@
+"""The Knative backend: the release that is installed, and the scale of the actors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nitro_operator.backends.knative import KnativeDeployment
+from nitro_operator.backends.release import KnativeRelease, release_problem
+from nitro_operator.observation.observed import Observed
+from operator_objects import revision
+
+Object = dict[str, Any]
+
+
+class TestKnative:
+    def definition(self, version: str | None, established: str = "True") -> Object:
+        labels = {"app.kubernetes.io/version": version} if version else {}
+        conditions = [{"type": "Established", "status": established}]
+        return {"metadata": {"labels": labels}, "status": {"conditions": conditions}}
+
+    @pytest.mark.parametrize("version", ["1.21.0", "v1.23.1", "2.0", "devel", None])
+    def test_a_supported_release_has_no_problem(self, version: str | None) -> None:
+        assert release_problem(self.definition(version)) is None
+
+    @pytest.mark.parametrize("version", ["1.20.3", "v1.9.0", "0.26.0"])
+    def test_an_old_release_is_refused_with_the_required_one(self, version: str) -> None:
+        problem = release_problem(self.definition(version))
+        assert problem is not None
+        assert problem.reason == "KnativeTooOld"
+        assert version in problem.message
+        assert "1.21" in problem.message
+
+    def test_a_missing_knative_is_reported_with_a_link(self) -> None:
+        for definition in (None, self.definition("1.23.0", established="False")):
+            problem = release_problem(definition)
+            assert problem is not None
+            assert problem.reason == "KnativeMissing"
+            assert "knative.dev/docs/install" in problem.message
+
+    def test_scale_annotations_are_patched_together_and_only_when_they_differ(self) -> None:
+        backend = KnativeDeployment(KnativeRelease())
+        prefix = "autoscaling.knative.dev/"
+        at_rest = Observed(revision=revision(**{f"{prefix}min-scale": "0", f"{prefix}max-scale": "1"}))
+        patch = backend.scaling(at_rest, 12)
+        assert patch is not None
+        annotations = {f"{prefix}min-scale": "12", f"{prefix}max-scale": "12"}
+        assert patch.patch == {"metadata": {"annotations": annotations}}
+        assert backend.scaling(Observed(revision=revision(**annotations)), 12) is None
+        assert backend.scaling(at_rest, 0) is None
+        assert backend.scaling(Observed(), 12) is None

@@ -1,0 +1,310 @@
+"""The objects that a job becomes."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from nitro_operator import builders
+from nitro_operator.builders.actors import TEMPLATE_ANNOTATIONS
+from nitro_operator.builders.storage import checkpoint_location
+from nitro_operator.kube.kinds import kind_of
+from operator_objects import CONFIG, UID, make_view
+
+Object = dict[str, Any]
+
+
+def all_children(**spec: Any) -> list[Object]:
+    view = make_view(**spec)
+    claim = builders.checkpoint_claim(view)
+    return [
+        *builders.learner_access(view),
+        *builders.network_policies(view),
+        builders.redis_service(view),
+        builders.credentials_secret(view),
+        builders.actor_service(view),
+        builders.learner_job(view, None),
+        *([claim] if claim else []),
+    ]
+
+
+def pod_of(**spec: Any) -> Object:
+    pod: Object = builders.learner_job(make_view(**spec), None)["spec"]["template"]["spec"]
+    return pod
+
+
+def container(pod: Object, name: str) -> Object:
+    return next(c for c in [*pod.get("initContainers", []), *pod["containers"]] if c["name"] == name)
+
+
+def environment(container: Object) -> Object:
+    return {e["name"]: e.get("value", e.get("valueFrom", {}).get("secretKeyRef")) for e in container["env"]}
+
+
+def test_children_have_the_documented_names() -> None:
+    names = {(kind_of(c).plural, c["metadata"]["name"]) for c in all_children()}
+    assert names == {
+        ("serviceaccounts", "hopper-learner"),
+        ("roles", "hopper-learner"),
+        ("rolebindings", "hopper-learner"),
+        ("networkpolicies", "hopper-learner"),
+        ("networkpolicies", "hopper-actors"),
+        ("services", "hopper-redis"),
+        ("secrets", "hopper-credentials"),
+        ("services", "hopper-actors"),
+        ("jobs", "hopper-learner"),
+        ("persistentvolumeclaims", "hopper-checkpoint"),
+    }
+
+
+def test_jobs_with_similar_names_share_no_child() -> None:
+    made = [kind_of(c).kind + "/" + c["metadata"]["name"] for c in all_children()]
+    # Knative makes Services of the cluster's own kind after its Service and Revision.
+    made += [f"Service/hopper-actors{more}" for more in ("", "-v1", "-v1-private")]
+    for suffix in sorted({name.partition("/hopper")[2] for name in made}):
+        alike = {name.replace("/hopper", f"/hopper{suffix}", 1) for name in made}
+        assert not alike & set(made), f"hopper and hopper{suffix}"
+
+
+def test_every_child_has_the_label_and_the_owner_of_its_job() -> None:
+    for child in all_children():
+        labels = child["metadata"]["labels"]
+        assert labels["nitro.dev/job"] == "hopper"
+        assert labels["app.kubernetes.io/managed-by"] == "nitro-operator"
+        if child["kind"] != "PersistentVolumeClaim":
+            (owner,) = child["metadata"]["ownerReferences"]
+            assert (owner["uid"], owner["controller"]) == (UID, True)
+
+
+def test_an_owned_claim_outlives_the_job_unless_retain_is_false() -> None:
+    kept = builders.checkpoint_claim(make_view())
+    assert kept is not None
+    assert "ownerReferences" not in kept["metadata"]
+    checkpoint = {"checkpoint": {"pvc": {"retain": False, "size": "5Gi", "storageClassName": "fast"}}}
+    gone = builders.checkpoint_claim(make_view(learner=checkpoint))
+    assert gone is not None
+    assert gone["metadata"]["ownerReferences"][0]["uid"] == UID
+    assert gone["spec"]["resources"]["requests"]["storage"] == "5Gi"
+    assert gone["spec"]["storageClassName"] == "fast"
+
+
+def test_a_named_claim_is_used_and_not_made() -> None:
+    spec = {"learner": {"checkpoint": {"pvc": {"claimName": "mine"}}}}
+    assert builders.checkpoint_claim(make_view(**spec)) is None
+    volumes = {v["name"]: v for v in pod_of(**spec)["volumes"]}
+    assert volumes["checkpoints"]["persistentVolumeClaim"] == {"claimName": "mine"}
+
+
+def test_a_bucket_replaces_the_claim() -> None:
+    where = {"bucket": "runs", "prefix": "team/a", "credentialsSecret": "keys"}
+    spec = {"learner": {"checkpoint": {"s3": where}}}
+    assert builders.checkpoint_claim(make_view(**spec)) is None
+    pod = pod_of(**spec)
+    volumes = {v["name"]: v for v in pod["volumes"]}
+    assert volumes["checkpoints"] == {"name": "checkpoints", "emptyDir": {}}
+    # With a prefix: actors on AWS may have other credentials.
+    assert pod["containers"][0]["envFrom"] == [{"prefix": "NITRO_S3_", "secretRef": {"name": "keys"}}]
+    assert checkpoint_location(make_view(**spec)) == f"s3://runs/team/a/hopper-{UID}"
+
+
+class TestLearner:
+    def test_disruptions_are_not_counted_as_failures_and_exit_code_2_is_final(self) -> None:
+        job = builders.learner_job(make_view(learner={"backoffLimit": 5}), None)["spec"]
+        assert job["backoffLimit"] == 5
+        ignore, fail = job["podFailurePolicy"]["rules"]
+        assert ignore["action"] == "Ignore"
+        assert ignore["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+        assert fail["action"] == "FailJob"
+        assert fail["onExitCodes"] == {"containerName": "learner", "operator": "In", "values": [2]}
+        assert job["template"]["spec"]["restartPolicy"] == "Never"
+
+    def test_the_learners_deadline_is_the_time_that_is_left(self) -> None:
+        assert "activeDeadlineSeconds" not in builders.learner_job(make_view(), None)["spec"]
+        assert builders.learner_job(make_view(), 90)["spec"]["activeDeadlineSeconds"] == 90
+        assert builders.learner_job(make_view(), 0)["spec"]["activeDeadlineSeconds"] == 1
+
+    def test_placement_comes_from_the_job(self) -> None:
+        pod = pod_of(
+            learner={
+                "resources": {"limits": {"nvidia.com/gpu": 1}},
+                "nodeSelector": {"gpu": "a100"},
+                "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+                "priorityClassName": "high",
+                "image": "mine:2",
+            }
+        )
+        assert container(pod, "learner")["resources"] == {
+            "requests": {"cpu": "1", "memory": "2Gi"},
+            "limits": {"memory": "8Gi", "nvidia.com/gpu": 1},
+        }
+        assert container(pod, "learner")["image"] == "mine:2"
+        assert pod["nodeSelector"] == {"gpu": "a100"}
+        assert pod["tolerations"] == [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        assert pod["priorityClassName"] == "high"
+
+    def test_the_learner_gets_its_job_run_and_addresses_as_variables(self) -> None:
+        found = environment(container(pod_of(), "learner"))
+        assert found["NITRO_JOB_NAME"] == "hopper"
+        assert found["NITRO_JOB_NAMESPACE"] == "team"
+        assert found["NITRO_RUN"] == UID
+        assert found["NITRO_RUN_DIR"] == f"/checkpoints/hopper-{UID}"
+        assert found["NITRO_ACTOR_URL"] == "http://hopper-actors-v1.team.svc.cluster.local"
+        assert found["NITRO_REDIS_URL"] == {"name": "hopper-credentials", "key": "redis-learner-url"}
+        assert found["NITRO_TOKEN"] == {"name": "hopper-credentials", "key": "token"}
+
+    def test_redis_is_a_native_sidecar_without_persistence_or_eviction(self) -> None:
+        redis = container(pod_of(), "redis")
+        assert redis["restartPolicy"] == "Always"
+        arguments = " ".join(redis["args"])
+        assert "--maxmemory-policy noeviction" in arguments
+        assert "--appendonly no" in arguments
+        assert "--aclfile /etc/nitro/users.acl" in arguments
+        assert redis["startupProbe"]["tcpSocket"] == {"port": 6379}
+
+    def test_pull_settings_reach_every_pod(self) -> None:
+        config = dataclasses.replace(CONFIG, image_pull_policy="Never", image_pull_secrets=("a", "b"))
+        view = make_view(config)
+        pods = [
+            builders.learner_job(view, None)["spec"]["template"]["spec"],
+            builders.actor_service(view)["spec"]["template"]["spec"],
+        ]
+        for pod in pods:
+            assert pod["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
+            assert all(c["imagePullPolicy"] == "Never" for c in pod["containers"])
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}),
+        ({"requests": {}}, {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}),
+        ({"requests": {"cpu": 4}}, {"requests": {"memory": "2Gi", "cpu": 4}, "limits": {"memory": "8Gi"}}),
+        # Neither may contradict what is given: a request above a limit would be refused.
+        ({"limits": {"memory": "1Gi"}}, {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}),
+        ({"requests": {"memory": "16Gi"}}, {"requests": {"cpu": "1", "memory": "16Gi"}}),
+        (
+            {"requests": {"cpu": 2}, "limits": {"cpu": 2, "memory": "4Gi"}},
+            {"requests": {"cpu": 2}, "limits": {"cpu": 2, "memory": "4Gi"}},
+        ),
+    ],
+)
+def test_a_resource_that_the_job_does_not_name_keeps_the_operators_default(
+    given: Object, found: Object
+) -> None:
+    assert container(pod_of(learner={"resources": given}), "learner")["resources"] == found
+
+
+@pytest.mark.parametrize("kind", ["learner", "actors"])
+def test_every_container_passes_the_restricted_standard(kind: str) -> None:
+    view = make_view()
+    built = builders.learner_job(view, None) if kind == "learner" else builders.actor_service(view)
+    pod = built["spec"]["template"]["spec"]
+    for each in [*pod.get("initContainers", []), *pod["containers"]]:
+        context = each["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["runAsNonRoot"] is True
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert each["terminationMessagePolicy"] == "FallbackToLogsOnError"
+        assert any(mount["mountPath"] == "/tmp" for mount in each["volumeMounts"])
+
+
+class TestActors:
+    def test_the_template_is_constant(self) -> None:
+        service = builders.actor_service(make_view())
+        template = service["spec"]["template"]
+        assert template["metadata"]["name"] == "hopper-actors-v1"
+        assert template["metadata"]["annotations"] == TEMPLATE_ANNOTATIONS
+        assert TEMPLATE_ANNOTATIONS == {
+            "autoscaling.knative.dev/target": "1",
+            "autoscaling.knative.dev/target-utilization-percentage": "100",
+            "autoscaling.knative.dev/target-burst-capacity": "-1",
+            "autoscaling.knative.dev/window": "6s",
+            "serving.knative.dev/progress-deadline": "720h",
+            "autoscaling.knative.dev/min-scale": "0",
+            "autoscaling.knative.dev/max-scale": "1",
+        }
+        assert template["spec"]["containerConcurrency"] == 1
+        assert template["spec"]["automountServiceAccountToken"] is False
+        labels = service["metadata"]["labels"]
+        assert labels["networking.knative.dev/visibility"] == "cluster-local"
+        scaled = {"minActors": 4, "initialActors": 5, "maxActors": 6}
+        assert builders.actor_service(make_view(scaling=scaled))["spec"] == service["spec"]
+
+    def test_an_actor_gets_its_environment_and_redis_url_as_variables(self) -> None:
+        view = make_view(
+            environment={
+                "id": "Mine-v0",
+                "kwargs": {"size": 3},
+                "entryPoint": "my.envs:Mine",
+                "envsPerActor": 2,
+            },
+            actor={"image": "mine:1", "timeoutSeconds": 90, "resources": {"limits": {"memory": "2Gi"}}},
+        )
+        spec = builders.actor_service(view)["spec"]["template"]["spec"]
+        actor = container(spec, "actor")
+        assert spec["timeoutSeconds"] == 90
+        assert spec["responseStartTimeoutSeconds"] == 90, "Knative's own default is 300"
+        assert actor["image"] == "mine:1"
+        assert actor["resources"] == {"requests": {"cpu": "250m"}, "limits": {"memory": "2Gi"}}
+        found = environment(actor)
+        assert json.loads(found["NITRO_ENVIRONMENT"]) == {
+            "id": "Mine-v0",
+            "kwargs": {"size": 3},
+            "entryPoint": "my.envs:Mine",
+            "envs": 2,
+            "frameStack": 1,
+            "clipRewards": False,
+        }
+        assert found["NITRO_REDIS_URL"]["key"] == "redis-actor-url"
+        assert found["NITRO_TIMEOUT_SECONDS"] == "90"
+
+
+class TestAccess:
+    def test_the_learner_may_only_read_its_job_and_report_its_status(self) -> None:
+        _, role, binding = builders.learner_access(make_view())
+        assert role["rules"] == [
+            {
+                "apiGroups": ["nitro.dev"],
+                "resources": ["nitrotrainingjobs"],
+                "resourceNames": ["hopper"],
+                "verbs": ["get", "watch"],
+            },
+            {
+                "apiGroups": ["nitro.dev"],
+                "resources": ["nitrotrainingjobs/status"],
+                "resourceNames": ["hopper"],
+                "verbs": ["patch"],
+            },
+        ]
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "hopper-learner", "namespace": "team"}
+        ]
+
+    def test_passwords_are_new_each_time_and_redis_knows_only_their_hashes(self) -> None:
+        first, second = (builders.credentials_secret(make_view()) for _ in range(2))
+        assert first["stringData"] != second["stringData"]
+        assert first["immutable"] is True
+        data = first["stringData"]
+        for user in ("learner", "actor"):
+            password = data[f"redis-{user}-url"].split(":")[2].split("@")[0]
+            assert password not in data["redis-acl"]
+            assert f"user {user} on #{hashlib.sha256(password.encode()).hexdigest()} " in data["redis-acl"]
+        assert data["redis-acl"].startswith("user default off\n")
+        assert f"~nitro:{UID}:*" in data["redis-acl"]
+        assert "@hopper-redis.team.svc:6379" in data["redis-actor-url"]
+        assert len(base64.urlsafe_b64decode(data["token"] + "==")) >= 32
+
+    def test_actors_reach_dns_and_their_redis_only(self) -> None:
+        learner, actors = builders.network_policies(make_view())
+        assert learner["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "learner"
+        assert actors["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        redis, dns = actors["spec"]["egress"]
+        assert redis["ports"] == [{"protocol": "TCP", "port": 6379}]
+        assert {rule["port"] for rule in dns["ports"]} == {53}

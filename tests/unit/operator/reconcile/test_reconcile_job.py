@@ -1,0 +1,203 @@
+"""The reconcile of one job on a fake API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from nitro_operator.backends.knative import scale_annotations
+from nitro_operator.builders import actor_service, checkpoint_claim
+from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB, VOLUME_CLAIM
+from nitro_operator.kube.names import labels
+from nitro_operator.reconcile import job as reconcile
+from operator_objects import RUNNING, make_job, make_view, pod, revision
+from reconcile_bench import GOING, KEY, Bench, note, reported
+
+Object = dict[str, Any]
+
+
+async def test_the_job_of_a_late_learner_is_read_without_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, running=True)
+    written = []
+    monkeypatch.setattr(bench.reconciler, "_publish", lambda run: note(written, run.heard))
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    await bench.reconciler.reconcile(KEY)
+    assert bench.kube.read == [], "nothing is late yet"
+    bench.kube.refusal = ApiError(0, "Unreachable", "")
+    for bench.now in (30.0, 60, 90):
+        await bench.reconciler.reconcile(KEY)
+    bench.kube.refusal = None
+    bench.kube.job = reported("1970-01-01T00:01:40Z", version=2)
+    bench.now = 100.0
+    await bench.reconciler.reconcile(KEY)
+    assert written == [True] * 5
+    assert bench.cache.job(KEY)["status"] == bench.kube.job["status"]  # type: ignore[index]
+    assert bench.woken == [KEY]
+
+
+async def test_a_restarting_learner_keeps_its_provisioned_concurrency(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its pod is evicted at second 5; nothing runs until the ten minutes between changes are over."""
+    bench = Bench(monkeypatch, running=True)
+    function = {
+        "image": "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0",
+        "roleArn": "arn:aws:iam::123456789012:role/nitro-actor",
+        "provisionedConcurrency": {"minutesBetweenChanges": 10},
+    }
+    bench.cache.put(TRAINING_JOB, reported(version=2, backend={"type": "Lambda", "lambda": function}))
+    wanted = []
+    monkeypatch.setattr(bench.reconciler._functions, "want", lambda _, want: wanted.append(want.actors))
+    monkeypatch.setattr(bench.reconciler, "_publish", lambda _: note([], None))
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    await bench.reconciler.reconcile(KEY)
+    bench.cache.remove(POD, pod("learner", redis=RUNNING, learner=RUNNING))
+    for bench.now in (5.0, 100, 600, 606):
+        await bench.reconciler.reconcile(KEY)
+    assert wanted == [8, 8, 8, 8, 0]
+
+
+async def test_one_more_actor_is_requested_while_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that Knative's activator, which may have missed them, looks at them anew."""
+    bench, scales = Bench(monkeypatch, running=True), list[int]()
+    monkeypatch.setattr(bench.reconciler, "_scale", lambda _, actors: note(scales, actors))
+    monkeypatch.setattr(bench.reconciler, "_publish", lambda _: note([], None))
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+
+    async def says(version: int, **training: str) -> None:
+        job = reported(version=version)
+        job["status"]["training"] |= training
+        bench.cache.put(TRAINING_JOB, job)
+        await bench.reconciler.reconcile(KEY)
+
+    silent = {"reason": "ActorsSilent", "message": "no actor has answered yet"}
+    await says(2, **silent)
+    made = revision()
+    made |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
+    made["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
+    bench.cache.put(REVISION, made)
+    await says(3, **silent)
+    await says(4)
+    assert scales == [8, 9, 8], "not before there is one that could answer"
+
+
+async def test_a_revision_that_is_not_deleted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run waits for what was made before it, which may hang in somebody's finalizer."""
+    bench = Bench(monkeypatch, running=False)
+    resumed = make_job({"startTime": "2026-01-01T00:00:00Z"})
+    resumed["metadata"]["resourceVersion"] = "2"
+    bench.cache.put(TRAINING_JOB, resumed)
+    left = revision(**scale_annotations(0))
+    left |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
+    left["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
+    bench.cache.put(REVISION, left)
+    await bench.reconciler.reconcile(KEY)
+    conditions = {one["type"]: one for one in bench.kube.written[-1]["status"]["conditions"]}
+    assert conditions["LearnerReady"]["reason"] == "Waiting"
+    assert "must be removed first: Revision hopper-actors-v1" in conditions["LearnerReady"]["message"]
+    assert [obj["kind"] for obj in bench.kube.written] == ["NitroTrainingJob"]
+
+
+def conditions_of(bench: Bench) -> dict[str, Object]:
+    """As last published."""
+    written = [obj for obj in bench.kube.written if obj["kind"] == "NitroTrainingJob"]
+    return {one["type"]: one for one in written[-1]["status"]["conditions"]}
+
+
+@pytest.mark.parametrize(("status", "starts"), [(400, False), (422, False), (500, True)])
+async def test_no_learner_starts_when_the_api_server_refuses_its_actors(
+    monkeypatch: pytest.MonkeyPatch, status: int, starts: bool
+) -> None:
+    """Knative refuses a time-out above its own; an API server that is ill comes back."""
+    bench = Bench(monkeypatch, running=False)
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    job = make_job(actor={"timeoutSeconds": 900})
+    job["metadata"]["resourceVersion"] = "2"
+    bench.cache.put(TRAINING_JOB, job)
+    service = {"Service": ApiError(status, "BadRequest", "expected 0 <= 900 <= 600: timeoutSeconds")}
+    bench.kube.refused = service
+    monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [actor_service(make_view())])
+    with pytest.raises(reconcile.Unfinished):
+        await bench.reconciler.reconcile(KEY)
+    assert ("Job" in [obj["kind"] for obj in bench.kube.written]) is starts
+    if not starts:
+        assert conditions_of(bench)["Ready"]["reason"] == "Refused"
+        assert "900 <= 600" in conditions_of(bench)["LearnerReady"]["message"]
+
+
+class TestClaimOfAnEarlierJob:
+    def bench(self, monkeypatch: pytest.MonkeyPatch, size: str, *, running: bool = False) -> Bench:
+        bench = Bench(monkeypatch, running=running)
+        job = make_job(learner={"checkpoint": {"pvc": {"size": "10Gi"}}})
+        job["metadata"]["resourceVersion"] = "2"
+        bench.cache.put(TRAINING_JOB, job)
+        meta = {"name": "hopper-checkpoint", "namespace": "team", "labels": labels("hopper", "learner")}
+        claim = {"spec": {"resources": {"requests": {"storage": size}}}, "metadata": meta}
+        bench.cache.put(VOLUME_CLAIM, claim)
+        monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+        claims = checkpoint_claim(make_view(learner=job["spec"]["learner"]))
+        monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [claims])
+        return bench
+
+    @pytest.mark.parametrize("size", ["1Gi", "9999Mi"])
+    async def test_a_claim_that_is_too_small_grows(self, monkeypatch: pytest.MonkeyPatch, size: str) -> None:
+        bench = self.bench(monkeypatch, size)
+        await bench.reconciler.reconcile(KEY)
+        claim, learner = [obj for obj in bench.kube.written if obj["kind"] != "NitroTrainingJob"]
+        assert claim["spec"] == {"resources": {"requests": {"storage": "10Gi"}}}
+        assert learner["kind"] == "Job"
+
+    @pytest.mark.parametrize("size", ["10Gi", "10240Mi", "1Ti"])
+    async def test_a_claim_that_is_large_enough_is_not_changed(
+        self, monkeypatch: pytest.MonkeyPatch, size: str
+    ) -> None:
+        bench = self.bench(monkeypatch, size)
+        await bench.reconciler.reconcile(KEY)
+        assert "PersistentVolumeClaim" not in [obj["kind"] for obj in bench.kube.written]
+
+    async def test_the_claim_of_a_running_learner_is_not_changed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench = self.bench(monkeypatch, "1Gi", running=True)
+        await bench.reconciler.reconcile(KEY)
+        assert "PersistentVolumeClaim" not in [obj["kind"] for obj in bench.kube.written]
+
+    async def test_a_claim_that_cannot_grow_is_reported_as_the_learners_problem(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench = self.bench(monkeypatch, "1Gi")
+        words = "the storageclass that provisions the pvc must support resize"
+        bench.kube.refused = {"PersistentVolumeClaim": ApiError(403, "Forbidden", words)}
+        with pytest.raises(reconcile.Unfinished):
+            await bench.reconciler.reconcile(KEY)
+        assert "Job" not in [obj["kind"] for obj in bench.kube.written]
+        assert words in conditions_of(bench)["LearnerReady"]["message"]
+
+
+async def test_a_reconcile_that_hangs_is_counted_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, running=False)
+    bench.kube.hangs = True
+    before = REGISTRY.get_sample_value("nitro_operator_reconcile_errors_total") or 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):  # as the queue does
+            await bench.reconciler.reconcile(KEY)
+    assert REGISTRY.get_sample_value("nitro_operator_reconcile_errors_total") == before + 1
+
+
+@pytest.mark.parametrize("secret_made", [False, True])
+async def test_jobs_in_a_terminating_namespace_are_left_alone_without_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, secret_made: bool
+) -> None:
+    bench = Bench(monkeypatch, running=False)
+    bench.kube.refusal = ApiError(403, "Forbidden", GOING)
+    if secret_made:
+        monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    for _ in range(3):
+        assert await bench.reconciler.reconcile(KEY) is None
+    assert len(bench.kube.written) == 1, "one refusal is enough"
+    assert not [entry for entry in caplog.records if entry.levelno >= logging.WARNING]

@@ -1,0 +1,215 @@
+"""The platform's limit: properties of the division, and of taking and giving back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nitro_operator.kube.kinds import JobKey
+from nitro_operator.scaling.grants import GrantRequest, grants, settled
+from nitro_operator.scaling.platform import Platform
+
+
+@st.composite
+def request(draw: st.DrawFn) -> GrantRequest:
+    minimum = draw(st.integers(1, 20))
+    return GrantRequest(
+        minimum=minimum,
+        wanted=draw(st.integers(minimum, 64)),
+        score=draw(st.floats(0, 1)),
+        admitted=draw(st.booleans()),
+        since=f"2026-01-01T00:00:{draw(st.integers(0, 59)):02d}Z",
+    )
+
+
+REQUESTS = st.dictionaries(st.sampled_from("abcdefgh"), request(), max_size=8)
+LIMITS = st.integers(1, 120)
+
+
+def needed(requests: dict[str, GrantRequest]) -> int:
+    """What the jobs that run already keep, whatever the limit."""
+    return sum(r.minimum for r in requests.values() if r.admitted)
+
+
+@given(REQUESTS, LIMITS)
+def test_grants_are_zero_or_at_least_the_minimum_and_their_sum_keeps_the_limit(
+    requests: dict[str, GrantRequest], limit: int
+) -> None:
+    found = grants(requests, limit)
+    assert found.keys() == requests.keys()
+    assert sum(found.values()) <= max(limit, needed(requests))
+    for key, number in found.items():
+        assert number == 0 or requests[key].minimum <= number <= requests[key].wanted
+
+
+@given(REQUESTS, LIMITS)
+def test_the_whole_limit_is_granted_while_a_running_job_requests_more(
+    requests: dict[str, GrantRequest], limit: int
+) -> None:
+    found = grants(requests, limit)
+    hungry = [key for key, number in found.items() if 0 < number < requests[key].wanted]
+    assert sum(found.values()) >= limit or not hungry
+
+
+@given(REQUESTS, LIMITS)
+def test_the_order_in_which_jobs_are_listed_does_not_matter(
+    requests: dict[str, GrantRequest], limit: int
+) -> None:
+    backwards = dict(reversed(list(requests.items())))
+    assert grants(requests, limit) == grants(backwards, limit)
+
+
+@given(REQUESTS, LIMITS)
+def test_a_running_job_keeps_its_minimum(requests: dict[str, GrantRequest], limit: int) -> None:
+    found = grants(requests, limit)
+    assert all(found[key] >= r.minimum for key, r in requests.items() if r.admitted)
+
+
+@given(REQUESTS, LIMITS)
+def test_a_waiting_job_is_not_overtaken_by_a_younger_one(
+    requests: dict[str, GrantRequest], limit: int
+) -> None:
+    found = grants(requests, limit)
+    waiting = {key: r for key, r in requests.items() if not r.admitted and r.minimum <= limit}
+    for older, first in waiting.items():
+        for younger, second in waiting.items():
+            if (first.since, repr(older)) < (second.since, repr(younger)) and found[younger]:
+                assert found[older]
+
+
+@given(REQUESTS, LIMITS, st.data())
+def test_a_higher_score_or_request_never_lowers_the_grant(
+    requests: dict[str, GrantRequest], limit: int, data: st.DataObject
+) -> None:
+    if not requests:
+        return
+    key = data.draw(st.sampled_from(sorted(requests)))
+    before = grants(requests, limit)[key]
+    eager = replace(requests[key], score=min(1.0, requests[key].score + data.draw(st.floats(0, 1))))
+    assert grants({**requests, key: eager}, limit)[key] >= before
+    greedy = replace(requests[key], wanted=requests[key].wanted + data.draw(st.integers(0, 20)))
+    assert grants({**requests, key: greedy}, limit)[key] >= before
+
+
+@given(REQUESTS, LIMITS)
+def test_a_larger_limit_never_lowers_the_sum(requests: dict[str, GrantRequest], limit: int) -> None:
+    feasible = {key: r for key, r in requests.items() if r.minimum <= limit}
+    assert sum(grants(feasible, limit).values()) <= sum(grants(feasible, limit + 1).values())
+
+
+def test_without_a_limit_each_job_gets_its_request() -> None:
+    wants = {"a": GrantRequest(2, 50, 0, False, ""), "b": GrantRequest(4, 1, 0, False, "")}
+    assert grants(wants, 0) == {"a": 50, "b": 4}
+
+
+def test_the_score_divides_the_rest_after_the_minima() -> None:
+    wants = {"a": GrantRequest(4, 24, 0.2, True, "1"), "b": GrantRequest(4, 24, 0.9, True, "2")}
+    assert grants(wants, 24) == {"a": 4, "b": 20}
+
+
+def test_a_job_that_can_never_fit_does_not_block_the_queue() -> None:
+    wants = {"a": GrantRequest(100, 100, 1, False, "1"), "b": GrantRequest(4, 8, 0, False, "2")}
+    assert grants(wants, 24) == {"a": 0, "b": 8}
+
+
+def test_a_lowered_limit_keeps_running_jobs_and_admits_no_new_one() -> None:
+    wants = {"a": GrantRequest(4, 24, 0.2, True, "1"), "b": GrantRequest(8, 9, 0.9, True, "2")}
+    assert grants(wants | {"c": GrantRequest(1, 1, 1, False, "0")}, 6) == {"a": 4, "b": 8, "c": 0}
+
+
+def test_growth_waits_until_other_jobs_have_released_actors() -> None:
+    target = {"a": 4, "b": 20}
+    assert settled("b", 4, target, {"a": 20, "b": 4}, 24) == 4
+    assert settled("a", 4, target, {"a": 20, "b": 4}, 24) == 4
+    assert settled("b", 4, target, {"a": 4, "b": 4}, 24) == 20
+    assert settled("c", 4, {"c": 8}, {"a": 22}, 24) == 0, "less than its minimum is of no use to a job"
+
+
+@st.composite
+def history(draw: st.DrawFn) -> list[tuple[str, str, int, float]]:
+    """Steps of several jobs: (job, what, wanted, score)."""
+    step = st.tuples(
+        st.sampled_from("abcd"),
+        st.sampled_from(["ask", "publish", "end", "gone"]),
+        st.integers(3, 30),
+        st.floats(0, 1),
+    )
+    return draw(st.lists(step, max_size=60))
+
+
+@settings(max_examples=200)
+@given(history(), st.integers(1, 40), st.dictionaries(st.sampled_from("abcd"), st.integers(3, 30)))
+def test_published_grants_never_exceed_the_limit(
+    steps: list[tuple[str, str, int, float]], limit: int, before: dict[str, int]
+) -> None:
+    """However asking, publishing, ending and vanishing interleave, after an operator with any limit."""
+    platform = Platform(limit)
+    decided: dict[str, int] = {}
+    published = dict(before)
+    for name, granted in before.items():
+        platform.seen(JobKey("n", name), granted)
+    most = max(limit, platform.held)
+    for name, what, wanted, score in steps:
+        key = JobKey("n", name)
+        if what == "ask":
+            decided[name] = platform.ask(key, 3, wanted, score, name)
+        elif what == "publish" and name in decided:
+            published[name] = decided[name]
+            platform.published(key, decided[name])
+        elif what == "end":
+            platform.withdraw(key)
+            decided[name] = 0
+        elif what == "gone":
+            platform.forget(key)
+            decided.pop(name, None)
+            published.pop(name, None)
+        most = max(limit, min(most, platform.held))  # what was too much only shrinks
+        assert sum(published.values()) <= most
+        assert platform.held <= most
+        # A job that holds a grant keeps its minimum.
+        assert all(number >= 3 for other, number in decided.items() if published.get(other) and number)
+
+
+def test_running_jobs_keep_their_minima_under_a_lowered_limit() -> None:
+    """An operator that starts with a smaller limit: they shrink to their minima, and no new job starts."""
+    platform = Platform(6)
+    a, b, c = (JobKey("n", name) for name in "abc")
+    platform.seen(a, 20)
+    platform.seen(b, 4)
+    for _ in range(3):
+        assert platform.ask(c, 1, 8, 1.0, "0") == 0
+        granted = {key: platform.ask(key, 4, 20, 0.5, "1") for key in (a, b)}
+        for key, number in granted.items():
+            platform.published(key, number)
+    assert granted == {a: 4, b: 4}
+    assert platform.unsettled() == []
+    platform.forget(b)
+    assert platform.ask(a, 4, 20, 0.5, "1") == 4
+    assert platform.ask(c, 1, 8, 1.0, "0") == 2, "what is left below the new limit"
+
+
+def test_a_running_learner_without_a_grant_gets_its_minimum() -> None:
+    """As it was left by an operator whose limit was too small for it, or that could not read the job."""
+    platform = Platform(6)
+    a, b = JobKey("n", "a"), JobKey("n", "b")
+    platform.seen(a, 6)
+    assert platform.ask(b, 4, 8, 0.5, "2", started=True) == 0, "not before the other has given back"
+    platform.published(a, platform.ask(a, 4, 6, 0.5, "1", started=True))
+    assert platform.holds(a) == 4
+    assert platform.ask(b, 4, 8, 0.5, "2", started=True) == 4
+
+
+def test_platform_lists_the_jobs_with_a_changed_grant() -> None:
+    platform = Platform(10)
+    a, b = JobKey("n", "a"), JobKey("n", "b")
+    platform.published(a, platform.ask(a, 2, 10, 0.1, "1"))
+    assert platform.ask(b, 2, 6, 0.9, "2") == 0
+    assert platform.unsettled() == [a, b]
+    version = platform.version
+    platform.published(a, platform.ask(a, 2, 10, 0.1, "1"))
+    assert platform.version > version
+    assert platform.ask(b, 2, 6, 0.9, "2") == 6
+    platform.published(b, 6)
+    assert platform.unsettled() == []

@@ -1,0 +1,100 @@
+"""The phase of a job, from its learner's Job and its own status."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from nitro_operator.observation.observed import Observed
+from nitro_operator.status.phase import Stage, phase_of, seconds_left
+from operator_objects import learner_job, make_job, pod, terminated
+
+Object = dict[str, Any]
+
+
+NOW = datetime(2026, 1, 1, 1, 0, 0, tzinfo=UTC)
+
+
+def condition(kind: str, value: str = "True", reason: str = "X") -> Object:
+    return {"type": kind, "status": value, "reason": reason, "message": "m", "lastTransitionTime": "t"}
+
+
+class TestStage:
+    @pytest.mark.parametrize(
+        ("job", "observed", "stage"),
+        [
+            (make_job(), Observed(), Stage.ACTIVE),
+            (make_job(), Observed(learner_job=learner_job()), Stage.ACTIVE),
+            (make_job(suspend=True), Observed(learner_job=learner_job()), Stage.SUSPENDED),
+            (make_job(), Observed(learner_job=learner_job("Complete")), Stage.SUCCEEDED),
+            (make_job(suspend=True), Observed(learner_job=learner_job("Complete")), Stage.SUCCEEDED),
+            (make_job(), Observed(learner_job=learner_job("Failed")), Stage.FAILED),
+            (make_job(suspend=True), Observed(learner_job=learner_job("Failed")), Stage.SUSPENDED),
+            (make_job({"conditions": [condition("Complete")]}), Observed(), Stage.SUCCEEDED),
+            (make_job({"conditions": [condition("Failed")]}), Observed(), Stage.FAILED),
+            (make_job({"conditions": [condition("Failed", reason="InvalidSpec")]}), Observed(), Stage.ACTIVE),
+            (make_job({"conditions": [condition("Failed", "False")]}), Observed(), Stage.ACTIVE),
+            (
+                make_job({"conditions": [condition("Complete")]}),
+                Observed(learner_job=learner_job()),
+                Stage.ACTIVE,
+            ),
+        ],
+    )
+    def test_the_stage_follows_the_learners_job(self, job: Object, observed: Observed, stage: Stage) -> None:
+        assert phase_of(job, observed, None, NOW).stage is stage
+
+    @pytest.mark.parametrize(
+        ("remembered", "stage"),
+        [
+            (condition("Failed", "False"), Stage.ACTIVE),  # suspended in between
+            (condition("Failed"), Stage.FAILED),  # deleted by hand
+        ],
+    )
+    def test_a_failed_job_under_deletion_does_not_change_the_published_stage(
+        self, remembered: Object, stage: Stage
+    ) -> None:
+        leaving = learner_job("Failed", deletionTimestamp="2026-01-01T00:59:59Z")
+        job = make_job({"conditions": [remembered]})
+        assert phase_of(job, Observed(learner_job=leaving), None, NOW).stage is stage
+        assert phase_of(job, Observed(), None, NOW).stage is stage, "the same when it is gone"
+
+    def test_an_invalid_spec_does_not_replace_a_success(self) -> None:
+        assert phase_of(make_job(), Observed(), "spec.x: bad", NOW).stage is Stage.INVALID
+        assert (
+            phase_of(make_job(), Observed(learner_job=learner_job("Complete")), "bad", NOW).stage
+            is Stage.SUCCEEDED
+        )
+
+    def test_the_deadline_counts_from_the_start_and_includes_suspensions(self) -> None:
+        started = {"startTime": "2026-01-01T00:30:00Z"}
+        assert seconds_left(make_job(started, activeDeadlineSeconds=3600), NOW) == 1800
+        assert seconds_left(make_job(activeDeadlineSeconds=3600), NOW) == 3600
+        assert seconds_left(make_job(), NOW) is None
+        late = make_job(started, activeDeadlineSeconds=1800, suspend=True)
+        judged = phase_of(late, Observed(), None, NOW)
+        assert judged.stage is Stage.FAILED
+        assert judged.problem is not None
+        assert judged.problem.reason == "DeadlineExceeded"
+
+    def test_a_failure_names_the_last_log_line_and_the_remedy(self) -> None:
+        ended = pod("learner", phase="Failed", learner=terminated(1, "KeyError: 'x'"))
+        observed = Observed(learner_job=learner_job("Failed"), learner_pod=ended)
+        problem = phase_of(make_job(), observed, None, NOW).problem
+        assert problem is not None
+        assert problem.reason == "LearnerFailed"
+        assert "KeyError" in problem.message
+        assert "spec.suspend" in problem.message
+
+    def test_exit_code_2_is_reported_as_an_invalid_job(self) -> None:
+        ended = pod(
+            "learner", phase="Failed", learner=terminated(2, "spec.environment.id: no such 'x' in \"y\"")
+        )
+        problem = phase_of(
+            make_job(), Observed(learner_job=learner_job("Failed"), learner_pod=ended), None, NOW
+        ).problem
+        assert problem is not None
+        assert problem.reason == "InvalidJob"
+        assert "spec.environment.id: no such 'x' in \"y\"" in problem.message, "as the learner said it"

@@ -1,0 +1,104 @@
+"""The status that the operator publishes: phase, conditions, and what has changed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from nitro_operator.observation.observed import Observed
+from nitro_operator.status import document
+from nitro_operator.status.phase import Judgement, Stage
+from operator_objects import RUNNING, learner_job, make_job, make_view, pod, revision, terminated
+
+Object = dict[str, Any]
+
+
+NOW = datetime(2026, 1, 1, 1, 0, 0, tzinfo=UTC)
+
+
+def condition(kind: str, value: str = "True", reason: str = "X") -> Object:
+    return {"type": kind, "status": value, "reason": reason, "message": "m", "lastTransitionTime": "t"}
+
+
+def observed_with(learner: Object | None = None, redis: Object | None = None, **status: Any) -> Observed:
+    found = pod("learner", redis=redis or RUNNING, learner=learner or RUNNING)
+    found["status"] |= status
+    return Observed(learner_job=learner_job(failed=1), learner_pod=found, revision=revision())
+
+
+class TestStatus:
+    def situation(self, **values: Any) -> document.Situation:
+        defaults: Object = {
+            "judgement": Judgement(Stage.ACTIVE),
+            "observed": observed_with(),
+            "serving": True,
+        }
+        return document.Situation(view=make_view(), **{**defaults, **values})
+
+    def test_each_stage_has_its_phase(self) -> None:
+        wait = document.limit_problem(4, 10, 8)
+        assert document.phase(self.situation()) == "Running"
+        assert document.phase(self.situation(observed=Observed())) == "Starting"
+        assert document.phase(self.situation(observed=Observed(), waiting=wait)) == "Pending"
+        for stage, phase in (
+            (Stage.SUSPENDED, "Suspended"),
+            (Stage.SUCCEEDED, "Succeeded"),
+            (Stage.FAILED, "Failed"),
+            (Stage.INVALID, "Failed"),
+        ):
+            assert document.phase(self.situation(judgement=Judgement(stage))) == phase
+
+    def test_a_learner_that_succeeded_is_not_shown_as_starting(self) -> None:
+        """Its pod is over before its Job is Complete."""
+        done = self.situation(observed=observed_with(terminated(0, reason="Completed"), phase="Succeeded"))
+        assert document.phase(done) == "Running"
+        found = {c.type: c for c in document.conditions(done)}
+        assert (found["LearnerReady"].status, found["LearnerReady"].reason) == (False, "Finished")
+        assert not found["LearnerReady"].warning
+        crashed = self.situation(observed=observed_with(terminated(1), phase="Failed"))
+        assert document.phase(crashed) == "Starting"
+
+    def test_all_six_conditions_are_present_and_ready_names_the_problem(self) -> None:
+        found = {c.type: c for c in document.conditions(self.situation())}
+        assert set(found) == {"Ready", "LearnerReady", "ActorsReady", "Suspended", "Complete", "Failed"}
+        assert found["Ready"].status
+        wait = document.limit_problem(40, 28, 0)
+        queued = self.situation(observed=Observed(), waiting=wait, serving=False)
+        for condition in document.conditions(queued)[:3]:  # none of them says that something is being started
+            assert (condition.status, "platform.maxActors" in condition.message) == (False, True)
+        silent = {c.type: c for c in document.conditions(self.situation(heard=False))}
+        assert (silent["Ready"].status, silent["Ready"].reason) == (False, "HeartbeatLost")
+        unreached = {
+            c.type: c for c in document.conditions(self.situation(silent="no actor has answered yet"))
+        }
+        assert (unreached["Ready"].status, unreached["Ready"].reason) == (False, "ActorsSilent")
+        assert unreached["ActorsReady"].message.startswith(
+            "no actor has answered yet. The operator has added"
+        )
+
+    def test_an_unchanged_status_is_no_difference(self) -> None:
+        situation = self.situation(requested=8, granted=8, ready=8, pod_seconds=10)
+        job = make_job()
+        first = document.build(situation, job, NOW)
+        again = document.build(situation, {**job, "status": first}, NOW.replace(hour=5))
+        assert again == first, "times stay, too"
+        published = {**job, "status": {**first, "training": {"round": 1}}}
+        assert document.difference(again, published) == document.Difference(
+            matters=False, counts=False, meter=False
+        )
+
+    def test_changes_of_counts_and_meter_are_distinguished_from_important_changes(self) -> None:
+        job = make_job()
+        job["status"] = document.build(self.situation(ready=1), job, NOW)
+        more = document.build(self.situation(ready=2, pod_seconds=3), job, NOW)
+        assert document.difference(more, job) == document.Difference(matters=False, counts=True, meter=True)
+        granted = document.build(self.situation(ready=1, granted=5), job, NOW)
+        assert document.difference(granted, job).matters
+
+    def test_a_completion_time_is_kept_until_the_job_runs_again(self) -> None:
+        job = make_job()
+        ended = self.situation(judgement=Judgement(Stage.FAILED, document.SILENT))
+        job["status"] = document.build(ended, job, NOW)
+        assert job["status"]["completionTime"] == "2026-01-01T01:00:00Z"
+        assert document.build(ended, job, NOW.replace(hour=9))["completionTime"] == "2026-01-01T01:00:00Z"
+        assert "completionTime" not in document.build(self.situation(), job, NOW)

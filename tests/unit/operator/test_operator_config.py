@@ -1,0 +1,59 @@
+"""The operator's configuration, from environment variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nitro_operator.builders.learner import actor_url
+from nitro_operator.config import Config
+from operator_objects import make_view
+
+IMAGES = {"NITRO_ACTOR_IMAGE": "a", "NITRO_LEARNER_IMAGE": "l", "NITRO_REDIS_IMAGE": "r"}
+
+
+class TestConfig:
+    def test_defaults(self) -> None:
+        config = Config.from_environment(IMAGES)
+        assert config.platform_max_actors == 0
+        assert config.watch_namespaces == ()
+        assert (config.metrics_port, config.health_port) == (8080, 8081)
+
+    @pytest.mark.parametrize(
+        ("text", "domain"),
+        [
+            (
+                "nameserver 10.0.0.10\nsearch nitro.svc.corp.test svc.corp.test corp.test\n",
+                "corp.test",
+            ),
+            ("search svc.cluster.local. lan\noptions ndots:5\n", "cluster.local"),
+            ("search lan\n", "cluster.local"),
+            (None, "cluster.local"),
+        ],
+    )
+    def test_the_cluster_domain_is_read_from_resolv_conf(
+        self, tmp_path: Path, text: str | None, domain: str
+    ) -> None:
+        file = tmp_path / "resolv.conf"
+        if text is not None:
+            file.write_text(text)
+        config = Config.from_environment(IMAGES, file)
+        assert config.cluster_domain == domain
+        assert actor_url(make_view(config)) == f"http://hopper-actors-v1.team.svc.{domain}"
+
+    def test_a_list_is_split_at_commas(self) -> None:
+        config = Config.from_environment(IMAGES | {"NITRO_WATCH_NAMESPACES": "a, b,"})
+        assert config.watch_namespaces == ("a", "b")
+
+    @pytest.mark.parametrize(
+        ("environment", "words"),
+        [
+            ({"NITRO_ACTOR_IMAGE": ""}, "NITRO_ACTOR_IMAGE"),
+            ({"NITRO_PLATFORM_MAX_ACTORS": "many"}, "not a number"),
+            ({"NITRO_RESYNC_SECONDS": "-1"}, "negative"),
+        ],
+    )
+    def test_a_mistake_names_its_variable(self, environment: dict[str, str], words: str) -> None:
+        with pytest.raises(ValueError, match=words):
+            Config.from_environment(IMAGES | environment)
