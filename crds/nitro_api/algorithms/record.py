@@ -16,9 +16,13 @@ Feeding = Literal["rounds", "arrivals"]
 """`rounds`: all fragments of a round at once, sampled with the newest weights. `arrivals`: fragments as they
 arrive, also of earlier rounds."""
 
-OptionalTensor = Literal["log_probs", "distribution"]
-"""A tensor of a fragment that not every algorithm learns from: the log-probabilities of the actions, and the
-parameters of the distribution that they were drawn from."""
+OptionalTensor = Literal["log_probs", "distribution", "global_state"]
+"""A tensor of a fragment that not every algorithm learns from: the log-probabilities of the actions, the
+parameters of the distribution that they were drawn from, and the global state of an environment of several
+agents."""
+
+Agents = Literal["one", "several"]
+"""How many agents the environments of an algorithm have."""
 
 Curvature = Literal["surrogate", "td-loss"]
 """What the boosting detector differentiates. `surrogate`: the policy's objective, in the form that
@@ -99,6 +103,7 @@ class AlgorithmRecord:
         tensors: the optional tensors that it needs in a fragment.
         curvature: what the boosting detector measures.
         settings: the block in which a job writes its settings. It refuses the other one.
+        agents: whether its environments have one agent or several.
         rules: what it refuses otherwise, as rules on spec.algorithm.
     """
 
@@ -110,4 +115,5 @@ class AlgorithmRecord:
     tensors: frozenset[OptionalTensor] = frozenset()
     curvature: Curvature = "surrogate"
     settings: Settings = "hyperparameters"
+    agents: Agents = "one"
     rules: tuple[Rule, ...] = ()

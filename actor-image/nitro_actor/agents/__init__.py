@@ -1,0 +1,1 @@
+"""Environments of several agents: engines, episodes and sampling. Actors of one agent do not import it."""

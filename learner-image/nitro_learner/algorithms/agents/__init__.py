@@ -1,0 +1,1 @@
+"""What the algorithms of several agents share: teams, stacked networks, and grouped policies."""

@@ -1,0 +1,86 @@
+"""A team: agents of one environment that learn by one algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from nitro_actor.protocol.agents import AgentClass
+from nitro_api.algorithms.record import Hyperparameters
+from nitro_api.spec.network import Network
+from nitro_learner.algorithms.base import OnPolicyJointLearner
+
+GroupBatch = Literal["equal", "all"]
+"""What a policy of several agents learns from in a round. `equal`: a uniform subset as large as one agent's
+data. `all`: the data of all of its agents."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """Agents of one environment that learn by one algorithm, and what the job says of it.
+
+    Attributes:
+        agents: in the order of the wire: by class in the order of the classes' names, then as a class lists
+            them.
+        classes: all agent classes of the environment, ordered by name. Classes of other teams count for the
+            global state only.
+        state_size: S of the global state that fragments carry; None where the state is the concatenation of
+            the observations of all agents, in the order of the wire.
+        algorithm: its name.
+        settings: resolved.
+        network: resolved.
+        rounds: spec.stop.rounds, for settings that change over a run; None without that limit.
+        reward: `own`: each agent learns from its own reward. `team`: from the sum over the team's agents.
+        group_batch: see `GroupBatch`.
+        agent_ids: whether an agent's index in its class is appended to its observation, one-hot.
+    """
+
+    agents: tuple[str, ...]
+    classes: tuple[AgentClass, ...]
+    state_size: int | None
+    algorithm: str
+    settings: Hyperparameters
+    network: Network
+    seed: int
+    rounds: int | None
+    reward: Literal["own", "team"] = "own"
+    group_batch: GroupBatch = "equal"
+    agent_ids: bool = False
+
+
+class SharingLearner(OnPolicyJointLearner, Protocol):
+    """Learns a team whose agents may share policies.
+
+    A policy has the name of one of its agents. At first each agent plays the policy of its own name; with
+    `agent_ids` all agents of a class play that of its first agent. What an agent has learned from stays with
+    the agent; weights, optimiser state, targets and normalisers belong to the policy.
+    """
+
+    def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
+        """Let each policy be played by the agents of its group.
+
+        Args:
+            groups: every agent of the team once, by the name of its policy. A policy that exists goes on. One
+                that does not is a copy of the policy that the agent of its name plays now.
+
+        Raises:
+            ValueError: a group has agents of several classes, or an agent is missing or occurs twice.
+        """
+        ...
+
+    def distances(
+        self, agents: Sequence[str], observations: np.ndarray, available: np.ndarray | None
+    ) -> np.ndarray:
+        """How much the agents' policies differ: the mean over observations of KL(pi_i || pi_j), f64 [n, n].
+
+        Policies of Q-learners are softmax(Q / std Q).
+
+        Args:
+            agents: of one class.
+            observations: raw, [m, *frame].
+            available: bool [m, N] where the class's actions are masked, else None.
+        """
+        ...
