@@ -32,20 +32,14 @@ class Adam:
     def step(self, gradient: Tensor) -> None:
         """Take one descent step along a gradient of the parameter's shape."""
         self._steps += 1
-        torch._fused_adam_(
+        adam_step(
             [self._parameter],
             [gradient],
             [self._mean],
             [self._square],
-            [],
             [self._steps],
-            lr=self.rate,
-            beta1=_BETA1,
-            beta2=_BETA2,
-            weight_decay=0.0,
-            eps=self._epsilon,
-            amsgrad=False,
-            maximize=False,
+            rate=self.rate,
+            epsilon=self._epsilon,
         )
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -58,3 +52,31 @@ class Adam:
         self._steps.copy_(torch.as_tensor(state["step"]))
         self._mean.copy_(torch.as_tensor(state["exp_avg"]))
         self._square.copy_(torch.as_tensor(state["exp_avg_sq"]))
+
+
+def adam_step(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    means: list[Tensor],
+    squares: list[Tensor],
+    steps: list[Tensor],
+    *,
+    rate: float,
+    epsilon: float,
+) -> None:
+    """Take Adam's step on each parameter, in place; `steps` already count it."""
+    torch._fused_adam_(
+        parameters,
+        gradients,
+        means,
+        squares,
+        [],
+        steps,
+        lr=rate,
+        beta1=_BETA1,
+        beta2=_BETA2,
+        weight_decay=0.0,
+        eps=epsilon,
+        amsgrad=False,
+        maximize=False,
+    )

@@ -1,0 +1,94 @@
+"""Adam on the rows of a stack: each policy has its own moments and its own number of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nitro_learner.algorithms.adam import adam_step
+
+
+@dataclass(frozen=True, slots=True)
+class AdamState:
+    """What Adam knows of one policy.
+
+    Attributes:
+        mean, square: moments of its gradients, f32 [n].
+        steps: taken so far, f32 [].
+    """
+
+    mean: Tensor
+    square: Tensor
+    steps: Tensor
+
+    @classmethod
+    def fresh(cls, size: int, device: str = "cpu") -> AdamState:
+        """Before the first step."""
+        mean, square = torch.zeros(2, size, device=device)
+        return cls(mean, square, torch.zeros((), device=device))
+
+    def copy(self) -> AdamState:
+        """A state that further steps of this one do not change."""
+        return AdamState(self.mean.clone(), self.square.clone(), self.steps.clone())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies on the CPU, named as `Adam`'s."""
+        state = {"step": self.steps, "exp_avg": self.mean, "exp_avg_sq": self.square}
+        return {name: value.detach().cpu().clone() for name, value in state.items()}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any], device: str = "cpu") -> AdamState:
+        """Make it from `state_dict()`."""
+        mean, square, steps = (
+            torch.as_tensor(state[name], dtype=torch.float32).to(device, copy=True)
+            for name in ("exp_avg", "exp_avg_sq", "step")
+        )
+        return cls(mean, square, steps)
+
+
+class StackedAdam:
+    """Adam on stacked parameters.
+
+    adam = StackedAdam(parameters, states, epsilon)
+    adam.step(gradient, rate)       # in place: the parameters
+    states = adam.states()
+    """
+
+    def __init__(self, parameters: Tensor, states: Sequence[AdamState], epsilon: float) -> None:
+        """
+        Args:
+            parameters: f32 [P, n], changed in place.
+            states: of each row; copied.
+            epsilon: added to the root of the second moment.
+        """
+        self._epsilon = epsilon
+        self._mean = torch.stack([state.mean for state in states])
+        self._square = torch.stack([state.square for state in states])
+        self._steps = [state.steps.clone() for state in states]
+        self._rows = list(parameters.detach().unbind())
+
+    @torch.no_grad()
+    def step(self, gradient: Tensor, rate: float) -> None:
+        """Take one descent step of each row along its row of `gradient` [P, n]."""
+        for steps in self._steps:
+            steps += 1
+        adam_step(
+            self._rows,
+            list(gradient.unbind()),
+            list(self._mean.unbind()),
+            list(self._square.unbind()),
+            self._steps,
+            rate=rate,
+            epsilon=self._epsilon,
+        )
+
+    def states(self) -> list[AdamState]:
+        """The rows' states, as copies."""
+        return [
+            AdamState(mean.clone(), square.clone(), steps.clone())
+            for mean, square, steps in zip(self._mean, self._square, self._steps, strict=True)
+        ]
