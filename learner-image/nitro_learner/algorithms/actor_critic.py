@@ -116,8 +116,9 @@ class ActorCriticAlgorithm:
         self.apply(PpoGradient(self.distribution, c, self.chunk)(self.network, minibatch))
 
     def apply(self, gradient: Gradient) -> None:
-        """Take the optimiser's step along a gradient, from wherever it comes."""
-        self._optimiser.step(gradient.clipped(self.settings.max_grad_norm).values)
+        """Take the optimiser's step along a gradient, which is clipped in place."""
+        gradient.clip_(self.settings.max_grad_norm)
+        self._optimiser.step(gradient.values)
 
     def stats(self, samples: Samples, c: Coefficients) -> dict[str, float]:
         """The loss's terms over the whole batch at the updated parameters."""

@@ -17,25 +17,25 @@ Network = TypeVar("Network", bound=nn.Module, contravariant=True)
 Minibatch = TypeVar("Minibatch", contravariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Gradient:
     """The gradient of a mean loss by a network's parameters.
 
     Attributes:
-        values: f32 [P], in the order of the network's `parameters()`, which is that of `ActorCritic.flat`.
+        values: f32 [P], in the order of the network's `parameters()`, which is that of `ActorCritic.flat`. They
+            are valid until the next gradient of the same network is computed: copy them to keep them longer.
     """
 
     values: Tensor
 
-    def clipped(self, norm: float) -> Gradient:
-        """Scale down to a global norm; 0 leaves it as it is."""
-        if not norm:
-            return self
-        return Gradient(self.values * (norm / (self.values.norm() + 1e-6)).clamp(max=1.0))
+    def clip_(self, norm: float) -> None:
+        """Scale down to a global norm, in place; 0 leaves it as it is."""
+        if norm:
+            self.values.mul_((norm / (self.values.norm() + 1e-6)).clamp(max=1.0))
 
 
 class GradientFunction(Protocol[Network, Minibatch]):
-    """A pure function: equal weights and minibatches give equal gradients, and neither changes."""
+    """A function of weights and minibatch alone: equal ones give equal gradients, and neither changes."""
 
     def __call__(self, network: Network, minibatch: Minibatch) -> Gradient:
         """Return the gradient of the minibatch's mean loss at the network's present weights."""

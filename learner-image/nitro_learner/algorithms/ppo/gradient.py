@@ -46,8 +46,7 @@ class PpoGradient:
             )
             network.policy.backpropagate(policy, by_params)
             network.critic.backpropagate(critic, by_values[:, None])
-        # A copy, because the network's buffer is the next call's.
-        return Gradient(grad.clone())
+        return Gradient(grad)
 
     def loss(self, network: ActorCritic, minibatch: Samples) -> Tensor:
         """The minibatch's mean loss with a graph, for `by_autograd`."""
