@@ -102,10 +102,16 @@ def test_make_works_in_a_folder_with_a_space(tmp_path: Path) -> None:
         (tools / name).write_text('#!/bin/sh\necho $0 "$@" >> calls\n')
         (tools / name).chmod(0o755)
     # The clone's own environment, not the one that this suite was started with.
-    clean = {name: value for name, value in os.environ.items() if name not in ("VENV", "MAKEFLAGS", "MAKEOVERRIDES")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("VENV", "MAKEFLAGS", "MAKEOVERRIDES")
+    }
 
     def make(*targets: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(["make", *targets], cwd=copy, env=clean, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["make", *targets], cwd=copy, env=clean, capture_output=True, text=True, check=False
+        )
 
     made = make("environment")
     assert made.returncode == 0, made.stderr

@@ -153,14 +153,14 @@ def _kill(number: int, moment: str) -> None:
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    tell = Trainer._tell_phase
+    enter = Trainer._stage_started
 
-    def tell_phase(self: Any, stage: str) -> None:
-        tell(self, stage)
+    def enter_then_die(self: Any, stage: str) -> None:
+        enter(self, stage)
         if self.state.round + 1 == number and stage == moment:
             asyncio.get_running_loop().call_later(0.005, die)
 
-    Trainer._tell_phase = tell_phase  # type: ignore[method-assign]
+    Trainer._stage_started = enter_then_die  # type: ignore[method-assign]
     if moment == "checkpoint":
         fsync = os.fsync
 

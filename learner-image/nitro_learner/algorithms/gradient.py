@@ -22,8 +22,8 @@ class Gradient:
     """The gradient of a mean loss by a network's parameters.
 
     Attributes:
-        values: f32 [P], in the order of the network's `parameters()`, which is that of `ActorCritic.flat`. They
-            are valid until the next gradient of the same network is computed: copy them to keep them longer.
+        values: f32 [P], in the order of the network's `parameters()`, which is that of `ActorCritic.flat`.
+            Valid until the next gradient of the same network is computed: copy them to keep them longer.
     """
 
     values: Tensor

@@ -104,8 +104,8 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
             # Another pod ends what a pod has trained that could not report it: nothing is charged again.
             outcome = earlier_outcome(opened)
             if outcome:
-                reporter.started(round=outcome.rounds, rounds=None, history=opened.history)
-                reporter.ended(outcome)
+                reporter.on_run_started(round=outcome.rounds, rounds=None, history=opened.history)
+                reporter.on_run_ended(outcome)
             else:
                 _announce(opened, reporter)
                 outcome = asyncio.run(_train(opened, reporter))

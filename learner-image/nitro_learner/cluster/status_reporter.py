@@ -112,17 +112,17 @@ class StatusReporter(Listener):
                 **_request(actors),
             )
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         with self._changed:
             self._history.clear()
             for row in history:
                 self._take(row)
             self._update(round=round, weightsVersion=round)
 
-    def requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
+    def on_round_requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
         self._update(**_request(actors))
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         self._take(report.row(), **_request(report.next_actors))
 
     def actors_silent(self, trouble: str | None) -> None:
@@ -132,7 +132,7 @@ class StatusReporter(Listener):
         else:
             self._update(reason=None, message=None)
 
-    def checkpointed(self, *, round: int, location: str) -> None:  # noqa: ARG002  the operator knows the place
+    def on_checkpoint_saved(self, *, round: int, location: str) -> None:  # noqa: ARG002  the operator knows the place
         with self._changed:
             self._checkpoint = {"round": round, "savedAt": _now()}
         self._update()
@@ -141,7 +141,7 @@ class StatusReporter(Listener):
         """Report the end as the learner sees it: Succeeded or Failed, or Running when another pod goes on."""
         self._update(state=state, reason=reason, message=_sentence(message))
 
-    def ended(self, outcome: Outcome) -> None:
+    def on_run_ended(self, outcome: Outcome) -> None:
         with self._changed:
             self._spend(outcome.cost.learner, outcome.cost.actors)
             state = "Succeeded" if outcome.finished else "Running"

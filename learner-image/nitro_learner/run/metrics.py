@@ -184,7 +184,7 @@ class LearnerMetrics(Listener):
         assert isinstance(thread, threading.Thread)
         return int(server.server_port)
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         self.round.labels(*self._job).set(round)
         for state in ACTOR_STATES:
             self._set_actors(state, 0)
@@ -218,13 +218,13 @@ class LearnerMetrics(Listener):
             self.duration.labels(*self._job, stage)
         self.detector.labels(*self._job)
 
-    def requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
+    def on_round_requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
         self._set_actors("requested", actors)
 
-    def phase(self, *, round: int, stage: str, actors: int) -> None:  # noqa: ARG002
+    def on_stage_started(self, *, round: int, stage: str, actors: int) -> None:  # noqa: ARG002
         self._set_actors("running", actors if stage == "sample" else 0)
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         job = self._job
         self.round.labels(*job).set(report.round)
         for name, gauge in self._values.items():
@@ -249,7 +249,7 @@ class LearnerMetrics(Listener):
         self._set_actors("failed", report.retries)
         self._set_actors("requested", report.next_actors)
 
-    def cache_measured(self, *, used: int, limit: int) -> None:
+    def on_cache_measured(self, *, used: int, limit: int) -> None:
         self.cache_used.labels(*self._job).set(used)
         self.cache_limit.labels(*self._job).set(limit)
 

@@ -23,7 +23,7 @@ class CsvMetrics(Listener):
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         """Drop rows after `round` (they will be made again) and a last line that was cut."""
         kept = [row for row in read_rows(self.path) if int(row["round"]) <= round]
         buffer = io.StringIO()
@@ -33,7 +33,7 @@ class CsvMetrics(Listener):
             writer.writerow({name: row.get(name, "") for name in COLUMNS})
         RunDir(self.path.parent).write_text(self.path, buffer.getvalue())
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         buffer = io.StringIO()
         csv.DictWriter(buffer, COLUMNS, lineterminator="\n").writerow(
             {name: _cell(value) for name, value in report.row().items()}
@@ -53,7 +53,7 @@ class TensorBoard(Listener):
         self.directory = directory
         self._writer: Any = None
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         # The light half of the tensorboard package: torch.utils.tensorboard takes a second more to import.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -64,7 +64,7 @@ class TensorBoard(Listener):
         done = int(history[-1]["env_steps"] or 0) if history else 0
         self._writer.add_event(Event(step=done + 1, session_log=SessionLog(status=SessionLog.START)))
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 

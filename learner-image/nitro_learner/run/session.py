@@ -38,10 +38,10 @@ class _LastRow(Listener):
     def __init__(self) -> None:
         self.row: dict[str, Any] | None = None
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         self.row = dict(history[-1]) if history else None
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         self.row = asdict(report)
 
 

@@ -75,7 +75,7 @@ class _Diary(Listener):
     def __init__(self) -> None:
         self.reports: list[RoundReport] = []
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         self.reports.append(report)
 
     def best(self, outcome: Outcome) -> float:

@@ -83,4 +83,4 @@ class Checkpointing:
         path = await asyncio.to_thread(self._store.save, round, state)
         self._saved_round = round
         for listener in self._listeners:
-            listener.checkpointed(round=round, location=str(path))
+            listener.on_checkpoint_saved(round=round, location=str(path))

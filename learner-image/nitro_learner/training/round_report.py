@@ -248,34 +248,34 @@ class Outcome:
 
 
 class Listener:
-    """Receive a run's events. The learner's event loop calls the methods, so each must return at once. By
-    default they do nothing.
+    """The base class of what receives a run's events.
 
-    for listener in listeners: listener.started(...)
-                  requested(...) for the first round of this sitting
-    each round:   round_done(report) as soon as the scaler has decided, then cache_measured(...)
-    at the end:   ended(outcome)
+    The learner's event loop calls the methods, so each must return at once. By default they do nothing.
+
+    The order of the calls: `on_run_started`, then `on_round_requested` for the first round of this sitting;
+    in each round `on_stage_started` for each stage, `on_round_done` as soon as the scaler has decided, then
+    `on_cache_measured`; `on_checkpoint_saved` after a checkpoint; and at the end `on_run_ended`.
     """
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
         """The run starts or goes on after `round`; `history` holds metrics.csv's rows up to it."""
 
-    def requested(self, *, round: int, actors: int) -> None:
+    def on_round_requested(self, *, round: int, actors: int) -> None:
         """The first round of this sitting, `round`, will sample with `actors` actors."""
 
-    def phase(self, *, round: int, stage: str, actors: int) -> None:
-        """The loop entered a stage of round `round` (for live displays)."""
+    def on_stage_started(self, *, round: int, stage: str, actors: int) -> None:
+        """The loop entered a stage of round `round`, "sample", "update" or "final" (for live displays)."""
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         """A round is complete: updated, scored, and the next one's actors decided (`report.next_actors`)."""
 
-    def cache_measured(self, *, used: int, limit: int) -> None:
+    def on_cache_measured(self, *, used: int, limit: int) -> None:
         """The cache uses so many bytes while the next round samples; limit 0 = none."""
 
-    def checkpointed(self, *, round: int, location: str) -> None:
+    def on_checkpoint_saved(self, *, round: int, location: str) -> None:
         """A checkpoint of `round` is on disk."""
 
-    def ended(self, outcome: Outcome) -> None:
+    def on_run_ended(self, outcome: Outcome) -> None:
         """The run ended, or was interrupted."""
 
 

@@ -32,14 +32,14 @@ class RoundContext:
         actors: I_k.
         saved: done when the state of before the round is on disk; no update may begin earlier.
         stages: where the time goes.
-        phase: is told of each stage that begins.
+        on_stage_started: called with the name of each stage that begins.
     """
 
     plan: RoundPlan
     actors: int
     saved: Awaitable[None]
     stages: Stages
-    phase: Callable[[str], None]
+    on_stage_started: Callable[[str], None]
 
 
 class Feed(Protocol):
@@ -101,7 +101,7 @@ class SyncRounds:
             result = await unless(self._stop, self._dispatcher.finish(round.plan))
         with round.stages("checkpoint"):
             await round.saved
-        round.phase("update")
+        round.on_stage_started("update")
         with round.stages("update"):
             update = await self._compute.update(self._policies.update, result.fragments, round.plan.round)
         return result, update
@@ -155,7 +155,7 @@ class AsyncRounds:
                 resumable=not found.environment and not self._stream.hopeless,
                 evidence=found,
             )
-        round.phase("update")
+        round.on_stage_started("update")
         with stages("update"):
             update = await self._compute.update(self._policies.end_round, plan.round)
         seconds = asyncio.get_running_loop().time() - begin

@@ -136,11 +136,11 @@ class Scoring:
         decision = self._scaler.decide(_outcome(report))
         report.next_actors, report.boosting_score = decision.actors, decision.score
         for listener in self._listeners:  # before anything that waits: the actors take time to start
-            listener.round_done(report)
+            listener.on_round_done(report)
         with contextlib.suppress(CacheError):  # a user who may not ask, or trouble that the round will meet
             memory = await self._cache.memory()
             for listener in self._listeners:
-                listener.cache_measured(used=memory.used, limit=memory.limit)
+                listener.on_cache_measured(used=memory.used, limit=memory.limit)
         fields = report.row() | {"detector_seconds": report.detector_seconds}
         logger.info("round done", extra={"fields": fields})
         return decision.actors

@@ -156,8 +156,8 @@ class Trainer:
         if self._checkpoint:
             self._checkpointing.restore(self._checkpoint)
         for listener in self._listeners:
-            listener.started(round=self.state.round, rounds=spec.stop.rounds, history=self._history)
-            listener.requested(round=self.state.round + 1, actors=self.state.actors)
+            listener.on_run_started(round=self.state.round, rounds=spec.stop.rounds, history=self._history)
+            listener.on_round_requested(round=self.state.round + 1, actors=self.state.actors)
         logger.info("run started", extra={"fields": {"run": self.run_id, "round": self.state.round}})
 
     async def _rounds(self) -> Outcome:
@@ -214,9 +214,9 @@ class Trainer:
                 await self._feed.start(plan, state.actors)
                 if state.round and state.round % spec.evaluation.every_rounds == 0:
                     evaluating = self._evaluations.start(self._policies.version)
-            self._tell_phase("sample")
+            self._stage_started("sample")
             saving = asyncio.create_task(self._checkpointing.save_if_due(state.round))
-            context = RoundContext(plan, state.actors, saving, stages, self._tell_phase)
+            context = RoundContext(plan, state.actors, saving, stages, self._stage_started)
             result, updates = await self._feed.learn(context)
         except BaseException:
             # A checkpoint is written to its end. What either task raises, this error stands for.
@@ -275,7 +275,7 @@ class Trainer:
         """Scores the last round, keeps its checkpoint and evaluates the final policy."""
         await self._settle()
         await self._save()
-        self._tell_phase("final")
+        self._stage_started("final")
         await self._dispatcher.close()  # lanes of an off-policy algorithm, which nobody waits for any more
         await self._publish()
         started = self._evaluations.start(self._policies.version)
@@ -290,7 +290,7 @@ class Trainer:
         meter = self._meter
         outcome = Outcome(why.reason, why.message, finished, rounds, meter.total, meter.repeated, evaluation)
         for listener in self._listeners:
-            listener.ended(outcome)
+            listener.on_run_ended(outcome)
         logger.info("run ended", extra={"fields": {"reason": outcome.reason, "rounds": outcome.rounds}})
         return outcome
 
@@ -307,6 +307,6 @@ class Trainer:
         if not self._scoring.pending:
             await self._checkpointing.save(self.state.round)
 
-    def _tell_phase(self, stage: str) -> None:
+    def _stage_started(self, stage: str) -> None:
         for listener in self._listeners:
-            listener.phase(round=self.state.round + 1, stage=stage, actors=self.state.actors)
+            listener.on_stage_started(round=self.state.round + 1, stage=stage, actors=self.state.actors)

@@ -100,10 +100,10 @@ class PlainLines(Listener):
         self._lines = 0
         self._notes: set[str] = set()
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         self._rounds = rounds
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         if self._lines % 20 == 0:
             self._print([title for title, _ in _HEADINGS])
         self._lines += 1
@@ -128,13 +128,13 @@ class JsonLines(Listener):
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stdout
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         self._print({"event": "start", "round": round, "rounds": rounds})
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         self._print({"event": "round", **report.row()})
 
-    def ended(self, outcome: Outcome) -> None:
+    def on_run_ended(self, outcome: Outcome) -> None:
         self._print(
             {
                 "event": "end",
@@ -172,10 +172,10 @@ class LiveTable(Listener):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         self._rounds = rounds
 
-    def phase(self, *, round: int, stage: str, actors: int) -> None:
+    def on_stage_started(self, *, round: int, stage: str, actors: int) -> None:
         words = {
             "sample": f"{actors} actors sample",
             "update": "updating the policy",
@@ -184,13 +184,13 @@ class LiveTable(Listener):
         self._doing = f"round {round}: {words.get(stage, stage)}"
         self._since = time.monotonic()
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         self._pace.add(report.seconds_total)
         left = None if self._rounds is None else self._rounds - report.round
         self._note = note(report)
         self._shown.append(cells(report, self._rounds, self._pace.eta(left)))
 
-    def ended(self, outcome: Outcome) -> None:  # noqa: ARG002
+    def on_run_ended(self, outcome: Outcome) -> None:  # noqa: ARG002
         self._doing = ""
 
     def _render(self) -> Table:

@@ -84,7 +84,7 @@ def test_a_refused_status_is_not_reported_again() -> None:
     cluster = Cluster()
     left = {"training": {"round": 2, "boostingScore": 1e308, "updatedAt": "soon"}, "cost": {"total": -1}}
     with StatusReporter(cast("JobClient", cluster), left) as reporter:
-        reporter.requested(round=3, actors=4)
+        reporter.on_round_requested(round=3, actors=4)
     assert cluster.reported["training"]["round"] == 2
     assert "boostingScore" not in cluster.reported["training"]
     assert "cost" not in cluster.reported
@@ -156,7 +156,7 @@ def test_a_run_reports_its_rollouts_and_whether_they_cut_episodes() -> None:
     with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
         reporter.starting(environment, round=0, actors=2)
         for number in (1, 2):
-            reporter.round_done(round_report(number, cut_share=0.75))
+            reporter.on_round_done(round_report(number, cut_share=0.75))
     training = cluster.reported["training"]
     assert (training["rolloutLength"], training["envsPerActor"]) == (64, 4)
     assert training["cutShare"] == 0.75

@@ -35,10 +35,10 @@ def _samples(metrics: LearnerMetrics) -> Iterator[tuple[str, dict[str, str], flo
 
 def test_every_series_has_the_job_and_labels_of_known_values() -> None:
     metrics = LearnerMetrics("ml", "hopper")
-    metrics.started(round=0, rounds=5, history=[])
-    metrics.requested(round=1, actors=8)
+    metrics.on_run_started(round=0, rounds=5, history=[])
+    metrics.on_round_requested(round=1, actors=8)
     seen = {"dropped": {"duplicate": 2}, "retried": {"timeout": 1}, "invocations": 9, "estimated": 1}
-    metrics.round_done(report(1, reward_std=2.5, **seen))
+    metrics.on_round_done(report(1, reward_std=2.5, **seen))
     for _, labels, _ in _samples(metrics):
         assert (labels.pop("namespace"), labels.pop("job_name")) == ("ml", "hopper")
         labels.pop("le", None)
@@ -61,26 +61,26 @@ def test_every_series_has_the_job_and_labels_of_known_values() -> None:
 def test_no_series_comes_with_a_round_that_was_not_there_before() -> None:
     """`increase` does not see a counter's step from nothing to a number."""
     metrics = LearnerMetrics("ml", "hopper")
-    metrics.started(round=0, rounds=5, history=[])
+    metrics.on_run_started(round=0, rounds=5, history=[])
     counters = {line for line in generate_latest(metrics.registry).decode().splitlines() if "_total{" in line}
     before = {line.rpartition(" ")[0] for line in counters}
-    metrics.round_done(report(1, dropped={"truncated": 2}, retried={"busy": 1}, deadline_misses=3))
+    metrics.on_round_done(report(1, dropped={"truncated": 2}, retried={"busy": 1}, deadline_misses=3))
     after = {line for line in generate_latest(metrics.registry).decode().splitlines() if "_total{" in line}
     assert {line.rpartition(" ")[0] for line in after} == before
 
 
 def test_a_restart_resets_counters_except_the_cost() -> None:
     first = LearnerMetrics("ml", "hopper")
-    first.started(round=0, rounds=5, history=[])
+    first.on_run_started(round=0, rounds=5, history=[])
     for number in (1, 2, 3):
-        first.round_done(report(number))
+        first.on_round_done(report(number))
     again = LearnerMetrics("ml", "hopper")
-    again.started(round=2, rounds=5, history=[report(1).row(), report(2).row()])
+    again.on_run_started(round=2, rounds=5, history=[report(1).row(), report(2).row()])
     assert _value(again, "nitro_env_steps_total") == 0
     assert _value(again, "nitro_actor_cold_starts_total") == 0
     # Round 3 was paid twice: the journal goes on, and so does the series, never to a smaller number.
     assert _value(again, "nitro_job_cost_dollars_total", component="learner") is None
-    again.round_done(report(3, cost_learner=0.004))
+    again.on_round_done(report(3, cost_learner=0.004))
     assert _value(again, "nitro_env_steps_total") == 4096
     before = _value(first, "nitro_job_cost_dollars_total", component="learner")
     after = _value(again, "nitro_job_cost_dollars_total", component="learner")
@@ -90,9 +90,9 @@ def test_a_restart_resets_counters_except_the_cost() -> None:
 
 def test_a_failed_detector_is_counted_and_leaves_the_last_ratio() -> None:
     metrics = LearnerMetrics("ml", "hopper")
-    metrics.started(round=0, rounds=5, history=[])
-    metrics.round_done(report(1, detector_seconds=0.1))
-    metrics.round_done(report(2, detector_seconds=0.1, detector_failed=True, convexity_ratio=None))
+    metrics.on_run_started(round=0, rounds=5, history=[])
+    metrics.on_round_done(report(1, detector_seconds=0.1))
+    metrics.on_round_done(report(2, detector_seconds=0.1, detector_failed=True, convexity_ratio=None))
     assert _value(metrics, "nitro_detector_failures_total") == 1
     assert _value(metrics, "nitro_convexity_ratio") == 1.25
 

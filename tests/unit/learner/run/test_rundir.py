@@ -27,8 +27,8 @@ from report_support import report
 
 def test_csv_has_the_documented_columns_and_exact_numbers(tmp_path: Path) -> None:
     csv = CsvMetrics(tmp_path / "metrics.csv")
-    csv.started(round=0, rounds=5, history=[])
-    csv.round_done(report(1, boosting_score=None, kl=0.1 + 0.2))
+    csv.on_run_started(round=0, rounds=5, history=[])
+    csv.on_round_done(report(1, boosting_score=None, kl=0.1 + 0.2))
     rows = read_metrics(csv.path)
     assert tuple(rows[0]) == COLUMNS
     assert COLUMNS[:4] == ("round", "env_steps", "wall_seconds", "reward_mean")
@@ -39,14 +39,14 @@ def test_csv_has_the_documented_columns_and_exact_numbers(tmp_path: Path) -> Non
 
 def test_a_resume_drops_rows_after_the_checkpoint_and_a_truncated_line(tmp_path: Path) -> None:
     csv = CsvMetrics(tmp_path / "metrics.csv")
-    csv.started(round=0, rounds=5, history=[])
+    csv.on_run_started(round=0, rounds=5, history=[])
     for number in (1, 2, 3):
-        csv.round_done(report(number))
+        csv.on_round_done(report(number))
     with csv.path.open("a") as file:
         file.write("4,16384,5.0,80")
     again = CsvMetrics(csv.path)
-    again.started(round=2, rounds=5, history=[])
-    again.round_done(report(3, reward_mean=-1.0))
+    again.on_run_started(round=2, rounds=5, history=[])
+    again.on_round_done(report(3, reward_mean=-1.0))
     assert [row["round"] for row in read_rows(csv.path)] == ["1", "2", "3"]
     assert read_metrics(csv.path)[2]["reward_mean"] == -1.0
     assert list(tmp_path.iterdir()) == [csv.path]
@@ -54,9 +54,9 @@ def test_a_resume_drops_rows_after_the_checkpoint_and_a_truncated_line(tmp_path:
 
 def test_a_line_cut_within_its_last_number_is_not_read(tmp_path: Path) -> None:
     csv = CsvMetrics(tmp_path / "metrics.csv")
-    csv.started(round=0, rounds=5, history=[])
-    csv.round_done(report(1))
-    csv.round_done(report(2))
+    csv.on_run_started(round=0, rounds=5, history=[])
+    csv.on_round_done(report(1))
+    csv.on_round_done(report(2))
     csv.path.write_text(csv.path.read_text()[:-3])
     assert [row["round"] for row in read_rows(csv.path)] == ["1"]
 
@@ -76,8 +76,8 @@ def test_a_run_without_rounds_is_refused_with_a_message(tmp_path: Path) -> None:
 
 def test_a_file_of_an_older_version_is_read_and_one_without_its_costs_is_not(tmp_path: Path) -> None:
     csv = CsvMetrics(tmp_path / "metrics.csv")
-    csv.started(round=0, rounds=5, history=[])
-    csv.round_done(report(1))
+    csv.on_run_started(round=0, rounds=5, history=[])
+    csv.on_round_done(report(1))
     whole = csv.path.read_text()
     csv.path.write_text(whole.replace("gradient_snr", "of_before"))
     assert read_metrics(csv.path)[0]["gradient_snr"] is None
@@ -89,9 +89,9 @@ def test_a_file_of_an_older_version_is_read_and_one_without_its_costs_is_not(tmp
 def _sitting(folder: Path, first: int, last: int, reward: float) -> None:
     """Write the TensorBoard events of a sitting that does these rounds."""
     board = TensorBoard(folder)
-    board.started(round=first - 1, rounds=9, history=[report(k).row() for k in range(1, first)])
+    board.on_run_started(round=first - 1, rounds=9, history=[report(k).row() for k in range(1, first)])
     for number in range(first, last + 1):
-        board.round_done(report(number, reward_mean=reward))
+        board.on_round_done(report(number, reward_mean=reward))
     board.close()
 
 
@@ -168,12 +168,12 @@ def _trained(path: Path, rounds: int, **spec: Any) -> RunDir:
     """What a run leaves that has a checkpoint of its last round; round 1 was done twice."""
     folder = open_run(RunDir(path), job(**spec), resume=False).folder
     csv = CsvMetrics(folder.metrics)
-    csv.started(round=0, rounds=rounds, history=[])
+    csv.on_run_started(round=0, rounds=rounds, history=[])
     with Ledger(folder.ledger) as ledger:
         for number in (1, *range(1, rounds + 1)):
             ledger.append(number, RoundCost(0.5, 0.5))
         for number in range(1, rounds + 1):
-            csv.round_done(report(number))
+            csv.on_round_done(report(number))
     CheckpointStore(folder.checkpoints, keep_last=1).save(rounds, {"run": "r"})
     return folder
 

@@ -19,11 +19,11 @@ NOISE = {"gradient_signal", "gradient_noise", "gradient_snr"}
 EMPTY = dict.fromkeys(CURVATURE | NOISE)
 
 
-class Heard(Listener):
+class RecordingListener(Listener):
     def __init__(self) -> None:
         self.reports: list[RoundReport] = []
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         self.reports.append(report)
 
 
@@ -31,17 +31,17 @@ async def score(fragments: int, **scaling: Any) -> RoundReport:
     """The report of one round that so many slots sampled."""
     chosen = {"scaling__minActors": 2, "environment__rolloutLength": 64, "network__hiddenSizes": [8]}
     spec = job("paper", **chosen | {f"scaling__{name}": value for name, value in scaling.items()}).spec
-    algorithm, heard = Ppo(spec, HOPPER), Heard()
+    algorithm, listener = Ppo(spec, HOPPER), RecordingListener()
     updates = {DEFAULT_POLICY: algorithm.update([fragment(slot) for slot in range(fragments)], 1)}
     with Compute() as compute:
-        scoring = Scoring(spec, scalers.make(spec), compute, MemoryCache("run"), [heard])
+        scoring = Scoring(spec, scalers.make(spec), compute, MemoryCache("run"), [listener])
         assert await scoring.settle() is None, "nothing to score yet"
         policies = {DEFAULT_POLICY: PolicyReport(None)}
         scoring.measure(report(1, **EMPTY, boosting_score=None, policies=policies), updates)
         assert scoring.pending
         actors = await scoring.settle()
         assert not scoring.pending
-    (done,) = heard.reports
+    (done,) = listener.reports
     assert done.next_actors == actors
     return done
 

@@ -39,35 +39,35 @@ SMALL: dict[str, Any] = {
 }
 
 
-class Ear(Listener):
-    """Writes down what the listeners hear, in order."""
+class RecordingListener(Listener):
+    """A listener that records the events of a run in their order."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.requests: list[tuple[int, int]] = []
         self.reports: list[RoundReport] = []
         self.checkpoints: list[int] = []
-        self.on_phase: Callable[[int, str], None] = lambda *_: None
+        self.on_stage: Callable[[int, str], None] = lambda *_: None
 
-    def started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
         self.events.append(("started", round, rounds, len(history)))
 
-    def requested(self, *, round: int, actors: int) -> None:
+    def on_round_requested(self, *, round: int, actors: int) -> None:
         self.requests.append((round, actors))
 
-    def phase(self, *, round: int, stage: str, actors: int) -> None:
+    def on_stage_started(self, *, round: int, stage: str, actors: int) -> None:
         self.events.append((stage, round, actors))
-        self.on_phase(round, stage)
+        self.on_stage(round, stage)
 
-    def round_done(self, report: RoundReport) -> None:
+    def on_round_done(self, report: RoundReport) -> None:
         self.events.append(("round done", report.round))
         self.reports.append(report)
 
-    def checkpointed(self, *, round: int, location: str) -> None:
+    def on_checkpoint_saved(self, *, round: int, location: str) -> None:
         assert Path(location).exists()
         self.checkpoints.append(round)
 
-    def ended(self, outcome: Outcome) -> None:
+    def on_run_ended(self, outcome: Outcome) -> None:
         self.events.append(("ended", outcome.rounds))
 
 
@@ -81,7 +81,7 @@ class Run:
 
     def sitting(self, **options: Any) -> Trainer:
         resolved = resolve(load_job(job(**(SMALL | self.spec))))
-        self.backend, self.ear = MemoryBackend(resolved.spec), Ear()
+        self.backend, self.listener = MemoryBackend(resolved.spec), RecordingListener()
         return Trainer(
             resolved,
             self.backend,
@@ -89,7 +89,7 @@ class Run:
             checkpoints=self.store,
             checkpoint=self.store.latest(),
             meter=Meter(self.ledger, resolved.spec.pricing),
-            listeners=[self.ear],
+            listeners=[self.listener],
             **options,
         )
 
@@ -173,13 +173,15 @@ async def test_trainer_samples_each_round_with_the_weights_of_the_round_before(n
     outcome = await run.sitting().run()
     assert (outcome.reason, outcome.finished, outcome.rounds) == ("RoundsDone", True, 3)
     steps = 0
-    for number, report in enumerate(run.ear.reports, 1):
+    for number, report in enumerate(run.listener.reports, 1):
         requests = run.requested("rollout", number)
         assert {request["weights"]["version"] for request in requests} == {number - 1}
         assert sorted(request["slot"] for request in requests) == list(range(report.actors))
         steps += STEPS * report.actors
         assert (report.round, report.env_steps) == (number, steps)
-    assert [report.actors for report in run.ear.reports][1:] == [r.next_actors for r in run.ear.reports][:-1]
+    assert [report.actors for report in run.listener.reports][1:] == [
+        r.next_actors for r in run.listener.reports
+    ][:-1]
     assert run.backend.closed
     assert run.backend.running == 0
 
@@ -187,7 +189,7 @@ async def test_trainer_samples_each_round_with_the_weights_of_the_round_before(n
 async def test_trainer_reports_events_in_order(new_run: NewRun) -> None:
     run = new_run(stop={"rounds": 2}, scaling={"scaler": "fixed", "minActors": 2, "maxActors": 2})
     await run.sitting(history=[{"round": 1.0}]).run()
-    assert run.ear.events == [
+    assert run.listener.events == [
         ("started", 0, 2, 1),
         ("sample", 1, 2),
         ("update", 1, 2),
@@ -205,8 +207,8 @@ async def test_trainer_announces_the_first_rounds_actors_and_reports_those_of_th
 ) -> None:
     run = new_run()
     await run.sitting().run()
-    reports = run.ear.reports
-    assert run.ear.requests == [(1, 3)]
+    reports = run.listener.reports
+    assert run.listener.requests == [(1, 3)]
     assert [later.actors for later in reports[1:]] == [report.next_actors for report in reports[:-1]]
 
 
@@ -239,8 +241,8 @@ async def test_trainer_samples_with_as_many_actors_as_the_scaler_decides(new_run
     await run.sitting(scaler=scaler).run()
     assert [len(run.requested("rollout", round)) for round in (1, 2, 3)] == actors[:3]
     assert [(o.round, o.actors) for o in scaler.outcomes] == [(1, 4), (2, 2), (3, 3)]
-    assert [o.cost for o in scaler.outcomes] == [report.cost_total for report in run.ear.reports]
-    assert [report.next_actors for report in run.ear.reports] == actors[1:]
+    assert [o.cost for o in scaler.outcomes] == [report.cost_total for report in run.listener.reports]
+    assert [report.next_actors for report in run.listener.reports] == actors[1:]
 
 
 @pytest.mark.parametrize("resume", [True, False])
@@ -260,7 +262,7 @@ async def test_trainer_evaluates_every_other_version_and_the_final_policy(new_ru
     outcome = await run.sitting().run()
     versions = [r["weights"]["version"] for r in run.backend.requests if r["kind"] == "evaluate"]
     assert sorted(set(versions)) == [2, 4, 5]
-    means = [report.evaluation_mean is not None for report in run.ear.reports]
+    means = [report.evaluation_mean is not None for report in run.listener.reports]
     assert means == [False, False, True, False, True], "of version 2 in round 3, of version 4 in round 5"
     assert len(outcome.evaluation) == 3
 
@@ -278,9 +280,9 @@ async def test_trainer_pays_for_every_invocation(new_run: NewRun, name: str) -> 
 async def test_trainer_learns_the_same_of_the_same_seed(new_run: NewRun) -> None:
     first, second, other = new_run(), new_run(), new_run(seed=8)
     outcomes = [await run.sitting().run() for run in (first, second, other)]
-    assert learned(first.ear.reports) == learned(second.ear.reports)
+    assert learned(first.listener.reports) == learned(second.listener.reports)
     assert outcomes[0].evaluation == outcomes[1].evaluation
-    assert learned(first.ear.reports) != learned(other.ear.reports)
+    assert learned(first.listener.reports) != learned(other.listener.reports)
 
 
 # Stop conditions.
@@ -303,14 +305,14 @@ async def test_trainer_stops_after_the_round_in_which_a_limit_is_reached(
     run = new_run(stop=limit)
     outcome = await run.sitting().run()
     assert (outcome.reason, outcome.finished, outcome.rounds) == (reason, True, rounds)
-    assert len(run.ear.reports) == rounds
+    assert len(run.listener.reports) == rounds
     assert run.store.rounds()[-1] == rounds
 
 
 async def test_trainer_stops_by_the_limits_of_now_where_they_have_changed(new_run: NewRun) -> None:
     run = new_run(stop={"rounds": 50})
     changed = resolve(load_job(job(**(SMALL | {"stop": {"rounds": 2}})))).spec.stop
-    outcome = await run.sitting(limits=lambda: changed if run.ear.reports else None).run()
+    outcome = await run.sitting(limits=lambda: changed if run.listener.reports else None).run()
     assert (outcome.reason, outcome.rounds) == ("RoundsDone", 2)
 
 
@@ -318,7 +320,7 @@ async def test_trainer_that_is_resumed_at_its_end_does_no_more_rounds(new_run: N
     run = new_run()
     first = await run.sitting().run()
     again = await run.sitting().run()
-    assert (again.reason, again.rounds, run.ear.reports) == ("RoundsDone", 3, [])
+    assert (again.reason, again.rounds, run.listener.reports) == ("RoundsDone", 3, [])
     assert again.evaluation == first.evaluation
 
 
@@ -345,21 +347,23 @@ async def test_trainer_interrupted_while_it_samples_ends_at_once_and_resumes_to_
     assert (struck.backend.closed, struck.backend.running) == (True, 0)
     (broken_off,) = struck.paid(0)
     assert broken_off.details["invocations"] >= 1, "what was cancelled is paid"
-    reports = struck.ear.reports
+    reports = struck.listener.reports
     resumed = await struck.sitting().run()
-    assert struck.ear.events[0] == ("started", 2, 4, 0)
+    assert struck.listener.events[0] == ("started", 2, 4, 0)
     assert resumed.evaluation == expected.evaluation
-    assert learned(reports + struck.ear.reports) == learned(calm.ear.reports)
+    assert learned(reports + struck.listener.reports) == learned(calm.listener.reports)
 
 
 @pytest.mark.parametrize("name", ["ppo", "impact"])
 async def test_trainer_interrupted_in_an_update_ends_the_round(new_run: NewRun, name: str) -> None:
     run = new_run(algorithm={"name": name, "hyperparameters": {"epochs": 1, "minibatchSize": 24}})
     trainer = run.sitting()
-    run.ear.on_phase = lambda round, stage: trainer.interrupt() if (round, stage) == (2, "update") else None
+    run.listener.on_stage = lambda round, stage: (
+        trainer.interrupt() if (round, stage) == (2, "update") else None
+    )
     outcome = await trainer.run()
     assert (outcome.reason, outcome.rounds) == ("Interrupted", 2)
-    assert [report.round for report in run.ear.reports] == [1, 2], "the last one is scored"
+    assert [report.round for report in run.listener.reports] == [1, 2], "the last one is scored"
     assert run.requested("rollout", 3) == []
     assert run.store.rounds()[-1] == 2
 
@@ -391,7 +395,7 @@ async def test_trainer_saves_every_so_many_rounds_and_the_last(
 ) -> None:
     run = new_run(stop={"rounds": rounds}, learner={"checkpoint": {"everyRounds": every, "keepLast": 100}})
     await run.sitting().run()
-    assert run.ear.checkpoints == run.store.rounds() == saved
+    assert run.listener.checkpoints == run.store.rounds() == saved
 
 
 # Failures.
@@ -405,14 +409,14 @@ async def test_trainer_goes_on_without_an_evaluation_that_failed_and_pays_for_it
     run.backend.before = failing(lambda r: (r["kind"], r["weights"]["version"]) == ("evaluate", 2), broken())
     outcome = await trainer.run()
     assert (outcome.reason, outcome.rounds) == ("RoundsDone", 5)
-    means = [report.evaluation_mean is not None for report in run.ear.reports]
+    means = [report.evaluation_mean is not None for report in run.listener.reports]
     assert means == [False, False, False, False, True]
     (warning,) = [message for message in caplog.messages if "valuation" in message]
     assert "the wheel came off" in warning
     (entry,) = run.paid(3)
     tries = len(run.requested("evaluate", 2))
     assert tries == 2 * 2, "two slots, each tried once more"
-    assert entry.details["invocations"] == run.ear.reports[2].actors + tries
+    assert entry.details["invocations"] == run.listener.reports[2].actors + tries
     assert entry.details["billedSeconds"] > 0.5 * tries
 
 
@@ -431,11 +435,11 @@ async def test_trainer_saves_the_rounds_before_one_that_failed(new_run: NewRun, 
     assert (run.backend.closed, run.backend.running) == (True, 0)
     (entry,) = run.paid(0)
     assert entry.details["invocations"] >= len(run.requested("rollout", 3))
-    reports = run.ear.reports
+    reports = run.listener.reports
     assert [report.round for report in reports] == [1, 2], "round 2 is scored before it is saved"
     resumed = await run.sitting().run()
     assert resumed.evaluation == expected.evaluation
-    assert learned(reports + run.ear.reports) == learned(calm.ear.reports)
+    assert learned(reports + run.listener.reports) == learned(calm.listener.reports)
 
 
 async def test_trainer_scores_and_saves_the_last_round_when_the_cache_is_gone_after_it(
@@ -454,7 +458,7 @@ async def test_trainer_scores_and_saves_the_last_round_when_the_cache_is_gone_af
     with pytest.raises(TrainingFailed, match="Redis does not answer") as failure:
         await trainer.run()
     assert failure.value.resumable
-    assert [report.round for report in run.ear.reports] == [1, 2]
+    assert [report.round for report in run.listener.reports] == [1, 2]
     assert run.store.rounds() == [2]
 
 

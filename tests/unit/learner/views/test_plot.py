@@ -53,10 +53,10 @@ def _run(
         yaml.safe_dump(job(algorithm={"name": "ppo", "preset": "tuned"}, **spec))
     )
     csv = CsvMetrics(directory / "metrics.csv")
-    csv.started(round=0, rounds=rounds, history=[])
+    csv.on_run_started(round=0, rounds=rounds, history=[])
     for number in range(1, rounds + 1):
         missing = {} if returns else NO_RETURN
-        csv.round_done(report(number, **{"wall_seconds": pace * number, **missing, **(values or {})}))
+        csv.on_round_done(report(number, **{"wall_seconds": pace * number, **missing, **(values or {})}))
     return directory
 
 

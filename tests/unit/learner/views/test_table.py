@@ -12,9 +12,9 @@ from report_support import report
 def test_plain_lines_are_aligned_and_show_the_remaining_time() -> None:
     stream = io.StringIO()
     lines = PlainLines(stream)
-    lines.started(round=0, rounds=10, history=[])
-    lines.round_done(report(1))
-    lines.round_done(report(2, reward_mean=None, boosting_score=None))
+    lines.on_run_started(round=0, rounds=10, history=[])
+    lines.on_round_done(report(1))
+    lines.on_round_done(report(2, reward_mean=None, boosting_score=None))
     heading, first, note, second = stream.getvalue().splitlines()
     assert note == "- in reward: no training episode has ended yet"
     assert len(heading) == len(first) == len(second)
@@ -27,9 +27,9 @@ def test_plain_lines_are_aligned_and_show_the_remaining_time() -> None:
 def test_a_training_return_of_short_episodes_is_marked_and_explained_once() -> None:
     stream = io.StringIO()
     lines = PlainLines(stream)
-    lines.round_done(report(1, cut_share=0.4))
+    lines.on_round_done(report(1, cut_share=0.4))
     for number in (2, 3):
-        lines.round_done(report(number, cut_share=0.9, reward_mean=42.71 if number == 2 else None))
+        lines.on_round_done(report(number, cut_share=0.9, reward_mean=42.71 if number == 2 else None))
     heading, first, note, second, third = stream.getvalue().splitlines()
     assert [line.split()[2] for line in (first, second, third)] == ["20.0", "42.7*", "-*"]
     assert note.startswith("* training return of short episodes only")
@@ -39,8 +39,8 @@ def test_a_training_return_of_short_episodes_is_marked_and_explained_once() -> N
 def test_json_has_null_where_there_is_no_number() -> None:
     stream = io.StringIO()
     lines = JsonLines(stream)
-    lines.round_done(report(1, kl=float("nan"), boosting_score=None))
-    lines.ended(Outcome("RoundsDone", "all done", True, 1, RoundCost(0.2, 0.1), 0.0))
+    lines.on_round_done(report(1, kl=float("nan"), boosting_score=None))
+    lines.on_run_ended(Outcome("RoundsDone", "all done", True, 1, RoundCost(0.2, 0.1), 0.0))
     first, last = (json.loads(line) for line in stream.getvalue().splitlines())
     assert first["kl"] is None
     assert first["boosting_score"] is None
@@ -51,17 +51,17 @@ def test_live_table_renders_its_last_rounds() -> None:
     from rich.console import Console
 
     table = LiveTable()
-    table.started(round=0, rounds=30, history=[])
+    table.on_run_started(round=0, rounds=30, history=[])
     for number in range(1, 20):
-        table.round_done(report(number))
-    table.phase(round=20, stage="sample", actors=12)
+        table.on_round_done(report(number))
+    table.on_stage_started(round=20, stage="sample", actors=12)
     console = Console(file=io.StringIO(), width=120)
     console.print(table._render())
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "19/30" in text
     assert " 7/30" not in text
     assert "round 20: 12 actors sample" in text
-    table.round_done(report(20, cut_share=0.9))
+    table.on_round_done(report(20, cut_share=0.9))
     console.print(table._render())
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "400.0*" in text
