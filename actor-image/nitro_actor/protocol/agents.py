@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nitro_actor.protocol.fields import NAME, MetadataError, mapping
+from nitro_actor.protocol.fields import NAME, MetadataError, mapping, whole
 
 AGENT = "agent"
 """The agent of an environment of one agent, and its class."""
+
+RESERVED = ("state", "policy")
+"""Prefixes of other tensors, so no class has such a name."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def agent_classes(environment: Mapping[str, Any]) -> tuple[AgentClass, ...]:
     classes = []
     for name, entry in sorted(mapping(environment, "classes").items()):
         agents = entry.get("agents") if isinstance(entry, dict) else None
-        if not NAME.fullmatch(name) or name == "state":
+        if not NAME.fullmatch(name) or name in RESERVED:
             raise MetadataError(f"classes: {name!r} is no name of a class")
         if not isinstance(agents, list) or not agents:
             raise MetadataError(f"classes.{name}.agents: must be a list of at least one agent")
@@ -58,3 +61,15 @@ def agent_classes(environment: Mapping[str, Any]) -> tuple[AgentClass, ...]:
     if not classes:
         raise MetadataError("classes: must name at least one class")
     return tuple(classes)
+
+
+def state_size(environment: Mapping[str, Any]) -> int | None:
+    """Read how many numbers the global state has; None where the environment has none of its own.
+
+    An environment of several agents names it as `state: {size}`. It leaves it out where the state is the
+    concatenation of all observations, which a learner has anyway.
+
+    Raises:
+        MetadataError: it is no positive number.
+    """
+    return whole(mapping(environment, "state"), "size", low=1) if "state" in environment else None

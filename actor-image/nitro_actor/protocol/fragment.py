@@ -12,11 +12,15 @@ rollout of L steps of E environments:
     {class}/last_observations       [E, n_c, *frame]           after the last step
     {class}/final_observations      [n, n_c, *frame]           of truncated episodes, see below
     {class}/earlier_observations    [E, n_c, k - 1, *frame]    where the policy sees stacks of k frames
-    {class}/alive                   [L, E, n_c]                bool, where the environment lists classes
+    {class}/alive                   [L, E, n_c]                bool, who acted; where there are classes
+    {class}/died                    [L, E, n_c]                bool, who ended by itself in this step; likewise
     {class}/available               [L, E, n_c, N]             bool, where the action space is masked
     {class}/last_available          [E, n_c, N]                bool, likewise
     {class}/final_available         [n, n_c, N]                bool, likewise
     terminated, truncated           [L, E]                     bool
+    global_state                    [L, E, S]                  f32, if asked for, and if there is one
+    last_global_state               [E, S]                     f32, likewise
+    final_global_state              [n, S]                     f32, likewise
     episode_returns                 [m, agents]                f64, agents by class, then in the class's order
     episode_lengths                 [m]                        i64
     state/*                         end state, where the environment can be resumed
@@ -25,6 +29,11 @@ An episode that ends begins anew in the same step, so the observation after a tr
 final_observations: one row for each truncated step that did not terminate, by step, then environment. The
 observations are not one array of L + 1 steps: L of them lie as the network wants its rows, so that neither
 side copies them.
+
+An episode of several agents is terminated in a step after which no agent goes on, and truncated where it was
+cut before. An agent that died does not act until it is alive again, in the same episode or in the next. Where
+an agent is not alive its rewards and observations are 0, all of its actions are available, and what it did is
+ignored.
 
 An evaluation has episode_returns and episode_lengths alone.
 
@@ -40,7 +49,7 @@ import numpy as np
 
 from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.protocol import fields
-from nitro_actor.protocol.agents import AGENT, AgentClass, agent_classes
+from nitro_actor.protocol.agents import AGENT, AgentClass, agent_classes, state_size
 from nitro_actor.protocol.fields import MetadataError
 from nitro_actor.protocol.request import KINDS
 from nitro_actor.wire import TensorSpec
@@ -54,6 +63,7 @@ AGENT_AXIS = {
     "distribution": 2,
     "rewards": 2,
     "alive": 2,
+    "died": 2,
     "available": 2,
     "last_observations": 1,
     "last_available": 1,
@@ -178,7 +188,7 @@ def tensor_specs(
         optional_tensors: those that the request asks for.
 
     Raises:
-        MetadataError: the EnvironmentSpec's classes are wrong.
+        MetadataError: the EnvironmentSpec's classes or state are wrong.
     """
     classes = agent_classes(environment)
     length = steps // envs if envs else 0
@@ -189,6 +199,13 @@ def tensor_specs(
         "episode_returns": TensorSpec("float64", (None, agents)),
         "episode_lengths": TensorSpec("int64", (None,)),
     }
+    size = state_size(environment) if "global_state" in optional_tensors else None
+    if size is not None:
+        specs |= {
+            "global_state": TensorSpec("float32", (length, envs, size)),
+            "last_global_state": TensorSpec("float32", (envs, size)),
+            "final_global_state": TensorSpec("float32", (None, size)),
+        }
     for one in classes:
         fields_of_class = _class_specs(one, length, envs, optional_tensors)
         specs |= {f"{one.name}/{field}": spec for field, spec in fields_of_class}
@@ -228,6 +245,7 @@ def _class_specs(
     yield "rewards", TensorSpec("float32", steps)
     if one.mortal:
         yield "alive", TensorSpec("bool", steps)
+        yield "died", TensorSpec("bool", steps)
     if action.get("masked"):
         yield "available", TensorSpec("bool", (*steps, parameters))
         yield "last_available", TensorSpec("bool", (envs, count, parameters))

@@ -12,7 +12,7 @@ from nitro_actor.protocol.fields import MetadataError
 
 KINDS = ("rollout", "evaluate")
 
-OPTIONAL_TENSORS = ("log_probs", "distribution")
+OPTIONAL_TENSORS = ("log_probs", "distribution", "global_state")
 """Tensors of a rollout that not every learner wants: they are sent only where the request names them."""
 
 _MAX_TTL_SECONDS = 7 * 86400

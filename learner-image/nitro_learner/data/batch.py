@@ -30,7 +30,9 @@ class Fragment:
             final_observations [n, *obs], one for each truncated and not terminated step in order of (t, e);
             episode_returns f64 [m], episode_lengths i64 [m]; "state/..." of the environment's end state.
             Of several agents, only what an environment has once is here: terminated, truncated,
-            episode_returns f64 [m, agents], episode_lengths and the end state.
+            episode_returns f64 [m, agents], episode_lengths, the end state, and where the algorithm's record
+            wants a global state and the environment has one of its own, global_state f32 [L, E, S],
+            last_global_state [E, S] and final_global_state [n, S].
         classes: of several agents, the arrays of each agent class by field; see `by_class`.
     """
 
@@ -66,6 +68,10 @@ class Fragment:
     def by_class(self) -> Mapping[str, Mapping[str, np.ndarray]]:
         """The per-agent arrays of each agent class, with the class's axis: observations [L, E, n_c, *obs],
         rewards [L, E, n_c], last_observations [E, n_c, *obs] and so on; one agent is a class of one.
+
+        Of several agents, alive [L, E, n_c] says who acted in a step. Only those steps are transitions of the
+        agent. died [L, E, n_c] says who ended by itself in it: nothing follows for that agent, so its value
+        is not bootstrapped. An agent that is alive later came back.
 
         `nitro_actor.protocol.fragment` names the fields. Stacked frames are whole observations here.
         """

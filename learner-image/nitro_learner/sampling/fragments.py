@@ -22,6 +22,7 @@ from nitro_actor.protocol.fragment import FragmentContainer, evaluation_specs, o
 from nitro_actor.wire import TensorSpec, WireError
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack, restack_agents
+from nitro_learner.sampling import fragment_values
 from nitro_learner.sampling.drop_reasons import Reason
 
 _STATE_BYTES = 2**20  # of one environment, generously: a MuJoCo snapshot takes a few kilobytes
@@ -186,26 +187,9 @@ def _check_rollout(tensors: Mapping[str, NDArray[Any]], expect: Expectation) -> 
         if not name.startswith(state.OWN_PREFIX) and array.dtype.kind == "f" and not np.isfinite(array).all():
             raise FragmentRefused("not_finite", f"tensor {name}: holds NaN or infinity")
     ended = tensors["terminated"] | tensors["truncated"]
-    cut = int((tensors["truncated"] & ~tensors["terminated"]).sum())
     _check_counts(tensors, episodes=int(ended.sum()))
-    for one in expect.classes:
-        _check_class(tensors, one, cut)
-
-
-def _check_class(tensors: Mapping[str, NDArray[Any]], one: AgentClass, cut: int) -> None:
-    """What shapes do not say: actions are in their range, and a row stands for each truncated step."""
-    if one.action["kind"] == "discrete":
-        actions = tensors[f"{one.name}/actions"]
-        if actions.size and not 0 <= actions.min() <= actions.max() < one.action["n"]:
-            raise FragmentRefused(
-                "inconsistent", f"{one.name}/actions: an action outside 0..{one.action['n'] - 1}"
-            )
-    for field_name in ("final_observations", "final_available"):
-        rows = tensors.get(f"{one.name}/{field_name}")
-        if rows is not None and len(rows) != cut:
-            raise FragmentRefused(
-                "inconsistent", f"{one.name}/{field_name}: {len(rows)} rows for {cut} truncated steps"
-            )
+    if wrong := fragment_values.contradiction(tensors, expect.classes):
+        raise FragmentRefused("inconsistent", wrong)
 
 
 def _check_evaluation(tensors: Mapping[str, NDArray[Any]], expect: Expectation, request: SlotRequest) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nitro_actor.protocol.agents import AgentClass, agent_classes
+from nitro_actor.protocol.agents import AgentClass, agent_classes, state_size
 from nitro_actor.protocol.fields import MetadataError
 
 SPACES: dict[str, Any] = {
@@ -35,6 +35,7 @@ def test_classes_are_ordered_by_name_and_agents_as_they_are_listed() -> None:
         ([], "must be an object"),
         ({"a/b": entry("x")}, "no name of a class"),
         ({"state": entry("x")}, "no name of a class"),
+        ({"policy": entry("x")}, "no name of a class"),
         ({"a": entry()}, "at least one agent"),
         ({"a": 7}, "at least one agent"),
         ({"a": entry("x", "x")}, "'x' is no name of an agent, or occurs twice"),
@@ -46,3 +47,14 @@ def test_classes_are_ordered_by_name_and_agents_as_they_are_listed() -> None:
 def test_ambiguous_classes_are_refused(classes: Any, message: str) -> None:
     with pytest.raises(MetadataError, match=message):
         agent_classes({"classes": classes})
+
+
+def test_the_size_of_the_global_state() -> None:
+    assert state_size({"state": {"size": 18}}) == 18
+    assert state_size({}) is None
+
+
+@pytest.mark.parametrize("state", [7, {}, {"size": 0}, {"size": "6"}])
+def test_a_wrong_size_of_the_global_state_is_refused(state: Any) -> None:
+    with pytest.raises(MetadataError, match=r"state|size"):
+        state_size({"state": state})

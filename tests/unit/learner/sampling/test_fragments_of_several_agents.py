@@ -31,6 +31,7 @@ TAG: dict[str, Any] = {
     "protocol": PROTOCOL_VERSION,
     "id": "mpe2/simple_tag_v3",
     "resumable": False,
+    "state": {"size": 6},
     "classes": {
         "adversary": {
             "agents": ["adversary_0", "adversary_1", "adversary_2"],
@@ -54,17 +55,34 @@ MASKED: dict[str, Any] = {name: TAG["classes"]["adversary"][name] for name in ("
 def tensors_of(
     environment: dict[str, Any], terminated: np.ndarray, truncated: np.ndarray, seed: int = 0
 ) -> Tensors:
-    """Random tensors of a rollout that ended where it is said."""
+    """Random tensors of a rollout that ended where it is said. Agents die and come back."""
     rng = np.random.default_rng(seed)
     length, envs = terminated.shape
     cut, episodes = int((truncated & ~terminated).sum()), int((truncated | terminated).sum())
-    made = {}
+    made: Tensors = {"terminated": terminated, "truncated": truncated}
     for name, spec in tensor_specs(environment, length * envs, envs, OPTIONAL_TENSORS).items():
         rows = cut if "final_" in name else episodes
         shape = tuple(rows if n is None else n for n in spec.shape)
         low, high = (1, 5) if spec.dtype != "bool" else (0, 2)
-        made[name] = rng.integers(low, high, shape).astype(spec.dtype)
-    return made | {"terminated": terminated, "truncated": truncated}
+        made.setdefault(name, rng.integers(low, high, shape).astype(spec.dtype))
+    for name in environment.get("classes", {}):
+        live(made, name, rng)
+    return made
+
+
+def live(tensors: Tensors, name: str, rng: np.random.Generator) -> None:
+    """Make a class's random tensors such as a game with deaths gives."""
+    alive, died = tensors[f"{name}/alive"], tensors[f"{name}/died"]
+    terminated, ended = tensors["terminated"], tensors["terminated"] | tensors["truncated"]
+    for t in range(len(alive)):
+        died[t] = alive[t] & (rng.random(alive[t].shape) < 0.3)
+        died[t, terminated[t]] = alive[t, terminated[t]]
+        if t + 1 < len(alive):
+            alive[t + 1] |= alive[t] & ~died[t] & ~ended[t][:, None]
+    for field in ("rewards", "observations"):
+        tensors[f"{name}/{field}"][~alive] = 0
+    if f"{name}/available" in tensors:
+        np.put_along_axis(tensors[f"{name}/available"], tensors[f"{name}/actions"][..., None], True, axis=-1)
 
 
 def ends() -> tuple[np.ndarray, np.ndarray]:
@@ -106,6 +124,7 @@ def test_shapes_of_two_classes() -> None:
         "adversary/log_probs": ("float32", (5, 2, 3)),
         "adversary/rewards": ("float32", (5, 2, 3)),
         "adversary/alive": ("bool", (5, 2, 3)),
+        "adversary/died": ("bool", (5, 2, 3)),
         "adversary/available": ("bool", (5, 2, 3, 5)),
         "adversary/last_available": ("bool", (2, 3, 5)),
         "adversary/final_available": ("bool", (None, 3, 5)),
@@ -118,6 +137,10 @@ def test_shapes_of_two_classes() -> None:
         "agent/log_probs": ("float32", (5, 2, 1)),
         "agent/rewards": ("float32", (5, 2, 1)),
         "agent/alive": ("bool", (5, 2, 1)),
+        "agent/died": ("bool", (5, 2, 1)),
+        "global_state": ("float32", (5, 2, 6)),
+        "last_global_state": ("float32", (2, 6)),
+        "final_global_state": ("float32", (None, 6)),
         "terminated": ("bool", (5, 2)),
         "truncated": ("bool", (5, 2)),
         "episode_returns": ("float64", (None, 4)),
@@ -128,7 +151,8 @@ def test_shapes_of_two_classes() -> None:
 def test_the_learner_reads_tensors_by_class() -> None:
     tensors = tensors_of(TAG, *ends())
     fragment = read(sent(tensors))
-    assert set(fragment.tensors) == {"terminated", "truncated", "episode_returns", "episode_lengths"}
+    once = {"terminated", "truncated", "episode_returns", "episode_lengths"}
+    assert set(fragment.tensors) == once | {"global_state", "last_global_state", "final_global_state"}
     assert set(fragment.by_class) == {"adversary", "agent"}
     for name, array in tensors.items():
         group, _, field = name.rpartition("/")
@@ -205,6 +229,13 @@ def test_a_class_without_stacks_is_read_unchanged() -> None:
     assert restack_agents(fields, np.zeros((2, 1), bool), np.zeros((2, 1), bool)) == fields
 
 
+def test_the_global_state_is_there_where_it_is_asked_for_and_the_environment_has_one() -> None:
+    without = {name: value for name, value in TAG.items() if name != "state"}
+    for environment, wanted in ((TAG, ("log_probs",)), (without, OPTIONAL_TENSORS)):
+        specs = tensor_specs(environment, LENGTH * ENVS, ENVS, wanted)
+        assert not [name for name in specs if "global_state" in name]
+
+
 def tensor(name: str, value: Callable[[np.ndarray], np.ndarray]) -> Change:
     return lambda tensors: tensors.update({name: value(tensors[name])})
 
@@ -222,6 +253,14 @@ def nan(array: np.ndarray) -> np.ndarray:
     [
         (missing("adversary/observations"), "wrong_shape", "tensor adversary/observations: missing"),
         (missing("adversary/alive"), "wrong_shape", "tensor adversary/alive: missing"),
+        (missing("adversary/died"), "wrong_shape", "tensor adversary/died: missing"),
+        (missing("last_global_state"), "wrong_shape", "tensor last_global_state: missing"),
+        (tensor("global_state", nan), "not_finite", "global_state: holds NaN"),
+        (
+            tensor("final_global_state", lambda a: a[:1]),
+            "inconsistent",
+            "final_global_state: 1 rows for 2 truncated steps",
+        ),
         (missing("adversary/final_available"), "wrong_shape", "adversary/final_available: missing"),
         (missing("agent/earlier_observations"), "wrong_shape", "agent/earlier_observations: missing"),
         (missing("terminated"), "wrong_shape", "tensor terminated: missing"),
@@ -269,6 +308,47 @@ def test_a_tensor_that_does_not_fit_is_refused_and_named(change: Change, reason:
     with pytest.raises(FragmentRefused, match=text) as caught:
         read(sent(tensors))
     assert (caught.value.reason, caught.value.slot) == (reason, 1)
+
+
+def placed(name: str, *places: tuple[tuple[int, int, int], float]) -> Change:
+    """Changes single values of a tensor."""
+
+    def change(tensors: Tensors) -> None:
+        for place, value in places:
+            tensors[name][place] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (placed("agent/died", ((4, 0, 0), True)), "agent/died: an agent that was not alive"),
+        (
+            placed("agent/died", ((1, 0, 0), False)),
+            "agent/died: the episode terminated, but an agent goes on",
+        ),
+        (placed("agent/alive", ((2, 1, 0), False)), "agent/alive: an agent left without agent/died"),
+        (placed("agent/rewards", ((4, 0, 0), 0.5)), "agent/rewards: not 0 for an agent that is not alive"),
+        (placed("agent/observations", ((4, 0, 0), 1)), "agent/observations: not 0 for an agent that is not"),
+        (
+            lambda tensors: tensors["adversary/available"].fill(False),
+            "adversary/actions: an action that adversary/available does not allow",
+        ),
+    ],
+)
+def test_lives_that_contradict_themselves_are_refused(change: Change, text: str) -> None:
+    tensors = tensors_of(TAG, *ends())
+    for name, lives in (("alive", True), ("died", False)):
+        tensors[f"agent/{name}"][:] = lives
+    tensors["agent/died"][1, 0] = True
+    for field, value in (("alive", False), ("rewards", 0), ("observations", 0)):
+        tensors[f"agent/{field}"][4, 0] = value  # the episode before it was cut
+    read(sent(tensors))
+    change(tensors)
+    with pytest.raises(FragmentRefused, match=text) as caught:
+        read(sent(tensors))
+    assert caught.value.reason == "inconsistent"
 
 
 def test_an_evaluation_has_a_return_for_each_agent() -> None:

@@ -1,0 +1,62 @@
+"""What dtypes and shapes of a fragment do not say: its tensors must not contradict each other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor.protocol.agents import AgentClass
+
+Tensors = Mapping[str, NDArray[Any]]
+
+
+def contradiction(tensors: Tensors, classes: Sequence[AgentClass]) -> str | None:
+    """Say what is wrong with a rollout's tensors; None where nothing is.
+
+    Args:
+        tensors: as the message has them, their dtypes and shapes checked.
+        classes: the environment's.
+    """
+    found = (text for one in classes for text in _of_class(tensors, one))
+    return next(found, None) or next(_rows(tensors, ("final_global_state",)), None)
+
+
+def _of_class(tensors: Tensors, one: AgentClass) -> Iterator[str]:
+    if one.action["kind"] == "discrete":
+        actions, count = tensors[f"{one.name}/actions"], one.action["n"]
+        if actions.size and not 0 <= actions.min() <= actions.max() < count:
+            yield f"{one.name}/actions: an action outside 0..{count - 1}"
+            return
+        if one.action.get("masked"):
+            available = tensors[f"{one.name}/available"]
+            if not np.take_along_axis(available, actions[..., None], axis=-1).all():
+                yield f"{one.name}/actions: an action that {one.name}/available does not allow"
+    yield from _rows(tensors, (f"{one.name}/final_observations", f"{one.name}/final_available"))
+    if one.mortal:
+        yield from _lives(tensors, one.name)
+
+
+def _rows(tensors: Tensors, names: Sequence[str]) -> Iterator[str]:
+    """Whether a row stands for each truncated step."""
+    cut = int((tensors["truncated"] & ~tensors["terminated"]).sum())
+    for name in names:
+        if name in tensors and len(tensors[name]) != cut:
+            yield f"{name}: {len(tensors[name])} rows for {cut} truncated steps"
+
+
+def _lives(tensors: Tensors, name: str) -> Iterator[str]:
+    """Whether agents are born, act and die in a possible order."""
+    alive, died = tensors[f"{name}/alive"], tensors[f"{name}/died"]
+    terminated = tensors["terminated"][..., None]
+    goes_on = alive & ~died & ~(terminated | tensors["truncated"][..., None])
+    if (died & ~alive).any():
+        yield f"{name}/died: an agent that was not alive"
+    if (alive & ~died & terminated).any():
+        yield f"{name}/died: the episode terminated, but an agent goes on"
+    if (goes_on[:-1] & ~alive[1:]).any():
+        yield f"{name}/alive: an agent left without {name}/died"
+    if not alive.all():
+        for field in ("rewards", "observations"):
+            if tensors[f"{name}/{field}"][~alive].any():
+                yield f"{name}/{field}: not 0 for an agent that is not alive"
