@@ -46,7 +46,7 @@ def main() -> int:
     service = Service(os.environ.get("NITRO_TOKEN"), float(timeout) if timeout else None)
     warnings.showwarning = _log_warning
     on_termination(service.drain)
-    http = listen(service, os.environ.get("NITRO_HOST", "0.0.0.0"), int(os.environ.get("PORT", "0")))
+    http = listen(service, os.environ.get("NITRO_HOST") or _any_host(), int(os.environ.get("PORT", "0")))
     print(json.dumps({"event": "listening", "port": http.server_address[1]}), flush=True)
 
     def build() -> tuple[Actor, Store]:
@@ -61,6 +61,11 @@ def main() -> int:
         return 1
     log("stopped")
     return 0
+
+
+def _any_host() -> str:
+    """All addresses of the pod: IPv6 as well, where the system has it."""
+    return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
 
 
 def on_termination(action: Callable[[], None]) -> None:

@@ -1,5 +1,7 @@
-"""HTTP/1.1 for the actor: requests are read within limits of size and time."""
+"""HTTP/1.1 for the actor: requests are read within limits of size and time, and connections are bounded."""
 
+import contextlib
+import io
 import json
 import socket
 import threading
@@ -13,23 +15,119 @@ from nitro_actor.answers import RefusedError, failure
 from nitro_actor.logs import log
 from nitro_actor.service import Service
 
+HEAD_SECONDS = 10.0
+"""The head of a request must have arrived whole this long after its first byte."""
+
 BODY_SECONDS = 10.0
-"""A request must have arrived whole after this time."""
+"""The body of a request must have arrived whole this long after its head."""
 
 IDLE_SECONDS = 300.0
 """A connection without requests is closed after this time."""
 
+MOST_CONNECTIONS = 64
+"""Connections that are open at once. A further one takes the place of the one that is idle for longest."""
+
+
+class _TimedReader(io.RawIOBase):
+    """Reads a connection until a deadline, however slowly the bytes come."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline = 0.0
+
+    def within(self, seconds: float) -> None:
+        """Let the reads from now on take so long altogether."""
+        self._deadline = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is there, or wait for it. Raises TimeoutError at the deadline."""
+        self._connection.settimeout(max(self._deadline - time.monotonic(), 1e-3))
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(IDLE_SECONDS)  # for the answer
+
+
+class _Connections:
+    """The open connections, of which the idle ones may be closed to make room."""
+
+    def __init__(self, most: int) -> None:
+        self._lock = threading.Lock()
+        self._most = most
+        self._open = 0
+        self._idle: dict[socket.socket, None] = {}
+        """Without a whole head of a request, the one that is idle for longest first."""
+
+    def admit(self) -> bool:
+        """Count one more connection; False where all are busy."""
+        with self._lock:
+            if self._open >= self._most:
+                if not self._idle:
+                    return False
+                longest = next(iter(self._idle))
+                del self._idle[longest]
+                # Its thread reads the end of the connection and leaves.
+                with contextlib.suppress(OSError):
+                    longest.shutdown(socket.SHUT_RDWR)
+            self._open += 1
+            return True
+
+    def idle(self, connection: socket.socket) -> None:
+        """Note that a connection waits for a request."""
+        with self._lock:
+            self._idle[connection] = None
+
+    def busy(self, connection: socket.socket) -> None:
+        """Note that a connection has sent a request."""
+        with self._lock:
+            self._idle.pop(connection, None)
+
+    def closed(self, connection: socket.socket) -> None:
+        """Count one connection less."""
+        with self._lock:
+            self._idle.pop(connection, None)
+            self._open -= 1
+
 
 class _Handler(BaseHTTPRequestHandler):
-    """HTTP/1.1 with keep-alive. `service` is set on the class that `listen` makes."""
+    """HTTP/1.1 with keep-alive. `service` and `connections` are set on the class that `listen` makes."""
 
     service: Service
+    connections: _Connections
     protocol_version = "HTTP/1.1"
     server_version = "nitro-actor"
     sys_version = ""
     disable_nagle_algorithm = True
     wbufsize = -1  # head and body of an answer leave in one packet
     timeout = IDLE_SECONDS
+
+    def setup(self) -> None:
+        super().setup()
+        self._reader = _TimedReader(self.connection)
+        self.rfile = io.BufferedReader(self._reader)
+
+    def handle_one_request(self) -> None:
+        """Wait for a request, then read its head within HEAD_SECONDS and answer it."""
+        self.connections.idle(self.connection)
+        self._reader.within(IDLE_SECONDS)
+        try:
+            if not self.rfile.peek(1):
+                self.close_connection = True
+                return
+        except (TimeoutError, ConnectionError):
+            self.close_connection = True
+            return
+        self._reader.within(HEAD_SECONDS)
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        parsed = super().parse_request()
+        if parsed:
+            self.connections.busy(self.connection)
+        return parsed
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -80,10 +178,9 @@ class _Handler(BaseHTTPRequestHandler):
             )
         if int(length) > wire.MAX_BYTES:
             raise RefusedError(413, "bad_request", f"a request may have {wire.MAX_BYTES} bytes, not {length}")
-        deadline = time.monotonic() + BODY_SECONDS
+        self._reader.within(BODY_SECONDS)
         parts, left = [], int(length)
         while left:
-            self.connection.settimeout(max(deadline - time.monotonic(), 1e-3))
             try:
                 part = self.rfile.read1(min(left, 2**20))
             except TimeoutError:
@@ -94,7 +191,6 @@ class _Handler(BaseHTTPRequestHandler):
                 raise ConnectionError("the body is cut")
             parts.append(part)
             left -= len(part)
-        self.connection.settimeout(IDLE_SECONDS)
         self._body_left = False
         return b"".join(parts)
 
@@ -119,7 +215,26 @@ class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
+    def __init__(self, address: tuple[str, int], handler: type[_Handler], connections: _Connections) -> None:
+        self._connections = connections
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._connections.admit():
+            super().process_request(request, client_address)
+        else:
+            super().shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.closed(request)
+
     def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:  # IPv4 as well, whatever the system's default is
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         # Not HTTPServer's, which looks up the host's name: without DNS that takes seconds.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
@@ -130,8 +245,9 @@ class _HttpServer(ThreadingHTTPServer):
 
 
 def listen(service: Service, host: str, port: int) -> ThreadingHTTPServer:
-    """Accept connections in a thread; port 0 picks a free one."""
-    handler = type("Handler", (_Handler,), {"service": service})
-    http = _HttpServer((host, port), handler)
+    """Accept connections in a thread; port 0 picks a free one, and host `::` is IPv4 as well."""
+    connections = _Connections(MOST_CONNECTIONS)
+    handler = type("Handler", (_Handler,), {"service": service, "connections": connections})
+    http = _HttpServer((host, port), handler, connections)
     threading.Thread(target=http.serve_forever, name="http", daemon=True).start()
     return http

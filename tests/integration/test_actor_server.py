@@ -1,5 +1,6 @@
 """The actor's server as a process, over real HTTP, with a real Redis that comes and goes."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -15,7 +16,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import pytest
 import redis
 
 from actor_support import RUN, container, environment, request, weights
-from nitro_actor import PROTOCOL_VERSION, keys, wire
+from nitro_actor import PROTOCOL_VERSION, keys, web, wire
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import WeightsContainer
 from ports import free_port
@@ -112,7 +112,12 @@ class ActorProcess:
     """`python -m nitro_actor.server` and a client of it."""
 
     def __init__(
-        self, redis_url: str, wait: bool = True, timeout: float | None = None, **settings: Any
+        self,
+        redis_url: str,
+        wait: bool = True,
+        timeout: float | None = None,
+        host: str = "127.0.0.1",
+        **settings: Any,
     ) -> None:
         config = {"id": "Hopper-v5", "envs": 2} | settings
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed where it is read)
@@ -124,7 +129,7 @@ class ActorProcess:
                 "NITRO_REDIS_URL": redis_url,
                 "NITRO_TOKEN": TOKEN,
                 "NITRO_TIMEOUT_SECONDS": "" if timeout is None else str(timeout),
-                "NITRO_HOST": "127.0.0.1",
+                "NITRO_HOST": host,
                 "PORT": "0",
                 "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
             },
@@ -179,7 +184,7 @@ class ActorProcess:
             return log.read()
 
 
-@contextmanager
+@contextlib.contextmanager
 def running_actor(redis_url: str, **settings: Any) -> Iterator[ActorProcess]:
     actor = ActorProcess(redis_url, **settings)
     try:
@@ -393,11 +398,51 @@ class TestHttp:
             assert reply.startswith(b"HTTP/1.1 408")
         assert actor.rollout(steps=4)[0] == 200
 
+    def test_a_head_that_comes_byte_by_byte_is_cut_off(self, actor: ActorProcess) -> None:
+        began = time.monotonic()
+        with socket.create_connection(("127.0.0.1", actor.port), timeout=120) as slow:
+            slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+            with contextlib.suppress(ConnectionError):
+                while _open(slow):
+                    slow.sendall(b"x")
+                    time.sleep(0.2)
+                    assert time.monotonic() < began + 100, "the head may take for ever"
+        assert time.monotonic() > began + web.HEAD_SECONDS / 2
+
+    def test_idle_connections_make_room_for_new_ones(self, actor: ActorProcess) -> None:
+        with contextlib.ExitStack() as stack:
+            idle = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", actor.port), timeout=120))
+                for _ in range(web.MOST_CONNECTIONS + 5)
+            ]
+            _eventually(lambda: not _open(idle[0]), "the oldest idle connection is still open")
+            assert actor.get("/healthz")[0] == 200
+            assert _open(idle[-1]), "only the longest idle ones are closed"
+
+    @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+    def test_health_answers_on_both_ip_versions(self, redis_server: Redis) -> None:
+        with running_actor(redis_server.url, host="") as actor:
+            for host in ("127.0.0.1", "::1"):
+                with socket.create_connection((host, actor.port), timeout=120) as connection:
+                    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: actor\r\n\r\n")
+                    assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+
     def test_cut_bodies(self, actor: ActorProcess) -> None:
         head = f"POST /v1/rollout HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n"
         with socket.create_connection(("127.0.0.1", actor.port), timeout=120) as cut:
             cut.sendall(head.encode() + b"x")
         _eventually(lambda: actor.rollout(steps=4)[0] == 200, "the actor is stuck")
+
+
+def _open(connection: socket.socket) -> bool:
+    """Whether the peer still holds a connection on which it sends nothing."""
+    connection.settimeout(0.01)
+    try:
+        return connection.recv(4096) != b""
+    except TimeoutError:
+        return True
+    except ConnectionError:
+        return False
 
 
 def _received(connection: socket.socket) -> bytes:
