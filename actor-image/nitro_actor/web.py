@@ -107,14 +107,14 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self._reader = _TimedReader(self.connection)
-        self.rfile = io.BufferedReader(self._reader)
+        self.rfile = self._buffer = io.BufferedReader(self._reader)
 
     def handle_one_request(self) -> None:
         """Wait for a request, then read its head within HEAD_SECONDS and answer it."""
         self.connections.idle(self.connection)
         self._reader.within(IDLE_SECONDS)
         try:
-            if not self.rfile.peek(1):
+            if not self._buffer.peek(1):
                 self.close_connection = True
                 return
         except (TimeoutError, ConnectionError):
