@@ -13,7 +13,7 @@ rollout of L steps of E environments:
     {class}/final_observations      [n, n_c, *frame]           of truncated episodes, see below
     {class}/earlier_observations    [E, n_c, k - 1, *frame]    where the policy sees stacks of k frames
     {class}/alive                   [L, E, n_c]                bool, who acted; where there are classes
-    {class}/died                    [L, E, n_c]                bool, who ended by itself in this step; likewise
+    {class}/died                    [L, E, n_c]                bool, who ended by itself in it; likewise
     {class}/available               [L, E, n_c, N]             bool, where the action space is masked
     {class}/last_available          [E, n_c, N]                bool, likewise
     {class}/final_available         [n, n_c, N]                bool, likewise
