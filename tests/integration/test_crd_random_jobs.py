@@ -10,8 +10,7 @@ import pytest
 
 from apiserver import ApiServer, KubectlError
 from nitro_api import JobInvalid, load_job
-from nitro_api.rules import network_rules
-from nitro_api.rules import payload_rules as payload
+from nitro_api.rules import agents_rules, network_rules, payload_rules
 from nitro_api.schema import crd
 from nitro_api.spec.free_json import PRESERVE
 from nitro_operator.kube.kinds import TRAINING_JOB
@@ -19,8 +18,9 @@ from nitro_operator.kube.kinds import TRAINING_JOB
 JOBS = 1000
 SPEC = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 TEXTS = {
-    "environment.id": ["Hopper-v5", "ALE/Pong-v5", "mine:Game-v0", "two words", ""],
+    "environment.id": ["Hopper-v5", "ALE/Pong-v5", "mine:Game-v0", "mpe2/simple_tag_v3", "two words", ""],
     "environment.entryPoint": ["mine.games:Chess", "mine", "a:b.c"],
+    "algorithm.policies.agents": ["adversary_*", "agent_?", "agent_0", "a b", ""],
     "stop.duration": ["90m", "2h30m", "0s", "soon", "1d"],
     "learner.checkpoint.pvc.size": ["1Gi", "0", "-1Gi", "much"],
     "learner.checkpoint.s3.bucket": ["runs", "Runs", "a"],
@@ -156,8 +156,8 @@ def test_the_api_server_and_load_job_accept_the_same_jobs(
     apiserver: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What only a job with all its defaults shows is no matter of the schema.
-    monkeypatch.setattr(payload, "mistakes", lambda _: [])
-    monkeypatch.setattr(network_rules, "mistakes", lambda _: [])
+    for rules in (agents_rules, network_rules, payload_rules):
+        monkeypatch.setattr(rules, "mistakes", lambda _: [])
     draw = Draw(20261123)
     different, accepted = [], 0
     for _ in range(JOBS):

@@ -70,7 +70,7 @@ async def local_round(
             cache,
             environment,
             envs=job.environment.envs_per_actor or 1,
-            optional_tensors=job.algorithm.record.tensors,
+            optional_tensors=job.algorithm.tensors,
             timeout_seconds=timeout,
             deadline_seconds=60.0,
         )

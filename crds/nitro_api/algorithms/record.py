@@ -104,6 +104,7 @@ class AlgorithmRecord:
         curvature: what the boosting detector measures.
         settings: the block in which a job writes its settings. It refuses the other one.
         agents: whether its environments have one agent or several.
+        common_reward: whether it needs one reward that all of its agents get.
         rules: what it refuses otherwise, as rules on spec.algorithm.
     """
 
@@ -116,4 +117,5 @@ class AlgorithmRecord:
     curvature: Curvature = "surrogate"
     settings: Settings = "hyperparameters"
     agents: Agents = "one"
+    common_reward: bool = False
     rules: tuple[Rule, ...] = ()

@@ -76,18 +76,23 @@ def owners_of(setting: str, records: Mapping[str, AlgorithmRecord]) -> list[str]
     return [name for name, record in records.items() if setting in settings_of(record)]
 
 
-def union_of(records: Mapping[str, AlgorithmRecord]) -> type[Model]:
-    """A model with the hyperparameters of all algorithms, whose descriptions name those that have them."""
+def union_of(records: Mapping[str, AlgorithmRecord], name: str) -> type[Model]:
+    """A model of that name with the settings of all algorithms, whose descriptions say which have them."""
     fields: dict[str, Any] = {}
     for record in records.values():
-        for name, declared in record.hyperparameters.model_fields.items():
-            if name not in fields:
+        for setting, declared in record.hyperparameters.model_fields.items():
+            if setting not in fields:
                 field = copy(declared)
                 text, default, rest = (field.description or "").partition("Default:")
-                owners = ", ".join(owners_of(field.alias or name, records))
+                owners = ", ".join(owners_of(field.alias or setting, records))
                 field.description = f"{text}Algorithms: {owners}. {default}{rest}".rstrip()
-                fields[name] = (field.annotation, field)
-    return create_model("AnyHyperparameters", __base__=Model, __doc__="Settings of all algorithms.", **fields)
+                fields[setting] = (field.annotation, field)
+    return create_model(name, __base__=Model, __doc__="Settings of several algorithms.", **fields)
+
+
+def of_several_agents(records: Mapping[str, AlgorithmRecord]) -> dict[str, AlgorithmRecord]:
+    """The records of algorithms whose environments have several agents."""
+    return {name: record for name, record in records.items() if record.agents == "several"}
 
 
 def presets_of(records: Mapping[str, AlgorithmRecord]) -> tuple[str, ...]:
@@ -116,11 +121,18 @@ RECORDS = registered(
 )
 """By spec.algorithm.name, in the order in which they are listed."""
 
+TEAM_RECORDS = of_several_agents(RECORDS)
+"""Those of them whose environments have several agents."""
+
 if TYPE_CHECKING:
     AlgorithmName = str
     PresetName = str
+    TeamAlgorithmName = str
     AnyHyperparameters = Hyperparameters
+    TeamHyperparameters = Hyperparameters
 else:
     AlgorithmName = Literal[tuple(RECORDS)]
     PresetName = Literal[presets_of(RECORDS)]
-    AnyHyperparameters = union_of(RECORDS)
+    TeamAlgorithmName = Literal[tuple(TEAM_RECORDS or RECORDS)]
+    AnyHyperparameters = union_of(RECORDS, "AnyHyperparameters")
+    TeamHyperparameters = union_of(TEAM_RECORDS, "TeamHyperparameters")

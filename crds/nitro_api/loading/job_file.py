@@ -15,7 +15,7 @@ from nitro_api.loading import yamlfile
 from nitro_api.resolution.episodes import keep_rollout, rollout
 from nitro_api.resolution.presets import preset_values
 from nitro_api.resolution.resolve import resolve
-from nitro_api.rules import network_rules, payload_rules
+from nitro_api.rules import agents_rules, network_rules, payload_rules
 from nitro_api.schema.openapi import schema_at
 from nitro_api.schema.wording import Location, broken_rules, located_errors, related, value_at
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
@@ -64,6 +64,7 @@ def load_job(
         mistakes += look_up(about.spec)
     job = _without_mistakes(data, places)
     if job is not None and not any(_touched(places, ("spec", name)) for name in _FITTED):
+        mistakes += agents_rules.mistakes(job)
         mistakes += network_rules.mistakes(job) or payload_rules.mistakes(job)
     if mistakes or job is None:
         raise JobInvalid(mistakes)

@@ -6,14 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nitro_api.algorithms.record import COLUMNS, AlgorithmRecord
-from nitro_api.algorithms.registry import RECORDS, listed, owners_of, presets_of, settings_of
-from nitro_api.base import Rule, declare
-from nitro_api.spec.algorithm import Algorithm
+from nitro_api.algorithms.registry import (
+    RECORDS,
+    TEAM_RECORDS,
+    listed,
+    owners_of,
+    presets_of,
+    settings_of,
+)
+from nitro_api.base import Rule, declare, matching
+from nitro_api.spec.algorithm import AgentsAlgorithm, Algorithm
 
 
 def rules(records: Mapping[str, AlgorithmRecord]) -> Iterator[Rule]:
     """The rules of spec.algorithm for these algorithms."""
-    settings = list(dict.fromkeys(name for record in records.values() for name in settings_of(record)))
+    settings = _settings(records)
     theirs = [name for name, record in records.items() if record.settings == "rllib"]
     yield Rule(
         path="rllib",
@@ -39,6 +46,21 @@ def rules(records: Mapping[str, AlgorithmRecord]) -> Iterator[Rule]:
         if len(owners) < len(ours):
             yield _setting_rule(setting, owners, [*owners, *theirs])
     yield from _own_rules(records.values())
+
+
+def entry_rules(records: Mapping[str, AlgorithmRecord]) -> Iterator[Rule]:
+    """The rules of an entry of spec.algorithm.policies for these algorithms, which are all of several
+    agents."""
+    for setting in _settings(records):
+        owners = owners_of(setting, records)
+        if len(owners) < len(records):
+            yield _setting_rule(setting, owners, owners)
+    yield from _own_rules(records.values())
+
+
+def _settings(records: Mapping[str, AlgorithmRecord]) -> list[str]:
+    """The hyperparameters of all of these algorithms, each once."""
+    return list(dict.fromkeys(name for record in records.values() for name in settings_of(record)))
 
 
 def _preset_rule(preset: str, holders: Sequence[str]) -> Rule:
@@ -87,4 +109,26 @@ def _among(names: Sequence[str]) -> str:
     return f"self.name == '{names[0]}'" if len(names) == 1 else f"self.name in {list(names)}"
 
 
-declare(Algorithm, *rules(RECORDS))
+_GLOB = "^[A-Za-z0-9*?][A-Za-z0-9._*?-]*$"
+
+declare(
+    Algorithm,
+    *rules(RECORDS),
+    Rule(
+        path="policies",
+        cel="!has(self.policies) || self.policies.all(p, self.policies.exists_one(q, q.agents == p.agents))",
+        sentence="must name agents once; remove one of two entries with the same text in agents",
+        holds=lambda algorithm: (
+            len({entry.agents for entry in algorithm.policies or ()}) == len(algorithm.policies or ())
+        ),
+    ),
+)
+declare(
+    AgentsAlgorithm,
+    matching(
+        "agents",
+        _GLOB,
+        "must be the name of an agent, or a pattern with * and ?; write it as adversary_0 or adversary_*",
+    ),
+    *entry_rules(TEAM_RECORDS),
+)

@@ -98,7 +98,7 @@ def least_fragment(spec: JobSpec) -> int:
     """Fewest bytes that a rollout of a resolved job takes, compressed: observations, actions, and their mean
     where the algorithm wants the distribution."""
     observation, action = _spaces(spec)
-    mean = action if "distribution" in spec.algorithm.record.tensors else 0
+    mean = action if "distribution" in spec.algorithm.tensors else 0
     numbers = spec.environment.rollout_length * (observation + action + mean)
     return int(numbers * _FLOAT_BYTES * _FRAGMENT_LEFT)
 

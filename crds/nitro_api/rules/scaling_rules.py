@@ -81,6 +81,12 @@ declare(
         holds=lambda scaling: scaling.scaler == "minionsrl" or scaling.agent is None,
     ),
     Rule(
+        path="threshold",
+        cel="self.scaler == 'marless' || !has(self.threshold)",
+        sentence="is only allowed with scaler: marless; remove it or set scaler: marless",
+        holds=lambda scaling: scaling.scaler == "marless" or scaling.threshold is None,
+    ),
+    Rule(
         path="normalise",
         cel="self.normalise != 'log' || self.mode in ['paper', 'artifact']",
         sentence="must be linear unless mode is paper or artifact, because what the others score can be "

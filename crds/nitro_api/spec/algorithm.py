@@ -1,15 +1,56 @@
-"""spec.algorithm: how the policy learns."""
+"""spec.algorithm: how the policies learn."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from nitro_api.algorithms.record import AlgorithmRecord
-from nitro_api.algorithms.registry import RECORDS, AlgorithmName, AnyHyperparameters, PresetName, described
-from nitro_api.base import WITHOUT_RULES, Model
+from nitro_api.algorithms.record import AlgorithmRecord, OptionalTensor
+from nitro_api.algorithms.registry import (
+    RECORDS,
+    AlgorithmName,
+    AnyHyperparameters,
+    PresetName,
+    TeamAlgorithmName,
+    TeamHyperparameters,
+    described,
+)
+from nitro_api.base import WITHOUT_RULES, Model, resolved
 from nitro_api.spec.free_json import FreeJson
+
+
+def _as_written(settings: Any) -> Any:
+    return settings.to_dict() if isinstance(settings, Model) else settings
+
+
+class AgentsAlgorithm(Model):
+    """What some of the agents learn by."""
+
+    agents: Annotated[str, Field(min_length=1, max_length=64)]
+    """Which agents, by their names in the environment: * stands for any text, ? for one character, such as
+    adversary_*. Each agent may be among those of one entry only; those of no entry learn by
+    spec.algorithm.name."""
+
+    name: TeamAlgorithmName
+    """Their algorithm, one of several agents."""
+
+    hyperparameters: Annotated[TeamHyperparameters, BeforeValidator(_as_written)] = Field(
+        default_factory=TeamHyperparameters
+    )
+    """Settings that differ from what spec.algorithm.preset has for this algorithm."""
+
+    @property
+    def record(self) -> AlgorithmRecord:
+        """What is known of the algorithm of that name."""
+        return RECORDS[self.name]
+
+    @model_validator(mode="after")
+    def _narrow(self, info: ValidationInfo) -> Self:
+        """Keep the settings as the algorithm's own model, once the rules have let no others pass."""
+        if info.context != WITHOUT_RULES:
+            self.hyperparameters = self.record.hyperparameters.model_validate(self.hyperparameters.to_dict())
+        return self
 
 
 class Algorithm(Model):
@@ -22,7 +63,9 @@ class Algorithm(Model):
     experiments, `tuned` settings that reach a higher reward sooner, `artifact` those of the authors' released
     code, where it differs from the paper (impact only). Default: tuned."""
 
-    hyperparameters: AnyHyperparameters = Field(default_factory=AnyHyperparameters)
+    hyperparameters: Annotated[AnyHyperparameters, BeforeValidator(_as_written)] = Field(
+        default_factory=AnyHyperparameters
+    )
     """Settings that differ from the preset."""
 
     rllib: Annotated[dict[str, Any], Field(max_length=128), FreeJson()] | None = None
@@ -32,20 +75,37 @@ class Algorithm(Model):
     Default: `paper` has RLlib's own defaults, but steps on whole batches; `tuned` RLlib's own settings for
     MuJoCo; what neither names is as RLlib has it."""
 
+    policies: Annotated[list[AgentsAlgorithm], Field(min_length=1, max_length=16)] | None = None
+    """Agents that learn by another algorithm, or with other settings, than the rest. Only with algorithms of
+    several agents. Default: all agents learn by `name`."""
+
+    team_reward: bool = resolved()
+    """Whether agents that learn by one algorithm learn from the sum of all their rewards, each from the same.
+    Only with algorithms of several agents. Default: false with them."""
+
     @property
     def record(self) -> AlgorithmRecord:
         """What is known of the algorithm of that name."""
         return RECORDS[self.name]
 
-    @field_validator("hyperparameters", mode="before")
-    @classmethod
-    def _written(cls, value: Any) -> Any:
-        return value.to_dict() if isinstance(value, Model) else value
+    @property
+    def records(self) -> tuple[AlgorithmRecord, ...]:
+        """That and the records of the entries of `policies`."""
+        return (self.record, *(entry.record for entry in self.policies or ()))
+
+    @property
+    def tensors(self) -> frozenset[OptionalTensor]:
+        """The optional tensors that all of the algorithms need in a fragment."""
+        return frozenset().union(*(record.tensors for record in self.records))
+
+    @property
+    def anneals(self) -> bool:
+        """Whether a setting changes over spec.stop.rounds, so that a run of fewer rounds is another run."""
+        return any(holder.hyperparameters.anneals for holder in (self, *(self.policies or ())))
 
     @model_validator(mode="after")
     def _narrow(self, info: ValidationInfo) -> Self:
         """Keep the settings as the algorithm's own model, once the rules have let no others pass."""
         if info.context != WITHOUT_RULES:
-            own = self.record.hyperparameters
-            self.hyperparameters = own.model_validate(self.hyperparameters.to_dict())
+            self.hyperparameters = self.record.hyperparameters.model_validate(self.hyperparameters.to_dict())
         return self

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nitro_api.base import Model
+from nitro_api.base import Model, resolved
 from nitro_api.spec.algorithm import Algorithm
 from nitro_api.spec.backend import Backend
 from nitro_api.spec.environment import Environment
@@ -14,6 +14,7 @@ from nitro_api.spec.network import Network
 from nitro_api.spec.pods import Actor, Learner
 from nitro_api.spec.pricing import Pricing
 from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.sharing import Sharing
 from nitro_api.spec.status import JobStatus
 from nitro_api.spec.stop import Evaluation, Stop
 
@@ -82,6 +83,10 @@ class JobSpec(Model):
 
     algorithm: Algorithm = Field(default_factory=Algorithm)
     """How the policy learns."""
+
+    sharing: Sharing = resolved()
+    """When agents share policies. Only with algorithms of several agents; with others it stays out. Default:
+    its defaults."""
 
     network: Network = Field(default_factory=Network)
     """Policy and critic."""

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.gain and len(folders) > 1:
         raise CommandError("--gain takes one run folder")
     runs = [read_run(path) for path in folders]
-    if arguments.gain and runs[0][1].spec.algorithm.hyperparameters.anneals:
+    if arguments.gain and runs[0][1].spec.algorithm.anneals:
         raise CommandError(
             f"--gain: the learning rate of {folders[0]} falls to zero over stop.rounds. Branches "
             "stop sooner, so theirs would fall faster; train a run with "

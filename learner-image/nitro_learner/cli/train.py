@@ -272,7 +272,7 @@ def _ended(opened: Any, arguments: argparse.Namespace) -> str:
     raised = stop.extended(spec.stop, opened.ended)
     overrides = [*arguments.overrides, *(f"spec.stop.{name}={value}" for name, value in raised.items())]
     done = f"{folder.path} is finished: {why.message}. Nothing was trained, evaluated or charged."
-    if "rounds" in raised and spec.algorithm.hyperparameters.anneals:
+    if "rounds" in raised and spec.algorithm.anneals:
         return (
             f"{done}\nIts learning rate has fallen to zero over its rounds, so it cannot be extended. "
             f"A longer run: {_command([str(folder.job)], overrides, arguments)}"

@@ -98,7 +98,7 @@ def _job(
         job = load_job(data)
     except JobInvalid as error:
         raise JobInvalid([*mistakes, *error.errors]) from None
-    if experiment.budget.unit != "rounds" and resolve(job).spec.algorithm.hyperparameters.anneals:
+    if experiment.budget.unit != "rounds" and resolve(job).spec.algorithm.anneals:
         message = "needs a budget in rounds, over which the rate falls; set it to false or change the budget"
         mistakes.append(FieldError("spec.algorithm.hyperparameters.learningRateAnneal", True, message))
     if mistakes:

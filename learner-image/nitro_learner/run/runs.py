@@ -160,7 +160,7 @@ def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder:
         RunDirError
     """
     before, after = saved["spec"].get("stop", {}).get("rounds"), job.spec.stop.rounds
-    if not job.spec.algorithm.hyperparameters.anneals or before == after:
+    if not job.spec.algorithm.anneals or before == after:
         return
     reason = (
         f"{folder.path}: its learning rate falls to zero over {before} rounds, so it cannot become a run of "

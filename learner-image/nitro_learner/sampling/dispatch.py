@@ -45,7 +45,7 @@ class Dispatcher:
         cache,
         environment,
         envs=8,
-        optional_tensors=spec.algorithm.record.tensors,
+        optional_tensors=spec.algorithm.tensors,
         timeout_seconds=60.0,
         deadline_seconds=None,
     )

@@ -181,7 +181,7 @@ async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIter
             cache,
             environment,
             envs=job.spec.environment.envs_per_actor,
-            optional_tensors=job.spec.algorithm.record.tensors,
+            optional_tensors=job.spec.algorithm.tensors,
             timeout_seconds=job.spec.actor.timeout_seconds,
             deadline_seconds=job.spec.actor.round_deadline_seconds,
         )

@@ -99,7 +99,7 @@ async def measure(spec: JobSpec) -> Measured:
             cache,
             environment,
             envs=spec.environment.envs_per_actor,
-            optional_tensors=spec.algorithm.record.tensors,
+            optional_tensors=spec.algorithm.tensors,
             timeout_seconds=spec.actor.timeout_seconds,
             deadline_seconds=None,
         )

@@ -133,7 +133,7 @@ class Trainer:
             self._cache,
             environment,
             envs=spec.environment.envs_per_actor,
-            optional_tensors=spec.algorithm.record.tensors,
+            optional_tensors=spec.algorithm.tensors,
             timeout_seconds=spec.actor.timeout_seconds,
             deadline_seconds=spec.actor.round_deadline_seconds,
         )

@@ -125,8 +125,8 @@ def test_taking_out_a_wrong_field_makes_no_new_mistake() -> None:
     ("change", "message"),
     [
         ("spec.scaling.scaler=nitr",
-         "must be one of nitro, fixed, schedule, random-score, kungfu, hydrozoa, minionsrl, minionsrl-adapt; "
-         "did you mean nitro?"),
+         "must be one of nitro, fixed, schedule, random-score, kungfu, hydrozoa, minionsrl, minionsrl-adapt, "
+         "marless; did you mean nitro?"),
         ("spec.scaling.minActors=0",
          "must be an integer from 1 to 4096; raise it or leave it out for the default"),
         ("spec.seed=-1",
@@ -145,7 +145,7 @@ def test_taking_out_a_wrong_field_makes_no_new_mistake() -> None:
         ("spec.environment=null",
          "is required and must be a mapping with fields such as id, kwargs, entryPoint; add it"),
         ("spec.qqq=1",
-         "is not a field of spec; remove it, or use one of environment, algorithm, network, seed, "
+         "is not a field of spec; remove it, or use one of environment, algorithm, sharing, network, seed, "
          "evaluation, stop, scaling, backend, actor, learner, pricing, suspend, ttlSecondsAfterFinished, "
          "activeDeadlineSeconds"),
         ("kind=Job", "must be NitroTrainingJob; change it"),

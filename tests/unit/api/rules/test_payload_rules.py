@@ -107,7 +107,7 @@ def test_the_estimated_size_is_at_most_the_real_size(name: str, algorithm: str) 
         seed=1,
         steps=512,
         state={},
-        optional_tensors=spec.algorithm.record.tensors,
+        optional_tensors=spec.algorithm.tensors,
     )
     compress = zstandard.ZstdCompressor(level=1).compress
     sent = sum(len(compress(tensor.tobytes())) for tensor in fragment.values())

@@ -1,0 +1,158 @@
+"""Warnings about values of a job that are allowed but rarely intended."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nitro_api.resolution import episodes
+from nitro_api.resolution.resolve import preset_of, resolve, usual_window
+from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.scaling import Scaling
+from nitro_api.spec.sharing import Sharing
+
+
+def warnings(job: NitroTrainingJob) -> list[str]:
+    """Warnings about values that are allowed but rarely intended: the path, the problem, what to do."""
+    spec = resolve(job).spec
+    found = [_decay_warning(spec), _minibatch_warning(spec), *_unused_warnings(spec), *_stop_warnings(spec)]
+    found += [
+        *_sharing_warnings(spec),
+        *_function_warnings(spec),
+        *_null_warnings(spec),
+        episodes.cut_warning(spec.environment),
+    ]
+    return [warning for warning in found if warning]
+
+
+def _decay_warning(spec: JobSpec) -> str | None:
+    """A warning if from some round on no score can give more than minActors: floor(I_max d^k) <= I_min.
+
+    Mode `artifact` has no such round: its I_max d^(k^2) is a floor, and the decay does not bound its score.
+    """
+    scaling, rounds = spec.scaling, spec.stop.rounds
+    if scaling.scaler not in ("nitro", "random-score") or scaling.mode == "artifact" or scaling.decay == 1:
+        return None
+    if scaling.max_actors <= scaling.min_actors:
+        return None
+    needed = (scaling.min_actors + 1) / scaling.max_actors
+    last_score = math.floor(math.log(needed) / math.log(scaling.decay) + 1e-9)
+    # The score of round k sets the actors of round k + 1. One last round at minActors does no harm.
+    first_without = last_score + 2
+    if rounds <= first_without:
+        return None
+    decay = min(1.0, math.ceil(needed ** (1 / (rounds - 1)) * 1e5) / 1e5)
+    return (
+        f"spec.scaling.decay: with {scaling.decay:g} no round from {first_without} on can have more than "
+        f"minActors, {scaling.min_actors}, but stop.rounds is {rounds}; choose decay {decay:g} or more"
+    )
+
+
+def _minibatch_warning(spec: JobSpec) -> str | None:
+    smallest = spec.scaling.min_actors * spec.environment.rollout_length
+    field = "hyperparameters.minibatchSize"
+    settings = spec.algorithm.hyperparameters.to_dict()
+    minibatch = settings.get("minibatchSize")
+    if spec.algorithm.rllib is not None:
+        field, minibatch = "rllib.minibatch_size", spec.algorithm.rllib.get("minibatch_size")
+    holder = "round with minActors, which is then one step per epoch; lower it or raise rolloutLength"
+    if "batchSize" in settings:  # it learns from batches of a buffer instead of rounds
+        smallest = settings["batchSize"] or spec.environment.rollout_length
+        holder = "batch, which is then one step; lower it or raise batchSize"
+    if not isinstance(minibatch, int) or minibatch <= smallest:
+        return None
+    return f"spec.algorithm.{field}: {minibatch} exceeds the {smallest} samples of a {holder}"
+
+
+def _null_warnings(spec: JobSpec) -> list[str]:
+    """Warnings about RLlib's settings that are null: kubectl drops them."""
+    return [
+        f"spec.algorithm.rllib.{name}: null is dropped by kubectl apply, and the default holds; on a cluster "
+        "apply the job with --server-side"
+        for name, value in (spec.algorithm.rllib or {}).items()
+        if value is None
+    ]
+
+
+def _stop_warnings(spec: JobSpec) -> list[str]:
+    found = []
+    stop, scaling = spec.stop, spec.scaling
+    if stop.target_reward is not None and spec.evaluation.every_rounds > stop.rounds:
+        found.append(
+            f"spec.evaluation.everyRounds: {spec.evaluation.every_rounds} exceeds stop.rounds, "
+            f"{stop.rounds}, so targetReward is never checked; lower everyRounds"
+        )
+    if scaling.schedule is not None and len(scaling.schedule) > stop.rounds:
+        found.append(
+            f"spec.scaling.schedule: only the first {stop.rounds} of {len(scaling.schedule)} entries are "
+            "used, because training stops there; raise stop.rounds or shorten the schedule"
+        )
+    if (
+        stop.duration_seconds is not None
+        and (spec.active_deadline_seconds or math.inf) <= stop.duration_seconds
+    ):
+        found.append(
+            f"spec.activeDeadlineSeconds: {spec.active_deadline_seconds} fails the job before stop.duration, "
+            f"{stop.duration}, ends it; raise it"
+        )
+    return found
+
+
+def _function_warnings(spec: JobSpec) -> list[str]:
+    function, found = spec.backend.lambda_, []
+    if function is None:
+        return []
+    gigabytes = function.memory_mib / 1024
+    if not math.isclose(spec.pricing.actor_memory_gb, gigabytes, rel_tol=1e-3):
+        found.append(
+            f"spec.pricing.actorMemoryGB: {spec.pricing.actor_memory_gb:g} is not what Lambda bills for "
+            f"memoryMiB {function.memory_mib}, {gigabytes:g}; remove actorMemoryGB"
+        )
+    reserved, most = function.reserved_concurrency, spec.scaling.max_actors
+    if reserved is not None and reserved < most:
+        found.append(
+            f"spec.backend.lambda.reservedConcurrency: {reserved} is below scaling.maxActors, {most}, so "
+            "larger rounds go in waves; raise it or lower maxActors"
+        )
+    return found
+
+
+def _unused_warnings(spec: JobSpec) -> list[str]:
+    """Warnings about settings of the boosting score that the scaler does not use."""
+    scaling = spec.scaling
+    if scaling.scaler == "marless":
+        return _unused(spec, "mode", "normalise")
+    if scaling.scaler in ("nitro", "random-score"):
+        if scaling.surrogate == "clip":
+            return []
+        if spec.algorithm.record.curvature != "surrogate":
+            return [f"spec.scaling.surrogate: has no effect with name: {spec.algorithm.name}; remove it"]
+        if scaling.mode not in ("artifact", "explained-variance"):
+            return []
+        return [f"spec.scaling.surrogate: has no effect with mode: {scaling.mode}; remove it"]
+    return _unused(spec, "window", "mode", "normalise", "surrogate")
+
+
+def _unused(spec: JobSpec, *names: str) -> list[str]:
+    """Warnings about those of a scaler's settings, and its decay, that are set although it has no use for
+    them."""
+    scaling = spec.scaling
+    usual = {name: Scaling.model_fields[name].default for name in names}
+    usual |= {"decay": preset_of(spec)["scaling.decay"], "window": usual_window(scaling)}
+    return [
+        f"spec.scaling.{name}: has no effect with scaler: {scaling.scaler}; remove it"
+        for name in ("decay", *names)
+        if getattr(scaling, name) != usual[name]
+    ]
+
+
+def _sharing_warnings(spec: JobSpec) -> list[str]:
+    """Warnings about settings of sharing that its mode does not use."""
+    sharing: Any = spec.sharing
+    if sharing is None or sharing.mode == "dynamic":
+        return []
+    return [
+        f"spec.sharing.{field.alias}: has no effect with mode: {sharing.mode}; remove it"
+        for name, field in Sharing.model_fields.items()
+        if name in ("window", "slope", "similarity") and getattr(sharing, name) != field.default
+    ]

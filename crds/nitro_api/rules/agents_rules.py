@@ -1,0 +1,149 @@
+"""The rules about the number of agents: what needs several of them, and which environments have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nitro_api.algorithms.registry import RECORDS, TEAM_RECORDS, listed
+from nitro_api.base import Rule, declare
+from nitro_api.errors import FieldError
+from nitro_api.resolution.episodes import NOT_RESUMABLE, RESUMABLE
+from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.sharing import Sharing
+
+SEVERAL_AGENTS = "mpe2/"
+"""What the ids begin with that are known to be environments of several agents."""
+
+COMPETITIVE = tuple(f"mpe2/simple_{name}_v3" for name in ("adversary", "crypto", "push", "tag", "world_comm"))
+"""Ids whose agents are opponents, so that they have no common reward."""
+
+OWN_REWARDS = ("mpe2/simple_reference_v3", "mpe2/simple_spread_v3")
+"""Ids whose agents have a common reward only with the argument local_ratio: 0."""
+
+_TEAMS, _COMMON = list(TEAM_RECORDS), [name for name, record in RECORDS.items() if record.common_reward]
+_ONE_AGENT_IDS = sorted(RESUMABLE | NOT_RESUMABLE)
+_A_TEAM = f"self.algorithm.name in {_TEAMS}"
+_ITS_ID = "has(self.environment.id) && !has(self.environment.entryPoint)"
+_NAMES = listed(_TEAMS, "or") if _TEAMS else "one"
+
+
+def _learns_several(spec: JobSpec) -> bool:
+    return spec.algorithm.record.agents == "several"
+
+
+def _only_for_several(path: str, unset: str, is_unset: Callable[[JobSpec], bool]) -> Rule:
+    """The rule that a field is set for several agents only. `unset` says in CEL that it is not."""
+    return Rule(
+        path=path,
+        cel=f"{unset} || {_A_TEAM}",
+        sentence="is only allowed with an algorithm of several agents; remove it or set algorithm.name: "
+        f"{_NAMES}",
+        holds=lambda spec: is_unset(spec) or _learns_several(spec),
+    )
+
+
+def _one_agent_id(spec: JobSpec) -> bool:
+    id = spec.environment.id
+    return (
+        spec.environment.entry_point is None
+        and id is not None
+        and (id.startswith("ALE/") or id in _ONE_AGENT_IDS)
+    )
+
+
+def _several_agents_id(spec: JobSpec) -> bool:
+    id = spec.environment.id
+    return spec.environment.entry_point is None and id is not None and id.startswith(SEVERAL_AGENTS)
+
+
+declare(
+    JobSpec,
+    _only_for_several(
+        "algorithm.policies", "!has(self.algorithm.policies)", lambda spec: spec.algorithm.policies is None
+    ),
+    _only_for_several(
+        "algorithm.teamReward",
+        "!has(self.algorithm.teamReward)",
+        lambda spec: spec.algorithm.team_reward is None,
+    ),
+    _only_for_several("sharing", "!has(self.sharing)", lambda spec: spec.sharing is None),
+    _only_for_several(
+        "scaling.scaler",
+        "self.scaling.scaler != 'marless'",
+        lambda spec: spec.scaling.scaler != "marless",
+    ),
+    Rule(
+        path="network.type",
+        cel=f"!({_A_TEAM}) || ((!has(self.network.type) || self.network.type == 'mlp') "
+        "&& !has(self.network.convLayers))",
+        sentence="must be mlp, without convLayers, with an algorithm of several agents; change it",
+        holds=lambda spec: (
+            not _learns_several(spec)
+            or (spec.network.type in (None, "mlp") and spec.network.conv_layers is None)
+        ),
+    ),
+    Rule(
+        path="environment.id",
+        cel=f"{_A_TEAM} || !({_ITS_ID} && self.environment.id.startsWith('{SEVERAL_AGENTS}'))",
+        sentence=f"is an environment of several agents, so its algorithm must be one of several agents; set "
+        f"algorithm.name: {_NAMES}",
+        holds=lambda spec: _learns_several(spec) or not _several_agents_id(spec),
+    ),
+    Rule(
+        path="environment.id",
+        cel=f"!({_A_TEAM}) || !({_ITS_ID} && (self.environment.id.startsWith('ALE/') "
+        f"|| self.environment.id in {_ONE_AGENT_IDS}))",
+        sentence="is an environment of one agent, so its algorithm must be one of one agent; set "
+        "algorithm.name: ppo, or choose an environment of several agents, such as mpe2/simple_spread_v3",
+        holds=lambda spec: not _learns_several(spec) or not _one_agent_id(spec),
+    ),
+    Rule(
+        path="algorithm.teamReward",
+        cel=f"!(self.algorithm.name in {_COMMON}) || has(self.algorithm.policies) "
+        "|| (has(self.algorithm.teamReward) && self.algorithm.teamReward) "
+        f"|| !({_ITS_ID} && self.environment.id in {list(COMPETITIVE)})",
+        sentence="must be true with an algorithm that needs a common reward, because the agents of this "
+        "environment have none; set it, or give each side an entry of algorithm.policies",
+        holds=lambda spec: not (_lacks_a_common_reward(spec) and spec.environment.id in COMPETITIVE),
+    ),
+)
+declare(
+    Sharing,
+    Rule(
+        path="toggles",
+        cel="self.mode != 'random-toggle' || has(self.toggles)",
+        sentence="is required with mode: random-toggle; give how often sharing begins or ends, such as 8",
+        holds=lambda sharing: sharing.mode != "random-toggle" or sharing.toggles is not None,
+    ),
+    Rule(
+        path="toggles",
+        cel="self.mode == 'random-toggle' || !has(self.toggles)",
+        sentence="is only allowed with mode: random-toggle; remove it or set mode: random-toggle",
+        holds=lambda sharing: sharing.mode == "random-toggle" or sharing.toggles is None,
+    ),
+)
+
+
+def _lacks_a_common_reward(spec: JobSpec) -> bool:
+    """Whether all agents learn from one reward, which the job does not make from theirs."""
+    algorithm = spec.algorithm
+    return (
+        algorithm.record.common_reward
+        and not algorithm.team_reward
+        and algorithm.policies is None
+        and spec.environment.entry_point is None
+    )
+
+
+def mistakes(job: NitroTrainingJob) -> list[FieldError]:
+    """Errors that depend on the environment's arguments, into which rules in CEL cannot look."""
+    spec = job.spec
+    if not (_lacks_a_common_reward(spec) and spec.environment.id in OWN_REWARDS):
+        return []
+    if spec.environment.kwargs.get("local_ratio") == 0:
+        return []
+    text = (
+        f"must be true with {spec.algorithm.name} in {spec.environment.id}, whose agents have rewards of "
+        "their own; set it, or set spec.environment.kwargs.local_ratio: 0"
+    )
+    return [FieldError("spec.algorithm.teamReward", False, text)]
