@@ -106,6 +106,16 @@ bench: $(STAMP) $(PEERS)/installed ## the benchmark tables, beside what one woul
 	@$(BIN)/python tests/benchmarks/bench_peers.py $(PEERS)/bin/python
 	@$(BIN)/python tests/benchmarks/bench_training.py --seeds 1 --peer $(PEERS)/bin/python
 
+JAXMARL := build/jaxmarl
+$(JAXMARL)/installed: tests/benchmarks/peers/jaxmarl.txt $(STAMP)
+	$(UV) venv --quiet --clear --python $(BIN)/python $(JAXMARL)
+	$(UV) pip install --quiet --python $(JAXMARL)/bin/python --requirement $<
+	@touch $@
+
+.PHONY: bench-mpe
+bench-mpe: $(STAMP) $(JAXMARL)/installed ## the engine of the particle environments beside mpe2 and JaxMARL (two minutes)
+	@$(BIN)/python tests/benchmarks/bench_mpe.py $(JAXMARL)/bin/python
+
 .PHONY: generate
 generate: $(STAMP) ## write the generated files again: the CRD, dashboards, alerts, docs/metrics.md, the maps in docs/development.md
 	$(BIN)/python -m nitro_api.schema.crd > build/crd.yaml && mv build/crd.yaml crds/nitrotrainingjobs.yaml
