@@ -108,6 +108,23 @@ def test_a_job_is_learned_and_reported(apiserver: ApiServer, namespace: str, tmp
     assert recorded(local) == recorded(tmp_path / "record.jsonl")
 
 
+def test_actors_in_the_learners_pod_do_not_see_its_secrets(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "curious.py").write_text(
+        "import os\ndef make():\n    raise RuntimeError('I can read ' + ' '.join(sorted(os.environ)))\n"
+    )
+    stored = _apply(apiserver, namespace, environment={"entryPoint": "curious:make", "rolloutLength": 64})
+    secrets = {"NITRO_S3_AWS_SECRET_ACCESS_KEY": "x", "AWS_SECRET_ACCESS_KEY": "y", "TEAM_PASSWORD": "z"}
+    path = os.pathsep.join((str(tmp_path), str(SUPPORT)))
+    process = _learn(apiserver, stored, tmp_path / "run", PYTHONPATH=path, **secrets)
+    out, err = process.communicate(timeout=120)
+    assert "I can read" in out + err
+    assert "PYTHONPATH" in out + err, "what the image sets for its programs is there"
+    for name in secrets:
+        assert name not in out + err
+
+
 def test_another_pod_after_the_end_reports_it_and_neither_evaluates_nor_charges(
     apiserver: ApiServer, namespace: str, tmp_path: Path
 ) -> None:

@@ -5,10 +5,11 @@ import contextlib
 import json
 import logging
 import os
+import re
 import secrets
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ class LocalBackend:
     """``processes`` actor servers on loopback (default: one per CPU) and a Redis; see ActorBackend.
 
     A process that dies or hangs is replaced, and so is the Redis; the dispatcher only sees a retry. What the
-    actors print goes to the file ``output``.
+    actors print goes to the file ``output``. Besides their own environment variables actors have those of
+    ``inherited``: all of this process, unless it holds what the environment's code must not read.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class LocalBackend:
         redis_bytes: int = MEMORY_BYTES,
         command: Sequence[str] = (sys.executable, "-m", "nitro_actor.server"),
         output: Path | None = None,
+        inherited: Mapping[str, str] = os.environ,
     ) -> None:
         self._run = run
+        self._inherited = inherited
         self._command = list(command)
         self._size = _processes(spec)
         self._token = secrets.token_urlsafe(32)
@@ -179,7 +183,7 @@ class LocalBackend:
             "NITRO_HOST": "127.0.0.1",
             "PORT": "0",
         }
-        return await self._group.spawn(name, self._command, variables, on_line)
+        return await self._group.spawn(name, self._command, variables, on_line, inherited=self._inherited)
 
     def _tell(self, name: str, error: RetryableError) -> None:
         """Warn of an actor's failure, once of each kind: a kind that comes again only goes to the log."""
@@ -228,6 +232,20 @@ class LocalBackend:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+_HARMLESS = re.compile(
+    r"PATH|HOME|USER|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON\w*|LD_\w+|SSL_CERT_\w+|DISPLAY"
+    r"|(OMP|MKL|OPENBLAS|NUMEXPR|MUJOCO|SDL|PYOPENGL|EGL|MESA|XLA|JAX|CUDA|NVIDIA)_\w+"
+)
+
+
+def harmless(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that say how programs run, and hold no secret: what actors in a learner's pod inherit.
+
+    The pod's other variables are the learner's: keys of a bucket and of AWS, Redis' password, the token.
+    """
+    return {name: value for name, value in variables.items() if _HARMLESS.fullmatch(name)}
 
 
 def _processes(spec: JobSpec) -> int:

@@ -185,10 +185,18 @@ class ProcessGroup:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         on_line: Callable[[str], None] | None = None,
+        *,
+        inherited: Mapping[str, str] = os.environ,
     ) -> ChildProcess:
-        """Start a child in the group; ``on_line`` gets its lines of standard output and error.
+        """Start a child in the group.
 
-        Raises BackendError where it cannot be started at all.
+        Args:
+            environment: variables of the child's own.
+            on_line: gets its lines of standard output and error.
+            inherited: variables that it has besides; this process's own unless the caller says otherwise.
+
+        Raises:
+            BackendError: it cannot be started at all.
         """
         assert self._guard is not None, "the group is not started"
         try:
@@ -198,7 +206,7 @@ class ProcessGroup:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 limit=_LINE_BYTES,
-                env={**os.environ, **environment},
+                env={**inherited, **environment},
                 process_group=self._guard.pid,
             )
         except OSError as error:

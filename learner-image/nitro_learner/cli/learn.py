@@ -137,7 +137,7 @@ def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
 
 async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     from nitro_learner.backends.knative import KnativeBackend
-    from nitro_learner.backends.local import LocalBackend
+    from nitro_learner.backends.local import LocalBackend, harmless
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.session import train
     from nitro_learner.views.plot import draw
@@ -151,7 +151,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     if spec.backend.type == "Local":
         outcome, _ = await train(
             opened,
-            LocalBackend(spec, opened.id, output=opened.folder.actors),
+            LocalBackend(spec, opened.id, output=opened.folder.actors, inherited=harmless(os.environ)),
             listeners,
             draw=draw,
             limits=lambda: reporter.mirror.limits,

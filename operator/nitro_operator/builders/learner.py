@@ -94,15 +94,10 @@ def _pod(view: JobView) -> Object:
 def _container(view: JobView) -> Object:
     learner = view.spec.learner
     s3 = learner.checkpoint.s3
-    # With a prefix, so that no other AWS client in the process uses them.
     secret = s3.credentials_secret if s3 else None
-    credentials: Object = (
-        {"envFrom": [{"prefix": "NITRO_S3_", "secretRef": {"name": secret}}]} if secret else {}
-    )
     return {
         **view.container(CONTAINER, learner.image or view.config.learner_image),
         "command": ["nitro", "learn"],
-        **credentials,
         "env": [
             {"name": "NITRO_JOB_NAME", "value": view.name},
             {"name": "NITRO_JOB_NAMESPACE", "value": view.namespace},
@@ -110,6 +105,8 @@ def _container(view: JobView) -> Object:
             {"name": "NITRO_RUN_DIR", "value": run_directory(view)},
             {"name": "NITRO_METRICS_PORT", "value": str(METRICS_PORT)},
             {"name": "HOME", "value": "/tmp"},  # libraries cache there; the root file system is read-only
+            # With a prefix, so that no other AWS client in the process uses them.
+            *(_aws_keys(secret, "NITRO_S3_") if secret else []),
             *_reach_actors(view),
         ],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
@@ -140,10 +137,18 @@ def _reach_function(function: LambdaBackendSpec) -> list[Object]:
     if function.redis is not None:
         found.append(_from_secret("NITRO_REDIS_URL", function.redis.secret_name, function.redis.key))
     if function.credentials_secret is not None:
-        for key in CREDENTIAL_KEYS:
-            optional = key == "AWS_SESSION_TOKEN"  # only temporary credentials have one
-            found.append(_from_secret(key, function.credentials_secret, key, optional=optional))
+        found += _aws_keys(function.credentials_secret)
     return found
+
+
+def _aws_keys(secret: str, prefix: str = "") -> list[Object]:
+    """AWS' keys from a user's Secret, and nothing else that it holds: whoever may create a job may not be
+    allowed to read it."""
+    return [
+        # Only temporary credentials have a session token.
+        _from_secret(prefix + key, secret, key, optional=key == "AWS_SESSION_TOKEN")
+        for key in CREDENTIAL_KEYS
+    ]
 
 
 def _from_secret(variable: str, secret: str, key: str, *, optional: bool = False) -> Object:

@@ -108,7 +108,18 @@ def test_a_bucket_replaces_the_claim() -> None:
     volumes = {v["name"]: v for v in pod["volumes"]}
     assert volumes["checkpoints"] == {"name": "checkpoints", "emptyDir": {}}
     # With a prefix: actors on AWS may have other credentials.
-    assert pod["containers"][0]["envFrom"] == [{"prefix": "NITRO_S3_", "secretRef": {"name": "keys"}}]
+    from_secret = {
+        one["name"]: one["valueFrom"]["secretKeyRef"]
+        for one in pod["containers"][0]["env"]
+        if one["name"].startswith("NITRO_S3_")
+    }
+    # Named keys only: the Secret may hold others, and its reader may not be the job's author.
+    assert "envFrom" not in pod["containers"][0]
+    assert from_secret == {
+        "NITRO_S3_AWS_ACCESS_KEY_ID": {"name": "keys", "key": "AWS_ACCESS_KEY_ID"},
+        "NITRO_S3_AWS_SECRET_ACCESS_KEY": {"name": "keys", "key": "AWS_SECRET_ACCESS_KEY"},
+        "NITRO_S3_AWS_SESSION_TOKEN": {"name": "keys", "key": "AWS_SESSION_TOKEN", "optional": True},
+    }
     assert checkpoint_location(make_view(**spec)) == f"s3://runs/team/a/hopper-{UID}"
 
 
