@@ -34,7 +34,7 @@ class Adversary(Scenario):
             speeds=None,
             colliders=0,
         )
-        self.teams = {"adversary": 1, "agent": good}
+        self.teams = {"adversary": range(1), "agent": range(1, agents)}
         self.colors = palette(
             ((217, 90, 90), 1), ((90, 90, 217), good), ((38, 38, 38), good), ((38, 166, 38), 1)
         )

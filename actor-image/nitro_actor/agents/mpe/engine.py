@@ -1,12 +1,14 @@
 """The engine of the particle environments. Equal seeds and actions give mpe2's trajectories, to the bit."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
+from nitro_actor.agents.mpe.observer import Observer
 from nitro_actor.agents.mpe.picture import draw
 from nitro_actor.agents.mpe.scenario import Scenario
 from nitro_actor.agents.mpe.scenarios import SCENARIOS
@@ -29,47 +31,34 @@ class MpeEngine(AgentsEngine):
     state_size = None
 
     def __init__(self, environment: str, count: int, options: Mapping[str, object]) -> None:
-        """Args:
-        environment: an id that `scenarios.supports` knows, with these keyword arguments.
+        """Make the copies; they need a `reset`.
+
+        Args:
+            environment, options: an id with keyword arguments that `scenarios.supports` knows.
         """
         kind = SCENARIOS[environment]
         settings = {**kind.defaults, **options}
         self.count = count
         self.time_limit: int = settings["max_cycles"]
         self._scenario: Scenario = kind(settings)
-        bodies = self._scenario.bodies
-        self._world = World(bodies, count)
+        self._world = World(self._scenario.bodies, count)
+        self._observer = Observer(self._scenario, self._world.state)
         self._generators = unpack_generators(np.zeros((count, 6), np.uint64))
-        self._actions = np.zeros((bodies.agents, count), np.intp)
-        self._rewards = np.zeros((bodies.agents, count))
-        views = [self._scenario.view(agent) for agent in range(bodies.agents)]
-        self._rows = np.array([row for view in views for row in view.rows], np.intp)
-        self._subtracted = np.array([row for view in views for row in view.subtracted], np.intp)
-        self._seen = np.empty((len(self._rows), count))
-        self._minus = np.empty_like(self._seen)
-        self._single = np.empty_like(self._seen, np.float32)
-
-        self.classes = ()
-        self.observations: dict[str, NDArray[np.float32]] = {}
-        self.alive = {name: np.ones((count, size), bool) for name, size in self._scenario.teams.items()}
-        self.available: dict[str, NDArray[np.bool_]] = {}
-        self._values: dict[str, slice] = {}
-        self._agents: dict[str, slice] = {}
-        first = 0
-        for name, size in self._scenario.teams.items():
-            width = len(views[first].rows)
-            begin = sum(len(view.rows) for view in views[:first])
-            self._values[name] = slice(begin, begin + size * width)
-            self._agents[name] = slice(first, first + size)
-            self.observations[name] = np.zeros((count, size, width), np.float32)
-            self.classes += (_agent_class(name, size, width),)
-            first += size
-        self._terminated = np.zeros(count, bool)
-        self._died = {name: np.zeros_like(alive) for name, alive in self.alive.items()}
-        rewards = {name: self._rewards[part].T for name, part in self._agents.items()}
-        self._step = AgentsStep(rewards, self._died, self._terminated, np.zeros(count, bool))
         # Distances lag behind the positions after a reset, until the next step needs them.
         self._distances_lag = True
+
+        teams = self._scenario.teams
+        self.observations = self._observer.observations
+        self.classes = tuple(_agent_class(name, seen) for name, seen in self.observations.items())
+        self.alive = {name: np.ones((count, len(agents)), bool) for name, agents in teams.items()}
+        self.available: dict[str, NDArray[np.bool_]] = {}
+        self._actions = np.zeros((self._scenario.bodies.agents, count), np.intp)
+        self._actions_by_class = {name: _of(agents, self._actions) for name, agents in teams.items()}
+        self._rewards = np.zeros(self._actions.shape)
+        rewards = {name: _of(agents, self._rewards) for name, agents in teams.items()}
+        self._terminated = np.zeros(count, bool)
+        self._died = {name: np.zeros_like(alive) for name, alive in self.alive.items()}
+        self._step = AgentsStep(rewards, self._died, self._terminated, np.zeros(count, bool))
 
     def reset(self, seeds: Sequence[int]) -> None:
         self._generators = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(s))) for s in seeds]
@@ -81,20 +70,18 @@ class MpeEngine(AgentsEngine):
         world.positions[:, :, index] = self._scenario.begin(self._generators[index]).T
         world.velocities[:, :, index] = 0
         self._distances_lag = True
-        state = world.state[:, index]
-        values = state.take(self._rows) - state.take(self._subtracted)
-        for name, part in self._values.items():
-            self.observations[name][index].reshape(-1)[:] = values[part]
-            self.alive[name][index] = True
+        self._observer.write_one(index)
+        for alive in self.alive.values():
+            alive[index] = True
 
     def step(self, actions: Mapping[str, np.ndarray]) -> AgentsStep:
-        for name, part in self._agents.items():
-            self._actions[part] = actions[name].T
+        for name, chosen in self._actions_by_class.items():
+            chosen[:] = actions[name]
         if self._distances_lag:
             self._world.measure()
             self._distances_lag = False
         self._world.step(self._actions)
-        self._observe()
+        self._observer.write()
         ended = self._scenario.outcome(self._world, self._rewards)
         if ended is not None:
             self._end(ended)
@@ -121,7 +108,7 @@ class MpeEngine(AgentsEngine):
         self._world.velocities[:] = snapshot["velocities"].T
         self._generators = unpack_generators(snapshot["generators"])
         self._distances_lag = True
-        self._observe()
+        self._observer.write()
         for alive in self.alive.values():
             alive[:] = True
 
@@ -132,17 +119,6 @@ class MpeEngine(AgentsEngine):
         positions = self._world.positions[:, :, index].T
         return draw(positions[order], np.array(scenario.bodies.radii)[order], scenario.colors[order])
 
-    def _observe(self) -> None:
-        """Write the observations of all copies."""
-        state = self._world.state
-        np.take(state, self._rows, axis=0, out=self._seen, mode="clip")
-        np.take(state, self._subtracted, axis=0, out=self._minus, mode="clip")
-        np.subtract(self._seen, self._minus, out=self._seen)
-        # Twice as fast as turning the axes and the type in one copy.
-        self._single[:] = self._seen
-        for name, part in self._values.items():
-            self.observations[name].reshape(self.count, -1)[:] = self._single[part].T
-
     def _end(self, ended: NDArray[np.bool_]) -> None:
         """The episodes of some copies ended by themselves: nobody acts there until a reset."""
         self._terminated[:] = ended
@@ -152,12 +128,18 @@ class MpeEngine(AgentsEngine):
             self.observations[name][ended] = 0
 
 
-def _agent_class(name: str, size: int, width: int) -> AgentClass:
-    """A class of agents that see vectors of this width."""
+def _agent_class(name: str, observations: NDArray[np.float32]) -> AgentClass:
+    """A class of agents with observations [E, n_c, size]."""
+    _, agents, size = observations.shape
     return AgentClass(
         name=name,
-        agents=tuple(f"{name}_{index}" for index in range(size)),
-        observation={"shape": [width], "dtype": "float32", "frame": [width], "stack": 1},
+        agents=tuple(f"{name}_{index}" for index in range(agents)),
+        observation={"shape": [size], "dtype": "float32", "frame": [size], "stack": 1},
         action={"kind": "discrete", "n": ACTIONS, "masked": False},
         mortal=False,
     )
+
+
+def _of(agents: range, values: NDArray[Any]) -> NDArray[Any]:
+    """A class's part of values [n, E] of all agents: a view of the form [E, n_c]."""
+    return values[agents.start : agents.stop].T

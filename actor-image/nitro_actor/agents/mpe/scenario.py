@@ -36,14 +36,14 @@ class Scenario(ABC):
         defaults: the keyword arguments that are honoured, with mpe2's defaults.
         checks: which of their values are. Others are left to mpe2.
         bodies: the bodies of its world.
-        teams: how many agents each class has, in the order of the bodies and of the classes' names.
+        teams: the agents of each class, as numbers of bodies; ordered by the classes' names and the bodies.
         colors: u8 [M, 3] of the bodies in a picture.
     """
 
     defaults: ClassVar[dict[str, Any]]
     checks: ClassVar[dict[str, Check]]
     bodies: Bodies
-    teams: dict[str, int]
+    teams: dict[str, range]
     colors: NDArray[np.uint8]
 
     @classmethod

@@ -45,7 +45,7 @@ class Spread(Scenario):
             speeds=None,
             colliders=agents,
         )
-        self.teams = {"agent": agents}
+        self.teams = {"agent": range(agents)}
         self.colors = palette(((90, 90, 217), agents), ((64, 64, 64), agents))
 
     def begin(self, generator: np.random.Generator) -> Array:

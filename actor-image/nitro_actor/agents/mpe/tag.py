@@ -49,7 +49,7 @@ class Tag(Scenario):
             speeds=(1.0,) * hunters + (1.3,) * good,
             colliders=self._agents + obstacles,
         )
-        self.teams = {"adversary": hunters, "agent": good}
+        self.teams = {"adversary": range(hunters), "agent": range(hunters, self._agents)}
         self.colors = palette(((217, 90, 90), hunters), ((90, 217, 90), good), ((64, 64, 64), obstacles))
 
     def begin(self, generator: np.random.Generator) -> Array:
