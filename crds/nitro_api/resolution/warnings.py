@@ -151,8 +151,9 @@ def _sharing_warnings(spec: JobSpec) -> list[str]:
     sharing: Any = spec.sharing
     if sharing is None or sharing.mode == "dynamic":
         return []
+    unused = ["slope", "similarity", *(["window"] if sharing.mode != "random-toggle" else [])]
     return [
-        f"spec.sharing.{field.alias}: has no effect with mode: {sharing.mode}; remove it"
-        for name, field in Sharing.model_fields.items()
-        if name in ("window", "slope", "similarity") and getattr(sharing, name) != field.default
+        f"spec.sharing.{name}: has no effect with mode: {sharing.mode}; remove it"
+        for name in unused
+        if getattr(sharing, name) != Sharing.model_fields[name].default
     ]

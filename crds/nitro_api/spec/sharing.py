@@ -20,8 +20,8 @@ class Sharing(Model):
     control experiment). Default: never."""
 
     window: Annotated[int, Field(ge=2, le=1000)] = 10
-    """Rounds W whose returns the slope is fitted to; after a toggle so many pass until the next. Only with
-    mode `dynamic`. Unit: rounds. Default: 10."""
+    """Rounds W whose returns the slope is fitted to, and rounds at least before the first toggle and between
+    two. Only with the modes `dynamic` and `random-toggle`. Unit: rounds. Default: 10."""
 
     slope: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """tau, slope of the mean training return below which sharing toggles. Only with mode `dynamic`. Unit:

@@ -1,5 +1,5 @@
-"""status: what the operator and the learner report. The learner owns `training` and `cost`, the operator the
-rest.
+"""status: what the operator and the learner report. The learner owns `training`, `policies`, `sharing` and
+`cost`, the operator the rest.
 
 A learner runs code of the job's author, so nothing in it is certain but the schema: every number is bounded,
 every text and list limited, every time one that can be read.
@@ -49,6 +49,9 @@ Count = Annotated[int, Field(ge=0, le=2**53 - 1)]
 """Any whole number that every JSON reader keeps exactly."""
 Rounds = Annotated[int, Field(ge=0, le=10**9)]
 Pods = Annotated[int, Field(ge=0, le=10**6)]
+MOST_AGENTS = 64
+"""Of agents, and of policies, that a status names."""
+AgentName = Annotated[str, Field(min_length=1, max_length=64)]
 Score = Annotated[float, Field(ge=0, le=1)]
 LARGEST = 1e100
 """Of returns and ratios: their squares and sums are finite too."""
@@ -272,6 +275,44 @@ class CheckpointStatus(StatusModel):
     """When it was written. RFC 3339."""
 
 
+class PolicyStatus(StatusModel):
+    """A policy of a run of several agents."""
+
+    name: AgentName
+    """Name of the policy: that of one of its agents."""
+
+    agents: Annotated[list[AgentName], Field(max_length=MOST_AGENTS)] | None = None
+    """The agents that it plays, at most 64 of them."""
+
+    reward_mean: Number | None = None
+    """Mean return of the last 20 training episodes of these agents."""
+
+    convexity_ratio: Number | None = None
+    """R_k of its objective."""
+
+
+class SharingStatus(StatusModel):
+    """Which agents share policies."""
+
+    mode: Annotated[str, Field(max_length=64)] | None = None
+    """spec.sharing.mode."""
+
+    shared: bool | None = None
+    """Whether agents share policies now."""
+
+    groups: Pods | None = None
+    """Policies that there are now; each plays a group of agents."""
+
+    toggles: Count | None = None
+    """How often sharing has begun or ended in the run."""
+
+    round: Rounds | None = None
+    """Round after which it last did."""
+
+    message: Text | None = None
+    """Why, and who shares with whom since then."""
+
+
 class JobStatus(StatusModel):
     """State of the job."""
 
@@ -295,6 +336,12 @@ class JobStatus(StatusModel):
 
     actors: ActorsStatus | None = None
     """The actors' pods."""
+
+    policies: Annotated[list[PolicyStatus], Field(max_length=MOST_AGENTS)] | None = None
+    """The policies of a run of several agents, at most 64 of them."""
+
+    sharing: SharingStatus | None = None
+    """Which agents of a run of several agents share policies."""
 
     cost: CostStatus | None = None
     """Cost so far. Unit: US dollars."""

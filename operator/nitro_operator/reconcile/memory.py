@@ -16,6 +16,7 @@ from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.heartbeat import Heartbeat
 from nitro_operator.observation.metering import PodMeter
+from nitro_operator.status.sharing import SharingNews
 
 TOO_DEEP = (
     f"spec has objects or lists nested more than {SPEC_LEVELS} levels deep, probably in "
@@ -31,6 +32,7 @@ class JobMemory:
     meter: PodMeter
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     requests: RequestClock = field(default_factory=lambda: RequestClock())
+    sharing: SharingNews = field(default_factory=SharingNews)
     view: JobView | None = None
     """The job with its resolved spec; None while its spec cannot be used."""
     invalid: str | None = None

@@ -33,7 +33,11 @@ class Publisher:
         self._metering = asyncio.Semaphore(METER_WRITES)
 
     async def publish(self, run: ReconcileContext) -> None:
-        """Write the status if something in it is new, and post an event for each new condition."""
+        """Write the status if something in it is new, and post an event for each new condition, and for a
+        toggle of sharing."""
+        toggled = run.memory.sharing.of(run.job)
+        if toggled is not None:
+            self._tell(run.job, toggled)
         situation = _situation(run)
         new = document.build(situation, run.job, run.server_now)
         found = document.difference(new, run.job)

@@ -85,7 +85,8 @@ def test_a_status_that_is_no_mapping_is_empty() -> None:
 
 NAMES = st.sampled_from(
     ["training", "cost", "conditions", "history", "round", "score", "actors", "boostingScore", "rewardMean",
-     "updatedAt", "type", "status", "phase", "checkpoint", "requestedActors", "podSeconds", "message"]
+     "updatedAt", "policies", "sharing", "name", "agents", "toggles", "groups",
+     "type", "status", "phase", "checkpoint", "requestedActors", "podSeconds", "message"]
 )  # fmt: skip
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(TIME),
