@@ -43,7 +43,7 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
     preset = preset_of(spec)
     _resolve_rollout(spec, preset)
     _resolve_actors(spec.scaling, preset)
-    _resolve_score(spec.scaling)
+    _resolve_score(spec)
     _resolve_agents(spec)
     for path, value in preset.items():
         *parents, name = path.split(".")
@@ -127,16 +127,22 @@ def _resolve_actors(scaling: Scaling, preset: dict[str, Any]) -> None:
     _fill(scaling, "initialActors", initial)
 
 
-def _resolve_score(scaling: Scaling) -> None:
+def _resolve_score(spec: JobSpec) -> None:
     """Fill in what the score is made from, which depends on the scaler."""
-    _fill(scaling, "window", usual_window(scaling))
-    if scaling.scaler == "marless":
-        _fill(scaling, "threshold", MARLESS_THRESHOLD)
+    _fill(spec.scaling, "window", usual_window(spec))
+    if scores_policies(spec):
+        _fill(spec.scaling, "threshold", MARLESS_THRESHOLD)
 
 
-def usual_window(scaling: Scaling) -> int:
+def usual_window(spec: JobSpec) -> int:
     """spec.scaling.window where the job leaves it out."""
-    return MARLESS_WINDOW if scaling.scaler == "marless" else WINDOW
+    return MARLESS_WINDOW if scores_policies(spec) else WINDOW
+
+
+def scores_policies(spec: JobSpec) -> bool:
+    """Whether the scaler has a score of each policy, as MARLess has, or its control."""
+    scaler = spec.scaling.scaler
+    return scaler == "marless" or (scaler == "random-score" and spec.algorithm.record.agents == "several")
 
 
 def _resolve_agents(spec: JobSpec) -> None:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from nitro_api.resolution import episodes
-from nitro_api.resolution.resolve import preset_of, resolve, usual_window
+from nitro_api.resolution.resolve import preset_of, resolve, scores_policies, usual_window
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
@@ -120,7 +120,7 @@ def _function_warnings(spec: JobSpec) -> list[str]:
 def _unused_warnings(spec: JobSpec) -> list[str]:
     """Warnings about settings of the boosting score that the scaler does not use."""
     scaling = spec.scaling
-    if scaling.scaler == "marless":
+    if scores_policies(spec):
         return _unused(spec, "mode", "normalise")
     if scaling.scaler in ("nitro", "random-score"):
         if scaling.surrogate == "clip":
@@ -138,7 +138,7 @@ def _unused(spec: JobSpec, *names: str) -> list[str]:
     them."""
     scaling = spec.scaling
     usual = {name: Scaling.model_fields[name].default for name in names}
-    usual |= {"decay": preset_of(spec)["scaling.decay"], "window": usual_window(scaling)}
+    usual |= {"decay": preset_of(spec)["scaling.decay"], "window": usual_window(spec)}
     return [
         f"spec.scaling.{name}: has no effect with scaler: {scaling.scaler}; remove it"
         for name in ("decay", *names)

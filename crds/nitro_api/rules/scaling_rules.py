@@ -82,9 +82,9 @@ declare(
     ),
     Rule(
         path="threshold",
-        cel="self.scaler == 'marless' || !has(self.threshold)",
-        sentence="is only allowed with scaler: marless; remove it or set scaler: marless",
-        holds=lambda scaling: scaling.scaler == "marless" or scaling.threshold is None,
+        cel="self.scaler in ['marless', 'random-score'] || !has(self.threshold)",
+        sentence="is only allowed with scaler: marless or random-score; remove it or set scaler: marless",
+        holds=lambda scaling: scaling.scaler in ("marless", "random-score") or scaling.threshold is None,
     ),
     Rule(
         path="normalise",

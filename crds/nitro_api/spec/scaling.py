@@ -28,11 +28,12 @@ class Scaling(Model):
         "marless",
     ] = "nitro"
     """Who decides: `nitro` the boosting score, `fixed` always initialActors, `schedule` the list in
-    `schedule`, `random-score` as nitro with a score drawn from its own history (the control experiment). The
-    paper's other scalers: `kungfu` more as the gradient noise scale grows, never fewer; `hydrozoa` from
-    minActors on twice as many every ten rounds; `minionsrl` as the pre-trained `agent` chooses;
-    `minionsrl-adapt` in proportion to how near the reward is to stop.targetReward. For several agents:
-    `marless` what all policies' scores ask for together, as the MARLess paper has it. Default: nitro."""
+    `schedule`, `random-score` as nitro, or with several agents as marless, with a score drawn from its own
+    history (the control experiment). The paper's other scalers: `kungfu` more as the gradient noise scale
+    grows, never fewer; `hydrozoa` from minActors on twice as many every ten rounds; `minionsrl` as the
+    pre-trained `agent` chooses; `minionsrl-adapt` in proportion to how near the reward is to
+    stop.targetReward. For several agents: `marless` what all policies' scores ask for together, as the
+    MARLess paper has it. Default: nitro."""
 
     min_actors: Actors = resolved()
     """I_min, fewest actors of a round. Unit: actors. Default: the preset's, but never above maxActors."""
@@ -52,12 +53,12 @@ class Scaling(Model):
     window: int = resolved(ge=2, le=1000)
     """Number of values n that the score compares a new value with; the new value is one of them. The values
     are convexity ratios, or those of the mode's statistic. Unit: rounds. Default: 10 with scaler `marless`,
-    otherwise 6."""
+    and with `random-score` of several agents, otherwise 6."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     """MARLess' beta. The next round has as many actors as the policy that asks for the most, if the policies
     ask for threshold * (maxActors - minActors) on average, or for more; otherwise it has that average. Only
-    with scaler `marless`. Default: 0.5 with it."""
+    with scaler `marless`, and with `random-score` of several agents. Default: 0.5 with them."""
 
     mode: Literal["paper", "artifact", "lambda-min", "noise", "explained-variance"] = "paper"
     """Statistic and formula of the score. `paper`: the convexity ratio by the paper's formula. `artifact`:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights, WeightsContainer
 from nitro_api.algorithms.record import Feeding
+from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.base import (
     Algorithm,
     JointLearner,
@@ -85,8 +86,8 @@ class PolicySet:
     Attributes:
         learners: each learns one policy, or several jointly.
         feeding: how all of them get fragments.
-        agents: the policy of each agent; by class in the order of the classes' names, then as a class lists
-            them.
+        agents: the policy of each agent, in the order of the wire: by class in the order of the classes'
+            names, then as a class lists them.
         version: of the set's weights. It counts changes of the weights that actors may see, from 0 for the
             initial ones.
     """
@@ -97,18 +98,60 @@ class PolicySet:
         self.feeding = feeding
         self.agents = dict(agents)
         self.version = 0
-        names = [name for learner in self.learners for name in learner.policies]
+        names = self.names
         if len(set(names)) < len(names):
             raise ValueError(f"a policy has several learners: {sorted(names)}")
         unknown = {agent: policy for agent, policy in self.agents.items() if policy not in names}
         if unknown:
-            raise ValueError(f"agents of policies that nobody learns: {unknown}; the policies are {names}")
-        self.names = tuple(names)
+            raise ValueError(
+                f"agents of policies that nobody learns: {unknown}; the policies are {list(names)}"
+            )
 
     @classmethod
     def of_one(cls, algorithm: Algorithm, feeding: Feeding) -> PolicySet:
         """Make the set of a single-agent run."""
         return cls([OnePolicy(algorithm)], SINGLE_AGENT, feeding)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the policies, by learner."""
+        return tuple(name for learner in self.learners for name in learner.policies)
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The agents that play each policy, in the order of the wire."""
+        return {
+            name: tuple(agent for agent, policy in self.agents.items() if policy == name)
+            for name in self.names
+        }
+
+    def teams(self) -> tuple[SharingLearner, ...]:
+        """The learners whose agents may share policies; none in a single-agent run."""
+        return tuple(learner for learner in self.learners if isinstance(learner, SharingLearner))
+
+    def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
+        """Let policies be played by other agents, which is a new version.
+
+        Args:
+            groups: the agents of every policy, all teams together. See `SharingLearner.regroup`.
+
+        Raises:
+            ValueError: agents of several teams, or of several classes, in one group; an agent that is missing
+                or occurs twice.
+        """
+        self._regroup(groups)
+        self.version += 1
+
+    def _regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
+        policy_of = {agent: policy for policy, members in groups.items() for agent in members}
+        left = dict(groups)
+        for team in self.teams():
+            own = {agent for agent, policy in self.agents.items() if policy in team.policies}
+            theirs = {policy: members for policy, members in left.items() if own & set(members)}
+            team.regroup(theirs)
+            left = {policy: members for policy, members in left.items() if policy not in theirs}
+        if left or policy_of.keys() != self.agents.keys():
+            raise ValueError(f"the groups {dict(groups)} are not those of the agents {list(self.agents)}")
+        self.agents = {agent: policy_of[agent] for agent in self.agents}
 
     @property
     def only(self) -> Algorithm:
@@ -179,15 +222,21 @@ class PolicySet:
         """Continue from `state_dict()`.
 
         Raises:
-            ValueError: the state is of other policies, networks or algorithms.
+            ValueError: the state is of other agents, policies, networks or algorithms.
         """
+        agents = dict(state["agents"])
+        if self.teams() and agents != self.agents and agents.keys() == self.agents.keys():
+            groups: dict[str, list[str]] = {}
+            for agent, policy in agents.items():
+                groups.setdefault(policy, []).append(agent)
+            self._regroup(groups)
         saved = [tuple(item["policies"]) for item in state["learners"]]
         own = [learner.policies for learner in self.learners]
         if saved != own:
             raise ValueError(f"the state is of the policies {saved}, this job's are {own}")
         for learner, item in zip(self.learners, state["learners"], strict=True):
             learner.load_state_dict(item["state"])
-        self.agents = dict(state["agents"])
+        self.agents = agents
         self.version = int(state["version"])
 
 

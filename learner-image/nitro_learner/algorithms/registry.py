@@ -1,11 +1,14 @@
 """Learning algorithms: `make_policies` builds what a job learns."""
 
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
+from nitro_actor.protocol.agents import agent_classes
 from nitro_api import JobSpec
 from nitro_api.algorithms.record import Feeding
-from nitro_learner.algorithms.base import Algorithm, JointLearner, OffPolicyAlgorithm, OnPolicyAlgorithm
+from nitro_learner.algorithms.agents.team import SharingLearner
+from nitro_learner.algorithms.agents.teams import check_agents, make_teams
+from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.algorithms.rllib import availability
 
@@ -21,8 +24,8 @@ ALGORITHMS = {
 _PROTOCOLS: dict[Feeding, Any] = {"rounds": OnPolicyAlgorithm, "arrivals": OffPolicyAlgorithm}
 
 
-def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Algorithm | JointLearner:
-    """What learns for a resolved job: an algorithm of one policy, or a `JointLearner`.
+def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Algorithm:
+    """The algorithm of a resolved single-agent job.
 
     Args:
         spec: resolved: every hyperparameter is set.
@@ -30,27 +33,43 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
         device: a torch device.
 
     Raises:
-        JobInvalid: the algorithm is RLlib's, which is not installed or refuses the job's settings.
+        JobInvalid: the environment has several agents, or the algorithm is RLlib's, which is not installed or
+            refuses the job's settings.
         TypeError: the class does not implement what its record's feeding asks for.
     """
     availability.check(spec)
-    module, _, name = ALGORITHMS[spec.algorithm.name].partition(":")
-    # Imported only now: RLlib's take seconds, and are not installed everywhere.
-    algorithm: Algorithm | JointLearner = getattr(import_module(f"nitro_learner.algorithms.{module}"), name)(
-        spec, environment, device
-    )
+    check_agents(spec, environment)
+    algorithm = _learns(spec.algorithm.name)(spec, environment, device)
     feeding = spec.algorithm.record.feeding
-    fits = isinstance(algorithm, _PROTOCOLS[feeding])
-    if not fits:
+    if not isinstance(algorithm, _PROTOCOLS[feeding]):
         raise TypeError(
             f"{spec.algorithm.name} is fed by {feeding}, but is no {_PROTOCOLS[feeding].__name__}"
         )
-    return algorithm
+    return cast("Algorithm", algorithm)
 
 
 def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> PolicySet:
-    """The policies of a resolved job, with what learns them. Arguments and errors as `make`."""
-    learner, feeding = make(spec, environment, device), spec.algorithm.record.feeding
-    if isinstance(learner, JointLearner):
-        return PolicySet([learner], learner.agents, feeding)
-    return PolicySet.of_one(learner, feeding)
+    """The policies of a resolved job, with what learns them. Arguments as `make`.
+
+    Raises:
+        JobInvalid: see `make` and `make_teams`.
+        TypeError: see `make`.
+    """
+    feeding = spec.algorithm.record.feeding
+    if spec.algorithm.record.agents == "one":
+        return PolicySet.of_one(make(spec, environment, device), feeding)
+    teams = make_teams(spec, environment)
+    learners: list[SharingLearner] = [_learns(team.algorithm)(team, device) for team in teams]
+    for team, learner in zip(teams, learners, strict=True):
+        if not isinstance(learner, SharingLearner):
+            raise TypeError(f"{team.algorithm} learns several agents, but is no SharingLearner")
+    policies = {agent: policy for learner in learners for agent, policy in learner.agents.items()}
+    agents = [agent for one in agent_classes(environment) for agent in one.agents]
+    return PolicySet(learners, {agent: policies[agent] for agent in agents}, feeding)
+
+
+def _learns(name: str) -> Any:
+    """The class that learns."""
+    module, _, own = ALGORITHMS[name].partition(":")
+    # Imported only now: RLlib's take seconds, and are not installed everywhere.
+    return getattr(import_module(f"nitro_learner.algorithms.{module}"), own)

@@ -90,7 +90,8 @@ class RunBucket:
         local = {str(path.relative_to(folder.path)): path for path in _files(folder.path)}
         checkpoints = folder.checkpoints.relative_to(folder.path).parts[0]
         if not ended:  # logs and TensorBoard's events grow, and would go whole with every checkpoint
-            needed = {path.name for path in (folder.job, folder.metrics, folder.ledger)}
+            files = (folder.job, folder.metrics, folder.policies, folder.sharing, folder.ledger)
+            needed = {path.name for path in files}
             local = {n: p for n, p in local.items() if n in needed or n.startswith(checkpoints)}
         with self._explained("written"):
             there = self._names()

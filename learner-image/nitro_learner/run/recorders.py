@@ -36,12 +36,9 @@ class CsvMetrics(Listener):
     def on_round_done(self, report: RoundReport) -> None:
         buffer = io.StringIO()
         csv.DictWriter(buffer, COLUMNS, lineterminator="\n").writerow(
-            {name: _cell(value) for name, value in report.row().items()}
+            {name: cell(value) for name, value in report.row().items()}
         )
-        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
-            file.write(buffer.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
+        append(self.path, buffer.getvalue())
 
 
 class TensorBoard(Listener):
@@ -99,7 +96,16 @@ def tag(column: str) -> str:
     )
 
 
-def _cell(value: float | None) -> str | int:
+def append(path: Path, text: str) -> None:
+    """Append whole lines to a file and wait until they are on the disk."""
+    with naming(path), path.open("a", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def cell(value: str | float | None) -> str | int:
+    """A value as the cell of a CSV file; None is an empty one."""
     if value is None:
         return ""
     # repr: the shortest text that reads back as the same number.

@@ -1,5 +1,5 @@
 """The run folder: job.yaml, metrics.csv, ledger.jsonl, log.jsonl, actors.log, summary.json, result.png,
-checkpoints/ and tensorboard/.
+checkpoints/ and tensorboard/; of several agents policies.csv and sharing.jsonl as well.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class RunDir:
         self.path = path
         self.job = path / "job.yaml"
         self.metrics = path / "metrics.csv"
+        self.policies = path / "policies.csv"
+        self.sharing = path / "sharing.jsonl"
         self.ledger = path / "ledger.jsonl"
         self.log = path / "log.jsonl"
         self.actors = path / "actors.log"
@@ -113,7 +115,17 @@ class RunDir:
             shutil.rmtree(directory, ignore_errors=True)
         lock = self.path / folders.LOCK
         printed = self.path.glob(f"{self.actors.name}*")
-        for path in (self.job, self.metrics, self.ledger, self.log, *printed, self.summary, self.plot, lock):
+        files = (
+            self.job,
+            self.metrics,
+            self.policies,
+            self.sharing,
+            self.ledger,
+            self.log,
+            self.summary,
+            self.plot,
+        )
+        for path in (*files, *printed, lock):
             path.unlink(missing_ok=True)
 
     def has_run(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from nitro_api.spec.stop import Stop
 from nitro_learner.backends.base import ActorBackend
 from nitro_learner.run import logs
+from nitro_learner.run.policy_files import PolicyFiles
 from nitro_learner.run.recorders import CsvMetrics, TensorBoard
 from nitro_learner.run.rundir import RunDirError
 from nitro_learner.run.runs import OpenRun, open_ledger, summary
@@ -70,6 +71,9 @@ async def train(
     folder = run.folder
     # The CSV first: what a checkpoint or the status says is then on disk already.
     last, board = _LastRow(), TensorBoard(folder.tensorboard)
+    files: list[Listener] = [CsvMetrics(folder.metrics)]
+    if run.job.spec.algorithm.record.agents == "several":
+        files.append(PolicyFiles(folder))
     with (
         failures.as_training_failure(),
         logs.to_file(folder.log),
@@ -83,7 +87,7 @@ async def train(
             checkpoints=run.checkpoints,
             checkpoint=run.checkpoint,
             meter=Meter(ledger, run.job.spec.pricing, pod_seconds, provisioned),
-            listeners=[CsvMetrics(folder.metrics), *listeners, board, last],
+            listeners=[*files, *listeners, board, last],
             history=run.history,
             limits=limits,
         )

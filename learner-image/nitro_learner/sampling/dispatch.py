@@ -156,11 +156,14 @@ class Dispatcher:
             if fanout.missing():
                 raise _failed(f"evaluation of weights {plan.weights_version}", fanout, "all are needed")
             played = fanout.results()
+            agents = [agent for one in expect.classes for agent in one.agents]
+            own = [fragment.returns_of(agents) for fragment in played]
             return EvaluationResult(
                 plan.weights_version,
                 np.concatenate([fragment.team_returns for fragment in played]),
                 np.concatenate([fragment.tensors["episode_lengths"] for fragment in played]),
                 self._pool.stats(fanout, started),
+                {agent: np.concatenate([one[agent] for one in own]) for agent in agents},
             )
         finally:
             await self._pool.close(fanout)

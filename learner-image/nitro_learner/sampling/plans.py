@@ -82,10 +82,20 @@ class RoundResult:
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """Returns f64 [episodes], summed over the agents, and lengths i64 [episodes] of the evaluation episodes,
-    ordered by slot."""
+    """What an evaluation's episodes gave, ordered by slot.
+
+    Attributes:
+        returns: summed over the agents, f64 [episodes].
+        lengths: i64 [episodes].
+        agent_returns: each agent's own, f64 [episodes].
+    """
 
     weights_version: int
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
     stats: TaskStats
+    agent_returns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def agent_means(self) -> dict[str, float]:
+        """Each agent's mean return."""
+        return {agent: float(returns.mean()) for agent, returns in self.agent_returns.items()}

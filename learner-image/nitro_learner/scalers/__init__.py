@@ -1,8 +1,9 @@
 """Actor scalers: each decides how many actors sample the next round."""
 
 from nitro_api import JobSpec
-from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
+from nitro_learner.scalers.base import Decision, PolicyOutcome, RoundOutcome, Scaler, Wish
 from nitro_learner.scalers.kungfu import KungFuScaler
+from nitro_learner.scalers.marless import MarlessRandomScaler, MarlessScaler
 from nitro_learner.scalers.minionsrl import MinionsRLScaler
 from nitro_learner.scalers.minionsrl_adapt import MinionsRLAdaptScaler
 from nitro_learner.scalers.nitro import NitroScaler
@@ -14,6 +15,7 @@ SCALERS: dict[str, type[Scaler]] = {
     "fixed": FixedScaler,
     "schedule": ScheduleScaler,
     "random-score": RandomScoreScaler,
+    "marless": MarlessScaler,
     "kungfu": KungFuScaler,
     "hydrozoa": HydrozoaScaler,
     "minionsrl": MinionsRLScaler,
@@ -23,8 +25,11 @@ SCALERS: dict[str, type[Scaler]] = {
 
 
 def make(spec: JobSpec) -> Scaler:
-    """The scaler of a resolved job."""
+    """The scaler of a resolved job. The control `random-score` is that of `nitro`, and where there are
+    several agents that of `marless`."""
+    if spec.scaling.scaler == "random-score" and spec.algorithm.record.agents == "several":
+        return MarlessRandomScaler(spec)
     return SCALERS[spec.scaling.scaler](spec)
 
 
-__all__ = ["SCALERS", "Decision", "RoundOutcome", "Scaler", "make"]
+__all__ = ["SCALERS", "Decision", "PolicyOutcome", "RoundOutcome", "Scaler", "Wish", "make"]

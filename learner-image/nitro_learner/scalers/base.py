@@ -24,6 +24,20 @@ Need = Literal["curvature", "gradient-noise"]
 `gradient-noise`: gradient_signal, gradient_noise and gradient_snr."""
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyOutcome:
+    """What is known of a policy that plays the next round.
+
+    Attributes:
+        convexity_ratio: C of its objective in this round; None when it was not measured, or failed.
+        fresh: whether sharing has just made the policy, or given it to other agents. Nothing was measured of
+            such a policy.
+    """
+
+    convexity_ratio: float | None = None
+    fresh: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOutcome:
     """What is known when a round has been trained on.
@@ -32,7 +46,8 @@ class RoundOutcome:
         round: k, from 1.
         actors: I_k, the actors that sampled the round.
         statistics: what the update and the detector found, finite, by the names of metrics.csv's columns;
-            what was not measured, or failed, is missing.
+            what was not measured, or failed, is missing. Of several policies they are means.
+        policies: each policy that plays the next round.
         reward_mean: mean return of recent training episodes; None before the first has ended.
         reward_round: mean return of the training episodes that ended in this round; None without any.
         seconds: the round's wall time.
@@ -44,6 +59,7 @@ class RoundOutcome:
     round: int
     actors: int
     statistics: Mapping[str, float] = field(default_factory=dict)
+    policies: Mapping[str, PolicyOutcome] = field(default_factory=dict)
     reward_mean: float | None = None
     reward_round: float | None = None
     seconds: float = 0.0
@@ -53,11 +69,26 @@ class RoundOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What one policy asks for: its score in [0, 1], and the actors by it, not rounded."""
+
+    score: float
+    actors: float
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """I_{k+1}, and the boosting score S_k in [0, 1] behind it (None for a scaler that has no score)."""
+    """What the next round gets.
+
+    Attributes:
+        actors: I_{k+1}.
+        score: the boosting score S_k in [0, 1] behind it; None for a scaler that has no score.
+        policies: what each policy asks for, of a scaler that asks them.
+    """
 
     actors: int
     score: float | None = None
+    policies: Mapping[str, Wish] = field(default_factory=dict)
 
 
 class Scaler(ABC):

@@ -53,7 +53,8 @@ class Checkpointing:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue all parts from a checkpoint."""
-        state = checkpoint.state | {"policies": saved_policies(checkpoint.state)}
+        # Checkpoints before version 0.2 have no sharing, and another form of the policies.
+        state = {"sharing": {}} | checkpoint.state | {"policies": saved_policies(checkpoint.state)}
         for name, part in self._parts.items():
             part.load_state_dict(state[name])
         self._saved_round = checkpoint.round

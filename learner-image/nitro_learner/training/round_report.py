@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nitro_api.costs.prices import RoundCost
-    from nitro_learner.sampling.plans import EvaluationResult, RoundResult
-    from nitro_learner.training.state import TrainingState
-    from nitro_learner.training.waiting import Stages
+    from nitro_learner.training.sharing import Regrouping
 
 Row = Mapping[str, float | None]
 """A row of metrics.csv as numbers; None is an empty cell."""
@@ -45,12 +43,20 @@ class PolicyReport:
 
     Attributes:
         reward_mean: mean return of the last 20 episodes of the agents that it plays.
+        agents: those that it played.
+        evaluation_mean: mean return of these agents in the evaluation that belongs to the round.
         convexity_ratio: R_k of its objective.
+        score: its boosting score, of a scaler that has one for each policy.
+        wanted_actors: the actors that it asked for by this score, not rounded.
         stats: of its update; see `UpdateResult`.
     """
 
     reward_mean: float | None
+    agents: tuple[str, ...] = ()
+    evaluation_mean: float | None = None
     convexity_ratio: float | None = None
+    score: float | None = None
+    wanted_actors: float | None = None
     stats: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -147,84 +153,6 @@ _NOT_COLUMNS = {
 COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(RoundReport) if item.name not in _NOT_COLUMNS)
 
 
-def draft(
-    state: TrainingState,
-    result: RoundResult,
-    evaluated: EvaluationResult | None,
-    finished: Sequence[float],
-    stats: Mapping[str, Mapping[str, float]],
-    stages: Stages,
-    seconds: float,
-    cost: RoundCost,
-) -> RoundReport:
-    """The report of a round that is trained on but not yet scored.
-
-    Args:
-        state: of the run, this round included.
-        finished: returns of the episodes that ended in the round.
-        stats: of each policy's update.
-        seconds: the round's wall time.
-        cost: of the run so far.
-    """
-    sampled = result.stats
-
-    def mean(name: str) -> float | None:
-        return mean_of(values.get(name) for values in stats.values())
-
-    returns = evaluated.returns.tolist() if evaluated else []
-    return RoundReport(
-        round=state.round,
-        env_steps=state.env_steps,
-        wall_seconds=state.seconds,
-        reward_mean=state.reward_mean,
-        reward_round=fmean(finished) if finished else None,
-        cut_share=state.cut_share,
-        evaluation_mean=fmean(returns) if returns else None,
-        evaluation_std=pstdev(returns) if returns else None,
-        actors=state.actors,
-        next_actors=state.actors,
-        boosting_score=None,
-        convexity_ratio=None,
-        lambda_min=None,
-        lambda_max=None,
-        gradient_signal=None,
-        gradient_noise=None,
-        gradient_snr=None,
-        lost=len(result.lost),
-        retries=sum(sampled.retries.values()),
-        cold_starts=sampled.cold_starts,
-        fragment_bytes=sampled.bytes,
-        cost_learner=cost.learner,
-        cost_actors=cost.actors,
-        cost_total=cost.total,
-        seconds_dispatch=stages.of("dispatch"),
-        seconds_sample=stages.of("sample"),
-        seconds_update=stages.of("update"),
-        seconds_detect=stages.of("detect"),
-        seconds_evaluate=stages.of("evaluate"),
-        seconds_checkpoint=stages.of("checkpoint"),
-        seconds_total=seconds,
-        seconds_overhead=_ninth_tenth(sampled.overhead_seconds),
-        seconds_actor=fmean(sampled.billed_seconds) if sampled.billed_seconds else 0.0,
-        kl=mean("kl"),
-        entropy=mean("entropy"),
-        value_loss=mean("value_loss"),
-        policy_loss=mean("policy_loss"),
-        explained_variance=mean("explained_variance"),
-        advantage_std=mean("advantage_std"),
-        policies={
-            name: PolicyReport(state.policy_reward(name), stats=values) for name, values in stats.items()
-        },
-        reward_std=state.reward_std,
-        invocations=len(sampled.billed_seconds),
-        estimated=sampled.estimated,
-        retried=sampled.retries,
-        dropped=sampled.dropped,
-        staleness=result.staleness,
-        deadline_misses=sampled.deadline_misses,
-    )
-
-
 @dataclass(frozen=True)
 class Outcome:
     """How a run, or this sitting of it, ended.
@@ -235,7 +163,9 @@ class Outcome:
         finished: a stop condition held; False = it was interrupted and `--resume` goes on.
         cost: of the run so far, the evaluation at the end included.
         repeated: US dollars of it that went into rounds that were done again after a crash.
-        evaluation: episode returns of the final policy by mean actions; empty when not finished.
+        evaluation: episode returns of the final policies by mean actions, summed over the agents; empty when
+            not finished.
+        agent_evaluation: each agent's mean return in these episodes.
     """
 
     reason: str
@@ -245,6 +175,7 @@ class Outcome:
     cost: RoundCost
     repeated: float
     evaluation: tuple[float, ...] = ()
+    agent_evaluation: Mapping[str, float] = field(default_factory=dict)
 
 
 class Listener:
@@ -254,7 +185,8 @@ class Listener:
 
     The order of the calls: `on_run_started`, then `on_round_requested` for the first round of this sitting;
     in each round `on_stage_started` for each stage, `on_round_done` as soon as the scaler has decided, then
-    `on_cache_measured`; `on_checkpoint_saved` after a checkpoint; and at the end `on_run_ended`.
+    `on_cache_measured`, and `on_policies_regrouped` where sharing toggles; `on_checkpoint_saved` after a
+    checkpoint; and at the end `on_run_ended`.
     """
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
@@ -268,6 +200,9 @@ class Listener:
 
     def on_round_done(self, report: RoundReport) -> None:
         """A round is complete: updated, scored, and the next one's actors decided (`report.next_actors`)."""
+
+    def on_policies_regrouped(self, regrouping: Regrouping) -> None:
+        """Agents share policies from the next round on, or each has its own again."""
 
     def on_cache_measured(self, *, used: int, limit: int) -> None:
         """The cache uses so many bytes while the next round samples; limit 0 = none."""
@@ -283,8 +218,3 @@ def mean_of(values: Iterable[float | None]) -> float | None:
     """The mean of those that are known; None where none is. Of a single value it is that value."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
-
-
-def _ninth_tenth(values: Sequence[float]) -> float | None:
-    """The smallest value that nine tenths of them do not exceed."""
-    return sorted(values)[math.ceil(0.9 * len(values)) - 1] if values else None

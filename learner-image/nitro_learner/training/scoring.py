@@ -16,9 +16,10 @@ from nitro_learner.boosting.detector import Detector, Measurement, transitions
 from nitro_learner.boosting.gradient_noise import NoiseMeasurement, NoiseMeter
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.cache.base import Cache, CacheError
-from nitro_learner.scalers.base import RoundOutcome, Scaler
+from nitro_learner.scalers.base import Need, PolicyOutcome, RoundOutcome, Scaler
 from nitro_learner.training.compute import Compute
 from nitro_learner.training.round_report import Listener, RoundReport, mean_of
+from nitro_learner.training.sharing import Regrouping
 
 logger = logging.getLogger(__name__)
 
@@ -83,31 +84,36 @@ class Scoring:
         """Whether a round is trained on but not yet scored."""
         return self._pending is not None
 
-    def measure(self, report: RoundReport, updates: Mapping[str, UpdateResult]) -> None:
+    def measure(
+        self, report: RoundReport, updates: Mapping[str, UpdateResult], *, ratios: bool = False
+    ) -> None:
         """Start to measure a round whose updates are `updates`, as far as the scaler needs.
 
         A round with too little to measure, as an off-policy round that was cut short, counts as one whose
         measurement failed.
+
+        Args:
+            ratios: whether the convexity ratios are needed, whatever the scaler asks for.
         """
         measuring = None
-        if self._scaler.needs and all(
-            update.surrogate.size >= self._transitions for update in updates.values()
-        ):
-            measure = self._compute.measure(self._measure_all, updates, report.round)
+        needs: frozenset[Need] = self._scaler.needs | frozenset({"curvature"} if ratios else ())
+        if needs and all(update.surrogate.size >= self._transitions for update in updates.values()):
+            measure = self._compute.measure(self._measure_all, updates, report.round, needs)
             measuring = asyncio.create_task(measure)
-        elif self._scaler.needs:
+        elif needs:
             report.detector_failed = True
         self._pending = _Pending(report, measuring)
 
-    def _measure_all(self, updates: Mapping[str, UpdateResult], round: int) -> dict[str, _Measured]:
+    def _measure_all(
+        self, updates: Mapping[str, UpdateResult], round: int, needs: frozenset[Need]
+    ) -> dict[str, _Measured]:
         found: dict[int, _Measured] = {}
         for surrogate in (update.surrogate for update in updates.values()):
             if id(surrogate) not in found:
-                found[id(surrogate)] = self._measure(surrogate, round)
+                found[id(surrogate)] = self._measure(surrogate, round, needs)
         return {name: found[id(update.surrogate)] for name, update in updates.items()}
 
-    def _measure(self, surrogate: Surrogate, round: int) -> _Measured:
-        needs = self._scaler.needs
+    def _measure(self, surrogate: Surrogate, round: int, needs: frozenset[Need]) -> _Measured:
         return _Measured(
             curvature=self._detector.measure(surrogate, round) if "curvature" in needs else None,
             noise=self._noise.measure(surrogate) if "gradient-noise" in needs else None,
@@ -123,9 +129,19 @@ class Scoring:
                 seconds += time.monotonic() - before if counts else 0.0
         return seconds
 
-    async def settle(self) -> int | None:
+    async def ratios(self) -> dict[str, float | None]:
+        """Wait for the detector; return the pending round's convexity ratio of each policy, None where it was
+        not measured."""
+        assert self._pending, "no round is pending"
+        measured = await self._pending.measuring if self._pending.measuring else {}
+        return {name: found.curvature.ratio if found.curvature else None for name, found in measured.items()}
+
+    async def settle(self, regrouping: Regrouping | None = None) -> int | None:
         """Let the scaler decide on the pending round, hand out its report and return the next round's
         actors; None without a pending round.
+
+        Args:
+            regrouping: what sharing has changed after the pending round.
         """
         pending, self._pending = self._pending, None
         if pending is None:
@@ -133,8 +149,11 @@ class Scoring:
         report = pending.report
         if pending.measuring:
             _enter(await pending.measuring, report)
-        decision = self._scaler.decide(_outcome(report))
+        decision = self._scaler.decide(_outcome(report, regrouping))
         report.next_actors, report.boosting_score = decision.actors, decision.score
+        for name, wish in decision.policies.items():
+            if regrouping is None or name not in regrouping.fresh:
+                report.policies[name].score, report.policies[name].wanted_actors = wish.score, wish.actors
         for listener in self._listeners:  # before anything that waits: the actors take time to start
             listener.on_round_done(report)
         with contextlib.suppress(CacheError):  # a user who may not ask, or trouble that the round will meet
@@ -177,9 +196,17 @@ def _enter(measured: Mapping[str, _Measured], report: RoundReport) -> None:
     )
 
 
-def _outcome(report: RoundReport) -> RoundOutcome:
+def _outcome(report: RoundReport, regrouping: Regrouping | None) -> RoundOutcome:
     """The scaler's input for the round."""
+    fresh = regrouping.fresh if regrouping else frozenset()
+    names = regrouping.groups if regrouping else report.policies
     return RoundOutcome(
+        policies={
+            name: PolicyOutcome(fresh=True)
+            if name in fresh
+            else PolicyOutcome(report.policies[name].convexity_ratio)
+            for name in names
+        },
         round=report.round,
         actors=report.actors,
         statistics=report.statistics(),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 from typing import Any
@@ -146,6 +146,14 @@ class TrainingState:
             self.best_reward = mean if self.best_reward is None else max(mean, self.best_reward)
         self.round += 1
         return finished
+
+    def forget_policies(self, names: Collection[str], kept: Collection[str]) -> None:
+        """Forget the returns of policies that now are others, `names`, and of those that are not `kept`."""
+        self.policy_returns = {
+            name: returns
+            for name, returns in self.policy_returns.items()
+            if name in kept and name not in names
+        }
 
     def take_evaluation(self, result: EvaluationResult) -> None:
         """Take in the newest evaluation."""

@@ -3,7 +3,7 @@
 A round k: publish the weights, have I_min actors sample, learn from the detector (which measures round k - 1
 meanwhile) how many more there are, start those, gather and update as the algorithm wants to be fed, join the
 evaluation, decide whether to stop. Compute runs in threads; the event loop stays free for the actors. The
-policy set counts its versions itself; at present it has a new one after each round.
+policy set counts its versions itself: it has a new one after each round, and after each toggle of sharing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.backends.base import ActorBackend, BackendError
 from nitro_learner.cache.base import CacheError, CacheUnreachable
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
+from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed, RoundPlan, RoundResult
 from nitro_learner.scalers import Scaler
@@ -30,10 +31,12 @@ from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute
 from nitro_learner.training.costs import Meter
+from nitro_learner.training.drafting import draft
 from nitro_learner.training.evaluations import Evaluations
-from nitro_learner.training.round_report import Listener, Outcome, RoundReport, draft
+from nitro_learner.training.round_report import Listener, Outcome, RoundReport
 from nitro_learner.training.rounds import RoundContext
 from nitro_learner.training.scoring import Scoring
+from nitro_learner.training.sharing import Regrouping, Sharing, agent_returns
 from nitro_learner.training.state import TrainingState
 from nitro_learner.training.waiting import Interrupted, Stages, unless
 
@@ -87,6 +90,8 @@ class Trainer:
         self._scaler = scaler
         self._limits = limits
         self._stop = asyncio.Event()
+        self._held_up = 0.0
+        """Seconds that the round before waited after its end, while sharing toggled."""
         self._updates = 0
         """Of the algorithm, up to the end of the last whole round."""
 
@@ -139,6 +144,7 @@ class Trainer:
         )
         stack.push_async_callback(self._dispatcher.close)
         self._policies = registry.make_policies(spec, environment, self._compute.device)
+        self._sharing = Sharing(spec, environment, self._policies, self._compute)
         self._feed = rounds.make(
             self._policies, self._dispatcher, self._backend, self._cache, self._compute, self._stop
         )
@@ -147,7 +153,12 @@ class Trainer:
         self._evaluations = Evaluations(spec, self.run_id, self._dispatcher, self.state)
         self._checkpointing = Checkpointing(
             self._checkpoints,
-            {"training": self.state, "policies": self._policies, "scaler": self._scoring},
+            {
+                "training": self.state,
+                "policies": self._policies,
+                "sharing": self._sharing,
+                "scaler": self._scoring,
+            },
             run=self.run_id,
             threads=self._compute.threads,
             every_rounds=spec.learner.checkpoint.every_rounds,
@@ -192,6 +203,7 @@ class Trainer:
     async def _round(self) -> None:
         state, spec = self.state, self._spec
         number, stages = state.round + 1, Stages()
+        stages.add("detect", self._held_up)
         plan = RoundPlan(
             run=self.run_id,
             seed=spec.seed,
@@ -227,7 +239,23 @@ class Trainer:
         with stages("evaluate"):
             evaluated = await self._evaluations.join(evaluating)
         report = self._account(result, evaluated, updates, stages)
-        self._scoring.measure(report, updates)
+        returns = agent_returns(result.fragments, list(self._policies.agents))
+        toggles = self._sharing.toggles(number, returns)
+        self._scoring.measure(report, updates, ratios=toggles)
+        if toggles:
+            await self._regroup(number, result.fragments, returns)
+
+    async def _regroup(self, round: int, fragments: Sequence[Fragment], returns: Mapping[str, float]) -> None:
+        """Toggle sharing after round `round`. The round is measured first: its convexity ratios decide whose
+        policies go on. The next round waits for that."""
+        begin = time.monotonic()
+        ratios = await self._scoring.ratios()
+        regrouping = await self._sharing.regroup(round, fragments, returns, ratios)
+        self.state.forget_policies(regrouping.fresh, kept=regrouping.groups)
+        await self._settle(regrouping)
+        for listener in self._listeners:
+            listener.on_policies_regrouped(regrouping)
+        self._held_up = time.monotonic() - begin
 
     def _account(
         self,
@@ -243,11 +271,13 @@ class Trainer:
             self._policies.agents,
             keep_end_states=self._spec.environment.resume_episodes,
         )
+        self._held_up = 0.0
         seconds = stages.total()
         state.seconds += seconds
         cost = self._billing.round(state.round, state.actors, result, evaluated, seconds=seconds)
         stats = {name: update.stats for name, update in updates.items()}
-        return draft(state, result, evaluated, finished, stats, stages, seconds, cost)
+        groups = self._policies.groups()
+        return draft(state, result, evaluated, finished, groups, stats, stages, seconds, cost)
 
     async def _decide(self, stages: Stages, early: int) -> None:
         """Settles the round before, while `early` slots of this one sample.
@@ -262,9 +292,9 @@ class Trainer:
         stages.add("detect", held_up)
         stages.add("sample", time.monotonic() - begin - held_up)
 
-    async def _settle(self) -> None:
+    async def _settle(self, regrouping: Regrouping | None = None) -> None:
         """Have the pending round scored, if there is one."""
-        actors = await self._scoring.settle()
+        actors = await self._scoring.settle(regrouping)
         if actors is not None:
             self.state.actors = actors
 
@@ -281,14 +311,26 @@ class Trainer:
         started = self._evaluations.start(self._policies.version)
         played = await unless(self._stop, self._evaluations.join(started))
         self._billing.rest(played)
-        returns = tuple(played.returns.tolist()) if played else ()
-        return self._end(reason, self.state.round, finished=True, evaluation=returns)
+        return self._end(reason, self.state.round, finished=True, played=played)
 
     def _end(
-        self, why: stop.StopReason, rounds: int, *, finished: bool, evaluation: tuple[float, ...] = ()
+        self,
+        why: stop.StopReason,
+        rounds: int,
+        *,
+        finished: bool,
+        played: EvaluationResult | None = None,
     ) -> Outcome:
-        meter = self._meter
-        outcome = Outcome(why.reason, why.message, finished, rounds, meter.total, meter.repeated, evaluation)
+        outcome = Outcome(
+            why.reason,
+            why.message,
+            finished,
+            rounds,
+            self._meter.total,
+            self._meter.repeated,
+            evaluation=tuple(played.returns.tolist()) if played else (),
+            agent_evaluation=played.agent_means() if played else {},
+        )
         for listener in self._listeners:
             listener.on_run_ended(outcome)
         logger.info("run ended", extra={"fields": {"reason": outcome.reason, "rounds": outcome.rounds}})

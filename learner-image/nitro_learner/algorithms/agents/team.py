@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Team:
     agent_ids: bool = False
 
 
+@runtime_checkable
 class SharingLearner(OnPolicyJointLearner, Protocol):
     """Learns a team whose agents may share policies.
 

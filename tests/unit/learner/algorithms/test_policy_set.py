@@ -139,13 +139,10 @@ class Duo:
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-def test_a_joint_learner_needs_only_the_methods_of_its_feeding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nitro_learner.algorithms.ppo.learning.Duo", Duo, raising=False)
-    monkeypatch.setitem(registry.ALGORITHMS, "ppo", "ppo.learning:Duo")
-    policies = registry.make_policies(job("tuned").spec, HOPPER)
+def test_a_joint_learner_needs_only_the_methods_of_its_feeding() -> None:
+    learner = Duo()
+    policies = PolicySet([learner], Duo.agents, "rounds")
     assert policies.names == ("red", "blue")
-    assert policies.agents == Duo.agents
     policies.update([fragment(0)], 1)
-    (learner,) = policies.learners
-    assert isinstance(learner, Duo)
     assert (learner.rounds, policies.version) == (1, 1)
+    assert policies.teams() == (), "its agents cannot share policies"

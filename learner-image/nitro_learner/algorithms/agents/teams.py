@@ -1,0 +1,76 @@
+"""From a job and its environment to teams: which agents learn by which algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from nitro_actor.protocol.agents import agent_classes
+from nitro_api import FieldError, JobInvalid, JobSpec
+from nitro_learner.algorithms.agents.team import Team
+
+
+def make_teams(spec: JobSpec, environment: Mapping[str, Any]) -> list[Team]:
+    """The teams of a resolved job: one for each entry of spec.algorithm.policies, and one of all other
+    agents, which learn by spec.algorithm.name, where there are any.
+
+    Args:
+        environment: the actors' EnvironmentSpec.
+
+    Raises:
+        JobInvalid: the environment has a single agent, an entry names no agent, or two name the same one.
+    """
+    check_agents(spec, environment)
+    classes = agent_classes(environment)
+    left = [agent for one in classes for agent in one.agents]
+    every, teams = tuple(left), []
+
+    def team(agents: tuple[str, ...], chosen: Any) -> Team:
+        return Team(
+            agents=agents,
+            classes=classes,
+            state_size=environment["state"]["size"] if "state" in environment else None,
+            algorithm=chosen.name,
+            settings=chosen.hyperparameters,
+            network=spec.network,
+            seed=spec.seed,
+            rounds=spec.stop.rounds,
+            reward="team" if spec.algorithm.team_reward else "own",
+            group_batch=spec.sharing.group_batch,
+            agent_ids=spec.sharing.mode == "always",
+        )
+
+    for index, entry in enumerate(spec.algorithm.policies or ()):
+        path = f"spec.algorithm.policies[{index}].agents"
+        named = tuple(agent for agent in every if fnmatchcase(agent, entry.agents))
+        if not named:
+            message = f"names no agent of the environment; its agents are {', '.join(every)}"
+            raise JobInvalid([FieldError(path, entry.agents, message)])
+        if taken := [agent for agent in named if agent not in left]:
+            message = (
+                f"names {', '.join(taken)}, which an earlier entry names; an agent learns by one algorithm"
+            )
+            raise JobInvalid([FieldError(path, entry.agents, message)])
+        left = [agent for agent in left if agent not in named]
+        teams.append(team(named, entry))
+    if left:
+        teams.append(team(tuple(left), spec.algorithm))
+    return teams
+
+
+def check_agents(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+    """Make sure that the environment has as many agents as the algorithm learns.
+
+    Raises:
+        JobInvalid: it has not.
+    """
+    several, name = "classes" in environment, spec.algorithm.name
+    if several == (spec.algorithm.record.agents == "several"):
+        return
+    message = (
+        "learns a single agent, and the environment has several; use one of several agents, such as ippo"
+        if several
+        else "learns several agents, and the environment has a single one; use one of one agent, such as ppo"
+    )
+    raise JobInvalid([FieldError("spec.algorithm.name", name, message)])

@@ -1,0 +1,148 @@
+"""The files of a run of several agents: policies.csv, one row per round and policy, and sharing.jsonl, one
+line per toggle of sharing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nitro_learner.run.metrics_file import read_rows
+from nitro_learner.run.recorders import append, cell
+from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.training.round_report import Listener, RoundReport, Row
+
+if TYPE_CHECKING:
+    from nitro_learner.training.sharing import Regrouping
+
+STATS = ("kl", "entropy", "policy_loss", "value_loss", "explained_variance")
+"""Of a policy's update, those that have a column."""
+
+COLUMNS = (
+    "round",
+    "policy",
+    "agents",
+    "reward_mean",
+    "evaluation_mean",
+    "convexity_ratio",
+    "boosting_score",
+    "wanted_actors",
+    *STATS,
+)
+
+
+@dataclass(frozen=True)
+class Toggle:
+    """A line of sharing.jsonl.
+
+    Attributes:
+        round: the round after which sharing toggled.
+        shared: whether agents share policies from then on.
+        groups: the agents of every policy.
+        reason: why, as the end of a sentence.
+        bases: what decided whose policy a group goes on with, by the policy's name; of groups of several
+            only.
+        distances: of each pool of agents that was compared: `agents`, and the rows of their `distances`.
+    """
+
+    round: int
+    shared: bool
+    groups: dict[str, list[str]]
+    reason: str
+    bases: dict[str, str] = field(default_factory=dict)
+    distances: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, regrouping: Regrouping) -> Toggle:
+        """Of the event."""
+        return cls(
+            regrouping.round,
+            regrouping.shared,
+            {policy: list(members) for policy, members in regrouping.groups.items()},
+            regrouping.reason,
+            dict(regrouping.bases),
+            [
+                {"agents": list(agents), "distances": matrix.tolist()}
+                for agents, matrix in regrouping.distances.items()
+            ],
+        )
+
+
+class PolicyFiles(Listener):
+    """Write both files; each row is on the disk before a checkpoint knows of it."""
+
+    def __init__(self, folder: RunDir) -> None:
+        self._folder = folder
+
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        """Drop what is after `round` (it will be made again) and a last line that was cut."""
+        kept = [row for row in read_rows(self._folder.policies) if int(row["round"]) <= round]
+        text = _lines([dict.fromkeys(COLUMNS, "") | row for row in kept], head=True)
+        self._folder.write_text(self._folder.policies, text)
+        toggles = [toggle for toggle in read_toggles(self._folder) if toggle.round <= round]
+        text = "".join(json.dumps(asdict(toggle)) + "\n" for toggle in toggles)
+        self._folder.write_text(self._folder.sharing, text)
+
+    def on_round_done(self, report: RoundReport) -> None:
+        rows = [
+            {
+                "round": report.round,
+                "policy": name,
+                "agents": " ".join(own.agents),
+                "reward_mean": own.reward_mean,
+                "evaluation_mean": own.evaluation_mean,
+                "convexity_ratio": own.convexity_ratio,
+                "boosting_score": own.score,
+                "wanted_actors": own.wanted_actors,
+                **{stat: own.stats.get(stat) for stat in STATS},
+            }
+            for name, own in report.policies.items()
+        ]
+        append(self._folder.policies, _lines(rows))
+
+    def on_policies_regrouped(self, regrouping: Regrouping) -> None:
+        append(self._folder.sharing, json.dumps(asdict(Toggle.of(regrouping))) + "\n")
+
+
+def read_toggles(folder: RunDir) -> list[Toggle]:
+    """The toggles of a run, in order; a last line cut by a crash is left out. Empty where there is no file.
+
+    Raises:
+        RunDirError: the file is damaged.
+    """
+    if not folder.sharing.exists():
+        return []
+    *lines, _ = folder.sharing.read_text(encoding="utf-8").split("\n")
+    try:
+        return [Toggle(**json.loads(line)) for line in lines]
+    except (ValueError, TypeError) as error:
+        raise RunDirError(f"{folder.sharing} is damaged: {error}.") from None
+
+
+def read_groups(folder: RunDir) -> list[tuple[int, str, tuple[str, ...]]]:
+    """Round, policy and its agents, of every row of policies.csv. Empty where there is no file.
+
+    Raises:
+        RunDirError: the file is damaged.
+    """
+    try:
+        return [
+            (int(row["round"]), row["policy"], tuple(row["agents"].split()))
+            for row in read_rows(folder.policies)
+        ]
+    except (ValueError, KeyError) as error:
+        raise RunDirError(f"{folder.policies} is damaged: {error}.") from None
+
+
+def _lines(rows: Sequence[dict[str, Any]], *, head: bool = False) -> str:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n", extrasaction="ignore")
+    if head:
+        writer.writeheader()
+    for row in rows:
+        writer.writerow({name: cell(value) for name, value in row.items()})
+    return buffer.getvalue()

@@ -1,0 +1,1 @@
+"""Learner sharing: when agents share policies, who shares with whom, and whose policy goes on."""

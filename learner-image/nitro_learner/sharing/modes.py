@@ -1,0 +1,123 @@
+"""The modes of spec.sharing: when a run toggles between separate and shared policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from nitro_learner.sharing.decrease import DecreaseDetector
+
+_TOGGLES = 0x7066
+"""Sets the random numbers of this module apart from others of the same seed."""
+
+
+class Mode(Protocol):
+    """Says after each round whether the run toggles."""
+
+    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:
+        """Whether policies are shared, or separated, after round `round`.
+
+        Args:
+            returns: mean return of each agent's episodes that ended in it; empty where none did.
+        """
+        ...
+
+    @property
+    def why(self) -> str:
+        """Why the newest answer was yes, as the end of a sentence."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` needs to go on exactly here."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict()`."""
+        ...
+
+
+class Static:
+    """`never` and `always`: groups stay as they are at the start."""
+
+    why = ""
+
+    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Nothing to do."""
+
+
+class Dynamic:
+    """`dynamic`: whenever the agents' returns fall.
+
+    Args:
+        window: W, rounds.
+        slope: tau.
+    """
+
+    def __init__(self, window: int, slope: float) -> None:
+        self._detector = DecreaseDetector(window, slope)
+        self._threshold = slope
+        self._found: float | None = None
+
+    @property
+    def why(self) -> str:
+        """See `Mode`."""
+        return f"the returns' slope {self._found:.4f} was below {self._threshold:g}"
+
+    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:  # noqa: ARG002
+        """Whether the returns fall; then the window begins anew."""
+        if not returns:
+            return False
+        self._detector.push(returns)
+        if not self._detector.falling:
+            return False
+        self._found = self._detector.slope
+        self._detector.clear()
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """The detector's."""
+        return self._detector.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Mode`."""
+        self._detector.load_state_dict(state)
+
+
+class RandomToggle(Static):
+    """`random-toggle`, the control of `dynamic`: after rounds drawn by the seed.
+
+    Attributes:
+        rounds: those rounds. As with `dynamic`, there are at least `window` rounds before each toggle.
+
+    Raises:
+        ValueError: the run is too short for so many toggles.
+    """
+
+    why = "the job asks for a random toggle"
+
+    def __init__(self, toggles: int, window: int, rounds: int, seed: int) -> None:
+        # The last round's toggle would teach nothing.
+        free = rounds - 1 - toggles * window
+        if free < 0:
+            raise ValueError(
+                f"spec.sharing.toggles: {toggles} toggles, each {window} rounds after the one before, need "
+                f"{toggles * window + 1} rounds, spec.stop.rounds is {rounds}; ask for fewer or train longer"
+            )
+        # Any choice of gaps is equally probable: stars and bars.
+        generator = np.random.default_rng([_TOGGLES, seed])
+        places = np.sort(generator.choice(free + toggles, toggles, replace=False)) - np.arange(toggles)
+        self.rounds = tuple((places + window * (1 + np.arange(toggles))).tolist())
+
+    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:  # noqa: ARG002
+        """Whether the round is one of them."""
+        return round in self.rounds

@@ -1,0 +1,57 @@
+"""How much agents differ: distances between their policies, or between what they saw and did."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+OBSERVATIONS = 512
+"""Observations of all agents of a pool together on which their policies are compared."""
+
+SAMPLES = 512
+"""Pairs of observation and action of each agent that its density is estimated from."""
+
+COMPONENTS = 3
+"""Principal components of these pairs."""
+
+_JITTER = 1e-6
+"""Of the components' spread: added along each so that a density exists where samples lie on a plane."""
+
+
+def symmetrised(divergences: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distances f64 [n, n] from divergences KL(i || j) f64 [n, n]: the mean of both directions, 0 on the
+    diagonal."""
+    distances = (divergences + divergences.T) / 2
+    np.fill_diagonal(distances, 0.0)
+    return distances
+
+
+def densities(samples: list[NDArray[np.float64]], seed: list[int]) -> NDArray[np.float64]:
+    """KL divergences f64 [n, n] between densities of what agents saw and did: MARLess' own similarity.
+
+    Principal components of all samples together, a Gaussian kernel estimate for each agent with Scott's
+    bandwidth, and for each pair the mean of log p_i - log p_j over the samples of i. Every column is divided
+    by its standard deviation first. The paper does not say how many components and samples there are, nor
+    the bandwidth.
+
+    Args:
+        samples: of each agent, observations beside actions, f64 [m, features], m above `COMPONENTS`.
+        seed: of the jitter without which samples on a plane would have no density.
+    """
+    # Imported only now: it takes half a second, and `kde` is seldom asked for.
+    from scipy.stats import gaussian_kde
+
+    pooled = np.concatenate(samples)
+    spread = pooled.std(axis=0)
+    pooled = (pooled - pooled.mean(axis=0))[:, spread > 0] / spread[spread > 0]
+    if not pooled.shape[1]:  # all agents saw and did the same, all the time
+        return np.zeros((len(samples), len(samples)))
+    axes = np.linalg.svd(pooled, full_matrices=False)[2][:COMPONENTS]
+    points = pooled @ axes.T
+    noise = np.random.default_rng(seed).normal(size=points.shape)
+    points = points + _JITTER * points.std() * noise
+    ends = np.cumsum([len(one) for one in samples])[:-1]
+    each = [part.T for part in np.split(points, ends)]
+    kernels = [gaussian_kde(part, bw_method="scott") for part in each]
+    logs = np.array([[kernel.logpdf(part).mean() for kernel in kernels] for part in each])
+    return np.asarray(np.diag(logs)[:, None] - logs)

@@ -1,0 +1,105 @@
+"""The draft of a round's report: all that is known before the round is scored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+
+from nitro_api.costs.prices import RoundCost
+from nitro_learner.sampling.plans import EvaluationResult, RoundResult
+from nitro_learner.training.round_report import PolicyReport, RoundReport, mean_of
+from nitro_learner.training.state import TrainingState
+from nitro_learner.training.waiting import Stages
+
+
+def draft(
+    state: TrainingState,
+    result: RoundResult,
+    evaluated: EvaluationResult | None,
+    finished: Sequence[float],
+    groups: Mapping[str, tuple[str, ...]],
+    stats: Mapping[str, Mapping[str, float]],
+    stages: Stages,
+    seconds: float,
+    cost: RoundCost,
+) -> RoundReport:
+    """The report of a round that is trained on but not yet scored.
+
+    Args:
+        state: of the run, this round included.
+        finished: returns of the episodes that ended in the round.
+        groups: the agents of each policy.
+        stats: of each policy's update.
+        seconds: the round's wall time.
+        cost: of the run so far.
+    """
+    sampled = result.stats
+
+    def mean(name: str) -> float | None:
+        return mean_of(values.get(name) for values in stats.values())
+
+    returns = evaluated.returns.tolist() if evaluated else []
+    played = evaluated.agent_means() if evaluated else {}
+    return RoundReport(
+        round=state.round,
+        env_steps=state.env_steps,
+        wall_seconds=state.seconds,
+        reward_mean=state.reward_mean,
+        reward_round=fmean(finished) if finished else None,
+        cut_share=state.cut_share,
+        evaluation_mean=fmean(returns) if returns else None,
+        evaluation_std=pstdev(returns) if returns else None,
+        actors=state.actors,
+        next_actors=state.actors,
+        boosting_score=None,
+        convexity_ratio=None,
+        lambda_min=None,
+        lambda_max=None,
+        gradient_signal=None,
+        gradient_noise=None,
+        gradient_snr=None,
+        lost=len(result.lost),
+        retries=sum(sampled.retries.values()),
+        cold_starts=sampled.cold_starts,
+        fragment_bytes=sampled.bytes,
+        cost_learner=cost.learner,
+        cost_actors=cost.actors,
+        cost_total=cost.total,
+        seconds_dispatch=stages.of("dispatch"),
+        seconds_sample=stages.of("sample"),
+        seconds_update=stages.of("update"),
+        seconds_detect=stages.of("detect"),
+        seconds_evaluate=stages.of("evaluate"),
+        seconds_checkpoint=stages.of("checkpoint"),
+        seconds_total=seconds,
+        seconds_overhead=_ninth_tenth(sampled.overhead_seconds),
+        seconds_actor=fmean(sampled.billed_seconds) if sampled.billed_seconds else 0.0,
+        kl=mean("kl"),
+        entropy=mean("entropy"),
+        value_loss=mean("value_loss"),
+        policy_loss=mean("policy_loss"),
+        explained_variance=mean("explained_variance"),
+        advantage_std=mean("advantage_std"),
+        policies={
+            name: PolicyReport(
+                state.policy_reward(name),
+                groups[name],
+                mean_of(played.get(agent) for agent in groups[name]),
+                stats=values,
+            )
+            for name, values in stats.items()
+        },
+        reward_std=state.reward_std,
+        invocations=len(sampled.billed_seconds),
+        estimated=sampled.estimated,
+        retried=sampled.retries,
+        dropped=sampled.dropped,
+        staleness=result.staleness,
+        deadline_misses=sampled.deadline_misses,
+    )
+
+
+def _ninth_tenth(values: Sequence[float]) -> float | None:
+    """The smallest value that nine tenths of them do not exceed."""
+    return sorted(values)[math.ceil(0.9 * len(values)) - 1] if values else None

@@ -1,0 +1,257 @@
+"""The sharing step: after some rounds, agents begin to share policies, or each gets one of its own again
+(MARLess, SoCC 2025).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor.protocol.agents import AgentClass, agent_classes
+from nitro_api import FieldError, JobInvalid, JobSpec
+from nitro_learner.algorithms.agents.team import SharingLearner
+from nitro_learner.algorithms.policy_set import PolicySet
+from nitro_learner.data.batch import Fragment
+from nitro_learner.sharing import groups as grouping
+from nitro_learner.sharing import similarity
+from nitro_learner.sharing.modes import Dynamic, Mode, RandomToggle, Static
+from nitro_learner.training.compute import Compute
+
+_OBSERVATIONS, _SAMPLES, _GROUPS = 0x6F6273, 0x736D70, 0x677270
+"""Set the random numbers of this module apart from each other and from others of the same seed."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Agents that may share: of one class, learning by one algorithm."""
+
+    team: SharingLearner
+    kind: AgentClass
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Regrouping:
+    """A toggle of sharing.
+
+    Attributes:
+        round: the round after which it happened; the next one samples with the new groups.
+        shared: whether agents share policies from now on.
+        groups: the agents of every policy, by its name.
+        fresh: policies that it made, or gave to other agents.
+        reason: why it happened, as the end of a sentence.
+        bases: what decided whose policy a group goes on with, by the policy's name; of groups of several
+            only.
+        distances: of the agents of each pool that was compared, f64 [n, n], by its agents.
+    """
+
+    round: int
+    shared: bool
+    groups: Mapping[str, tuple[str, ...]]
+    fresh: frozenset[str]
+    reason: str
+    bases: Mapping[str, str] = field(default_factory=dict)
+    distances: Mapping[tuple[str, ...], NDArray[np.float64]] = field(default_factory=dict)
+
+
+def agent_returns(fragments: Sequence[Fragment], agents: Sequence[str]) -> dict[str, float]:
+    """The mean return of each agent's episodes that ended in a round; empty where none ended.
+
+    Args:
+        agents: all of them, in the order of the wire.
+    """
+    by_fragment = [fragment.returns_of(agents) for fragment in fragments]
+    ended = {agent: np.concatenate([one[agent] for one in by_fragment]) for agent in agents}
+    return {agent: float(returns.mean()) for agent, returns in ended.items() if len(returns)}
+
+
+class Sharing:
+    """Decide after each round whether sharing toggles, and regroup the policies if so.
+
+        if sharing.toggles(k, returns):
+            regrouping = await sharing.regroup(k, fragments, returns, ratios)
+
+    Args:
+        spec: of the resolved job.
+        environment: the actors' EnvironmentSpec.
+        policies: are regrouped.
+        compute: compares policies in the detector's thread.
+
+    Raises:
+        JobInvalid: the job wants to share, and no two agents can; or the run is too short for its toggles.
+    """
+
+    def __init__(
+        self, spec: JobSpec, environment: Mapping[str, Any], policies: PolicySet, compute: Compute
+    ) -> None:
+        self._spec = spec
+        self._policies = policies
+        self._compute = compute
+        classes = agent_classes(environment)
+        self._pools = tuple(
+            Pool(team, kind, agents)
+            for team in policies.teams()
+            for kind in classes
+            if (agents := tuple(agent for agent in kind.agents if agent in team.agents))
+        )
+        self._shared = False
+        self._times = 0
+        self._mode = self._make_mode()
+
+    def _make_mode(self) -> Mode:
+        sharing, rounds = self._spec.sharing, self._spec.stop.rounds
+        if not self._policies.teams():  # of a single agent
+            return Static()
+        if sharing.mode != "never" and not any(len(pool.agents) > 1 for pool in self._pools):
+            message = (
+                "needs two agents of equal spaces that learn by one algorithm, and this environment has "
+                "none; set it to never"
+            )
+            raise JobInvalid([FieldError("spec.sharing.mode", sharing.mode, message)])
+        if sharing.mode == "dynamic":
+            return Dynamic(sharing.window, sharing.slope)
+        if sharing.mode == "random-toggle":
+            assert sharing.toggles is not None, "the job's validation asks for toggles"
+            try:
+                return RandomToggle(sharing.toggles, sharing.window, rounds, self._spec.seed)
+            except ValueError as error:
+                raise JobInvalid([FieldError("spec.sharing.toggles", sharing.toggles, str(error))]) from None
+        return Static()
+
+    @property
+    def shared(self) -> bool:
+        """Whether agents share policies now."""
+        return self._shared
+
+    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:
+        """Whether sharing toggles after round `round`. Call it once a round, in order.
+
+        Args:
+            returns: see `agent_returns`.
+        """
+        return self._mode.toggles(round, returns)
+
+    async def regroup(
+        self,
+        round: int,
+        fragments: Sequence[Fragment],
+        returns: Mapping[str, float],
+        ratios: Mapping[str, float | None],
+    ) -> Regrouping:
+        """Toggle sharing after round `round`; the policies have a new version.
+
+        Args:
+            fragments: of the round.
+            returns: see `agent_returns`.
+            ratios: the round's convexity ratio of each policy.
+        """
+        before = self._policies.groups()
+        distances: dict[tuple[str, ...], NDArray[np.float64]] = {}
+        bases: dict[str, str] = {}
+        if self._shared:
+            after: dict[str, tuple[str, ...]] = {agent: (agent,) for agent in self._policies.agents}
+        else:
+            self._times += 1
+            own = {agent: ratios.get(policy) for agent, policy in self._policies.agents.items()}
+            after = {}
+            for pool in self._pools:
+                for members in await self._partition(pool, round, fragments, distances):
+                    base, why = grouping.base(members, own, returns)
+                    after[base] = members
+                    if len(members) > 1:
+                        bases[base] = why
+        self._shared = not self._shared
+        self._policies.regroup(after)
+        now = self._policies.groups()
+        fresh = frozenset(name for name, members in now.items() if before.get(name) != members)
+        return Regrouping(round, self._shared, now, fresh, self._mode.why, bases, distances)
+
+    async def _partition(
+        self,
+        pool: Pool,
+        round: int,
+        fragments: Sequence[Fragment],
+        distances: dict[tuple[str, ...], NDArray[np.float64]],
+    ) -> list[tuple[str, ...]]:
+        """The groups of a pool; writes down its distances where its agents are compared."""
+        total, count = len(self._policies.agents), len(pool.agents)
+        wanted = grouping.share_of(grouping.policy_count(total, self._times), count, total)
+        seed = [_GROUPS, self._spec.seed, round, self._pools.index(pool)]
+        if count == 1:
+            found = [[0]]
+        elif self._spec.sharing.mode == "random-toggle":
+            found = grouping.random_groups(count, wanted, seed)
+        else:
+            compare = partial(self._distances, pool, round, fragments)
+            distances[pool.agents] = await self._compute.measure(compare)
+            found = grouping.cluster(distances[pool.agents], wanted, seed)
+        return [tuple(pool.agents[index] for index in group) for group in found]
+
+    def _distances(self, pool: Pool, round: int, fragments: Sequence[Fragment]) -> NDArray[np.float64]:
+        lived = [lived_rows(fragments, pool.kind, agent) for agent in pool.agents]
+        if self._spec.sharing.similarity == "kde":
+            for agent, rows in zip(pool.agents, lived, strict=True):
+                if len(rows["actions"]) <= similarity.COMPONENTS:
+                    message = (
+                        f"needs more than {similarity.COMPONENTS} steps of each agent in a round, and "
+                        f"{agent} was alive in {len(rows['actions'])} of round {round}; use policy, or raise "
+                        "spec.environment.rolloutLength"
+                    )
+                    raise JobInvalid([FieldError("spec.sharing.similarity", "kde", message)])
+            generator = np.random.default_rng([_SAMPLES, self._spec.seed, round])
+            samples = [_pairs(rows, pool.kind, generator) for rows in lived]
+            return similarity.symmetrised(similarity.densities(samples, [_SAMPLES, self._spec.seed, round]))
+        generator = np.random.default_rng([_OBSERVATIONS, self._spec.seed, round])
+        drawn = _draw(sum(len(rows["observations"]) for rows in lived), similarity.OBSERVATIONS, generator)
+        observations = np.concatenate([rows["observations"] for rows in lived])[drawn]
+        available = None
+        if pool.kind.action.get("masked"):
+            available = np.concatenate([rows["available"] for rows in lived])[drawn]
+        return similarity.symmetrised(pool.team.distances(pool.agents, observations, available))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` needs to go on exactly here; the groups are the policies'."""
+        return {"shared": self._shared, "times": self._times, "mode": self._mode.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict()`; one that is empty is of a run without sharing."""
+        if state:
+            self._shared, self._times = bool(state["shared"]), int(state["times"])
+            self._mode.load_state_dict(state["mode"])
+
+
+def lived_rows(fragments: Sequence[Fragment], kind: AgentClass, agent: str) -> dict[str, np.ndarray]:
+    """The observations, actions and, where they are masked, available actions of the steps that an agent was
+    alive in, [steps, ...] each."""
+    index = kind.agents.index(agent)
+    names = ("observations", "actions", *(("available",) if kind.action.get("masked") else ()))
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for fragment in fragments:
+        own = fragment.by_class[kind.name]
+        alive = own["alive"][:, :, index] if "alive" in own else np.ones(own["rewards"].shape[:2], bool)
+        for name, rows in parts.items():
+            rows.append(own[name][:, :, index][alive])
+    return {name: np.concatenate(rows) for name, rows in parts.items()}
+
+
+def _draw(rows: int, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """At most `count` of the indices below `rows`, ascending."""
+    return np.sort(generator.choice(rows, min(rows, count), replace=False))
+
+
+def _pairs(
+    rows: Mapping[str, np.ndarray], kind: AgentClass, generator: np.random.Generator
+) -> NDArray[np.float64]:
+    """Observations beside actions of drawn steps, f64 [m, features]; discrete actions one-hot."""
+    drawn = _draw(len(rows["observations"]), similarity.SAMPLES, generator)
+    observations, actions = rows["observations"][drawn], rows["actions"][drawn]
+    if kind.action["kind"] == "discrete":
+        actions = np.eye(kind.action["n"])[actions]
+    return np.concatenate(
+        [observations.reshape(len(drawn), -1), actions.reshape(len(drawn), -1)], axis=1, dtype=np.float64
+    )
