@@ -44,6 +44,14 @@ def test_validate_and_explain_load_no_torch(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
+def test_help_loads_no_models_of_jobs() -> None:
+    script = (
+        "import atexit, os, sys; from nitro_learner.cli import main; "
+        "atexit.register(lambda: os._exit(10 * ('pydantic' in sys.modules))); main(['--help'])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
 def test_validate_reports_every_mistake_with_its_path(tmp_path: Path) -> None:
     job = write_job(tmp_path, scaling={"minActors": 9, "maxActors": 3}, seed=-1)
     bad = nitro("validate", "--json", job)

@@ -15,7 +15,8 @@ import yaml
 
 from experiment_support import pretend, write_spec
 from nitro_learner.cli import main
-from nitro_learner.cli.common import CommandError, writing
+from nitro_learner.cli.common import writing
+from nitro_learner.cli.exits import CommandError
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.spec import load

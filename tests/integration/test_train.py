@@ -14,7 +14,7 @@ import yaml
 
 from nitro_api import load_job, resolve
 from nitro_learner.backends.local import LocalBackend
-from nitro_learner.cli.common import ABORTED, INTERRUPTED
+from nitro_learner.cli.exits import ABORTED, INTERRUPTED
 from nitro_learner.run import session
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run

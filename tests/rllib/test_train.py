@@ -10,7 +10,7 @@ from ray.rllib.core.learner.learner import Learner
 
 from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.cli import main
-from nitro_learner.cli.common import INTERRUPTED
+from nitro_learner.cli.exits import INTERRUPTED
 from train_support import nitro, write_job
 
 PPO = {

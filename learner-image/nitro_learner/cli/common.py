@@ -1,12 +1,9 @@
-"""What the subcommands share: exit codes, the error that ends a command, and the option that overrides
-fields.
-"""
+"""What several subcommands share: options, checks of paths, and reading jobs and runs."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,37 +13,10 @@ from typing import TYPE_CHECKING, Any
 from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve
 from nitro_api.resolution.episodes import keep_rollout
 from nitro_learner.algorithms.rllib import availability
+from nitro_learner.cli.exits import BAD_INPUT, FAILED, NO_ROOM, CommandError
 
 if TYPE_CHECKING:
     from nitro_learner.run.rundir import RunDir
-
-DONE = 0
-FAILED = 1
-BAD_INPUT = 2
-"""The operator reads it too: it ends a learner's Job without another try."""
-INTERRUPTED = 75
-"""EX_TEMPFAIL: stopped before the end, and resuming goes on from the last checkpoint."""
-ABORTED = 130
-
-EPILOG = """\
-exit codes:
-  0    done
-  1    failed; the message says why
-  2    bad input: the job file, the folder or the command line
-  75   stopped before the end; resuming goes on from the last checkpoint
-  130  aborted by Ctrl-C: at once before training began, by the second one afterwards
-"""
-
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-"""Errors of a write that fails although the file can be written; they name no file."""
-
-
-class CommandError(Exception):
-    """A command cannot do what was asked: the message goes to stderr."""
-
-    def __init__(self, message: str, code: int = BAD_INPUT) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 @contextlib.contextmanager

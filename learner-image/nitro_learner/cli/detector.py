@@ -28,7 +28,8 @@ import json
 
 from nitro_api.algorithms.registry import RECORDS
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import DONE, FAILED, CommandError, distinct, read_run, some_path
+from nitro_learner.cli.common import distinct, read_run, some_path
+from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,8 @@ import argparse
 import json
 import sys
 
-from nitro_learner.cli.common import DONE, FAILED, CommandError, read_job, some_path, writing
+from nitro_learner.cli.common import read_job, some_path, writing
+from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 # All of them are played one after the other, and each return is kept.
 _MOST_EPISODES = 100_000

@@ -27,16 +27,8 @@ from typing import TYPE_CHECKING
 
 from nitro_api import JobInvalid
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import (
-    ABORTED,
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    CommandError,
-    add_set,
-    some_path,
-    writing,
-)
+from nitro_learner.cli.common import add_set, some_path, writing
+from nitro_learner.cli.exits import ABORTED, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
     from nitro_learner.experiments.folder import ExperimentDir

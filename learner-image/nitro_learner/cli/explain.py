@@ -15,7 +15,7 @@ import shutil
 import sys
 
 from nitro_api.schema.explain import explain
-from nitro_learner.cli.common import DONE, CommandError
+from nitro_learner.cli.exits import DONE, CommandError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import DONE, FAILED, CommandError, check_picture, read_run, some_path, writing
+from nitro_learner.cli.common import check_picture, read_run, some_path, writing
+from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob

@@ -26,15 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import (
-    ABORTED,
-    BAD_INPUT,
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    CommandError,
-    lambda_backend,
-)
+from nitro_learner.cli.common import lambda_backend
+from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob

@@ -14,7 +14,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nitro_learner.cli.common import DONE, CommandError, check_picture, distinct, some_path, unnamed, writing
+from nitro_learner.cli.common import check_picture, distinct, some_path, unnamed, writing
+from nitro_learner.cli.exits import DONE, CommandError
 from nitro_learner.views.plot_axes import X_AXES
 
 

@@ -19,18 +19,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import (
-    ABORTED,
-    BAD_INPUT,
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    CommandError,
-    add_set,
-    backend_overrides,
-    read_job,
-    some_path,
-)
+from nitro_learner.cli.common import add_set, backend_overrides, read_job, some_path
+from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
     from nitro_learner.studies.pretraining import Episode

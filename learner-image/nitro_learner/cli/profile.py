@@ -17,15 +17,8 @@ import json
 from typing import Any
 
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import (
-    DONE,
-    FAILED,
-    CommandError,
-    add_set,
-    backend_overrides,
-    read_job,
-    some_path,
-)
+from nitro_learner.cli.common import add_set, backend_overrides, read_job, some_path
+from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,8 +11,7 @@ from importlib import import_module, metadata
 from types import ModuleType
 from typing import Any
 
-from nitro_api import JobInvalid
-from nitro_learner.cli.common import ABORTED, BAD_INPUT, DONE, EPILOG, FAILED, NO_ROOM, CommandError
+from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, EPILOG, FAILED, NO_ROOM, CommandError
 
 _TRAINING = ("nitro_actor", "redis", "safetensors", "tensorboard", "torch")
 """What only the extra `train` installs."""
@@ -59,6 +58,8 @@ def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -
 
 def _ended(command: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     """Run a subcommand and return its exit code; what ends it early is reported."""
+    from nitro_api import JobInvalid  # `nitro --help` takes a seventh of the time without it
+
     try:
         code = command(arguments)
         print(end="", flush=True)  # whether all of the output could be written

@@ -15,8 +15,6 @@ import os
 from pathlib import Path
 
 from nitro_learner.cli.common import (
-    DONE,
-    CommandError,
     add_namespace,
     cluster_asked,
     some_path,
@@ -24,6 +22,7 @@ from nitro_learner.cli.common import (
     unnamed,
     writing,
 )
+from nitro_learner.cli.exits import DONE, CommandError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import DONE, CommandError, add_namespace, cluster_asked
+from nitro_learner.cli.common import add_namespace, cluster_asked
+from nitro_learner.cli.exits import DONE, CommandError
 
 _PLAIN_WIDTH = 140
 """Without a terminal nothing has to give way."""

@@ -23,20 +23,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nitro_learner.cli import interrupts
+from nitro_learner.cli import interrupts, train_output
 from nitro_learner.cli.common import (
-    ABORTED,
-    BAD_INPUT,
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    CommandError,
     add_set,
     backend_overrides,
     lambda_backend,
@@ -44,6 +37,7 @@ from nitro_learner.cli.common import (
     some_path,
     writing,
 )
+from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
     from nitro_learner.run.rundir import RunDir
@@ -102,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         with _opened(arguments, job.metadata.name) as folder:
             return _train(folder, job, arguments)
     except OtherJob as error:
-        anew = _command([str(source)], arguments.overrides, arguments)
+        anew = train_output.command([str(source)], arguments.overrides, arguments)
         raise CommandError(f"{error}\nTo train the changed job in a new folder: {anew}") from None
     except RunDirError as error:
         option = f"--run-dir {arguments.run_dir}: " if arguments.run_dir else ""
@@ -119,16 +113,9 @@ def _saved_run(arguments: argparse.Namespace) -> RunDir:
     if not folder.is_ours():
         raise CommandError(
             f"{folder.path} holds no run to resume: nitro did not write its job.yaml. Nothing was changed. "
-            f"To train that job: {_command([str(folder.job)], arguments.overrides, arguments)}"
+            f"To train that job: {train_output.command([str(folder.job)], arguments.overrides, arguments)}"
         )
     return folder
-
-
-def _command(words: Sequence[str], overrides: Sequence[str], arguments: argparse.Namespace) -> str:
-    """A `nitro train` to be copied into a shell."""
-    sets = [word for override in overrides for word in ("--set", override)]
-    backend = ["--backend", "lambda"] if arguments.backend == "Lambda" else []
-    return shlex.join(["nitro", "train", *words, *sets, *backend])
 
 
 def _import() -> None:
@@ -170,14 +157,14 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace) -> int:
     from nitro_learner.training.failures import TrainingFailed, as_training_failure
 
     logs.configure(structured=False)
-    go_on = _command(["--resume", str(folder.path)], [], arguments)
+    go_on = train_output.command(["--resume", str(folder.path)], [], arguments)
     try:
         with as_training_failure():
             return _sit(folder, job, arguments, go_on)
     except TrainingFailed as error:
         code = INTERRUPTED if error.resumable else FAILED
         if error.evidence.environment:
-            remedy = _mend(folder, go_on, traced=bool(error.evidence.trace))
+            remedy = train_output.environment_remedy(folder, go_on, traced=bool(error.evidence.trace))
             raise _EnvironmentError(f"{error}{remedy}", code) from None
         remedy = f"\nTo go on: {go_on}" if error.resumable else ""
         raise CommandError(f"{error}{remedy}", code) from None
@@ -190,21 +177,6 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace) -> int:
             f"nobody reads the output any more: stopped. To go on from the last checkpoint: {go_on}",
             INTERRUPTED,
         ) from None
-
-
-def _mend(folder: Any, go_on: str, *, traced: bool) -> str:
-    """What to do about an environment that is at fault."""
-    kept = [f"The full traceback is in {folder.log}."] if traced else []
-    kept += [f"What the actors printed is in {folder.actors}."] if folder.actors.exists() else []
-    return "\n".join(
-        [
-            "",
-            *kept,
-            "If you resume now, it fails in the same way. Mend the environment's code first; its spaces must "
-            "stay the same.",
-            f"Then go on: {go_on}",
-        ]
-    )
 
 
 def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> int:
@@ -221,7 +193,9 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
     except CheckpointError as error:
         raise CommandError(str(error), FAILED) from None
     if opened.ended:
-        print(_ended(opened, arguments), file=sys.stderr if arguments.json else sys.stdout)
+        print(
+            train_output.already_ended(opened, arguments), file=sys.stderr if arguments.json else sys.stdout
+        )
         return DONE
     listeners: list[Any] = []
     if arguments.metrics_port is not None:
@@ -239,7 +213,7 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
             listeners.append(table.JsonLines())
         else:
             with naming("the output"):
-                _announce(folder, job, opened)
+                train_output.announce(folder, job, opened)
             listeners.append(
                 stack.enter_context(table.LiveTable()) if sys.stdout.isatty() else table.PlainLines()
             )
@@ -258,26 +232,8 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
     if not arguments.json:
         # Whether anybody reads it or not, this run has ended.
         with contextlib.suppress(BrokenPipeError), naming("the output"):
-            _conclude(folder, outcome, result)
+            train_output.conclude(folder, outcome, result)
     return DONE
-
-
-def _ended(opened: Any, arguments: argparse.Namespace) -> str:
-    """What a resume of a run says that has ended, with the command that extends it."""
-    from nitro_learner.training import stop
-
-    folder, spec = opened.folder, opened.job.spec
-    why = stop.decide(spec.stop, opened.ended)
-    assert why, "the run has ended"
-    raised = stop.extended(spec.stop, opened.ended)
-    overrides = [*arguments.overrides, *(f"spec.stop.{name}={value}" for name, value in raised.items())]
-    done = f"{folder.path} is finished: {why.message}. Nothing was trained, evaluated or charged."
-    if "rounds" in raised and spec.algorithm.anneals:
-        return (
-            f"{done}\nIts learning rate has fallen to zero over its rounds, so it cannot be extended. "
-            f"A longer run: {_command([str(folder.job)], overrides, arguments)}"
-        )
-    return f"{done}\nTo extend it: {_command(['--resume', str(folder.path)], overrides, arguments)}"
 
 
 def _backend(spec: Any, run: str, output: Path) -> Any:
@@ -286,41 +242,3 @@ def _backend(spec: Any, run: str, output: Path) -> Any:
     if spec.backend.type == "Lambda":
         return lambda_backend(spec, operated=False)
     return LocalBackend(spec, run, output=output)
-
-
-def _announce(folder: Any, job: Any, opened: Any) -> None:
-    spec = job.spec
-    start = f", going on after round {opened.checkpoint.round}" if opened.checkpoint else ""
-    print(
-        f"{job.metadata.name}: {spec.environment.id}, {spec.algorithm.name} ({spec.algorithm.preset}), "
-        f"{spec.scaling.scaler} scaler with {spec.scaling.min_actors} to {spec.scaling.max_actors} actors of "
-        f"{spec.environment.rollout_length} steps{start}\nrun folder: {folder.path}",
-        flush=True,
-    )
-
-
-def _conclude(folder: Any, outcome: Any, result: dict[str, Any]) -> None:
-    print(f"done: {outcome.message}")
-    if "evaluation" in result:
-        score = result["evaluation"]
-        print(
-            f"final return {score['mean']:.1f} ± {score['std']:.1f} over {score['episodes']} episodes "
-            f"with mean actions ({score['min']:.1f} to {score['max']:.1f})"
-        )
-    if "envSteps" in result:
-        reward, cost = result["rewardMean"], result["cost"]
-        mark = "*" if "rewardNote" in result else ""
-        last = "no training episode ended" if reward is None else f"last 20 training episodes {reward:.1f}"
-        print(
-            f"{last}{mark}, {result['envSteps']:,.0f} steps in {result['wallSeconds']:.1f} s, "
-            f"${cost['total']:.4f} (learner ${cost['learner']:.4f}, actors ${cost['actors']:.4f})"
-        )
-        if mark:
-            print(f"* {result['rewardNote']}")
-    if "pretraining" in result:
-        agent = result["pretraining"]
-        print(
-            f"its scaling agent took {agent['episodes']} training runs before, at "
-            f"${agent['learner'] + agent['actors']:.4f}, which is not counted here"
-        )
-    print(f"picture: {folder.plot}\nsummary: {folder.summary}", flush=True)

@@ -17,7 +17,8 @@ from typing import Any
 
 from nitro_api import JobInvalid, load_job, resolve, warnings
 from nitro_learner.algorithms.rllib import availability
-from nitro_learner.cli.common import BAD_INPUT, DONE, add_set, some_path
+from nitro_learner.cli.common import add_set, some_path
+from nitro_learner.cli.exits import BAD_INPUT, DONE
 from nitro_learner.studies import environment_ids
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nitro_learner.cli import main
-from nitro_learner.cli.common import BAD_INPUT, CommandError
+from nitro_learner.cli.exits import BAD_INPUT, CommandError
 from nitro_learner.cluster import jobs
 from nitro_learner.run.rundir import RunDirError
 from nitro_learner.views import charts

@@ -1,0 +1,95 @@
+"""What `nitro train` prints before and after training, and the commands that it suggests."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nitro_api import NitroTrainingJob
+    from nitro_learner.run.rundir import RunDir
+    from nitro_learner.run.runs import OpenRun
+    from nitro_learner.training.round_report import Outcome
+
+
+def command(words: Sequence[str], overrides: Sequence[str], arguments: argparse.Namespace) -> str:
+    """A `nitro train` command line that a user can copy into a shell."""
+    sets = [word for override in overrides for word in ("--set", override)]
+    backend = ["--backend", "lambda"] if arguments.backend == "Lambda" else []
+    return shlex.join(["nitro", "train", *words, *sets, *backend])
+
+
+def announce(folder: RunDir, job: NitroTrainingJob, opened: OpenRun) -> None:
+    """Print what is trained, and where."""
+    spec = job.spec
+    start = f", going on after round {opened.checkpoint.round}" if opened.checkpoint else ""
+    print(
+        f"{job.metadata.name}: {spec.environment.id}, {spec.algorithm.name} ({spec.algorithm.preset}), "
+        f"{spec.scaling.scaler} scaler with {spec.scaling.min_actors} to {spec.scaling.max_actors} actors of "
+        f"{spec.environment.rollout_length} steps{start}\nrun folder: {folder.path}",
+        flush=True,
+    )
+
+
+def conclude(folder: RunDir, outcome: Outcome, result: dict[str, Any]) -> None:
+    """Print the results of a run that has ended."""
+    print(f"done: {outcome.message}")
+    if "evaluation" in result:
+        score = result["evaluation"]
+        print(
+            f"final return {score['mean']:.1f} ± {score['std']:.1f} over {score['episodes']} episodes "
+            f"with mean actions ({score['min']:.1f} to {score['max']:.1f})"
+        )
+    if "envSteps" in result:
+        reward, cost = result["rewardMean"], result["cost"]
+        mark = "*" if "rewardNote" in result else ""
+        last = "no training episode ended" if reward is None else f"last 20 training episodes {reward:.1f}"
+        print(
+            f"{last}{mark}, {result['envSteps']:,.0f} steps in {result['wallSeconds']:.1f} s, "
+            f"${cost['total']:.4f} (learner ${cost['learner']:.4f}, actors ${cost['actors']:.4f})"
+        )
+        if mark:
+            print(f"* {result['rewardNote']}")
+    if "pretraining" in result:
+        agent = result["pretraining"]
+        print(
+            f"its scaling agent took {agent['episodes']} training runs before, at "
+            f"${agent['learner'] + agent['actors']:.4f}, which is not counted here"
+        )
+    print(f"picture: {folder.plot}\nsummary: {folder.summary}", flush=True)
+
+
+def already_ended(opened: OpenRun, arguments: argparse.Namespace) -> str:
+    """The text for a resume of a run that has ended, with the command that extends it."""
+    from nitro_learner.training import stop
+
+    folder, spec = opened.folder, opened.job.spec
+    assert opened.ended, "the run has ended"
+    why = stop.decide(spec.stop, opened.ended)
+    assert why, "a stop condition holds"
+    raised = stop.extended(spec.stop, opened.ended)
+    overrides = [*arguments.overrides, *(f"spec.stop.{name}={value}" for name, value in raised.items())]
+    done = f"{folder.path} is finished: {why.message}. Nothing was trained, evaluated or charged."
+    if "rounds" in raised and spec.algorithm.anneals:
+        return (
+            f"{done}\nIts learning rate has fallen to zero over its rounds, so it cannot be extended. "
+            f"A longer run: {command([str(folder.job)], overrides, arguments)}"
+        )
+    return f"{done}\nTo extend it: {command(['--resume', str(folder.path)], overrides, arguments)}"
+
+
+def environment_remedy(folder: RunDir, go_on: str, *, traced: bool) -> str:
+    """The text that tells a user what to do after their environment failed."""
+    kept = [f"The full traceback is in {folder.log}."] if traced else []
+    kept += [f"What the actors printed is in {folder.actors}."] if folder.actors.exists() else []
+    return "\n".join(
+        [
+            "",
+            *kept,
+            "If you resume now, it fails in the same way. Mend the environment's code first; its spaces must "
+            "stay the same.",
+            f"Then go on: {go_on}",
+        ]
+    )
