@@ -36,6 +36,8 @@ def _find(path: str) -> str:
         return path
     ending = [name for name in known if name.endswith(f".{path}") and not name.startswith("metadata")]
     in_spec = [name for name in ending if name.startswith("spec.")] or ending
+    # What an entry of a list may set again is explained at the field of all.
+    in_spec = [name for name in in_spec if "[]" not in name] or in_spec
     if len(in_spec) == 1:
         return in_spec[0]
     if in_spec:

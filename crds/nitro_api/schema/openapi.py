@@ -128,16 +128,18 @@ def preset_text(path: str) -> str:
     different = [f"{case} {text}" for case, text in special.items() if text != usual]
     for names, (text, both) in named.items():
         # Where one of the two cases alone differs, a reader takes it to hold in the other case as well.
-        if {both} != ({text, atari} - {usual} or {usual}):
+        if both and {both} != ({text, atari} - {usual} or {usual}):
             different.append(f"{names} for Atari games {both}")
     return f"{usual} ({'; '.join(different)})" if different else usual
 
 
 def _named_cases(path: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The texts of algorithms, usually and for Atari games, by what those that have the same are called."""
+    """The texts of algorithms, usually and for Atari games, by what those that have the same are called. No
+    game has several agents: the second text of their algorithms is empty."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name in names:
-        groups.setdefault((_preset_text(path, name), _preset_text(path, name, atari=True)), []).append(name)
+        both = _preset_text(path, name, atari=True) if RECORDS[name].agents == "one" else ""
+        groups.setdefault((_preset_text(path, name), both), []).append(name)
     return {_called(names): texts for texts, names in groups.items()}
 
 

@@ -126,8 +126,7 @@ class ActorCriticAlgorithm:
 
     def learning_rate(self, round: int) -> float:
         """Of round `round` (from 1)."""
-        remaining = max(0.0, 1 - (round - 1) / self._rounds) if self.settings.learning_rate_anneal else 1.0
-        return self.settings.learning_rate * remaining
+        return annealed(self.settings, round, self._rounds)
 
     def check_finite(self, round: int) -> None:
         """Raise FloatingPointError once the weights are not finite any more."""
@@ -158,11 +157,22 @@ class ActorCriticAlgorithm:
         return standardise(advantages) if self.settings.standardise_advantages == "off" else None
 
     def adapt_kl_coefficient(self, kl: float) -> None:
-        """More weight after a KL divergence above twice the target, less below half of it."""
-        if kl > 2 * self.settings.kl_target:
-            self.kl_coefficient *= 1.5
-        elif kl < 0.5 * self.settings.kl_target:
-            self.kl_coefficient *= 0.5
+        """See `adapted`."""
+        self.kl_coefficient = adapted(self.kl_coefficient, kl, self.settings.kl_target)
+
+
+def adapted(coefficient: float, kl: float, target: float) -> float:
+    """The KL penalty's next weight: more after a divergence above twice the target, less below half of it."""
+    if kl > 2 * target:
+        return coefficient * 1.5
+    return coefficient * 0.5 if kl < 0.5 * target else coefficient
+
+
+def annealed(settings: ActorCriticHyperparameters, round: int, rounds: int | None) -> float:
+    """The learning rate of round `round` (from 1) of a run of `rounds`; without a last round it stays."""
+    if not settings.learning_rate_anneal or rounds is None:
+        return settings.learning_rate
+    return settings.learning_rate * max(0.0, 1 - (round - 1) / rounds)
 
 
 @torch.no_grad()
@@ -197,6 +207,6 @@ def explained_variance(values: Tensor, returns: Tensor) -> float:
     return 1 - unexplained.item()
 
 
-def stream(seed: int, index: int) -> int:
-    """Seed of the minibatches of round (or pass) `index`."""
-    return int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def stream(seed: int, *keys: int) -> int:
+    """Seed of the random numbers of these keys, such as the minibatches of a round."""
+    return int(np.random.SeedSequence([seed, *keys]).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -15,6 +15,8 @@ from nitro_learner.algorithms.rllib import availability
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
     "impact": "impact.learning:Impact",
+    "ippo": "multi_ppo.learning:MultiPpo",
+    "mappo": "multi_ppo.learning:MultiPpo",
     "rllib/ppo": "rllib.ppo:RllibPpo",
     "rllib/appo": "rllib.impala:RllibAppo",
     "rllib/impala": "rllib.impala:RllibImpala",

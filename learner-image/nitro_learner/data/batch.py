@@ -236,9 +236,7 @@ def assemble(
         ValueError: no fragments, slots that do not ascend, or steps and environments that differ between
         fragments.
     """
-    slots = [fragment.slot for fragment in fragments]
-    if any(later <= earlier for earlier, later in pairwise(slots)):
-        raise ValueError(f"fragments must be one per slot and sorted by slot, got slots {slots}")
+    check_round(fragments)
     rollouts = Rollouts(fragments, rewards, prepare=prepare, device=device)
     batch_values, following = rollouts.values(values)
     by_lane = gae.advantages(
@@ -262,10 +260,22 @@ def assemble(
     )
 
 
+def check_round(fragments: list[Fragment]) -> None:
+    """Make sure that fragments are a round's.
+
+    Raises:
+        ValueError: there is none, slots do not ascend, or steps and environments differ between fragments.
+    """
+    slots = [fragment.slot for fragment in fragments]
+    if any(later <= earlier for earlier, later in pairwise(slots)):
+        raise ValueError(f"fragments must be one per slot and sorted by slot, got slots {slots}")
+    _check_shapes(fragments)
+
+
 def _check_shapes(fragments: list[Fragment]) -> None:
     if not fragments:
         raise ValueError("without fragments there is nothing to learn from")
-    shapes = {fragment.tensors["rewards"].shape for fragment in fragments}
+    shapes = {fragment.tensors["terminated"].shape for fragment in fragments}
     if len(shapes) > 1:
         raise ValueError(
             f"fragments of one batch must have the same steps and environments, got {sorted(shapes)}"

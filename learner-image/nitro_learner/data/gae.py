@@ -82,3 +82,38 @@ def next_values(
     )
     result[cut] = final_values
     return result
+
+
+def through_waiting(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    following: np.ndarray,
+    alive: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    *,
+    gamma: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values of lanes whose agents do not act in every step.
+
+    A step in which an agent waits is worth its reward and what follows it: r_t + gamma V(s_{t+1}). So its
+    delta is zero, and an earlier step bootstraps from the next one in which the agent acts.
+
+    Args:
+        rewards, values, terminated, truncated: as `advantages` has them.
+        following: as `next_values` gives them.
+        alive: the agent acts in the step, bool [L, lanes].
+        gamma: discount per step.
+
+    Returns:
+        `values` and `next_values` for `advantages`, float [L, lanes].
+    """
+    check(rewards.shape, "rewards", {"values": values, "following": following, "alive": alive})
+    values, following = values.copy(), following.copy()
+    for t in range(len(values) - 1, -1, -1):
+        worth = rewards[t] + gamma * np.where(terminated[t], 0.0, following[t])
+        values[t] = np.where(alive[t], values[t], worth)
+        if t > 0:
+            waits = ~alive[t] & ~(terminated[t - 1] | truncated[t - 1])
+            following[t - 1] = np.where(waits, values[t], following[t - 1])
+    return values, following

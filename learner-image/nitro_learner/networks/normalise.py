@@ -130,6 +130,10 @@ class RewardNormaliser:
         self._running[fragment.slot] = running
         return returns
 
+    def forget_episodes(self) -> None:
+        """Forget the returns of episodes that are under way, as when others go on with them."""
+        self._running.clear()
+
     def state_dict(self) -> dict[str, Any]:
         running = {str(slot): values.copy() for slot, values in sorted(self._running.items())}
         return {"moments": self._moments.state_dict(), "running": running}

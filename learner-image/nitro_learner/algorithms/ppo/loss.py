@@ -67,7 +67,7 @@ class Samples:
 
     def rows(self, which: Tensor) -> "Samples":
         """Copies of the rows `which`."""
-        return self._view(column[which] for column in self._columns())
+        return self._view(column[which] for column in self.columns())
 
     def slices(self, size: int) -> list["Samples"]:
         """Views of `size` rows each (the last one fewer)."""
@@ -75,17 +75,17 @@ class Samples:
             return [self]
         return [
             self._view(columns)
-            for columns in zip(*(torch.split(c, size) for c in self._columns()), strict=True)
+            for columns in zip(*(torch.split(c, size) for c in self.columns()), strict=True)
         ]
 
     def every(self, step: int, start: int) -> "Samples":
         """Views of rows start, start + step, start + 2 step, ..."""
-        return self._view(column[start::step] for column in self._columns())
+        return self._view(column[start::step] for column in self.columns())
 
     def with_advantages(self, advantages: Tensor) -> "Samples":
         if advantages.shape != self.advantages.shape:
             check(self.advantages.shape, "the samples' advantages", {"advantages": advantages})
-        return self._view((*self._columns()[:4], advantages, self.returns))
+        return self._view((*self.columns()[:4], advantages, self.returns))
 
     @staticmethod
     def _view(columns: Iterable[Tensor]) -> "Samples":
@@ -95,7 +95,7 @@ class Samples:
             object.__setattr__(made, field, column)
         return made
 
-    def _columns(self) -> tuple[Tensor, ...]:
+    def columns(self) -> tuple[Tensor, ...]:
         return (
             self.observations,
             self.actions,

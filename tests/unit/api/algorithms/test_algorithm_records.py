@@ -13,7 +13,7 @@ from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.algorithms import impact, ppo
 from nitro_api.algorithms.impact import ImpactHyperparameters
 from nitro_api.algorithms.record import AlgorithmRecord, Hyperparameters, presets
-from nitro_api.algorithms.registry import RECORDS, owners_of, registered, settings_of
+from nitro_api.algorithms.registry import RECORDS, listed, owners_of, registered, settings_of
 from nitro_api.base import resolved
 from nitro_api.schema.explain import explain
 from nitro_api.spec.algorithm import Algorithm
@@ -24,11 +24,16 @@ HYPER = "spec.algorithm.hyperparameters"
 
 
 def job(**algorithm: Any) -> dict[str, Any]:
+    """A job of an environment with as many agents as the algorithm learns."""
+    several = RECORDS[algorithm.get("name", "ppo")].agents == "several"
     return {
         "apiVersion": "nitro.dev/v1alpha1",
         "kind": "NitroTrainingJob",
         "metadata": {"name": "job"},
-        "spec": {"environment": {"id": "Hopper-v5"}, "algorithm": algorithm},
+        "spec": {
+            "environment": {"id": "mpe2/simple_spread_v3" if several else "Hopper-v5"},
+            "algorithm": algorithm,
+        },
     }
 
 
@@ -57,8 +62,8 @@ def test_an_algorithm_takes_its_own_settings_and_refuses_those_of_others(name: s
     (error,) = refused.value.errors
     assert error.path == f"{HYPER}.{setting}"
     assert error.message == (
-        f"is a setting of {' and '.join(owners)}, which {name} does not have; "
-        f"remove it or set name: {' or '.join(owners)}"
+        f"is a setting of {listed(owners, 'and')}, which {name} does not have; "
+        f"remove it or set name: {listed(owners, 'or')}"
     )
 
 
@@ -82,8 +87,10 @@ def test_a_job_that_release_0_1_resolved_loads_and_means_the_same(stored: dict[s
 
 def test_explain_names_the_algorithms_that_have_a_setting() -> None:
     assert "Algorithms: impact. Default:" in explained("bufferUses")
-    assert "Algorithms: ppo, impact. Default:" in explained("gamma")
-    assert "Rule: is a setting of ppo, which other algorithms do not have" in explained("valueClip")
+    assert f"Algorithms: {', '.join(owners_of('gamma', RECORDS))}. Default:" in explained("gamma")
+    assert "Rule: is a setting of ppo, ippo and mappo, which other algorithms do not have" in explained(
+        "valueClip"
+    )
 
 
 def test_explain_shows_what_each_algorithm_does() -> None:

@@ -142,7 +142,8 @@ def test_explain_shows_the_settings_of_games() -> None:
 def test_the_reference_names_the_combination_of_cases_that_differs() -> None:
     fields = "spec.algorithm.hyperparameters."
     assert preset_text(f"{fields}epochs").endswith("with name: impact for Atari games paper 1, tuned 2)")
-    assert preset_text(f"{fields}gamma") == "paper 0.99, tuned 0.995 (for Atari games 0.99)"
+    assert preset_text(f"{fields}gamma").startswith("paper 0.99, tuned 0.995 (with name: ")
+    assert preset_text(f"{fields}gamma").endswith("; for Atari games 0.99)")
     assert preset_text(f"{fields}batchSize") == (
         "paper 4096, tuned 2048 (for Atari games paper 256, tuned 1024)"
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from learner_support import HOPPER, job
-from nitro_api.algorithms.registry import RECORDS
+from nitro_api.algorithms.registry import RECORDS, listed, owners_of
 from nitro_learner.algorithms import registry
 
 ROOT = Path(__file__).parents[4]
@@ -121,7 +121,7 @@ def test_an_algorithm_is_added_by_its_folder_its_record_and_a_line_in_either_reg
     shutil.copytree(ROOT / "learner-image/nitro_learner", tmp_path / "nitro_learner")
     (tmp_path / "nitro_api/algorithms/toy.py").write_text(RECORD)
     records = tmp_path / "nitro_api/algorithms/registry.py"
-    replace(records, "import impact, ppo, rllib\n", "import impact, ppo, rllib, toy\n")
+    replace(records, ", rllib\nfrom", ", rllib, toy\nfrom")
     replace(records, "    *rllib.RECORDS,\n", "    toy.RECORD,\n    *rllib.RECORDS,\n")
     (tmp_path / "nitro_learner/algorithms/toy").mkdir()
     (tmp_path / "nitro_learner/algorithms/toy/__init__.py").write_text("")
@@ -149,10 +149,10 @@ def test_an_algorithm_is_added_by_its_folder_its_record_and_a_line_in_either_reg
     }
     assert found["maxActors"] == 5
     assert found["atari"] == {"gamma": 0.6, "exploration": 0.4}
-    hyper = "spec.algorithm.hyperparameters"
+    hyper, clipping = "spec.algorithm.hyperparameters", owners_of("clip", RECORDS)
     assert found["foreign"] == (
-        f"{hyper}.clip: 0.1; is a setting of ppo and impact, which toy does not have; "
-        "remove it or set name: ppo or impact"
+        f"{hyper}.clip: 0.1; is a setting of {listed(clipping, 'and')}, which toy does not have; "
+        f"remove it or set name: {listed(clipping, 'or')}"
     )
     assert found["theirs"] == (
         f"{hyper}.exploration: 0.1; is a setting of toy, which ppo does not have; remove it or set name: toy"
@@ -163,9 +163,10 @@ def test_an_algorithm_is_added_by_its_folder_its_record_and_a_line_in_either_reg
     assert "spec.scaling.surrogate: has no effect with name: toy; remove it" in found["warnings"]
     assert "Algorithms: toy. Default: paper 0.1, tuned 0.2 (for Atari games" in found["explained"]
     assert "Rule: must be below 1; lower it." in found["explained"]
-    assert "Algorithms: ppo, impact, toy." in found["gamma"]
+    assert f"Algorithms: {', '.join(owners_of('gamma', RECORDS))}, toy." in " ".join(found["gamma"].split())
     assert "toy paper 0.5, tuned 0.6" in " ".join(found["gamma"].split())
-    assert found["enumeration"] == ["ppo", "impact", "toy", *list(RECORDS)[2:]]
+    ours = [name for name, record in RECORDS.items() if record.settings != "rllib"]
+    assert found["enumeration"] == [*ours, "toy", *(name for name in RECORDS if name not in ours)]
     assert (found["schema"]["minimum"], found["schema"]["maximum"]) == (0, 1)
     assert [rule["message"] for rule in found["rules"]] == [
         "is a setting of toy, which other algorithms do not have; remove it or set name: toy",

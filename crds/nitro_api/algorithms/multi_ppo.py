@@ -1,0 +1,58 @@
+"""PPO for several agents: IPPO (de Witt et al. 2020) and MAPPO (Yu et al. 2022).
+
+Their settings are PPO's. `paper` has RLlib's defaults; `tuned` has settings that reach a higher return of
+mpe2's simple_spread (docs/results.md).
+"""
+
+from __future__ import annotations
+
+from nitro_api.algorithms.ppo import PpoHyperparameters
+from nitro_api.algorithms.record import AlgorithmRecord, OptionalTensor, Rows, presets
+from nitro_api.algorithms.several_agents import ROUNDS
+
+# fmt: off
+_PRESETS: Rows = (
+    *ROUNDS,
+    #                          paper         tuned
+    ("learningRate",           5e-5,         5e-4),
+    ("learningRateAnneal",     False,        True),
+    ("adamEpsilon",            1e-8,         1e-5),
+    ("gamma",                  0.99,         0.99),
+    ("gaeLambda",              1.0,          0.95),
+    ("clip",                   0.3,          0.2),
+    ("klCoefficient",          0.2,          0.0),
+    ("klTarget",               0.01,         0.01),
+    ("entropyCoefficient",     0.0,          0.01),
+    ("valueCoefficient",       1.0,          0.5),
+    ("valueClip",              10.0,         0.0),
+    ("epochs",                 30,           10),
+    ("minibatchSize",          128,          500),
+    ("maxGradNorm",            0.0,          0.5),
+    ("standardiseAdvantages",  "batch",      "minibatch"),
+    ("normaliseObservations",  False,        True),
+    ("normaliseRewards",       False,        True),
+    ("orthogonalInit",         False,        True),
+)
+# fmt: on
+
+
+def _record(name: str, summary: str, *tensors: OptionalTensor) -> AlgorithmRecord:
+    return AlgorithmRecord(
+        name=name,
+        summary=summary,
+        hyperparameters=PpoHyperparameters,
+        feeding="rounds",
+        presets=presets(_PRESETS),
+        tensors=frozenset(["log_probs", "distribution", *tensors]),
+        agents="several",
+    )
+
+
+RECORDS = (
+    _record("ippo", "PPO for each of several agents, with its own critic"),
+    _record(
+        "mappo",
+        "PPO for each of several agents, with critics that see the state of all",
+        "global_state",
+    ),
+)

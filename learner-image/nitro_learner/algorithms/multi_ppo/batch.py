@@ -1,0 +1,151 @@
+"""What one policy of a team learns from in a round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nitro_actor.protocol.agents import AgentClass
+from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
+from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
+from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
+from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
+from nitro_learner.algorithms.ppo.loss import Samples
+from nitro_learner.data.batch import Fragment, vectors
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyBatch:
+    """One policy's samples of a round.
+
+    Attributes:
+        samples: with advantages that are not standardised.
+        values: f32 [N], of the critic before the update.
+        slots: fragments.
+        lanes: trajectories of each fragment, whose steps alternate in the samples.
+    """
+
+    samples: TeamSamples
+    values: Tensor
+    slots: int
+    lanes: int
+
+
+class BatchMaker:
+    """Makes the batches of a team's policies.
+
+    Attributes:
+        central: whether critics see the state of all agents.
+    """
+
+    def __init__(self, team: Team, *, central: bool, device: str) -> None:
+        self._team = team
+        self.central = central
+        self._device = device
+
+    @property
+    def state_size(self) -> int:
+        """S of the global state."""
+        if self._team.state_size is not None:
+            return self._team.state_size
+        return sum(len(one.agents) * math.prod(one.observation["shape"]) for one in self._team.classes)
+
+    def input_sizes(self, one: AgentClass) -> tuple[int, int]:
+        """Inputs of a policy of a class, and of its critic."""
+        identity = len(one.agents) if self._team.agent_ids else 0
+        own = math.prod(one.observation["shape"])
+        return own + identity, (self.state_size if self.central else own) + identity
+
+    def inputs(
+        self, policy: AgentPolicy, rollouts: PolicyRollouts, when: When
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What a policy and its critic see, f32 [n, D] and [n, S]; one array where they see the same."""
+        raw = rollouts.observations(when)
+        own = vectors(raw if policy.observations is None else policy.observations(raw))
+        identity = [rollouts.identities(len(own))] if self._team.agent_ids else []
+        own = _beside(own, *identity)
+        if not self.central:
+            return own, own
+        states = rollouts.states(when)
+        seen = rollouts.of_agents(states if policy.states is None else policy.states(states))
+        return own, _beside(seen, *identity)
+
+    def make(
+        self,
+        policy: AgentPolicy,
+        network: StackedActorCritic,
+        rollouts: PolicyRollouts,
+        chosen: np.ndarray | None,
+        *,
+        gamma: float,
+        gae_lambda: float,
+    ) -> PolicyBatch:
+        """Make a policy's batch, and take the round into its statistics.
+
+        Args:
+            policy: as it sampled the round.
+            network: its shape.
+            rollouts: what its agents played.
+            chosen: int64 [n / k], which of its agents it learns from at each step; None for all.
+            gamma: discount per step.
+            gae_lambda: lambda of the advantage estimate.
+        """
+        inputs, critic_inputs = self.inputs(policy, rollouts, "")
+
+        def values(when: When) -> np.ndarray:
+            seen = critic_inputs if when == "" else self.inputs(policy, rollouts, when)[1]
+            rows = self._tensor(seen)[None]
+            found: np.ndarray = network.values(policy.parameters[None], rows)[0].cpu().numpy()
+            return found
+
+        lanes = rollouts.lanes()
+        estimates = rollouts.estimates(policy.scaled(lanes), values, gamma=gamma, gae_lambda=gae_lambda)
+        self._take_in(policy, rollouts)
+        rows = slice(None) if chosen is None else np.arange(len(chosen)) * rollouts.agents + chosen
+        advantages, before = (self._tensor(each[rows]) for each in (estimates.advantages, estimates.values))
+        own = self._tensor(inputs[rows])
+        samples = Samples(
+            own,
+            self._tensor(rollouts.rows("actions")[rows]),
+            self._tensor(rollouts.rows("log_probs")[rows]),
+            self._tensor(rollouts.rows("distribution")[rows]),
+            advantages,
+            advantages + before,
+        )
+        each = TeamSamples(
+            1,
+            samples,
+            own if critic_inputs is inputs else self._tensor(critic_inputs[rows]),
+            self._tensor(rollouts.alive[rows].astype(np.float32)),
+            self._tensor(rollouts.rows("available")[rows]) if rollouts.masked else None,
+        )
+        envs = lanes[0].tensors["rewards"].shape[1]
+        return PolicyBatch(each, before, len(lanes), envs if chosen is None else envs // rollouts.agents)
+
+    def _take_in(self, policy: AgentPolicy, rollouts: PolicyRollouts) -> None:
+        """Merge a round's observations and states into the statistics, for the next round."""
+        if policy.observations is not None:
+            seen = rollouts.observations("")[rollouts.alive]
+            policy.observations.merge([Fragment({}, {"observations": seen})])
+        if policy.states is not None:
+            policy.states.merge([Fragment({}, {"observations": rollouts.states("")})])
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+
+
+def chosen_agents(fragments: Sequence[Fragment], agents: int, seed: Sequence[int]) -> np.ndarray:
+    """Choose which of a policy's agents it learns from, int64 [N]: one at each step of each environment, all
+    equally likely. So it learns from as much as one agent has."""
+    steps = sum(fragment.tensors["terminated"].size for fragment in fragments)
+    return np.random.default_rng(list(seed)).integers(agents, size=steps)
+
+
+def _beside(*columns: np.ndarray) -> np.ndarray:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)

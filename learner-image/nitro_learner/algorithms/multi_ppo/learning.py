@@ -1,0 +1,290 @@
+"""Proximal policy optimisation for the agents of a team.
+
+Each policy is learned as PPO learns one, by its agents' own data. Policies of one shape that have equally
+many samples train together, in batched products. `ippo` and `mappo` differ in what the critic sees: the
+agent's observation (de Witt et al. 2020), or the state of all agents (Yu et al. 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.weights import PolicyWeights
+from nitro_api.algorithms.ppo import PpoHyperparameters
+from nitro_learner.algorithms.actor_critic import adapted, annealed, explained_variance, stream
+from nitro_learner.algorithms.agents.groups import Groups
+from nitro_learner.algorithms.agents.stacked_adam import AdamState
+from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.algorithms.base import UpdateResult, check_network
+from nitro_learner.algorithms.multi_ppo.batch import BatchMaker, PolicyBatch, chosen_agents
+from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
+from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
+from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
+from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
+from nitro_learner.algorithms.multi_ppo.surrogate import MultiPpoSurrogate
+from nitro_learner.algorithms.multi_ppo.training import train
+from nitro_learner.algorithms.ppo.loss import Coefficients
+from nitro_learner.data.batch import Fragment, check_round, vectors
+from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
+from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
+
+_INITIAL, _ORDER, _CHOICE = range(3)
+"""What random numbers are for: first parameters, the order of samples, the agents that are learned from."""
+
+
+class MultiPpo:
+    """IPPO and MAPPO. See `SharingLearner` for the interface."""
+
+    def __init__(self, team: Team, device: str = "cpu") -> None:
+        """
+        Args:
+            team: its algorithm is ippo or mappo.
+            device: a torch device.
+
+        Raises:
+            TypeError: the settings are not PPO's.
+            ValueError: the network has convolutions.
+        """
+        if not isinstance(team.settings, PpoHyperparameters):
+            raise TypeError(f"{team.algorithm} has no settings of PPO")
+        if team.network.type != "mlp":
+            raise ValueError(
+                f"spec.network.type: {team.algorithm} has networks without convolutions; set it to mlp"
+            )
+        self._team, self._settings, self._device = team, team.settings, device
+        self._batches = BatchMaker(team, central=team.algorithm == "mappo", device=device)
+        self._networks = {
+            one.name: StackedActorCritic(*self._batches.input_sizes(one), team.network, one.action)
+            for one in team.classes
+        }
+        self._groups = Groups.initial(team)
+        self._policies = {policy: self._fresh(policy) for policy in self._groups.policies}
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """See `JointLearner`."""
+        return self._groups.policies
+
+    @property
+    def agents(self) -> Mapping[str, str]:
+        """See `JointLearner`."""
+        return self._groups.agents
+
+    def weights(self) -> dict[str, PolicyWeights]:
+        """See `JointLearner`."""
+        published = {}
+        for name, policy in self._policies.items():
+            named = self._network(name).named(policy.parameters[None])
+            tensors = {
+                tensor: value[0].detach().cpu().numpy().copy()
+                for tensor, value in named.items()
+                if tensor.startswith("policy.")
+            }
+            clip = None
+            if policy.observations is not None:
+                tensors |= policy.observations.tensors()
+                clip = OBSERVATION_CLIP
+            published[name] = PolicyWeights(self._description(self._groups.class_of(name)), tensors, clip)
+        return published
+
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
+        """See `OnPolicyJointLearner`."""
+        check_round(fragments)
+        batches = {policy: self._batch(policy, fragments, round) for policy in self.policies}
+
+        def kind(policy: str) -> tuple[str, int]:
+            return self._groups.class_of(policy).name, batches[policy].samples.size
+
+        results: dict[str, UpdateResult] = {}
+        for _, together in groupby(sorted(self.policies, key=kind), key=kind):
+            names = list(together)
+            results |= self._learn(names, [batches[name] for name in names], round)
+        return {policy: results[policy] for policy in self.policies}
+
+    def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
+        """See `SharingLearner`."""
+        before, after = self._groups, Groups(self._team, groups)
+        policies = {}
+        for name in after.policies:
+            goes_on = name in self._policies
+            policy = self._policies[name] if goes_on else self._policies[before.agents[name]].copy()
+            if policy.rewards is not None and not (goes_on and before.of(name) == after.of(name)):
+                policy.rewards.forget_episodes()
+            policies[name] = policy
+        self._groups, self._policies = after, policies
+
+    @torch.no_grad()
+    def distances(
+        self, agents: Sequence[str], observations: np.ndarray, available: np.ndarray | None
+    ) -> np.ndarray:
+        """See `SharingLearner`."""
+        mask = None if available is None else torch.from_numpy(available).to(self._device)[None]
+        seen = [self._distribution_of(agent, observations, mask) for agent in agents]
+        family = self._family(self._groups.class_of(self._groups.agents[agents[0]]))
+        return np.array([[family.kl(one, other).mean().item() for other in seen] for one in seen])
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `JointLearner`."""
+        return {
+            "networks": {one.name: self._description(one) for one in self._team.classes},
+            "groups": self._groups.to_dict(),
+            "policies": {
+                name: policy.state_dict(self._network(name)) for name, policy in self._policies.items()
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `JointLearner`."""
+        check_network(state["networks"], {one.name: self._description(one) for one in self._team.classes})
+        groups = Groups(self._team, state["groups"])
+        self._policies = {
+            name: self._fresh(name).loaded(state["policies"][name], self._network(name))
+            for name in groups.policies
+        }
+        self._groups = groups
+
+    def _batch(self, policy: str, fragments: list[Fragment], round: int) -> PolicyBatch:
+        """A policy's samples of a round."""
+        one, positions = self._groups.class_of(policy), self._groups.positions(policy)
+        chosen = None
+        if len(positions) > 1 and self._team.group_batch == "equal":
+            seed = (self._team.seed, _CHOICE, round, self._groups.index(policy))
+            chosen = chosen_agents(fragments, len(positions), seed)
+        return self._batches.make(
+            self._policies[policy],
+            self._network(policy),
+            PolicyRollouts(self._team, one, positions, fragments),
+            chosen,
+            gamma=self._settings.gamma,
+            gae_lambda=self._settings.gae_lambda,
+        )
+
+    def _learn(
+        self, names: Sequence[str], batches: Sequence[PolicyBatch], round: int
+    ) -> dict[str, UpdateResult]:
+        """Train policies of one class that have equally many samples."""
+        settings, network = self._settings, self._network(names[0])
+        before = [self._policies[name] for name in names]
+        family = self._family(self._groups.class_of(names[0]))
+        coefficients = Coefficients(
+            clip=settings.clip,
+            kl=0.0,
+            entropy=settings.entropy_coefficient,
+            value=settings.value_coefficient,
+            value_clip=settings.value_clip or math.inf,
+        )
+        rate = annealed(settings, round, self._team.rounds)
+        sampled = torch.stack([policy.parameters for policy in before])
+        trained = train(
+            network,
+            sampled,
+            [policy.adam for policy in before],
+            TeamSamples.together([batch.samples for batch in batches]),
+            [self._generator(_ORDER, round, self._groups.index(name)) for name in names],
+            distribution=family,
+            settings=settings,
+            coefficients=coefficients,
+            kl=torch.tensor([policy.kl_coefficient for policy in before], device=self._device),
+            rate=rate,
+        )
+        results = {}
+        for index, name in enumerate(names):
+            parameters = trained.parameters[index]
+            if not torch.isfinite(parameters).all():
+                raise FloatingPointError(
+                    f"round {round}: the weights of the policy {name} became infinite or NaN; "
+                    "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
+                )
+            kl, batch = before[index].kl_coefficient, batches[index]
+            terms = trained.terms[index]
+            self._policies[name] = before[index].trained(
+                parameters.clone(), trained.adam[index], adapted(kl, terms["kl"], settings.kl_target)
+            )
+            stats = terms | _batch_stats(batch) | {"learning_rate": rate, "kl_coefficient": kl}
+            surrogate = MultiPpoSurrogate(
+                network,
+                parameters[None],
+                sampled[index : index + 1],
+                family,
+                trained.samples.of(index),
+                batch.samples.standardised(),
+                replace(coefficients, kl=kl),
+                batch.slots,
+                batch.lanes,
+            )
+            results[name] = UpdateResult(stats, surrogate)
+        return results
+
+    def _distribution_of(self, agent: str, observations: np.ndarray, available: Tensor | None) -> Tensor:
+        """The action distributions' parameters [m, .] of the policy that an agent plays."""
+        name = self._groups.agents[agent]
+        policy, one = self._policies[name], self._groups.class_of(name)
+        inputs = vectors(observations if policy.observations is None else policy.observations(observations))
+        if self._team.agent_ids:
+            identity = np.eye(len(one.agents), dtype=np.float32)[one.agents.index(agent)]
+            inputs = np.concatenate([inputs, np.tile(identity, (len(inputs), 1))], axis=1)
+        network = self._network(name)
+        policies, _ = network.split(policy.parameters[None])
+        return network.distribution(policies, torch.from_numpy(inputs).to(self._device)[None], available)[0]
+
+    def _network(self, policy: str) -> StackedActorCritic:
+        return self._networks[self._groups.class_of(policy).name]
+
+    def _family(self, one: AgentClass) -> Distribution:
+        return Gaussian() if one.action["kind"] == "continuous" else Categorical()
+
+    def _description(self, one: AgentClass) -> dict[str, Any]:
+        """The weights container's `network` of a class."""
+        network = self._team.network
+        described: dict[str, Any] = {
+            "kind": "mlp",
+            "hidden": list(network.hidden_sizes),
+            "activation": network.activation,
+            "head": "gaussian" if one.action["kind"] == "continuous" else "categorical",
+            "logStd": network.log_std,
+        }
+        return described | ({"agentIds": len(one.agents)} if self._team.agent_ids else {})
+
+    def _fresh(self, name: str) -> AgentPolicy:
+        """A policy as a run begins with it."""
+        settings, one = self._settings, next(c for c in self._team.classes if name in c.agents)
+        network = self._networks[one.name]
+        generator = self._generator(_INITIAL, 0, self._team.agents.index(name))
+        parameters = network.initial(generator, orthogonal=settings.orthogonal_init).to(self._device)
+        normalises = settings.normalise_observations
+        return AgentPolicy(
+            parameters,
+            AdamState.fresh(network.size, self._device),
+            settings.kl_coefficient,
+            observations=ObservationNormaliser(tuple(one.observation["shape"])) if normalises else None,
+            states=(
+                ObservationNormaliser((self._batches.state_size,))
+                if normalises and self._batches.central
+                else None
+            ),
+            rewards=RewardNormaliser(settings.gamma) if settings.normalise_rewards else None,
+        )
+
+    def _generator(self, purpose: int, round: int, policy: int) -> torch.Generator:
+        return torch.Generator().manual_seed(stream(self._team.seed, purpose, round, policy))
+
+
+def _batch_stats(batch: PolicyBatch) -> dict[str, float]:
+    """Statistics of what a policy learned from, over samples of agents that acted."""
+    acted = batch.samples.weights > 0
+    if not acted.any():
+        return {"explained_variance": 0.0, "advantage_std": 0.0}
+    returns, advantages = batch.samples.samples.returns[acted], batch.samples.samples.advantages[acted]
+    return {
+        "explained_variance": explained_variance(batch.values[acted], returns),
+        "advantage_std": advantages.std(correction=0).item(),
+    }

@@ -1,0 +1,77 @@
+"""PPO's loss of several policies at once, and its gradient: `ppo.loss`, averaged over agents that acted, with
+a KL penalty of each policy's own weight."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
+from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
+from nitro_learner.algorithms.ppo.loss import Coefficients, gradients, terms
+from nitro_learner.networks.distributions import Distribution
+
+
+@torch.no_grad()
+def gradient(
+    network: StackedActorCritic,
+    parameters: Tensor,
+    parts: list[TeamSamples],
+    distribution: Distribution,
+    c: Coefficients,
+    kl: Tensor,
+) -> Tensor:
+    """The gradient of each policy's mean loss by its parameters, [P, n].
+
+    Args:
+        network: the policies' shape.
+        parameters: f32 [P, n].
+        parts: the samples, in parts that are passed through the networks one after another.
+        distribution: of the actions.
+        c: the loss's coefficients; its KL penalty is not read.
+        kl: f32 [P], each policy's coefficient of the KL penalty.
+    """
+    into = torch.zeros_like(parameters)
+    acted = acted_in(parts)
+    penalised = bool((kl > 0).any())
+    for part in parts:
+        trace = network.trace(parameters, part.inputs, part.stacked(part.critic_inputs), part.masked())
+        rows = trace.distribution.flatten(0, 1)
+        by_rows, by_values = gradients(part.samples, rows, trace.values.flatten(), distribution, c, scale=1.0)
+        if penalised:
+            by_kl = distribution.grad_kl(part.samples.distribution, rows)
+            by_rows += by_kl * kl.repeat_interleave(part.size)[:, None]
+        scale = part.stacked(part.weights) / acted
+        by_distribution = part.stacked(by_rows) * scale[..., None]
+        network.backpropagate(parameters, trace, by_distribution, part.stacked(by_values) * scale, into)
+    return into
+
+
+@torch.no_grad()
+def mean_terms(
+    network: StackedActorCritic,
+    parameters: Tensor,
+    parts: list[TeamSamples],
+    distribution: Distribution,
+    c: Coefficients,
+) -> list[dict[str, float]]:
+    """Means of the loss's terms over each policy's samples of agents that acted: policy_loss, value_loss,
+    entropy, kl, clip_fraction."""
+    sums = torch.zeros(5, parameters.shape[0], dtype=torch.float64)
+    for part in parts:
+        trace = network.trace(parameters, part.inputs, part.stacked(part.critic_inputs), part.masked())
+        rows, values = trace.distribution.flatten(0, 1), trace.values.flatten()
+        t = terms(part.samples, rows, values, distribution, c)
+        columns = (-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped)
+        each = torch.stack(
+            [part.stacked(column * part.weights).sum(1, dtype=torch.float64) for column in columns]
+        )
+        sums += each.cpu()
+    means = sums / acted_in(parts)[:, 0].cpu()
+    names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+    return [dict(zip(names, column.tolist(), strict=True)) for column in means.T]
+
+
+def acted_in(parts: list[TeamSamples]) -> Tensor:
+    """How many samples of agents that acted each policy has, f32 [P, 1]; 1 where it has none."""
+    return torch.stack([part.acted() for part in parts]).sum(0).clamp(min=1.0)

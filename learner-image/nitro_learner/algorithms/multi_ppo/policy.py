@@ -1,0 +1,99 @@
+"""One policy of a team: its parameters, its optimiser's state, and the statistics that scale its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nitro_learner.algorithms.agents.stacked_adam import AdamState
+from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
+from nitro_learner.data.batch import Fragment
+from nitro_learner.networks.normalise import ObservationNormaliser, RewardNormaliser
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPolicy:
+    """What belongs to a policy, whoever plays it.
+
+    Attributes:
+        parameters: f32 [n], the policy's and then the critic's.
+        adam: of these parameters.
+        kl_coefficient: weight of the KL penalty.
+        observations: standardises the policy's observations; None where they stay raw.
+        states: standardises the global states that its critic sees; None where that sees none, or raw ones.
+        rewards: scales rewards; None where they stay as they are.
+    """
+
+    parameters: Tensor
+    adam: AdamState
+    kl_coefficient: float
+    observations: ObservationNormaliser | None
+    states: ObservationNormaliser | None
+    rewards: RewardNormaliser | None
+
+    def copy(self) -> AgentPolicy:
+        """A policy that learns on without changing this one."""
+        return replace(
+            self,
+            parameters=self.parameters.clone(),
+            adam=self.adam.copy(),
+            observations=deepcopy(self.observations),
+            states=deepcopy(self.states),
+            rewards=deepcopy(self.rewards),
+        )
+
+    def trained(self, parameters: Tensor, adam: AdamState, kl_coefficient: float) -> AgentPolicy:
+        """The policy after an update."""
+        return replace(self, parameters=parameters, adam=adam, kl_coefficient=kl_coefficient)
+
+    def scaled(self, lanes: Sequence[Fragment]) -> list[np.ndarray]:
+        """A round's rewards as the critic shall see them, f32 [L, lanes] of each fragment."""
+        if self.rewards is None:
+            return [fragment.tensors["rewards"] for fragment in lanes]
+        return self.rewards(list(lanes))
+
+    def state_dict(self, network: StackedActorCritic) -> dict[str, Any]:
+        """What a checkpoint holds of it."""
+        return {
+            "parameters": {
+                name: value[0].detach().cpu().clone()
+                for name, value in network.named(self.parameters[None]).items()
+            },
+            "adam": self.adam.state_dict(),
+            "kl_coefficient": self.kl_coefficient,
+            "observations": self.observations.state_dict() if self.observations else None,
+            "states": self.states.state_dict() if self.states else None,
+            "rewards": self.rewards.state_dict() if self.rewards else None,
+        }
+
+    def loaded(self, state: Mapping[str, Any], network: StackedActorCritic) -> AgentPolicy:
+        """A policy of the same shape that continues from `state_dict()`.
+
+        Raises:
+            ValueError: a tensor of the state has another shape.
+        """
+        loaded = self.copy()
+        for name, value in network.named(loaded.parameters[None]).items():
+            saved = torch.as_tensor(state["parameters"][name])
+            if saved.shape != value.shape[1:]:
+                raise ValueError(f"{name} has shape {tuple(saved.shape)}, expected {tuple(value.shape[1:])}")
+            value[0].copy_(saved)
+        for normaliser, name in (
+            (loaded.observations, "observations"),
+            (loaded.states, "states"),
+            (loaded.rewards, "rewards"),
+        ):
+            if normaliser is not None:
+                normaliser.load_state_dict(state[name])
+        device = str(self.parameters.device)
+        return replace(
+            loaded,
+            adam=AdamState.of(state["adam"], device),
+            kl_coefficient=float(state["kl_coefficient"]),
+        )

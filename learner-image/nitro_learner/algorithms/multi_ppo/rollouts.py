@@ -1,0 +1,199 @@
+"""What the agents of one policy played in a round, as rows for networks and as lanes along time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.fragment import AGENT_AXIS
+from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.data import gae
+from nitro_learner.data.batch import Fragment, vectors
+
+When = Literal["", "last_", "final_"]
+"""Which observations: those of the steps, the ones after the last step, or those of truncated episodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What GAE makes of a round.
+
+    Attributes:
+        values: of the critic, f32 [N].
+        advantages: f32 [N].
+    """
+
+    values: np.ndarray
+    advantages: np.ndarray
+
+
+class PolicyRollouts:
+    """A round of one policy's k agents, which are of one class.
+
+    A row is one agent's transition; rows are ordered by fragment, then step, environment and agent. A lane is
+    one agent in one environment of one fragment.
+    """
+
+    def __init__(
+        self, team: Team, one: AgentClass, positions: Sequence[int], fragments: Sequence[Fragment]
+    ) -> None:
+        """
+        Args:
+            team: to which the agents belong.
+            one: their class.
+            positions: where they are on its axis.
+            fragments: of the round, of equal steps and environments.
+        """
+        self._team, self._class, self._positions = team, one, list(positions)
+        self._fragments = fragments
+        self.agents = len(self._positions)
+
+    def field(self, fragment: Fragment, name: str) -> np.ndarray:
+        """A per-agent field of a fragment for the policy's agents alone."""
+        array = fragment.by_class[self._class.name][name]
+        return np.take(array, self._positions, axis=AGENT_AXIS[name])
+
+    def rows(self, name: str) -> np.ndarray:
+        """A per-agent field with a row for each transition, [N, ...]."""
+        stacked = np.stack([self.field(fragment, name) for fragment in self._fragments])
+        return stacked.reshape(-1, *stacked.shape[4:])
+
+    @property
+    def masked(self) -> bool:
+        """Whether actions may be unavailable."""
+        return bool(self._class.action.get("masked"))
+
+    @property
+    def alive(self) -> np.ndarray:
+        """Whether the agent acted, bool [N]."""
+        return self.rows("alive")
+
+    def observations(self, when: When) -> np.ndarray:
+        """Raw observations [n, *obs] of the policy's agents."""
+        name = f"{when}observations"
+        shape = self._class.observation["shape"]
+        return np.concatenate([self.field(f, name).reshape(-1, *shape) for f in self._fragments])
+
+    def states(self, when: When) -> np.ndarray:
+        """Global states f32 [n / k, S]: the environment's own, or all agents' observations together."""
+        if self._team.state_size is not None:
+            states = [fragment.tensors[f"{when}global_state"] for fragment in self._fragments]
+            return np.concatenate([one.reshape(-1, self._team.state_size) for one in states])
+        return np.concatenate([self._joined(fragment, when) for fragment in self._fragments])
+
+    def of_agents(self, rows: np.ndarray) -> np.ndarray:
+        """What an environment has once, [n / k, ...], for each of the policy's agents, [n, ...]."""
+        return np.repeat(rows, self.agents, axis=0)
+
+    def identities(self, rows: int) -> np.ndarray:
+        """The agents' indices in their class, one-hot, f32 [rows, n_c]."""
+        one_hot = np.eye(len(self._class.agents), dtype=np.float32)[self._positions]
+        return np.tile(one_hot, (rows // self.agents, 1))
+
+    def lanes(self) -> list[Fragment]:
+        """Rewards, terminated and truncated as fragments of lanes, [L, E * k]."""
+        return [
+            Fragment(
+                fragment.meta,
+                {
+                    "rewards": self._rewards(fragment),
+                    "terminated": self._ends(fragment, "terminated"),
+                    "truncated": self._ends(fragment, "truncated"),
+                },
+            )
+            for fragment in self._fragments
+        ]
+
+    def estimates(
+        self,
+        rewards: Sequence[np.ndarray],
+        values: Callable[[When], np.ndarray],
+        *,
+        gamma: float,
+        gae_lambda: float,
+    ) -> Estimates:
+        """Generalised advantage estimates along the lanes.
+
+        Args:
+            rewards: f32 [L, E * k] of each fragment, as the critic shall see them.
+            values: the critic's, f32 [n], of the observations or states of that kind.
+            gamma: discount per step.
+            gae_lambda: lambda of the estimate.
+        """
+        length, envs = self._fragments[0].tensors["terminated"].shape
+        lanes = envs * self.agents
+        steps = values("")
+        by_fragment = steps.reshape(-1, length, lanes)
+        last = values("last_").reshape(-1, lanes)
+        terminated, truncated = (
+            [self._ends(fragment, name) for fragment in self._fragments]
+            for name in ("terminated", "truncated")
+        )
+        counts = [int((cut & ~end).sum()) for cut, end in zip(truncated, terminated, strict=True)]
+        final = np.split(values("final_"), np.cumsum(counts)[:-1])
+        following = map(gae.next_values, by_fragment, last, final, terminated, truncated)
+        advantages = self._advantages(
+            np.concatenate(rewards, axis=1),
+            np.concatenate(list(by_fragment), axis=1),
+            np.concatenate(list(following), axis=1),
+            np.concatenate(terminated, axis=1),
+            np.concatenate(truncated, axis=1),
+            gamma,
+            gae_lambda,
+        )
+        by_fragment = np.stack(np.split(advantages, len(self._fragments), axis=1))
+        return Estimates(steps, by_fragment.reshape(-1))
+
+    def _advantages(
+        self,
+        rewards: np.ndarray,
+        values: np.ndarray,
+        following: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        gamma: float,
+        gae_lambda: float,
+    ) -> np.ndarray:
+        """Of the lanes of all fragments, f32 [L, lanes]."""
+        alive, died = (
+            np.concatenate([self.field(f, name).reshape(len(rewards), -1) for f in self._fragments], axis=1)
+            for name in ("alive", "died")
+        )
+        if not alive.all():
+            values, following = gae.through_waiting(
+                rewards, values, following, alive, terminated, truncated, gamma=gamma
+            )
+        return gae.advantages(
+            rewards, values, following, terminated | died, truncated, gamma=gamma, lam=gae_lambda
+        )
+
+    def _ends(self, fragment: Fragment, name: str) -> np.ndarray:
+        return np.repeat(fragment.tensors[name], self.agents, axis=1)
+
+    def _rewards(self, fragment: Fragment) -> np.ndarray:
+        """[L, E * k]: each agent's own, or the sum over the team."""
+        own = self.field(fragment, "rewards")
+        if self._team.reward == "own":
+            return own.reshape(len(own), -1)
+        total = np.zeros(own.shape[:2], np.float32)
+        for one in self._team.classes:
+            played = [i for i, agent in enumerate(one.agents) if agent in self._team.agents]
+            total += fragment.by_class[one.name]["rewards"][:, :, played].sum(2)
+        return np.repeat(total, self.agents, axis=1)
+
+    def _joined(self, fragment: Fragment, when: When) -> np.ndarray:
+        """All agents' observations of a fragment in one vector each, f32 [n / k, S]."""
+        name = f"{when}observations"
+        parts = [fragment.by_class[one.name][name] for one in self._team.classes]
+        axes = AGENT_AXIS[name]
+        return np.concatenate([vectors(_rows(part, axes)) for part in parts], axis=1)
+
+
+def _rows(array: np.ndarray, axes: int) -> np.ndarray:
+    """Flatten the leading axes, [*leading, ...] to [n, ...]."""
+    count = int(np.prod(array.shape[:axes]))
+    return array.reshape(count, *array.shape[axes:])

@@ -1,0 +1,88 @@
+"""The surrogate of each of several policies: what the detector and the noise meter differentiate."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from agents_support import agent_class, agents_fragment, team
+from nitro_api.spec.scaling import Scaling
+from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.boosting.detector import Detector
+from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
+
+ROWS = 3 * 12 * 2
+
+
+def surrogates(algorithm: str = "ippo", *, masked: bool = False) -> tuple[MultiPpo, dict[str, Surrogate]]:
+    """A learner after a round in which agents died, and its policies' surrogates."""
+    one = agent_class(masked=masked)
+    made = team(one, algorithm=algorithm, preset="paper", settings={"epochs": 3, "learningRate": 0.01})
+    learner = MultiPpo(made)
+    results = learner.update([agents_fragment(one, slot=slot, deaths=0.1) for slot in range(3)], 1)
+    return learner, {name: result.surrogate for name, result in results.items()}
+
+
+def value(function: Function) -> float:
+    return sum(term().item() for term in function.terms)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("algorithm", ["ippo", "mappo"])
+def test_the_objective_of_all_rows_is_what_the_update_reports(algorithm: str, masked: bool) -> None:
+    one = agent_class(masked=masked)
+    made = team(one, algorithm=algorithm, preset="paper", settings={"epochs": 3, "learningRate": 0.01})
+    learner = MultiPpo(made)
+    fragments = [agents_fragment(one, slot=slot, deaths=0.1) for slot in range(3)]
+    for name, result in learner.update(fragments, 1).items():
+        stats, rows = result.stats, torch.arange(ROWS)
+        assert result.surrogate.size == ROWS, name
+        assert value(result.surrogate.function("clip", rows)) == pytest.approx(
+            -stats["policy_loss"], abs=1e-5
+        )
+        total = stats["policy_loss"] + 0.2 * stats["kl"] + stats["value_loss"]
+        assert value(result.surrogate.function("total", rows)) == pytest.approx(total, rel=1e-4)
+
+
+@pytest.mark.parametrize("objective", ["clip", "ratio1", "total"])
+def test_trajectories_are_of_the_policy_that_sampled_and_add_up_to_all_rows(objective: Objective) -> None:
+    learner, found = surrogates()
+    before = MultiPpo(learner._team).state_dict()["policies"]
+    for name, surrogate in found.items():
+        function = surrogate.trajectories(objective)
+        assert len(function.terms) == 3 * 2
+        start = torch.cat(
+            [v.flatten() for k, v in before[name]["parameters"].items() if k.startswith("policy")]
+        )
+        assert torch.equal(function.parameters[0].flatten(), start)
+        if objective == "ratio1":
+            # E[A] of standardised advantages, over agents that acted.
+            assert value(function) == pytest.approx(0, abs=1e-5)
+
+
+def test_rows_of_dead_agents_do_not_count() -> None:
+    _, found = surrogates()
+    surrogate = found["agent_1"]
+    weights: Tensor = surrogate.samples.weights  # type: ignore[attr-defined]
+    alive, dead = weights.nonzero()[:, 0], (weights == 0).nonzero()[:, 0]
+    assert len(dead) > 0
+    both = torch.cat([alive, dead])
+    assert value(surrogate.function("clip", both)) == pytest.approx(
+        value(surrogate.function("clip", alive)), rel=1e-5
+    )
+    assert value(surrogate.function("clip", dead)) == 0
+
+
+def test_the_detector_measures_each_policy_at_its_new_parameters() -> None:
+    learner, found = surrogates("mappo", masked=True)
+    measured = {name: Detector(Scaling(), 0, 40).measure(one, 1) for name, one in found.items()}
+    assert len({m.lambda_max for m in measured.values()}) == 3
+    assert all(m.ratio is not None and m.lambda_max > m.lambda_min for m in measured.values())
+    after = learner.state_dict()["policies"]
+    for name, one in found.items():
+        (policy,) = one.function("clip", torch.arange(40)).parameters
+        trained = torch.cat(
+            [v.flatten() for k, v in after[name]["parameters"].items() if k.startswith("policy")]
+        )
+        assert torch.equal(policy.flatten(), trained)
