@@ -16,17 +16,12 @@ _TOGGLES = 0x7066
 class Mode(Protocol):
     """Says after each round whether the run toggles."""
 
-    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:
-        """Whether policies are shared, or separated, after round `round`.
+    def toggles(self, round: int, returns: Mapping[str, float]) -> str | None:
+        """Why sharing begins or ends after round `round`, as the end of a sentence; None where it does not.
 
         Args:
             returns: mean return of each agent's episodes that ended in it; empty where none did.
         """
-        ...
-
-    @property
-    def why(self) -> str:
-        """Why the newest answer was yes, as the end of a sentence."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -41,11 +36,9 @@ class Mode(Protocol):
 class Static:
     """`never` and `always`: groups stay as they are at the start."""
 
-    why = ""
-
-    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:  # noqa: ARG002
-        """Never."""
-        return False
+    def toggles(self, round: int, returns: Mapping[str, float]) -> str | None:  # noqa: ARG002
+        """None."""
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing."""
@@ -66,23 +59,17 @@ class Dynamic:
     def __init__(self, window: int, slope: float) -> None:
         self._detector = DecreaseDetector(window, slope)
         self._threshold = slope
-        self._found: float | None = None
 
-    @property
-    def why(self) -> str:
-        """See `Mode`."""
-        return f"the returns' slope {self._found:.4f} was below {self._threshold:g}"
-
-    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:  # noqa: ARG002
-        """Whether the returns fall; then the window begins anew."""
+    def toggles(self, round: int, returns: Mapping[str, float]) -> str | None:  # noqa: ARG002
+        """See `Mode`. After a toggle the window begins anew."""
         if not returns:
-            return False
+            return None
         self._detector.push(returns)
         if not self._detector.falling:
-            return False
-        self._found = self._detector.slope
+            return None
+        slope = self._detector.slope
         self._detector.clear()
-        return True
+        return f"the slope of the returns, {slope:.4f}, is below {self._threshold:g}"
 
     def state_dict(self) -> dict[str, Any]:
         """The detector's."""
@@ -103,8 +90,6 @@ class RandomToggle(Static):
         ValueError: the run is too short for so many toggles.
     """
 
-    why = "the job asks for a random toggle"
-
     def __init__(self, toggles: int, window: int, rounds: int, seed: int) -> None:
         # The last round's toggle would teach nothing.
         free = rounds - 1 - toggles * window
@@ -118,6 +103,6 @@ class RandomToggle(Static):
         places = np.sort(generator.choice(free + toggles, toggles, replace=False)) - np.arange(toggles)
         self.rounds = tuple((places + window * (1 + np.arange(toggles))).tolist())
 
-    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:  # noqa: ARG002
-        """Whether the round is one of them."""
-        return round in self.rounds
+    def toggles(self, round: int, returns: Mapping[str, float]) -> str | None:  # noqa: ARG002
+        """See `Mode`."""
+        return "the round was drawn" if round in self.rounds else None

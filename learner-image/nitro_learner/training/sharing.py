@@ -73,8 +73,8 @@ def agent_returns(fragments: Sequence[Fragment], agents: Sequence[str]) -> dict[
 class Sharing:
     """Decide after each round whether sharing toggles, and regroup the policies if so.
 
-        if sharing.toggles(k, returns):
-            regrouping = await sharing.regroup(k, fragments, returns, ratios)
+        if reason := sharing.toggles(k, returns):
+            regrouping = await sharing.regroup(k, reason, fragments, returns, ratios)
 
     Args:
         spec: of the resolved job.
@@ -128,8 +128,8 @@ class Sharing:
         """Whether agents share policies now."""
         return self._shared
 
-    def toggles(self, round: int, returns: Mapping[str, float]) -> bool:
-        """Whether sharing toggles after round `round`. Call it once a round, in order.
+    def toggles(self, round: int, returns: Mapping[str, float]) -> str | None:
+        """Why sharing toggles after round `round`; None where it does not. Call it once a round, in order.
 
         Args:
             returns: see `agent_returns`.
@@ -139,6 +139,7 @@ class Sharing:
     async def regroup(
         self,
         round: int,
+        reason: str,
         fragments: Sequence[Fragment],
         returns: Mapping[str, float],
         ratios: Mapping[str, float | None],
@@ -146,6 +147,7 @@ class Sharing:
         """Toggle sharing after round `round`; the policies have a new version.
 
         Args:
+            reason: what `toggles` said.
             fragments: of the round.
             returns: see `agent_returns`.
             ratios: the round's convexity ratio of each policy.
@@ -169,7 +171,7 @@ class Sharing:
         self._policies.regroup(after)
         now = self._policies.groups()
         fresh = frozenset(name for name, members in now.items() if before.get(name) != members)
-        return Regrouping(round, self._shared, now, fresh, self._mode.why, bases, distances)
+        return Regrouping(round, self._shared, now, fresh, reason, bases, distances)
 
     async def _partition(
         self,

@@ -240,17 +240,19 @@ class Trainer:
             evaluated = await self._evaluations.join(evaluating)
         report = self._account(result, evaluated, updates, stages)
         returns = agent_returns(result.fragments, list(self._policies.agents))
-        toggles = self._sharing.toggles(number, returns)
-        self._scoring.measure(report, updates, ratios=toggles)
-        if toggles:
-            await self._regroup(number, result.fragments, returns)
+        reason = self._sharing.toggles(number, returns)
+        self._scoring.measure(report, updates, ratios=reason is not None)
+        if reason:
+            await self._regroup(number, reason, result.fragments, returns)
 
-    async def _regroup(self, round: int, fragments: Sequence[Fragment], returns: Mapping[str, float]) -> None:
+    async def _regroup(
+        self, round: int, reason: str, fragments: Sequence[Fragment], returns: Mapping[str, float]
+    ) -> None:
         """Toggle sharing after round `round`. The round is measured first: its convexity ratios decide whose
         policies go on. The next round waits for that."""
         begin = time.monotonic()
         ratios = await self._scoring.ratios()
-        regrouping = await self._sharing.regroup(round, fragments, returns, ratios)
+        regrouping = await self._sharing.regroup(round, reason, fragments, returns, ratios)
         self.state.forget_policies(regrouping.fresh, kept=regrouping.groups)
         await self._settle(regrouping)
         for listener in self._listeners:
