@@ -9,6 +9,8 @@ from pydantic import Field
 from nitro_api.base import Model, resolved
 
 MAX_ACTORS = 4096
+MOST_ROUNDS = 1000
+"""Entries of a schedule at most."""
 Actors = Annotated[int, Field(ge=1, le=MAX_ACTORS)]
 
 
@@ -74,7 +76,7 @@ class Scaling(Model):
     """Policy objective whose curvature or gradient is measured: `clip` is PPO's clipped surrogate, `ratio1`
     takes the ratio at 1. Default: clip."""
 
-    schedule: Annotated[list[Actors], Field(min_length=1, max_length=1000)] | None = None
+    schedule: Annotated[list[Actors], Field(min_length=1, max_length=MOST_ROUNDS)] | None = None
     """Actors of round 1, 2, ...; later rounds use the last entry. Only with scaler `schedule`, which requires
     it. Unit: actors. Default: none."""
 

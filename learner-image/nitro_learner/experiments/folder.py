@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from nitro_api import NitroTrainingJob
+from nitro_learner.experiments.permuted import control_of
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.run import folders
@@ -98,21 +100,36 @@ class ExperimentDir:
         folder = self.run(run)
         if not (folder.has_run() and folder.job.exists()):
             return False
-        saved, now = folder.read_job(), run.job.to_dict()
+        if run.source and not self.finished(run.source):
+            return False
+        job = self._job(run)
+        saved, now = folder.read_job(), job.to_dict()
         check_same_job(saved, now, folder)
-        check_same_schedule(saved, run.job, folder)
+        check_same_schedule(saved, job, folder)
         if not folder.summary.exists() or saved["spec"].get("stop") != now["spec"]["stop"]:
             return False
         return bool(folder.read_summary().get("finished"))
 
     def prepare(self, run: PlannedRun) -> RunDir:
-        """The run's folder, ready for `nitro train --resume`, which starts or goes on."""
+        """The run's folder, ready for `nitro train --resume`, which starts or goes on.
+
+        Raises:
+            RunDirError: the source of a permuted control has no usable metrics.csv.
+        """
         folder = self.run(run)
         folders.mark(folder.path)
         # It tells of a smaller budget, or of an interruption; beside the new job it would pass for its end.
         folder.summary.unlink(missing_ok=True)
-        folder.write_text(folder.job, run.job.to_yaml())
+        folder.write_text(folder.job, self._job(run).to_yaml())
         return folder
+
+    def _job(self, run: PlannedRun) -> NitroTrainingJob:
+        """The run's job; a permuted control, whose source has ended, gets its schedule."""
+        if run.source is None:
+            return run.job
+        job = control_of(run.source.job, self.run(run.source).metrics)
+        job.metadata.name = run.job.metadata.name
+        return job
 
 
 def machine() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve
 from nitro_api.loading.job_file import set_field
+from nitro_learner.experiments.permuted import with_schedule
 from nitro_learner.experiments.spec import Budget, Experiment
 
 # One learner thread and one actor process: an on-policy run has one of them work at a time, so it keeps one
@@ -29,13 +30,19 @@ _STOP = {"actorRounds": "actorRounds", "envSteps": "envSteps", "dollars": "budge
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run: the job it trains, resolved, and its folder below the experiment's."""
+    """One run: the job it trains, resolved, and its folder below the experiment's.
+
+    Attributes:
+        source: of a permuted control, the run whose actors it repeats; it must have ended before. `job` has a
+            schedule of one round until then.
+    """
 
     environment: str
     variant: str
     seed: int
     job: NitroTrainingJob
     folder: PurePosixPath
+    source: PlannedRun | None = None
 
     @property
     def label(self) -> str:
@@ -60,7 +67,25 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
                     mistakes[str(told)] = told
     if mistakes:
         raise JobInvalid(list(mistakes.values()))
-    return [_run(job, variant, seed) for seed in experiment.seeds for (_, variant), job in jobs.items()]
+    runs: list[PlannedRun] = []
+    for seed in experiment.seeds:
+        of_seed = {key: _run(job, key[1], seed) for key, job in jobs.items()}
+        runs += of_seed.values()
+        runs += [
+            _control(run, name)
+            for name, variant in experiment.permuted.items()
+            for (_, own), run in of_seed.items()
+            if own == variant
+        ]
+    return runs
+
+
+def _control(source: PlannedRun, name: str) -> PlannedRun:
+    """The permuted control of a run."""
+    job = with_schedule(source.job, [source.job.spec.scaling.initial_actors])
+    job.metadata.name = name
+    folder = source.folder.parent.parent / name / source.folder.name
+    return PlannedRun(source.environment, name, source.seed, job, folder, source)
 
 
 def _run(job: NitroTrainingJob, variant: str, seed: int) -> PlannedRun:

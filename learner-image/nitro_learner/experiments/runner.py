@@ -89,11 +89,13 @@ class Runner:
         self.watcher = Watcher()
         self._stop = asyncio.Event()
         self._untold: OSError | None = None
+        self._ended = {run.folder: asyncio.Event() for run in runs}
         self._impossible: dict[tuple[str, str], str] = {}
         self.states = [RunState(run) for run in runs]
         for state in self.states:
             if folder.finished(state.run):
                 state.status = "done"
+                self._ended[state.run.folder].set()
             self._look(state)
 
     def interrupt(self) -> None:
@@ -131,11 +133,22 @@ class Runner:
             if self._stop.is_set():
                 return
             failed = self._impossible.get((state.run.environment, state.run.variant))
+            if failed is None and state.run.source:
+                failed = await self._source_failed(state.run.source)
+                if self._stop.is_set():
+                    return
             if failed is None:
                 await self._train(group, state)
             else:
-                state.message = f"not tried, because {failed} failed before its first round"
+                state.message = f"not tried, because {failed}"
                 self._change(state, "failed")
+
+    async def _source_failed(self, source: PlannedRun) -> str | None:
+        """Wait until the source of a permuted control has ended; say so where it has failed. It was begun
+        before, because it comes before its control."""
+        await self._ended[source.folder].wait()
+        (state,) = (state for state in self.states if state.run.folder == source.folder)
+        return None if state.status == "done" else f"its source {source.label} has not ended"
 
     async def _train(self, group: ProcessGroup, state: RunState) -> None:
         folder = self._folder.prepare(state.run)
@@ -156,7 +169,8 @@ class Runner:
             again = f"nitro train --resume {shlex.quote(str(folder.path))}"
             state.message = f"exit code {code}{child.last_words()}\n  alone: {again}"
             if not state.round:  # an environment that cannot be built, an agent that is missing
-                self._impossible[state.run.environment, state.run.variant] = state.run.label
+                why = f"{state.run.label} failed before its first round"
+                self._impossible[state.run.environment, state.run.variant] = why
             self._change(state, "failed")
 
     async def _end(self, child: ChildProcess) -> int:
@@ -189,6 +203,8 @@ class Runner:
 
     def _change(self, state: RunState, status: str) -> None:
         state.status = status
+        if status != "running":
+            self._ended[state.run.folder].set()
         self._tell(state)
 
     def _tell(self, state: RunState) -> None:

@@ -89,6 +89,10 @@ class Experiment(Model):
     variants: Annotated[dict[str, dict[str, Any]], Field(max_length=50)] = Field(default_factory=dict)
     """What is compared: a name, and the fields that it overrides, by path as in --set."""
 
+    permuted: Annotated[dict[str, str], Field(max_length=50)] = Field(default_factory=dict)
+    """Controls: a name, and the variant whose runs it repeats, seed by seed, with their own actors of each
+    round in a random order within blocks of spec.scaling.window rounds."""
+
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(max_length=1000)] = Field(
         default_factory=list
     )
@@ -155,6 +159,8 @@ def _rules(experiment: Experiment) -> list[FieldError]:
     """Mistakes across fields."""
     found: list[FieldError] = []
     named = {"name": experiment.name} | {f"variants.{name}": name for name in experiment.variants}
+    named |= {f"permuted.{name}": name for name in experiment.permuted}
+    every = [*experiment.variants, *experiment.permuted]
     for path, name in named.items():
         if not _NAME.fullmatch(name):
             message = "must be named by at most 63 lower-case letters, digits, dots and hyphens; rename it"
@@ -169,6 +175,11 @@ def _rules(experiment: Experiment) -> list[FieldError]:
         ]
         if experiment.job is not None and not isinstance(experiment.job, dict):
             found.append(FieldError("job", experiment.job, "must be the path of a job file, or a job"))
+    for name, source in experiment.permuted.items():
+        found += _among(f"permuted.{name}", source, experiment.variants, "a variant")
+        if name in experiment.variants:
+            message = "is the name of a variant as well; choose another"
+            found.append(FieldError(f"permuted.{name}", source, message))
     if experiment.budget and len(experiment.budget.to_dict()) != 1:
         message = "must have exactly one of rounds, actorRounds, envSteps and dollars"
         found.append(FieldError("budget", experiment.budget.to_dict(), message))
@@ -180,13 +191,13 @@ def _rules(experiment: Experiment) -> list[FieldError]:
         if len(set(each)) < len(each):
             found.append(FieldError(path, each, f"holds {one} twice; remove one"))
     for index, name in enumerate(experiment.against):
-        found += _among(f"against[{index}]", name, experiment.variants, "a variant")
+        found += _among(f"against[{index}]", name, every, "a variant")
     for question, pair in experiment.questions.items():
         if len(pair) != 2:
             message = "must be two variants: the one that is asked about, and what it is compared with"
             found.append(FieldError(f"questions.{question}", pair, message))
         for index, name in enumerate(pair):
-            found += _among(f"questions.{question}[{index}]", name, experiment.variants, "a variant")
+            found += _among(f"questions.{question}[{index}]", name, every, "a variant")
     for index, name in enumerate(experiment.figures):
         found += _among(f"figures[{index}]", name, COLUMNS, "a column of metrics.csv")
     for index, command in enumerate(experiment.commands):
