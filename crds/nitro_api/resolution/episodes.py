@@ -50,12 +50,25 @@ NOT_RESUMABLE = {
 """Time limits of the ids whose state nobody can save."""
 
 
+_PARTICLES = ("adversary", "spread", "tag")
+_OTHER_PARTICLES = ("crypto", "push", "reference", "speaker_listener", "world_comm")
+
+AGENTS_RESUMABLE = {f"mpe2/simple_{name}_v3": 25 for name in _PARTICLES}
+"""Time limits of the ids of several agents whose state an actor can save. An argument, max_cycles, sets
+another limit."""
+
+AGENTS_NOT_RESUMABLE = {f"mpe2/simple_{name}_v3": 25 for name in _OTHER_PARTICLES}
+"""Time limits of the ids of several agents whose state nobody can save; max_cycles as above."""
+
+
 def resumable(environment: Environment) -> bool:
     """Whether an actor is known to save the environment's state.
 
     Of an environment of the user's own it is not known before an actor has built it; the answer is False.
     """
-    return environment.is_atari or (environment.entry_point is None and environment.id in RESUMABLE)
+    if environment.entry_point is not None:
+        return False
+    return environment.is_atari or environment.id in RESUMABLE or environment.id in AGENTS_RESUMABLE
 
 
 def time_limit(environment: Environment) -> int | None:
@@ -64,6 +77,9 @@ def time_limit(environment: Environment) -> int | None:
         return None
     registered = (RESUMABLE | NOT_RESUMABLE).get(environment.id)
     limit = environment.kwargs.get("max_episode_steps", registered)
+    of_agents = AGENTS_RESUMABLE | AGENTS_NOT_RESUMABLE
+    if environment.id in of_agents:
+        limit = environment.kwargs.get("max_cycles", of_agents[environment.id])
     return limit if type(limit) is int and limit > 0 else None
 
 

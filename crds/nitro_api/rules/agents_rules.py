@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nitro_api.algorithms.registry import RECORDS, TEAM_RECORDS, listed
-from nitro_api.base import Rule, declare
-from nitro_api.errors import FieldError
+from nitro_api.base import Rule, declare, matches
+from nitro_api.errors import ABSENT, FieldError
 from nitro_api.resolution.episodes import NOT_RESUMABLE, RESUMABLE
+from nitro_api.resolution.resolve import resolve
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.sharing import Sharing
 
-SEVERAL_AGENTS = "mpe2/"
-"""What the ids begin with that are known to be environments of several agents."""
+SEVERAL_AGENTS = "^[A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)+_v[0-9]+$"
+"""Ids of environments of several agents, package/module. gymnasium's end in -v0 instead of _v0."""
 
 COMPETITIVE = tuple(f"mpe2/simple_{name}_v3" for name in ("adversary", "crypto", "push", "tag", "world_comm"))
 """Ids whose agents are opponents, so that they have no common reward."""
@@ -53,7 +54,7 @@ def _one_agent_id(spec: JobSpec) -> bool:
 
 def _several_agents_id(spec: JobSpec) -> bool:
     id = spec.environment.id
-    return spec.environment.entry_point is None and id is not None and id.startswith(SEVERAL_AGENTS)
+    return spec.environment.entry_point is None and id is not None and matches(SEVERAL_AGENTS, id)
 
 
 declare(
@@ -84,7 +85,7 @@ declare(
     ),
     Rule(
         path="environment.id",
-        cel=f"{_A_TEAM} || !({_ITS_ID} && self.environment.id.startsWith('{SEVERAL_AGENTS}'))",
+        cel=f"{_A_TEAM} || !({_ITS_ID} && self.environment.id.matches(r'{SEVERAL_AGENTS}'))",
         sentence=f"is an environment of several agents, so its algorithm must be one of several agents; set "
         f"algorithm.name: {_NAMES}",
         holds=lambda spec: _learns_several(spec) or not _several_agents_id(spec),
@@ -136,8 +137,12 @@ def _lacks_a_common_reward(spec: JobSpec) -> bool:
 
 
 def mistakes(job: NitroTrainingJob) -> list[FieldError]:
-    """Errors that depend on the environment's arguments, into which rules in CEL cannot look."""
-    spec = job.spec
+    """Errors that depend on the environment's arguments, into which rules in CEL cannot look, or on values
+    that the job leaves out."""
+    return [*_own_rewards(job.spec), *_too_many_toggles(job)]
+
+
+def _own_rewards(spec: JobSpec) -> list[FieldError]:
     if not (_lacks_a_common_reward(spec) and spec.environment.id in OWN_REWARDS):
         return []
     if spec.environment.kwargs.get("local_ratio") == 0:
@@ -146,4 +151,19 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
         f"must be true with {spec.algorithm.name} in {spec.environment.id}, whose agents have rewards of "
         "their own; set it, or set spec.environment.kwargs.local_ratio: 0"
     )
-    return [FieldError("spec.algorithm.teamReward", False, text)]
+    return [FieldError("spec.algorithm.teamReward", spec.algorithm.team_reward or ABSENT, text)]
+
+
+def _too_many_toggles(job: NitroTrainingJob) -> list[FieldError]:
+    toggles = job.spec.sharing.toggles if job.spec.sharing else None
+    if toggles is None:
+        return []
+    spec = resolve(job).spec
+    most = (spec.stop.rounds - 1) // spec.sharing.window
+    if toggles <= most:
+        return []
+    text = (
+        f"must be at most {most}, because there are spec.sharing.window, {spec.sharing.window}, rounds "
+        f"before each, and stop.rounds is {spec.stop.rounds}; lower it or the window, or raise stop.rounds"
+    )
+    return [FieldError("spec.sharing.toggles", toggles, text)]

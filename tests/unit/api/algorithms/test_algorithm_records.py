@@ -16,6 +16,7 @@ from nitro_api.algorithms.record import AlgorithmRecord, Hyperparameters, preset
 from nitro_api.algorithms.registry import RECORDS, listed, owners_of, registered, settings_of
 from nitro_api.base import resolved
 from nitro_api.schema.explain import explain
+from nitro_api.schema.openapi import schema_at
 from nitro_api.spec.algorithm import Algorithm
 
 RESOLVED = yaml.safe_load((Path(__file__).parent / "resolved_algorithms.yaml").read_text())
@@ -44,15 +45,16 @@ def explained(path: str) -> str:
 
 def value_of(setting: str) -> Any:
     """A value that the setting takes."""
-    given = {"standardiseAdvantages": "off", "targetUpdateFrequency": 1.0}
-    switches = ("learningRateAnneal", "normaliseObservations", "normaliseRewards", "orthogonalInit")
-    return True if setting in switches else given.get(setting, 1)
+    schema = schema_at(("spec", "algorithm", "hyperparameters", setting)) or {}
+    return True if schema["type"] == "boolean" else schema.get("enum", [1])[0]
 
 
 @pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.settings != "rllib"])
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_an_algorithm_takes_its_own_settings_and_refuses_those_of_others(name: str, setting: str) -> None:
     source = job(name=name, hyperparameters={setting: value_of(setting)})
+    if RECORDS[name].agents == "several":
+        source["spec"]["environment"]["id"] = "mine/cooperation_v0"
     owners = owners_of(setting, RECORDS)
     if name in owners:
         load_job(source)
