@@ -59,8 +59,14 @@ def learner() -> Collector:
     metrics = LearnerMetrics("team", "hopper")
     metrics.on_run_started(round=0, rounds=10, history=[])
     measured: dict[str, Any] = dict.fromkeys(COLUMNS, 1) | {"reward_std": 1.0, "detector_seconds": 0.1}
-    policy = PolicyReport(1.0, convexity_ratio=1.0, stats={"kl": 0.1, "entropy": 1.0, "value_loss": 1.0})
-    metrics.on_round_done(RoundReport(**measured, policies={"default": policy}))
+    policy = PolicyReport(
+        1.0,
+        ("agent_0", "agent_1"),
+        convexity_ratio=1.0,
+        score=0.5,
+        stats={"kl": 0.1, "entropy": 1.0, "value_loss": 1.0},
+    )
+    metrics.on_round_done(RoundReport(**measured, policies={"agent_0": policy}))
     metrics.on_cache_measured(used=2**20, limit=2**30)
     return _Nitro(metrics.registry)
 

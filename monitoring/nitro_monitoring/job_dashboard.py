@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from nitro_monitoring import job_resources, job_training
+from nitro_monitoring import job_policies, job_resources, job_training
 from nitro_monitoring.job_queries import SELECTOR
 from nitro_monitoring.panels import board, choice, firing, window
 
@@ -26,6 +26,7 @@ def job_dashboard() -> builders.Dashboard:
         job_training.progress,
         job_training.learning,
         job_training.score,
+        job_policies.policies,
         job_resources.actors,
         job_resources.time,
         job_resources.cost,

@@ -65,6 +65,8 @@ def _labels(family: Metric) -> str:
 
 
 def _described(family: str, label: str, values: Iterable[str]) -> str:
+    if label == "policy":
+        return f"`{label}`: `default`, or of several agents the name of one"
     return f"`{label}`: " + _FREE.get((family, label), " ".join(values))
 
 

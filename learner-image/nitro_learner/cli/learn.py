@@ -125,7 +125,7 @@ def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
     """Have the operator know at once where the run goes on, and with how many actors."""
     spec, checkpoint = opened.job.spec, opened.checkpoint
     actors = checkpoint.state["training"]["actors"] if checkpoint else spec.scaling.initial_actors
-    reporter.starting(spec.environment, round=checkpoint.round if checkpoint else 0, actors=actors)
+    reporter.starting(spec, round=checkpoint.round if checkpoint else 0, actors=actors)
 
 
 async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:

@@ -1,7 +1,7 @@
 """Shows all jobs of a cluster, live: phase, round, return and its trend, score, actors, cost.
 
-ACTORS are the ready ones of those granted. Columns give way to a narrow terminal. Without a terminal, or with
---once, the table is printed once. Ctrl-C ends it.
+ACTORS are the ready ones of those granted, POLICIES those of jobs of several agents. Columns give way to a
+narrow terminal. Without a terminal, or with --once, the table is printed once. Ctrl-C ends it.
 
 examples:
   nitro top

@@ -16,15 +16,19 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nitro_api.spec.environment import Environment
-from nitro_api.spec.status import ACTORS_SILENT, LARGEST, JobStatus
+from nitro_api import JobSpec
+from nitro_api.spec.status import ACTORS_SILENT, JobStatus
 from nitro_learner.cluster.api import backoff
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.job_mirror import JobMirror
 from nitro_learner.cluster.job_watch import JobWatch
+from nitro_learner.cluster.policy_status import PolicyStatus, present
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
+
+if TYPE_CHECKING:
+    from nitro_learner.training.sharing import Regrouping
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +43,10 @@ _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 
 
 class StatusReporter(Listener):
-    """Keep status.training, status.cost, and round and time of status.checkpoint current.
+    """Keep status.training, policies, sharing, cost, and round and time of status.checkpoint current.
 
         with StatusReporter(client, job.get("status")) as reporter:
-            reporter.starting(job.spec.environment, round=0, actors=8)
+            reporter.starting(job.spec, round=0, actors=8)
             reporter.mirror.on_actors(lambda granted, ready: backend.set_limit(granted))
             ...                                         # the trainer calls its listeners
             reporter.conclude("Succeeded", outcome.reason, outcome.message)
@@ -69,6 +73,7 @@ class StatusReporter(Listener):
         self._cost: dict[str, float] = before.get("cost", {})
         saved = before.get("checkpoint", {})
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
+        self._policies = PolicyStatus(before)
         self._best: float | None = None
         self._changed = threading.Condition()
         self._version = 0
@@ -96,7 +101,7 @@ class StatusReporter(Listener):
 
     # Events of the training
 
-    def starting(self, environment: Environment, *, round: int, actors: int) -> None:
+    def starting(self, spec: JobSpec, *, round: int, actors: int) -> None:
         """Report the start, before there are actors: the operator has to know how many are requested.
 
         Later versions need the rollouts' size, because their defaults may differ.
@@ -104,11 +109,12 @@ class StatusReporter(Listener):
         with self._changed:
             if self._training.get("round") != round:
                 self._rewind(round)
+            self._policies.starting(spec.sharing)
             self._update(
                 round=round,
                 weightsVersion=round,
-                rolloutLength=environment.rollout_length,
-                envsPerActor=environment.envs_per_actor,
+                rolloutLength=spec.environment.rollout_length,
+                envsPerActor=spec.environment.envs_per_actor,
                 **_request(actors),
             )
 
@@ -123,7 +129,14 @@ class StatusReporter(Listener):
         self._update(**_request(actors))
 
     def on_round_done(self, report: RoundReport) -> None:
-        self._take(report.row(), **_request(report.next_actors))
+        with self._changed:
+            self._policies.played(report.policies)
+            self._take(report.row(), **_request(report.next_actors))
+
+    def on_policies_regrouped(self, regrouping: Regrouping) -> None:
+        with self._changed:
+            self._policies.regrouped(regrouping)
+            self._update()
 
     def actors_silent(self, trouble: str | None) -> None:
         """Report why no actor has answered yet; None when one has."""
@@ -173,9 +186,9 @@ class StatusReporter(Listener):
             "actors": int(row["actors"]),
             "cost": _readable(row["cost_total"], 6),
         }
-        evaluation = _present({"evaluationMean": _readable(row["evaluation_mean"], 3)})
+        evaluation = present({"evaluationMean": _readable(row["evaluation_mean"], 3)})
         with self._changed:
-            self._history.append(_present(entry))
+            self._history.append(present(entry))
             self._spend(float(row["cost_learner"]), float(row["cost_actors"]))
             self._update(
                 round=int(row["round"]),
@@ -249,10 +262,10 @@ class StatusReporter(Listener):
         time.sleep(pause)
 
     def _body(self) -> dict[str, Any]:
-        training = _present(self._training) | {"updatedAt": _now()}
+        training = present(self._training) | {"updatedAt": _now()}
         if self._history:
             training["history"] = list(self._history)
-        body: dict[str, Any] = {"training": training}
+        body: dict[str, Any] = {"training": training, **self._policies.body()}
         if self._cost:
             body["cost"] = dict(self._cost)
         if self._checkpoint:
@@ -274,15 +287,6 @@ def _sentence(text: str) -> str:
 def _readable(value: float | None, digits: int) -> float | None:
     """Round a value for `kubectl get`, which prints all digits; metrics.csv has the exact value."""
     return None if value is None else round(value, digits)
-
-
-def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that have a value which the status takes: JSON has no word for NaN and infinity."""
-    return {
-        name: value
-        for name, value in fields.items()
-        if value is not None and not (isinstance(value, float) and not abs(value) <= LARGEST)
-    }
 
 
 def _now() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,8 +21,12 @@ from prometheus_client import (
     start_http_server,
 )
 
+from nitro_learner.run.policy_metrics import PolicyMetrics
 from nitro_learner.sampling.drop_reasons import DROP_REASONS
 from nitro_learner.training.round_report import STAGES, Listener, RoundReport, Row
+
+if TYPE_CHECKING:
+    from nitro_learner.training.sharing import Regrouping
 
 _LABELS = ("namespace", "job_name")
 _BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
@@ -115,22 +120,7 @@ class LearnerMetrics(Listener):
             "nitro_redis_memory_limit_bytes", "Memory that the trajectory cache may use; 0 = no limit"
         )
 
-        # The same of each policy; a single-agent run has one.
-        self._policy_values = {
-            "reward_mean": gauge(
-                "nitro_policy_episode_reward_mean",
-                "Mean return of the last 20 training episodes of the agents that a policy plays",
-                "policy",
-            ),
-            "convexity_ratio": gauge(
-                "nitro_policy_convexity_ratio", "Newest convexity ratio of a policy's objective", "policy"
-            ),
-            "kl": gauge("nitro_policy_kl", "KL divergence of a policy's newest update, in nats", "policy"),
-            "entropy": gauge("nitro_policy_entropy", "Entropy of a policy after its newest update", "policy"),
-            "value_loss": gauge(
-                "nitro_policy_value_loss", "Value loss of a policy's newest update", "policy"
-            ),
-        }
+        self._policies = PolicyMetrics(gauge, self._job)
 
     def _make_counters(self) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -155,6 +145,7 @@ class LearnerMetrics(Listener):
         self.failures = counter(
             "nitro_detector_failures", "Rounds whose convexity ratio or gradient noise could not be measured"
         )
+        self.toggles = counter("nitro_sharing_toggles", "Times that sharing of policies began or ended")
         self.cost = counter(
             "nitro_job_cost_dollars", "Dollars spent on the job so far, over all restarts", "component"
         )
@@ -208,6 +199,7 @@ class LearnerMetrics(Listener):
             self.misses,
             self.bytes,
             self.failures,
+            self.toggles,
         ):
             counter.labels(*self._job)
         for reason in RETRY_REASONS:
@@ -231,12 +223,7 @@ class LearnerMetrics(Listener):
             value = getattr(report, name)
             if value is not None:
                 gauge.labels(*job).set(value)
-        for policy, own in report.policies.items():
-            values = {"reward_mean": own.reward_mean, "convexity_ratio": own.convexity_ratio, **own.stats}
-            for name, gauge in self._policy_values.items():
-                value = values.get(name)
-                if value is not None:
-                    gauge.labels(*job, policy).set(value)
+        self._policies.measured(report.policies)
         self._count(report)
         for stage, seconds in report.stages().items():
             self.duration.labels(*job, stage).observe(seconds)
@@ -248,6 +235,10 @@ class LearnerMetrics(Listener):
         self._set_actors("lost", report.lost)
         self._set_actors("failed", report.retries)
         self._set_actors("requested", report.next_actors)
+
+    def on_policies_regrouped(self, regrouping: Regrouping) -> None:
+        self.toggles.labels(*self._job).inc()
+        self._policies.grouped(regrouping.groups)
 
     def on_cache_measured(self, *, used: int, limit: int) -> None:
         self.cache_used.labels(*self._job).set(used)

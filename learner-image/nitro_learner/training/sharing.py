@@ -40,6 +40,7 @@ class Regrouping:
     """A toggle of sharing.
 
     Attributes:
+        number: which toggle of the run it is, from 1.
         round: the round after which it happened; the next one samples with the new groups.
         shared: whether agents share policies from now on.
         groups: the agents of every policy, by its name.
@@ -50,6 +51,7 @@ class Regrouping:
         distances: of the agents of each pool that was compared, f64 [n, n], by its agents.
     """
 
+    number: int
     round: int
     shared: bool
     groups: Mapping[str, tuple[str, ...]]
@@ -57,6 +59,14 @@ class Regrouping:
     reason: str
     bases: Mapping[str, str] = field(default_factory=dict)
     distances: Mapping[tuple[str, ...], NDArray[np.float64]] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """What happened and why, for people."""
+        if not self.shared:
+            return f"Since round {self.round + 1} each agent has its own policy, because {self.reason}."
+        groups = "; ".join(", ".join(agents) for agents in self.groups.values())
+        return f"Since round {self.round + 1} agents share policies, because {self.reason}: {groups}."
 
 
 def agent_returns(fragments: Sequence[Fragment], agents: Sequence[str]) -> dict[str, float]:
@@ -171,7 +181,8 @@ class Sharing:
         self._policies.regroup(after)
         now = self._policies.groups()
         fresh = frozenset(name for name, members in now.items() if before.get(name) != members)
-        return Regrouping(round, self._shared, now, fresh, reason, bases, distances)
+        number = 2 * self._times - self._shared
+        return Regrouping(number, round, self._shared, now, fresh, reason, bases, distances)
 
     async def _partition(
         self,

@@ -34,19 +34,21 @@ _COLUMNS = (
     ("RETURN", 0),
     ("TREND", 90),
     ("SCORE", 75),
+    ("POLICIES", 110),
     ("ACTORS", 0),
     ("COST", 0),
     ("AGE", 75),
 )
 _SHORT = "* of the last evaluation: rollouts cut long episodes, so training returns are of short ones only"
 _GAP, _SHORTEST_NAME = 2, 8
-_NUMBERS = {"ROUND", "STEPS", "RETURN", "SCORE", "ACTORS", "COST", "AGE"}
+_NUMBERS = {"ROUND", "STEPS", "RETURN", "SCORE", "POLICIES", "ACTORS", "COST", "AGE"}
 
 
 @dataclass(frozen=True)
 class Row:
     """A job as the table shows it. `actors` is ready of granted pods; None is not known yet.
 
+    `policies`: those of several agents; `shared`: whether agents share them now. None with a single agent.
     `short`: training returns are those of short episodes only, so the return is the last evaluation's.
     """
 
@@ -59,6 +61,8 @@ class Row:
     short: bool
     history: tuple[float, ...]
     score: float | None
+    policies: int | None
+    shared: bool | None
     ready: int | None
     granted: int | None
     cost: float | None
@@ -69,6 +73,7 @@ class Row:
         """Of a NitroTrainingJob as the API server has it."""
         status = job.get("status") or {}
         training, actors = status.get("training") or {}, status.get("actors") or {}
+        sharing = status.get("sharing") or {}
         cut = short(training.get("cutShare"))
         mean = "evaluationMean" if cut else "rewardMean"
         means = [entry.get(mean) for entry in training.get("history") or []]
@@ -82,6 +87,8 @@ class Row:
             short=cut,
             history=tuple(mean for mean in means if mean is not None),
             score=training.get("boostingScore"),
+            policies=sharing.get("groups"),
+            shared=sharing.get("shared"),
             ready=actors.get("ready"),
             granted=actors.get("granted"),
             cost=(status.get("cost") or {}).get("total"),
@@ -99,6 +106,7 @@ class Row:
             "RETURN": _known(self.mean_return, "{:,.1f}") + ("*" if self.short else ""),
             "TREND": sparkline(self.history),
             "SCORE": _known(self.score, "{:.2f}"),
+            "POLICIES": _known(self.policies, "{}") + (" shared" if self.shared else ""),
             "ACTORS": f"{self.ready or 0}/{self.granted}" if self.granted is not None else "-",
             "COST": _known(self.cost, "${:,.4f}"),
             "AGE": age(self.age_seconds),
@@ -108,6 +116,8 @@ class Row:
 def table(rows: Sequence[Row], width: int, note: str = "") -> Group:
     """The jobs, those that run first, and a line of totals."""
     shown = [title for title, least in _COLUMNS if width >= least]
+    if not any(row.policies for row in rows):  # no job has several agents
+        shown = [title for title in shown if title != "POLICIES"]
     ordered = sorted(rows, key=lambda row: (row.phase != "Running", row.namespace, row.job))
     cells = [row.cells() for row in ordered]
     widths = _widths(shown, cells, width)

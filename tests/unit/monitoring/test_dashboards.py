@@ -30,11 +30,6 @@ NOT_SHOWN = {
     "nitro_job_status_evaluation_mean": "the same",
     "nitro_job_status_invalid": "it says why other series of a job are missing",
     "nitro_job_status_pod_seconds": "panels show what they cost",
-    "nitro_policy_convexity_ratio": "every job has one policy yet, whose values are the job's own series",
-    "nitro_policy_entropy": "the same",
-    "nitro_policy_episode_reward_mean": "the same",
-    "nitro_policy_kl": "the same",
-    "nitro_policy_value_loss": "the same",
 }
 """Metrics that no panel and no alert asks for -> why they are there all the same."""
 

@@ -152,9 +152,9 @@ def test_actors_that_do_not_answer_are_reported_until_one_does() -> None:
 
 def test_a_run_reports_its_rollouts_and_whether_they_cut_episodes() -> None:
     cluster = Cluster()
-    environment = resolve(load_job(job())).spec.environment
+    spec = resolve(load_job(job())).spec
     with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
-        reporter.starting(environment, round=0, actors=2)
+        reporter.starting(spec, round=0, actors=2)
         for number in (1, 2):
             reporter.on_round_done(round_report(number, cut_share=0.75))
     training = cluster.reported["training"]

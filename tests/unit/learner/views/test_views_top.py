@@ -71,6 +71,17 @@ def test_the_return_is_that_of_the_last_evaluation_when_rollouts_cut_episodes() 
         assert max(map(len, rendered([Row.of(job("own", training=training), NOW)], width))) <= width
 
 
+@pytest.mark.parametrize(
+    ("sharing", "shown"),
+    [({"groups": 6, "shared": False}, "6"), ({"groups": 2, "shared": True}, "2 shared"), ({}, "-")],
+)
+def test_policies_are_shown_where_a_job_has_several_agents(sharing: dict[str, Any], shown: str) -> None:
+    spread = Row.of(job("spread", sharing=sharing), NOW)
+    assert spread.cells()["POLICIES"] == shown
+    assert ("POLICIES" in rendered([Row.of(RUNNING, NOW), spread], 140)[0]) == bool(sharing)
+    assert "POLICIES" not in rendered([spread], 100)[0], "it gives way"
+
+
 def test_a_job_without_a_status_is_shown_as_pending() -> None:
     new = job("new")
     del new["status"]
