@@ -13,7 +13,7 @@ BIN      := $(VENV)/bin
 UV       := $(BIN)/uv
 # The one tool that is not in constraints.txt, because it installs what is.
 UV_VERSION := 0.13.8
-PACKAGES := -e crds -e actor-image[lambda] -e learner-image[train,local] -e operator
+PACKAGES := -e crds -e actor-image[lambda,agents] -e learner-image[train,local] -e operator
 SOURCES  := crds actor-image learner-image operator monitoring charts tests
 STAMP    := build/environment
 # File by file: the tests of one file share what is slow to start, such as an API server.
@@ -125,7 +125,7 @@ generate: $(STAMP) ## write the generated files again: the CRD, dashboards, aler
 
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew
-	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda]' '-e ./learner-image[train,local,rllib]' '-e ./operator' > build/packages.in
+	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda,agents]' '-e ./learner-image[train,local,rllib]' '-e ./operator' > build/packages.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --group dev \
 		--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner \
 		--no-emit-package nitro-operator build/packages.in -o build/constraints.txt

@@ -1,23 +1,25 @@
 """The actor's work on one request: weights, rollout, fragment, store."""
 
+from __future__ import annotations
+
 import resource
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nitro_actor import wire
-from nitro_actor.environment import Environment
-from nitro_actor.policy import Policy
-from nitro_actor.protocol.agents import AGENT
-from nitro_actor.protocol.fragment import FragmentContainer, from_one_agent
+from nitro_actor.play import play_of
+from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.request import Request
 from nitro_actor.protocol.weights import WeightsContainer
-from nitro_actor.rollout import evaluate, rollout
 from nitro_actor.store import Exchange
+
+if TYPE_CHECKING:
+    from nitro_actor.make_env import AnyEnvironment
 
 _KEPT_VERSIONS = 2
 """The current version, and the one before it that an evaluation or a late retry may still ask for."""
@@ -34,9 +36,10 @@ class WeightsInvalidError(RuntimeError):
 class Actor:
     """Answer requests, one at a time, with one environment."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: AnyEnvironment) -> None:
         self.environment = environment
-        self._policies: OrderedDict[str, Policy] = OrderedDict()
+        self._play = play_of(environment)
+        self._policies: OrderedDict[str, Any] = OrderedDict()
         self._cold = True
 
     def run(self, request: Request, exchange: Exchange) -> dict[str, Any]:
@@ -60,8 +63,7 @@ class Actor:
         policy = self._policy(request, exchange)
         loaded = time.perf_counter()
         if request.kind == "rollout":
-            tensors = rollout(
-                self.environment,
+            tensors = self._play.rollout(
                 policy,
                 seed=request.seed,
                 steps=request.steps,
@@ -70,12 +72,8 @@ class Actor:
             )
             steps = request.steps
         else:
-            tensors = evaluate(
-                self.environment,
-                policy,
-                seed=request.seed,
-                episodes=request.episodes,
-                max_steps=request.max_steps,
+            tensors = self._play.evaluate(
+                policy, seed=request.seed, episodes=request.episodes, max_steps=request.max_steps
             )
             steps = int(tensors["episode_lengths"].sum())
         sampled = time.perf_counter()
@@ -101,20 +99,18 @@ class Actor:
     def _require_fit(self, request: Request) -> None:
         if request.kind == "evaluate":
             return
-        spec, count = self.environment.spec, self.environment.count
+        count = self.environment.count
         if request.steps % count:
             raise wire.WireError(
                 f"steps: {request.steps} is not a multiple of the actor's {count} environments"
             )
-        row = int(np.prod(spec.frame_shape)) * np.dtype(spec.observation_dtype).itemsize
-        # Each step is at most an observation, a final one, the action and its distribution, and some numbers.
-        size = request.steps * (2 * row + 12 * spec.action_size + 64)
+        size = request.steps * self._play.step_bytes()
         if size > wire.MAX_BYTES:
             raise wire.WireError(
                 f"steps: {request.steps} may take {size} bytes; a fragment may have {wire.MAX_BYTES}"
             )
 
-    def _policy(self, request: Request, exchange: Exchange) -> Policy:
+    def _policy(self, request: Request, exchange: Exchange) -> Any:
         policy = self._policies.get(request.weights_key)
         if policy is None:
             policy = self._load(request, exchange)
@@ -124,7 +120,7 @@ class Actor:
         self._policies.move_to_end(request.weights_key)
         return policy
 
-    def _load(self, request: Request, exchange: Exchange) -> Policy:
+    def _load(self, request: Request, exchange: Exchange) -> Any:
         data = exchange.get(request.weights_key)
         if data is None:
             raise WeightsMissingError(
@@ -137,8 +133,7 @@ class Actor:
                     f"the weights are of run {container.run!r} and version {container.version}, the request "
                     f"asks for run {request.run!r} and version {request.weights_version}"
                 )
-            container.require_agents([AGENT])
-            return Policy(container.policies[container.agents[AGENT]], self.environment.spec)
+            return self._play.policy(container)
         except wire.WireError as error:
             raise WeightsInvalidError(f"{request.weights_key}: {error}") from error
 
@@ -154,7 +149,7 @@ class Actor:
             steps=steps,
             envs=self.environment.count,
             resumed=bool(request.state),
-            tensors=from_one_agent(tensors),
+            tensors=tensors,
         )
 
 

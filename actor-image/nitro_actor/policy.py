@@ -96,15 +96,27 @@ class Policy:
     def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
         """Log probability of each action, f32 [...], over any leading axes."""
         if not self._continuous:
-            logits = distribution - distribution.max(axis=-1, keepdims=True)
-            chosen = np.take_along_axis(logits, actions[..., None], axis=-1)[..., 0]
-            result: Floats = chosen - np.log(np.exp(logits).sum(axis=-1))
-            return result
-        mean, log_std = distribution[..., : self._actions], distribution[..., self._actions :]
-        deviation = (actions - mean) / np.exp(log_std)
-        each = -0.5 * np.square(deviation) - log_std - np.float32(0.5 * math.log(2 * math.pi))
-        total: Floats = each.sum(axis=-1)
-        return total
+            chosen: Floats = np.take_along_axis(log_softmax(distribution), actions[..., None], axis=-1)[
+                ..., 0
+            ]
+            return chosen
+        return gaussian_log_probabilities(distribution, actions)
+
+
+def log_softmax(logits: Floats) -> Floats:
+    """Log probabilities of discrete actions, f32 [..., N]."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    result: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return result
+
+
+def gaussian_log_probabilities(distribution: Floats, actions: np.ndarray) -> Floats:
+    """Log density of actions f32 [..., A] under means and log standard deviations f32 [..., 2 A]."""
+    mean, log_std = np.split(distribution, 2, axis=-1)
+    deviation = (actions - mean) / np.exp(log_std)
+    each = -0.5 * np.square(deviation) - log_std - np.float32(0.5 * math.log(2 * math.pi))
+    total: Floats = each.sum(axis=-1)
+    return total
 
 
 def _check(weights: PolicyWeights, spec: EnvironmentSpec) -> None:

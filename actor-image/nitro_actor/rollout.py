@@ -52,12 +52,12 @@ def rollout(
     """
     count = environment.count
     length = steps // count
-    seeds, generator = _random(seed, count)
+    seeds, source = random_sources(seed, count)
     if state:
         environment.restore(state)
     else:
         environment.reset(seeds)
-    noise = policy.noise(generator, length, count)
+    noise = policy.noise(np.random.Generator(np.random.PCG64(source)), length, count)
 
     current = environment.frames
     earlier = environment.earlier_frames
@@ -123,7 +123,7 @@ def evaluate(
         EnvironmentCallError, PolicyError: as `rollout`.
     """
     count = environment.count
-    environment.reset(_random(seed, count)[0])
+    environment.reset(random_sources(seed, count)[0])
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     playing: list[int | None] = [i if i < episodes else None for i in range(count)]
     distribution = np.empty((count, policy.parameters_per_action), np.float32)
@@ -153,11 +153,10 @@ class PolicyError(RuntimeError):
     """The policy's output is NaN or infinite for a finite observation: the weights have diverged."""
 
 
-def _random(seed: int, count: int) -> tuple[list[int], np.random.Generator]:
-    """Seeds of the environments and the generator of the policy's noise, independent of each other."""
+def random_sources(seed: int, count: int) -> tuple[list[int], np.random.SeedSequence]:
+    """Seeds of the environments, and the source of the policies' noise, independent of each other."""
     environments, noise = np.random.SeedSequence(seed).spawn(2)
-    seeds = [int(word) for word in environments.generate_state(count, np.uint64)]
-    return seeds, np.random.Generator(np.random.PCG64(noise))
+    return [int(word) for word in environments.generate_state(count, np.uint64)], noise
 
 
 def _action_dtype(environment: Environment) -> type[np.float32] | type[np.int64]:

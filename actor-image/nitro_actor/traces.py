@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 _OURS = Path(__file__).parent
-_WORK = (str(_OURS / "engines"), str(_OURS / "make_env.py"))
+_WORK = tuple(str(_OURS / name) for name in ("engines", "agents", "make_env.py"))
 """What calls the environment."""
 
 _LIBRARIES = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), "<")

@@ -43,13 +43,15 @@ class AgentsEngine(ABC):
 
     Attributes:
         count: E.
-        classes: the agent classes, ordered by name.
+        classes: the agent classes, ordered by name, of single frames.
         observations: [E, n_c, *observation shape], f32 or u8, by class. The current ones, updated in place; 0
             for an agent that is not alive.
         alive: bool [E, n_c] by class, who acts in the next step; updated in place.
-        available: bool [E, n_c, N] by class, for classes whose action space is masked; updated in place.
+        available: bool [E, n_c, N] by class, for classes whose action space is masked; updated in place. All
+            of them for an agent that is not alive.
         state_size: S of the environment's own global state; None where it has none, or where that is the
             concatenation of all observations.
+        time_limit: steps after which `AgentsEnvironment` cuts an episode; None for no limit.
         resumable: whether `snapshot` and `restore` are exact.
     """
 
@@ -59,6 +61,7 @@ class AgentsEngine(ABC):
     alive: Mapping[str, NDArray[np.bool_]]
     available: Mapping[str, NDArray[np.bool_]]
     state_size: int | None
+    time_limit: int | None
     resumable: bool
 
     @abstractmethod

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor import traces, wire
+from nitro_actor import wire
 from nitro_actor.engines.base import (
     Engine,
     EnvironmentCallError,
@@ -18,7 +18,9 @@ from nitro_actor.engines.base import (
     pack_generators,
     unpack_generators,
 )
+from nitro_actor.engines.failures import failures
 from nitro_actor.engines.states import MujocoReplay, state_keeper
+from nitro_actor.spaces import native_action
 
 MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
 
@@ -50,17 +52,17 @@ class GenericEngine(Engine):
         self._reset(index, None)
 
     def _reset(self, index: int, seed: int | None) -> None:
-        with _failures(index, "reset"):
+        with failures(index, "reset"):
             self._store(index, self._environments[index].reset(seed=seed)[0])
         if replay := self._replays[index]:
             replay.after_reset()
 
     def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         for index, environment in enumerate(self._environments):
-            action = self._native(actions[index])
+            action = native_action(self._action_space, actions[index])
             if replay := self._replays[index]:
                 replay.before_step(action)
-            with _failures(index, "step"):
+            with failures(index, "step"):
                 observation, reward, terminated, truncated, _ = environment.step(action)
                 self._store(index, observation)
                 self._rewards[index] = float(reward)
@@ -72,7 +74,7 @@ class GenericEngine(Engine):
         keepers = [keeper for keeper in self._state_keepers if keeper]
         if not keepers:
             return {}
-        with _failures(None, "get_state"):
+        with failures(None, "get_state"):
             states = [keeper.get() for keeper in keepers]
             own = {f"own/{name}": np.stack([state[name] for state in states]) for name in states[0]}
         generators = pack_generators([environment.unwrapped.np_random for environment in self._environments])
@@ -93,7 +95,7 @@ class GenericEngine(Engine):
         for index, keeper in enumerate(self._state_keepers):
             if keeper is None:
                 raise wire.WireError("the request carries a state, but this environment cannot be resumed")
-            with _failures(index, "set_state"):
+            with failures(index, "set_state"):
                 keeper.set({name: array[index].copy() for name, array in own.items()})
             self._environments[index].unwrapped.np_random = generators[index]
         observations[:] = snapshot["observations"]
@@ -111,30 +113,3 @@ class GenericEngine(Engine):
                 "observation_space, so resize or pad what changes"
             )
         self.observations[index] = array
-
-    def _native(self, action: np.ndarray) -> Any:
-        space = self._action_space
-        if isinstance(space, gymnasium.spaces.Discrete):
-            return int(action) + int(space.start)
-        assert isinstance(space, gymnasium.spaces.Box)
-        action = action.astype(space.dtype).reshape(space.shape)
-        if action.dtype == np.float32:
-            return action
-        # It came within the bounds as float32, which may lie outside of them.
-        return np.minimum(np.maximum(action, space.low), space.high)
-
-
-class _failures:  # noqa: N801 - a context manager, read as a word
-    """Turn what an environment raises into an EnvironmentCallError that says where."""
-
-    def __init__(self, index: int | None, call: str) -> None:
-        self._where = call if index is None else f"{call} of environment {index}"
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        known = isinstance(error, EnvironmentCallError | wire.WireError)
-        if isinstance(error, Exception | SystemExit) and not known:
-            told = f"{self._where} raised {type(error).__name__}: {error}{traces.raised_at(error)}"
-            raise EnvironmentCallError(told) from error

@@ -144,11 +144,7 @@ def state_keeper(environment: gymnasium.Env[Any, Any]) -> StateKeeper | None:
     # An old environment's own np_random may be a RandomState, which has none.
     if not isinstance(getattr(environment.unwrapped.np_random, "bit_generator", None), np.random.PCG64):
         return None
-    # gymnasium's own wrappers around a registered environment; neither holds state after a reset.
-    transparent = (gymnasium.wrappers.OrderEnforcing, gymnasium.wrappers.PassiveEnvChecker)
-    inner = environment
-    while isinstance(inner, transparent):
-        inner = inner.env
+    inner = without_checks(environment)
     if callable(getattr(inner, "get_state", None)) and callable(getattr(inner, "set_state", None)):
         return Hook(inner)
     if inner is not inner.unwrapped:
@@ -159,3 +155,10 @@ def state_keeper(environment: gymnasium.Env[Any, Any]) -> StateKeeper | None:
         return MujocoReplay(inner)
     optional = _CLASSIC.get(kind)
     return None if optional is None else ClassicControl(inner, optional)
+
+
+def without_checks(environment: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """The environment without gymnasium's own wrappers around a registered one, which hold no state."""
+    while isinstance(environment, gymnasium.wrappers.OrderEnforcing | gymnasium.wrappers.PassiveEnvChecker):
+        environment = environment.env
+    return environment

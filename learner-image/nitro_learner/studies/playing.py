@@ -20,15 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor.config import EnvironmentConfig
-from nitro_actor.environment import Environment, EnvironmentSpec
+from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
+from nitro_actor.play import play_of
 from nitro_actor.policy import Policy
-from nitro_actor.protocol.weights import PolicyWeights
-from nitro_actor.rollout import evaluate
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_actor.stacking import join
 from nitro_api import JobSpec
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.policy_set import saved_policies
+from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
 from nitro_learner.checkpoints.store import Checkpoint
 from nitro_learner.run.rundir import naming
 from nitro_learner.sampling.evaluation import MAX_STEPS
@@ -52,7 +52,8 @@ class VideoError(Exception):
 
 @dataclass(frozen=True)
 class Played:
-    """Undiscounted returns f64 [episodes] and lengths i64 [episodes] of episodes with mean actions."""
+    """Returns f64 [episodes], undiscounted and summed over the agents, and lengths i64 [episodes] of episodes
+    with mean actions."""
 
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
@@ -85,12 +86,14 @@ def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
     """
     environment = make_env(_config(spec, min(episodes, spec.environment.envs_per_actor)))
     try:
-        policy = _policy(spec, checkpoint, environment.spec)
+        policies = _policies(spec, checkpoint, environment.spec.to_json())
+        game = play_of(environment)
         seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
-        tensors = evaluate(environment, policy, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
+        policy = game.policy(WeightsContainer("", policies.version, policies.weights(), policies.agents))
+        tensors = game.evaluate(policy, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
     finally:
         environment.close()
-    return Played(tensors["episode_returns"], tensors["episode_lengths"])
+    return Played(tensors["episode_returns"].sum(axis=1), tensors["episode_lengths"])
 
 
 def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> Filmed:
@@ -105,7 +108,10 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> Filmed:
         raise VideoError(f"{path}: a video ends in .gif or .webp")
     seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
     environment = make_env(_config(spec, 1))
-    policy = _policy(spec, checkpoint, environment.spec)
+    if not isinstance(environment, Environment):
+        raise VideoError(f"{spec.environment.id} has several agents; videos show environments of one")
+    policies = _policies(spec, checkpoint, environment.spec.to_json())
+    policy = Policy(PolicyWeights.of(*policies.only.weights()), environment.spec)
     pictures, total, ended = [], 0.0, False
     with contextlib.ExitStack() as stack:
         stack.callback(environment.close)
@@ -132,10 +138,10 @@ def _config(spec: JobSpec, count: int) -> EnvironmentConfig:
     return EnvironmentConfig.from_json(json.dumps(spec.environment.to_actor() | {"envs": count}))
 
 
-def _policy(spec: JobSpec, checkpoint: Checkpoint, environment: EnvironmentSpec) -> Policy:
-    policies = registry.make_policies(spec, environment.to_json())
+def _policies(spec: JobSpec, checkpoint: Checkpoint, environment: dict[str, Any]) -> PolicySet:
+    policies = registry.make_policies(spec, environment)
     policies.load_state_dict(saved_policies(checkpoint.state))
-    return Policy(PolicyWeights.of(*policies.only.weights()), environment)
+    return policies
 
 
 def _choose_renderer() -> None:

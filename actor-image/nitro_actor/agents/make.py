@@ -1,0 +1,96 @@
+"""Building the environment of several agents that a job names."""
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any
+
+from nitro_actor import entry_points
+from nitro_actor.agents.engine import AgentsEngine
+from nitro_actor.agents.environment import AgentsEnvironment
+from nitro_actor.agents.mpe import scenarios
+from nitro_actor.agents.mpe.engine import MpeEngine
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.engines.failures import unbuildable
+
+
+def make_by_id(config: EnvironmentConfig) -> AgentsEnvironment:
+    """Build package/module, whose module has PettingZoo's `parallel_env`.
+
+    Raises:
+        EnvironmentConfigError: it does not exist, cannot be built, or its spaces are not supported.
+    """
+    if scenarios.supports(config.id, config.kwargs):
+        return _environment(config, MpeEngine(config.id, config.count, config.kwargs), ())
+    package, _, name = config.id.rpartition("/")
+    package = package.replace("/", ".")
+    if not _exists(package):
+        raise EnvironmentConfigError(
+            f"environment {config.id} needs the package {package}, which is not installed; "
+            f"{entry_points.where_to_install(package)}"
+        )
+    if not _exists(f"{package}.{name}"):
+        raise EnvironmentConfigError(f"environment {config.id}: the package {package} has no module {name}")
+    parallel_env = entry_points.load(f"{package}.{name}:parallel_env")
+    return make_agents(config, lambda: parallel_env(**config.kwargs), None)
+
+
+def make_agents(
+    config: EnvironmentConfig, factory: Callable[[], Any], time_limit: int | None
+) -> AgentsEnvironment:
+    """Build an environment of several agents from a factory of one copy.
+
+    Args:
+        factory: makes an environment of PettingZoo's parallel interface, or one whose spaces are tuples.
+        time_limit: steps after which an episode is cut, None for no limit.
+
+    Raises:
+        EnvironmentConfigError: it cannot be built, or its spaces are not supported.
+    """
+
+    # Here: the fast engines do without gymnasium, which takes long to load.
+    from nitro_actor.agents.parallel import ParallelEngine
+    from nitro_actor.agents.tuples import TupleEnvironment
+
+    def make() -> Any:
+        environment = factory()
+        return environment if hasattr(environment, "possible_agents") else TupleEnvironment(environment)
+
+    try:
+        engine = ParallelEngine(make, config.count, time_limit)
+    except (Exception, SystemExit) as error:
+        raise unbuildable(config, error) from error
+    return _environment(config, engine, ("gymnasium", "pettingzoo", config.id.partition("/")[0]))
+
+
+def _environment(
+    config: EnvironmentConfig, engine: AgentsEngine, packages: Iterable[str]
+) -> AgentsEnvironment:
+    for one in engine.classes:
+        if config.frame_stack > 1 and not one.observation["frame"]:
+            raise EnvironmentConfigError(
+                f"frameStack needs observations that are vectors or images, not single numbers as those of "
+                f"{one.agents[0]}; set frameStack: 1"
+            )
+    return AgentsEnvironment(
+        engine,
+        id=config.id,
+        packages=("numpy", *(name for name in dict.fromkeys(packages) if _installed(name))),
+        frame_stack=config.frame_stack,
+        clip_rewards=config.clip_rewards,
+    )
+
+
+def _exists(module: str) -> bool:
+    """Whether a module can be found; whatever it raises when it is imported is for others to say."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _installed(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False

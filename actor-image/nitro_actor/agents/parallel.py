@@ -1,0 +1,219 @@
+"""The engine for environments of PettingZoo's parallel interface: E of them, stepped one after the other.
+
+Who stands in `agents` acts: an agent that terminated leaves it, and may come back later in the episode.
+An environment is resumable where it has
+
+    def get_state(self) -> dict[str, np.ndarray]: ...   # everything but agents and np_random
+    def set_state(self, state: dict[str, np.ndarray]) -> None: ...   # after a reset
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor import wire
+from nitro_actor.agents.classes import group
+from nitro_actor.agents.engine import AgentsEngine, AgentsStep
+from nitro_actor.agents.game import Game, Place
+from nitro_actor.engines.base import EnvironmentCallError, Snapshot, pack_generators, unpack_generators
+from nitro_actor.engines.failures import failures
+from nitro_actor.engines.states import Hook
+
+_PATIENCE = 10
+"""Episodes in which an agent must have acted at least once."""
+
+
+class ParallelEngine(AgentsEngine):
+    """E environments made by one factory, each with observations cast to f32 or u8."""
+
+    def __init__(self, make: Callable[[], Any], count: int, time_limit: int | None = None) -> None:
+        """Build and reset them.
+
+        Raises:
+            EnvironmentConfigError: their agents or spaces are not supported.
+            EnvironmentCallError: an environment raised, or did what its interface does not allow.
+        """
+        self.count = count
+        self.time_limit = time_limit
+        first = Game(0, make())
+        self.classes = group(first.probe())
+        self.observations: dict[str, np.ndarray] = {}
+        self.alive: dict[str, NDArray[np.bool_]] = {}
+        self.available: dict[str, NDArray[np.bool_]] = {}
+        self._rewards: dict[str, NDArray[np.float64]] = {}
+        self._died: dict[str, NDArray[np.bool_]] = {}
+        places: dict[str, Place] = {}
+        for one in self.classes:
+            shape = (count, len(one.agents))
+            frame, dtype = one.observation["frame"], one.observation["dtype"]
+            self.observations[one.name] = np.zeros((*shape, *frame), dtype)
+            self.alive[one.name] = np.zeros(shape, bool)
+            self._rewards[one.name] = np.zeros(shape)
+            self._died[one.name] = np.zeros(shape, bool)
+            if one.action.get("masked"):
+                self.available[one.name] = np.ones((*shape, one.action["n"]), bool)
+            places |= {agent: Place(one.name, i) for i, agent in enumerate(one.agents)}
+        self._places = places
+        self._games = [first, *(Game(index, make()) for index in range(1, count))]
+        self._step = AgentsStep(self._rewards, self._died, *np.zeros((2, count), bool))
+        self._never_acted = set(places)
+        self._episodes = 0
+        self.reset([0] * count)  # a first look at what the spaces promise, before the first round
+        self.state_size = self._state_size()
+        self._keepers = [_keeper(game) for game in self._games]
+        self.resumable = all(keeper is not None for keeper in self._keepers)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        for index, seed in enumerate(seeds):
+            self._reset(index, seed % 2**32)  # NumPy's global generator takes no more
+
+    def reset_one(self, index: int) -> None:
+        self._episodes += 1
+        if self._never_acted and self._episodes >= _PATIENCE:
+            raise EnvironmentCallError(
+                f"{sorted(self._never_acted)} acted in none of {self._episodes} episodes; possible_agents "
+                "must list only agents that play"
+            )
+        self._reset(index, None)
+
+    def _reset(self, index: int, seed: int | None) -> None:
+        game = self._games[index]
+        game.reset(seed)
+        self._clear(index)
+        self._show(index, game)
+        if not game.acting:
+            raise EnvironmentCallError(
+                f"reset of environment {index} left nobody in `agents`; somebody must act"
+            )
+
+    def step(self, actions: Mapping[str, np.ndarray]) -> AgentsStep:
+        step = self._step
+        for index, game in enumerate(self._games):
+            self._clear(index)
+            played = {
+                agent: actions[self._places[agent].name][index, self._places[agent].row]
+                for agent in game.acting
+            }
+            rewards, died, cut = game.step(played)
+            for agent, reward in rewards.items():
+                name, row = self._places[agent]
+                self._rewards[name][index, row] = reward
+                self._died[name][index, row] = agent in died
+            self._show(index, game)
+            step.terminated[index] = not game.acting and not cut
+            step.truncated[index] = cut
+        return step
+
+    def _clear(self, index: int) -> None:
+        """Forget what was seen and done in one copy."""
+        for arrays in (self.observations, self.alive, self._rewards, self._died):
+            for array in arrays.values():
+                array[index] = 0
+        for array in self.available.values():
+            array[index] = True
+
+    def _show(self, index: int, game: Game) -> None:
+        """Copy who acts in one copy, and what its agents see and may do."""
+        for agent in game.acting:
+            name, row = self._places[agent]
+            self.alive[name][index, row] = True
+        for agent in game.watching:
+            name, row = self._places[agent]
+            self.observations[name][index, row] = game.observation(agent)
+            if name in self.available:
+                self.available[name][index, row] = game.mask(agent)
+        self._never_acted.difference_update(game.acting)
+        for name, array in self.observations.items():
+            if array.dtype.kind == "f" and not np.isfinite(array[index]).all():
+                row = np.argwhere(~np.isfinite(array[index]))[0][0]
+                agent = next(one.agents[row] for one in self.classes if one.name == name)
+                raise EnvironmentCallError(
+                    f"environment {index}: an observation of {agent} holds NaN or infinity; "
+                    "it must hold finite numbers"
+                )
+
+    def state(self) -> NDArray[np.float32] | None:
+        if self.state_size is None:
+            return None
+        states = np.zeros((self.count, self.state_size), np.float32)
+        for index, game in enumerate(self._games):
+            state = game.state()
+            if state is None or len(state) != self.state_size or not np.isfinite(state).all():
+                raise EnvironmentCallError(
+                    f"environment {index}: state() must return {self.state_size} finite numbers, as at first"
+                )
+            states[index] = state
+        return states
+
+    def _state_size(self) -> int | None:
+        """Numbers of the global state, unless it says no more than the observations do."""
+        states = [state for game in self._games if (state := game.state()) is not None]
+        if not states:
+            return None
+        seen = [
+            self.observations[name][:, row].reshape(self.count, -1) for name, row in self._places.values()
+        ]
+        listed = [seen[list(self._places).index(agent)] for agent in self._games[0].agents]
+        for order in (seen, listed):
+            if np.array_equal(np.stack(states), np.concatenate(order, axis=1).astype(np.float32)):
+                return None
+        return len(states[0])
+
+    def snapshot(self) -> Snapshot:
+        if not self.resumable:
+            return {}
+        with failures(None, "get_state"):
+            states = [keeper.get() for keeper in self._keepers if keeper]
+            own = {f"own/{name}": np.stack([state[name] for state in states]) for name in states[0]}
+        own["agents"] = np.array([game.order() for game in self._games], np.int64)
+        own |= {f"observations/{name}": array.copy() for name, array in self.observations.items()}
+        own |= {f"available/{name}": array.copy() for name, array in self.available.items()}
+        generators = [generator for game in self._games if (generator := game.generator) is not None]
+        return own | ({"generators": pack_generators(generators)} if generators else {})
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        count = self.count
+        own = {
+            name.removeprefix("own/"): array for name, array in snapshot.items() if name.startswith("own/")
+        }
+        expected = {"agents": wire.TensorSpec("int64", (count, len(self._places)))}
+        for kind, arrays in (("observations", self.observations), ("available", self.available)):
+            for name, array in arrays.items():
+                expected[f"{kind}/{name}"] = wire.TensorSpec(str(array.dtype), array.shape)
+        self.reset([0] * count)
+        with_generator = self._games[0].generator is not None
+        if with_generator:
+            expected["generators"] = wire.TensorSpec("uint64", (count, 6))
+        wire.check({name: array for name, array in snapshot.items() if not name.startswith("own/")}, expected)
+        if any(array.shape[:1] != (count,) for array in own.values()):
+            raise wire.WireError(f"the state's tensors must have {count} rows, one for each environment")
+        generators = unpack_generators(snapshot["generators"]) if with_generator else [None] * count
+        for index, (game, keeper) in enumerate(zip(self._games, self._keepers, strict=True)):
+            assert keeper is not None
+            with failures(index, "set_state"):
+                keeper.set({name: array[index].copy() for name, array in own.items()})
+                game.go_on(snapshot["agents"][index], generators[index])
+            self._clear(index)
+            for agent in game.acting:
+                name, row = self._places[agent]
+                self.alive[name][index, row] = True
+        for kind, arrays in (("observations", self.observations), ("available", self.available)):
+            for name, array in arrays.items():
+                array[:] = snapshot[f"{kind}/{name}"]
+
+    def close(self) -> None:
+        for game in self._games:
+            game.environment.close()
+
+
+def _keeper(game: Game) -> Hook | None:
+    """What saves and restores an environment's state; None if that is not possible."""
+    # Another generator than gymnasium's cannot be kept.
+    if game.generator is not None and not isinstance(
+        getattr(game.generator, "bit_generator", None), np.random.PCG64
+    ):
+        return None
+    hooks = (getattr(game.environment, name, None) for name in ("get_state", "set_state"))
+    return Hook(game.environment) if all(callable(hook) for hook in hooks) else None

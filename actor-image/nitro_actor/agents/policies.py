@@ -1,0 +1,220 @@
+"""The policies of several agents in numpy: networks, normalisation, masks and action distributions.
+
+Beside what `nitro_actor.policy` knows, the description of a policy's network may have
+
+    head: q         Q values of discrete actions; the policy takes the available action with the highest, or
+                    a random available one with probability `epsilon`
+    dueling: true   of a Q head: Q = V + A - mean A (Wang et al. 2016), A of the layer policy.head, V of the
+                    layer policy.value
+    agentIds: n_c   an agent's index in its class follows its normalised observation, one-hot
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor import wire
+from nitro_actor.agents.environment import AgentsSpec
+from nitro_actor.agents.stack import Stack, shape_of
+from nitro_actor.matmul import Floats
+from nitro_actor.networks import ACTIVATIONS, Mlp, linear_parameters
+from nitro_actor.policy import gaussian_log_probabilities, log_softmax
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+
+UNAVAILABLE = np.float32(-1e9)
+"""Logit and Q value of an action that is not available, in the actor as in the learner."""
+
+
+class Policies:
+    """What all agents play by."""
+
+    def __init__(self, container: WeightsContainer, spec: AgentsSpec, count: int) -> None:
+        """Build from weights.
+
+        Args:
+            count: E.
+
+        Raises:
+            WireError: they do not fit the environment, or hold NaN.
+        """
+        container.require_agents(spec.agents)
+        self.classes = {one.name: ClassPolicies(one, container, count) for one in spec.classes}
+
+    def noise(self, seed: np.random.SeedSequence, length: int) -> dict[str, "Noise"]:
+        """All random numbers of a rollout by class, drawn at once. They do not depend on who shares what."""
+        seeds = seed.spawn(len(self.classes))
+        return {
+            name: one.noise(own, length) for (name, one), own in zip(self.classes.items(), seeds, strict=True)
+        }
+
+
+class Noise:
+    """Random numbers of a class's actions.
+
+    Attributes:
+        actions: standard normal f32 [L, E, n_c, A], or Gumbel f32 [L, E, n_c, N].
+        explore: uniform f64 [L, E, n_c], a Q head explores where it is below epsilon; None without such.
+    """
+
+    def __init__(self, actions: Floats, explore: NDArray[np.float64] | None) -> None:
+        self.actions = actions
+        self.explore = explore
+
+
+class ClassPolicies:
+    """The policies that the agents of one class play.
+
+    Attributes:
+        parameters_per_action: P, the width of the distribution: mean and log std, logits or Q values.
+    """
+
+    def __init__(self, one: AgentClass, container: WeightsContainer, count: int) -> None:
+        action = one.action
+        self._shape = (count, len(one.agents))
+        self._continuous = action["kind"] == "continuous"
+        self._actions: int = action["size"] if self._continuous else action["n"]
+        self.parameters_per_action = self._actions * (2 if self._continuous else 1)
+        self.dtype = np.float32 if self._continuous else np.int64
+        served: dict[str, list[int]] = {}
+        for index, agent in enumerate(one.agents):
+            served.setdefault(container.agents[agent], []).append(index)
+        self._stacks: list[Stack] = []
+        alike: dict[Any, list[str]] = {}
+        for name, agents in served.items():
+            weights = container.policies[name]
+            check(weights, one)
+            alike.setdefault((len(agents), *shape_of(weights)), []).append(name)
+        for names in alike.values():
+            weights_of = [container.policies[name] for name in names]
+            self._stacks.append(Stack(one, weights_of, [served[name] for name in names], count))
+        networks = [container.policies[container.agents[agent]].network for agent in one.agents]
+        greedy = np.array([network["head"] == "q" for network in networks])
+        self._greedy = greedy if greedy.any() else None
+        self._epsilon = np.array([network.get("epsilon", 0.0) for network in networks])
+
+    def noise(self, seed: np.random.SeedSequence, length: int) -> Noise:
+        """Draw the random numbers of L steps."""
+        generator = np.random.Generator(np.random.PCG64(seed))
+        shape = (length, *self._shape, self._actions)
+        if self._continuous:
+            return Noise(generator.standard_normal(shape, np.float32), None)
+        gumbel = generator.gumbel(size=shape).astype(np.float32)
+        return Noise(gumbel, None if self._greedy is None else generator.random(shape[:-1]))
+
+    def actions_shape(self, length: int) -> tuple[int, ...]:
+        """Shape of the actions of L steps: [L, E, n_c, A] or [L, E, n_c]."""
+        return (length, *self._shape, self._actions) if self._continuous else (length, *self._shape)
+
+    def distribution(
+        self, observations: np.ndarray, available: NDArray[np.bool_] | None, out: Floats
+    ) -> None:
+        """Write the action distribution of each agent.
+
+        Args:
+            observations: [E, n_c, *shape], f32 or u8, raw.
+            available: bool [E, n_c, N], None where actions are not masked.
+            out: f32 [E, n_c, P].
+        """
+        for stack in self._stacks:
+            stack(observations, out)
+        if available is not None:
+            np.copyto(out, UNAVAILABLE, where=~available)
+
+    def sample(
+        self,
+        distribution: Floats,
+        noise: Noise,
+        t: int,
+        available: NDArray[np.bool_] | None,
+        out: np.ndarray,
+    ) -> None:
+        """Write the actions of step t: f32 [E, n_c, A], not clipped, or i64 [E, n_c]."""
+        drawn = noise.actions[t]
+        if self._continuous:
+            np.exp(distribution[..., self._actions :], out=out)
+            np.multiply(out, drawn, out=out)
+            np.add(out, distribution[..., : self._actions], out=out)
+            return
+        scores = distribution + drawn  # the Gumbel-max trick
+        if noise.explore is not None:
+            assert self._greedy is not None
+            np.copyto(scores, distribution, where=self._greedy[:, None])
+            # The highest of equally distributed numbers is a uniform choice.
+            np.copyto(scores, drawn, where=(self._greedy & (noise.explore[t] < self._epsilon))[..., None])
+            if available is not None:
+                np.copyto(scores, UNAVAILABLE, where=~available)
+        np.argmax(scores, axis=-1, out=out)
+
+    def mode(self, distribution: Floats) -> np.ndarray:
+        """The most probable or most valuable actions: f32 [E, n_c, A] or i64 [E, n_c]."""
+        if self._continuous:
+            return distribution[..., : self._actions]
+        chosen: NDArray[np.int64] = np.argmax(distribution, axis=-1)
+        return chosen
+
+    def log_probabilities(
+        self, distribution: Floats, actions: np.ndarray, available: NDArray[np.bool_] | None
+    ) -> Floats:
+        """Log probability of each action, f32 [L, E, n_c]; of a Q head that of its exploring policy."""
+        if self._continuous:
+            return gaussian_log_probabilities(distribution, actions)
+        chosen = actions[..., None]
+        result: Floats = np.take_along_axis(log_softmax(distribution), chosen, axis=-1)[..., 0]
+        if self._greedy is not None:
+            choices = self._actions if available is None else available.sum(axis=-1)
+            best = actions == distribution.argmax(axis=-1)
+            probability = self._epsilon / choices + (1 - self._epsilon) * best
+            # An action that cannot occur does not: it is that of an agent that did not act.
+            explored = np.log(np.maximum(probability, np.finfo(np.float32).tiny)).astype(np.float32)
+            np.copyto(result, explored, where=self._greedy)
+        return result
+
+
+def check(weights: PolicyWeights, one: AgentClass) -> None:
+    """Compare a policy's weights with what its network and a class of agents ask for.
+
+    Raises:
+        WireError: they do not fit; the text names the field or tensor.
+    """
+    network, tensors = weights.network, weights.tensors
+    if network.get("kind") != "mlp":
+        raise wire.WireError(
+            f"weights: network {network.get('kind')!r}; policies of several agents are 'mlp'"
+        )
+    hidden = network.get("hidden")
+    if not isinstance(hidden, list) or not all(type(n) is int and n > 0 for n in hidden):
+        raise wire.WireError(f"weights: hidden {hidden!r} must be a list of widths")
+    if network.get("activation") not in ACTIVATIONS:
+        raise wire.WireError(f"weights: activation {network.get('activation')!r} is unknown")
+    ids = network.get("agentIds")
+    if ids is not None and ids != len(one.agents):
+        raise wire.WireError(f"weights: agentIds {ids!r}, but class {one.name} has {len(one.agents)} agents")
+    shape, continuous = tuple(one.observation["shape"]), one.action["kind"] == "continuous"
+    outputs: int = one.action["size" if continuous else "n"]
+    _check_head(network, continuous=continuous)
+    expected, width = Mlp.parameters(network, (int(np.prod(shape)) + (ids or 0),))
+    per_state = continuous and network.get("logStd") == "state"
+    expected |= linear_parameters("policy.head", width, 2 * outputs if per_state else outputs)
+    if continuous and not per_state:
+        expected["policy.log_std"] = wire.TensorSpec("float32", (outputs,))
+    if network.get("dueling"):
+        expected |= linear_parameters("policy.value", width, 1)
+    if "observation.mean" in tensors or "observation.var" in tensors:
+        expected |= {
+            name: wire.TensorSpec("float64", shape) for name in ("observation.mean", "observation.var")
+        }
+    wire.check(tensors, expected)
+
+
+def _check_head(network: Mapping[str, Any], *, continuous: bool) -> None:
+    heads = ("gaussian",) if continuous else ("categorical", "q")
+    head, epsilon = network.get("head"), network.get("epsilon")
+    if head not in heads:
+        raise wire.WireError(f"weights: head {head!r}, but the actions need one of {heads}")
+    if head == "q" and (type(epsilon) not in (int, float) or not 0 <= epsilon <= 1):  # type: ignore[operator]
+        raise wire.WireError(f"weights: epsilon {epsilon!r} is no number from 0 to 1")
+    if network.get("dueling") not in ((None, False, True) if head == "q" else (None, False)):
+        raise wire.WireError(f"weights: dueling {network.get('dueling')!r} of a head {head!r}")

@@ -1,0 +1,97 @@
+"""Policies of one shape that compute together: one batched product for a layer of all of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nitro_actor.matmul import Floats
+from nitro_actor.networks import ACTIVATIONS, linear
+from nitro_actor.policy import LOG_STD_RANGE
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.weights import PolicyWeights
+
+
+class Stack:
+    """p policies of one shape that serve k agents of a class each."""
+
+    def __init__(
+        self, one: AgentClass, policies: Sequence[PolicyWeights], agents: Sequence[Sequence[int]], count: int
+    ) -> None:
+        network = policies[0].network
+        self._agents = np.array(agents)
+        p, k = self._agents.shape
+        self._size = int(np.prod(one.observation["shape"]))
+        self._outputs = one.action["size" if one.action["kind"] == "continuous" else "n"]
+        self._continuous = one.action["kind"] == "continuous"
+        ids: int = network.get("agentIds") or 0
+        self._inputs = np.zeros((p, count, k, self._size + ids), np.float32)
+        if ids:
+            self._inputs[..., self._size :] = np.eye(ids, dtype=np.float32)[self._agents][:, None]
+        self._activation = ACTIVATIONS[network["activation"]]
+        self._layers = []
+        for i, width in enumerate(network["hidden"]):
+            buffer = np.empty((p, count * k, width), np.float32)
+            self._layers.append((*_linear(policies, f"policy.layers.{i}"), buffer))
+        self._head = _linear(policies, "policy.head")
+        self._value = _linear(policies, "policy.value") if network.get("dueling") else None
+        self._log_std = None
+        if "policy.log_std" in policies[0].tensors:
+            log_std = np.stack([policy.tensors["policy.log_std"] for policy in policies])
+            self._log_std = np.clip(log_std, *LOG_STD_RANGE)[:, None].astype(np.float32)
+        self._normalise = "observation.mean" in policies[0].tensors
+        if self._normalise:
+            means = [policy.tensors["observation.mean"] for policy in policies]
+            scales = [np.sqrt(policy.tensors["observation.var"] + 1e-8) for policy in policies]
+            self._mean, self._scale = (
+                np.stack(rows).reshape(p, 1, 1, -1).astype(np.float32) for rows in (means, scales)
+            )
+            clips = [np.inf if one.observation_clip is None else one.observation_clip for one in policies]
+            self._clip = np.array(clips, np.float32).reshape(p, 1, 1, 1)
+
+    def __call__(self, observations: np.ndarray, out: Floats) -> None:
+        """Write the distribution of the stack's agents; the arguments hold those of all agents."""
+        p, count, k, width = self._inputs.shape
+        rows = observations.reshape(count, -1, self._size)[:, self._agents]  # [E, p, k, D]
+        inputs = self._inputs[..., : self._size]
+        inputs[...] = rows.transpose(1, 0, 2, 3)
+        if self._normalise:
+            np.subtract(inputs, self._mean, out=inputs)
+            np.divide(inputs, self._scale, out=inputs)
+            np.minimum(inputs, self._clip, out=inputs)
+            np.maximum(inputs, -self._clip, out=inputs)
+        features: Floats = self._inputs.reshape(p, count * k, width)
+        for weight, bias, buffer in self._layers:
+            np.matmul(features, weight, out=buffer)
+            np.add(buffer, bias, out=buffer)
+            features = self._activation(buffer, out=buffer)
+        result = self._result(features)
+        out[:, self._agents] = result.reshape(p, count, k, -1).swapaxes(0, 1)
+
+    def _result(self, features: Floats) -> Floats:
+        """Distributions f32 [p, E k, P]."""
+        weight, bias = self._head
+        result: Floats = features @ weight + bias
+        if self._value is not None:
+            weight, bias = self._value
+            result -= result.mean(axis=-1, keepdims=True)
+            result += features @ weight + bias
+        if not self._continuous:
+            return result
+        if self._log_std is not None:
+            return np.concatenate([result, np.broadcast_to(self._log_std, result.shape)], axis=-1)
+        np.clip(result[..., self._outputs :], *LOG_STD_RANGE, out=result[..., self._outputs :])
+        return result
+
+
+def shape_of(weights: PolicyWeights) -> tuple[Any, ...]:
+    """What policies must have in common to be stacked."""
+    network = weights.network
+    described = (network.get(name) for name in ("activation", "head", "dueling", "agentIds", "logStd"))
+    return (tuple(network["hidden"]), *described, tuple(sorted(weights.tensors)))
+
+
+def _linear(policies: Sequence[PolicyWeights], name: str) -> tuple[Floats, Floats]:
+    """Weights [p, in, out] and biases [p, 1, out]."""
+    weights, biases = zip(*(linear(policy.tensors, name) for policy in policies), strict=True)
+    return np.stack(weights), np.stack(biases)[:, None]

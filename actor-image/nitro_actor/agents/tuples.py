@@ -1,0 +1,65 @@
+"""gymnasium's environments whose spaces are tuples, one space for each agent, as PettingZoo's parallel ones.
+
+Such are lbforaging's and rware's. The agents are called agent_0, agent_1 and so on.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from nitro_actor.engines.states import without_checks
+
+
+class TupleEnvironment:
+    """One of them, with lists in place of the dictionaries by agent."""
+
+    def __init__(self, environment: gymnasium.Env[Any, Any]) -> None:
+        self.environment = environment
+        seen: Any = environment.observation_space
+        acted: Any = environment.action_space
+        self._spaces = seen, acted
+        self.possible_agents = [f"agent_{index}" for index in range(len(acted))]
+        self.agents: list[str] = []
+        inner: Any = without_checks(environment)
+        self.get_state = getattr(inner, "get_state", None)
+        self.set_state = getattr(inner, "set_state", None)
+
+    @property
+    def np_random(self) -> Any:
+        """The environment's random generator."""
+        return self.environment.unwrapped.np_random
+
+    @np_random.setter
+    def np_random(self, generator: Any) -> None:
+        self.environment.unwrapped.np_random = generator
+
+    def observation_space(self, agent: str) -> Any:
+        """The space of one agent."""
+        return self._spaces[0][self.possible_agents.index(agent)]
+
+    def action_space(self, agent: str) -> Any:
+        """The space of one agent."""
+        return self._spaces[1][self.possible_agents.index(agent)]
+
+    def reset(self, *, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begin an episode: observations and infos by agent."""
+        observations, _ = self.environment.reset(seed=seed)
+        self.agents = list(self.possible_agents)
+        return self._by_agent(observations), {}
+
+    def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Step once: observations, rewards, terminations, truncations and infos by agent."""
+        chosen = [actions[agent] for agent in self.possible_agents]
+        observations, rewards, terminated, truncated, _ = self.environment.step(chosen)
+        if terminated or truncated:
+            self.agents = []
+        ends = (dict.fromkeys(self.possible_agents, bool(end)) for end in (terminated, truncated))
+        return self._by_agent(observations), self._by_agent(rewards), *ends, {}
+
+    def close(self) -> None:
+        """Release what the environment holds."""
+        self.environment.close()
+
+    def _by_agent(self, values: Any) -> dict[str, Any]:
+        return dict(zip(self.possible_agents, values, strict=True))

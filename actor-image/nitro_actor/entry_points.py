@@ -1,0 +1,68 @@
+"""Entry points: what a job names as `module:attribute`, and what to do where it cannot be loaded."""
+
+import importlib
+import os
+import sys
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from nitro_actor import traces
+from nitro_actor.config import EnvironmentConfigError
+
+_IN_AN_IMAGE = ("KUBERNETES_SERVICE_HOST", "AWS_LAMBDA_FUNCTION_NAME")
+"""Variables that only a cluster and Lambda set: there the actor's image has to hold the user's code."""
+
+
+def load(entry_point: str) -> Any:
+    """Import what an entry point names.
+
+    Raises:
+        EnvironmentConfigError: it cannot be loaded; the text says what to do.
+    """
+    module, separator, attribute = entry_point.partition(":")
+    if not separator:
+        raise EnvironmentConfigError(f"entryPoint is {entry_point!r}; write it as module:attribute")
+    try:
+        loaded = importlib.import_module(module)
+    except ImportError as error:
+        where = traces.raised_at(error)  # nowhere in the user's code where its module itself is missing
+        raise EnvironmentConfigError(
+            f"entryPoint {entry_point} cannot be loaded ({error}{where}); {_remedy(module, error.name)}"
+        ) from (error if where else None)
+    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
+        where = " in the actor's image" if _in_an_image() else ""
+        raise EnvironmentConfigError(
+            f"entryPoint {entry_point} cannot be loaded: importing {module} raised {type(error).__name__}: "
+            f"{error}{traces.raised_at(error)}; `python -c 'import {module}'`{where} must pass"
+        ) from error
+    try:
+        return attrgetter(attribute)(loaded)
+    except AttributeError as error:
+        raise EnvironmentConfigError(
+            f"entryPoint {entry_point} cannot be loaded ({error}); correct what stands after the colon"
+        ) from error
+
+
+def _remedy(module: str, missing: str | None) -> str:
+    """What to do where an entry point's module, or another one that it imports, is missing."""
+    if _in_an_image():
+        return "install its package in the actor's image"
+    top = module.partition(".")[0]
+    if missing is not None and missing.partition(".")[0] != top:
+        return f"install what {module} needs for the Python that runs Nitro, {sys.executable}"
+    return (
+        f"run nitro in the folder that holds {top} (now it runs in {Path.cwd()}), or add that folder to "
+        "PYTHONPATH"
+    )
+
+
+def where_to_install(package: str) -> str:
+    """What to do where a package is missing that a job names."""
+    if _in_an_image():
+        return f"install {package} in the actor's image"
+    return f"install {package} for the Python that runs Nitro, {sys.executable}"
+
+
+def _in_an_image() -> bool:
+    return any(name in os.environ for name in _IN_AN_IMAGE)

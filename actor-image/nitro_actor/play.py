@@ -1,0 +1,81 @@
+"""What an actor does with its environment: policies, rollouts and evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from nitro_actor.environment import Environment
+from nitro_actor.policy import Policy
+from nitro_actor.protocol.agents import AGENT
+from nitro_actor.protocol.fragment import from_one_agent
+from nitro_actor.protocol.weights import WeightsContainer
+from nitro_actor.rollout import Tensors, evaluate, rollout
+
+if TYPE_CHECKING:
+    from nitro_actor.make_env import AnyEnvironment
+
+
+class Play(Protocol):
+    """Plays an environment. A policy is what `policy` returns; tensors have their names in messages.
+
+    What the arguments are, and what is raised, `nitro_actor.rollout` says.
+    """
+
+    def step_bytes(self) -> int:
+        """The most that a step of one environment adds to a fragment, bytes."""
+
+    def policy(self, container: WeightsContainer) -> Any:
+        """What acts. Raises WireError where the weights do not fit the environment."""
+
+    def rollout(
+        self,
+        policy: Any,
+        *,
+        seed: int,
+        steps: int,
+        state: Mapping[str, np.ndarray],
+        optional_tensors: Collection[str],
+    ) -> Tensors:
+        """Sample a fragment."""
+
+    def evaluate(self, policy: Any, *, seed: int, episodes: int, max_steps: int) -> Tensors:
+        """Play whole episodes."""
+
+
+def play_of(environment: AnyEnvironment) -> Play:
+    """How to play an environment, of one agent or of several."""
+    if isinstance(environment, Environment):
+        return OneAgent(environment)
+    from nitro_actor.agents.play import SeveralAgents  # actors of one agent do without
+
+    return SeveralAgents(environment)
+
+
+class OneAgent:
+    """Plays an environment of one agent."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def step_bytes(self) -> int:
+        """See `Play`."""
+        spec = self._environment.spec
+        row = int(np.prod(spec.frame_shape)) * np.dtype(spec.observation_dtype).itemsize
+        # Each step is at most an observation, a final one, the action and its distribution, and some numbers.
+        return 2 * row + 12 * spec.action_size + 64
+
+    def policy(self, container: WeightsContainer) -> Policy:
+        """See `Play`."""
+        container.require_agents([AGENT])
+        return Policy(container.policies[container.agents[AGENT]], self._environment.spec)
+
+    def rollout(self, policy: Policy, **arguments: Any) -> Tensors:
+        """See `Play`."""
+        return from_one_agent(rollout(self._environment, policy, **arguments))
+
+    def evaluate(self, policy: Policy, **arguments: Any) -> Tensors:
+        """See `Play`."""
+        return from_one_agent(evaluate(self._environment, policy, **arguments))

@@ -1,0 +1,102 @@
+"""Environments of several agents that do not fit are refused in a sentence that says what to do."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from nitro_actor.config import EnvironmentConfigError
+from nitro_actor.engines.base import EnvironmentCallError
+from nitro_actor.play import play_of
+from parallel_environments import container, several
+
+
+@pytest.mark.parametrize(
+    ("id_", "entry_point", "text"),
+    [
+        (
+            "test",
+            "parallel_environments:DictSpaces",
+            r"a_0: observation space Dict\(.*must be a Box of floats or uint8. Wrap the environment so that",
+        ),
+        ("test", "parallel_environments:Turns", "Turns is an AEC environment.*aec_to_parallel"),
+        ("test", "actor_support:RUN", "str"),
+        (
+            "mpe2/simple_sprint_v3",
+            None,
+            "the package mpe2 has no module simple_sprint_v3",
+        ),
+        (
+            "mpe3/simple_v3",
+            None,
+            "needs the package mpe3, which is not installed; install mpe3 for the Python",
+        ),
+        ("pettingzoo/utils/conversions_v0", None, "pettingzoo.utils has no module conversions_v0"),
+        ("mpe2/simple_spread_v3", None, "cannot be built: TypeError.*colour"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_at_once(id_: str, entry_point: str | None, text: str) -> None:
+    kwargs: dict[str, Any] = {"colour": "red"} if id_ == "mpe2/simple_spread_v3" else {}
+    with pytest.raises(EnvironmentConfigError, match=text):
+        several(id_, 1, entry_point, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ("reward", "environment 0: the reward of a_1 is nan; it must be a finite number"),
+        ("observation", "environment 0: an observation of a_1 holds NaN or infinity"),
+        ("shape", r"an observation of a_1 has shape \[4\], but its space says \[3\]"),
+        ("left", r"\['a_1'\] left `agents` without a termination or a truncation; report one of them"),
+        ("alone", r"\['a_1'\] were truncated while \['a_0'\] play on; truncate all agents in the same step"),
+        ("stranger", r"\['b'\] act, but possible_agents does not list them"),
+        ("silent", "a_0 acts, but got no reward; return one for every agent in `agents`"),
+        ("forbidden", "the action_mask of a_0 forbids every action; allow at least one"),
+        ("forgotten", "a_0 acts, but got no action_mask, as it did before"),
+        ("idle", r"\['a_1'\] acted in none of 10 episodes; possible_agents must list only agents that play"),
+        ("size", r"possible_agents was \['a_0', 'a_1'\] and is \['a_0', 'a_1', 'a_2'\]; it must stay"),
+        ("spaces", "the spaces of a_1 are .*, and were .*; they must stay the same"),
+        ("raise", r"step of environment 0 raised ZeroDivisionError: the wheel came off \(.*"
+                  r"parallel_environments.py:\d+ in step\)"),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_later_ends_the_rollout_and_is_told(how: str, text: str) -> None:
+    environment = several(count=2, entry_point="parallel_environments:Pair", how=how)
+    game = play_of(environment)
+    policies = game.policy(container(environment.spec))
+    with pytest.raises(EnvironmentCallError, match=text):
+        game.rollout(policies, seed=1, steps=200, state={}, optional_tensors=())
+
+
+def test_the_same_without_a_fault_plays() -> None:
+    environment = several(count=2, entry_point="parallel_environments:Pair")
+    game = play_of(environment)
+    policies = game.policy(container(environment.spec))
+    assert (
+        len(game.rollout(policies, seed=1, steps=200, state={}, optional_tensors=())["episode_lengths"]) == 40
+    )
+
+
+def test_actors_of_one_agent_load_nothing_of_several() -> None:
+    code = (
+        "import sys, nitro_actor.server; from nitro_actor.config import EnvironmentConfig; "
+        "from nitro_actor.make_env import make_env; from nitro_actor.actor import Actor; "
+        "Actor(make_env(EnvironmentConfig('Hopper-v5', 1))); "
+        "Actor(make_env(EnvironmentConfig('CartPole-v1', 1))); "
+        "several = ('nitro_actor.agents', 'pettingzoo', 'mpe2', 'pygame'); "
+        "found = [m for m in sys.modules if m.startswith(several)]; "
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ), timeout=120)
+
+
+def test_our_own_engine_loads_neither_gymnasium_nor_mpe2() -> None:
+    code = (
+        "import sys; from nitro_actor.config import EnvironmentConfig; "
+        "from nitro_actor.make_env import make_env; from nitro_actor.actor import Actor; "
+        "Actor(make_env(EnvironmentConfig('mpe2/simple_spread_v3', 4, {'N': 3}))); "
+        "assert not {'gymnasium', 'pettingzoo', 'mpe2', 'pygame'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ), timeout=120)
