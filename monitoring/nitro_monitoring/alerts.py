@@ -111,6 +111,18 @@ JOB_ALERTS = (
         "ready. Rounds sample in more waves and take longer.",
     ),
     Alert(
+        "NitroActorsPaidIdle",
+        f"sum by {_JOB} (increase(nitro_actor_busy_seconds_total[30m]))\n"
+        f"/ (max by {_JOB} (increase(nitro_job_status_pod_seconds_total[30m]))\n"
+        f"* max by {_JOB} (nitro_job_spec_actors_per_pod) > 0)\n{_RUNNING}",
+        "< 0.1",
+        "15m",
+        "warning",
+        f"Most actor time of {_WHO} is paid and idle",
+        "In the last half hour actors worked in {{ $value | humanizePercentage }} of the time for which "
+        "their pods were paid.",
+    ),
+    Alert(
         "NitroRoundDeadlineMisses",
         f"sum by {_JOB} (increase(nitro_round_deadline_misses_total[30m]))",
         "> 2",

@@ -25,6 +25,7 @@ _JOB: Object = {
         "algorithm": {"name": "PPO"},
         "scaling": {"scaler": "nitro"},
         "backend": {"type": "Knative"},
+        "actor": {"perPod": 1},
         "stop": {"rounds": 10, "targetReward": 1000.0, "budgetDollars": 5.0},
     },
     "status": {
@@ -38,7 +39,15 @@ _JOB: Object = {
             "convexityRatio": 1.5,
             "updatedAt": "2026-01-01T00:00:10.5Z",
         },
-        "actors": {"requested": 8, "granted": 6, "ready": 5, "provisioned": 2, "podSeconds": 100.5},
+        "actors": {
+            "requested": 8,
+            "granted": 6,
+            "ready": 5,
+            "provisioned": 2,
+            "podSeconds": 100.5,
+            "started": 9,
+            "draining": 1,
+        },
         "cost": {"learner": 0.5, "actors": 0.25, "total": 0.75},
     },
 }

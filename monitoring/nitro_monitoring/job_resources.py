@@ -123,6 +123,40 @@ def trouble(found: builders.Dashboard) -> None:
     third = WIDTH // 3
     found.with_panel(
         graph(
+            "Actors paid and used",
+            "Actors whose pods are paid, starting and draining ones included, and actors that work. The "
+            "distance is what idle pods cost.",
+            "none",
+            Query(
+                f"max(rate(nitro_job_status_pod_seconds_total{JOB}{WINDOW}))"
+                f" * max(nitro_job_spec_actors_per_pod{JOB})",
+                "paid",
+            ),
+            Query(f"sum(rate(nitro_actor_busy_seconds_total{JOB}{WINDOW}))", "used"),
+            Query(f"max(nitro_job_status_actors_draining{JOB})", "pods that are going"),
+            width=third,
+        )
+    )
+    found.with_panel(
+        graph(
+            "Slots with a ready actor",
+            "Share of slots that found a ready actor when their round asked for it. The others wait.",
+            "percentunit",
+            Query(per_slot("sum", "nitro_actor_slots_ready_total"), "ready"),
+            width=third,
+        )
+    )
+    found.with_panel(
+        graph(
+            "Pods started",
+            "Actor pods that are started, per minute. Each is paid while it starts and while it drains.",
+            "none",
+            Query(f"60 * max(rate(nitro_actor_pods_started_total{JOB}{WINDOW}))", "pods per minute"),
+            width=third,
+        )
+    )
+    found.with_panel(
+        graph(
             "Cold starts",
             "Share of slots that met a freshly started actor. High in the first rounds and after a jump of "
             "the score.",

@@ -151,9 +151,11 @@ def test_changes_of_mutable_fields_are_accepted(apiserver: ApiServer, namespace:
         "spec.stop={rounds: 20, targetReward: 3000}",
         "spec.ttlSecondsAfterFinished=60",
         "spec.activeDeadlineSeconds=3600",
+        "spec.scaling.hold=60",
     )
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(*changes)))
     spec = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]
+    assert spec["scaling"]["hold"] == 60
     assert (spec["suspend"], spec["stop"]["rounds"], spec["activeDeadlineSeconds"]) == (True, 20, 3600)
 
 
@@ -163,7 +165,7 @@ STATUS = {
     "training": {"round": 3, "envSteps": 6144, "rewardMean": 123.4, "boostingScore": 0.5,
                  "requestedActors": 12, "requestedAt": "2026-11-20T12:00:00.123456Z",
                  "history": [{"round": 3, "actors": 12}]},
-    "actors": {"requested": 12, "granted": 12, "ready": 11, "podSeconds": 99.5},
+    "actors": {"requested": 12, "granted": 12, "ready": 11, "podSeconds": 99.5, "idlePercent": 70},
     "cost": {"learner": 0.1, "actors": 0.02, "total": 0.12},
 }  # fmt: skip
 
@@ -182,8 +184,8 @@ def test_status_is_a_subresource_and_the_columns_show_it(apiserver: ApiServer, n
     assert header.split() == ["NAME", "PHASE", "ROUND", "REWARD", "SCORE", "ACTORS", "COST", "AGE"]
     assert row.split()[:7] == ["hopper", "Running", "3", "123.4", "0.5", "11", "0.12"]
     wide = apiserver.kubectl("get", "ntj", "-n", namespace, "-o", "wide").splitlines()
-    assert wide[0].split()[8:] == ["SCALER", "BACKEND", "ENV", "STEPS"]
-    assert wide[1].split()[8:] == ["nitro", "Knative", "Hopper-v5", "6144"]
+    assert wide[0].split()[8:] == ["SCALER", "BACKEND", "ENV", "STEPS", "IDLE%"]
+    assert wide[1].split()[8:] == ["nitro", "Knative", "Hopper-v5", "6144", "70"]
 
 
 def test_two_writers_of_the_status_keep_each_others_fields(apiserver: ApiServer, namespace: str) -> None:

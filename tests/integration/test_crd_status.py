@@ -90,6 +90,8 @@ WRONG: dict[str, list[Any]] = {
     "sharing.message": ["x" * 32_769],
     "actors.ready": [-1, 10**7],
     "actors.podSeconds": [-1, 1e16],
+    "actors.idlePercent": [-1, 101],
+    "actors.startSeconds": [-1, 1e10],
     "checkpoint.savedAt": ["2026-11-20T12:00:00+99:99"],
     "startTime": ["2026-11-20T12:00:00+15:00"],
     "conditions": [[condition(str(number)) for number in range(17)]],

@@ -190,7 +190,7 @@ def test_a_watch_goes_on_after_the_api_server_was_started_anew(learner: Learner)
 def test_every_visible_status_belongs_to_one_round(
     apiserver: ApiServer, namespace: str, tmp_path: Path
 ) -> None:
-    """The operator's forecast and score change once a round: no grant is made by an old score."""
+    """The demand and the score change once a round: no grant is made by an old score."""
     learner = Learner(apiserver, namespace)
     process = subprocess.Popen(
         [sys.executable, str(SUPPORT / "train_support.py"), "learn"],
@@ -222,7 +222,8 @@ def test_every_visible_status_belongs_to_one_round(
             last = training.history[-1]
             assert (last.round, last.score) == (training.round, training.boosting_score)
         rounds[training.requested_at].add(training.round)
-        views[training.round].add((demand.forecast(spec, training), demand.score(training)))
+        seen_now = demand.demand_of(spec, training, 0.0)
+        views[training.round].add((seen_now.requested, tuple(seen_now.past), demand.score(training)))
     assert {0, 6} <= set(views) <= set(range(7)), "under load one write may report two rounds"
     assert all(len(found) == 1 for found in rounds.values()), rounds
     assert all(len(found) == 1 for found in views.values()), views

@@ -74,12 +74,28 @@ class TestLife:
         eventually(lambda: cluster.scale("scaled") == ("8", "8"), what="initial actors")
         cluster.report("scaled", round=1, requestedActors=12, boostingScore=0.5)
         eventually(lambda: cluster.scale("scaled") == ("12", "12"))
-        history = [{"round": 2, "actors": 12}]
+        history = [{"round": 2, "actors": 12, "seconds": 1.0}]
         cluster.report("scaled", round=2, requestedActors=5, history=history)
         eventually(lambda: cluster.status("scaled")["actors"]["requested"] == 5)
-        assert cluster.scale("scaled") == ("12", "12"), "the larger of the last two requests is held"
-        cluster.report("scaled", round=3, requestedActors=4, history=[*history, {"round": 3, "actors": 5}])
-        eventually(lambda: cluster.scale("scaled") == ("5", "5"))
+        assert cluster.scale("scaled") == ("12", "12"), "an actor that was needed a moment ago is held"
+        history.append({"round": 3, "actors": 5, "seconds": 1000.0})
+        cluster.report("scaled", round=3, requestedActors=4, history=history)
+        eventually(lambda: cluster.scale("scaled") == ("5", "5"), what="12 were not needed for long")
+
+    def test_how_long_actors_are_held_may_change_while_the_job_runs(self, cluster: Cluster) -> None:
+        running(cluster, "held")
+        eventually(lambda: cluster.scale("held") == ("8", "8"))
+        history = [{"round": 1, "actors": 8, "seconds": 1.0}]
+        cluster.report("held", round=1, requestedActors=4, history=history)
+        eventually(lambda: cluster.status("held")["actors"]["requested"] == 4)
+        assert cluster.scale("held") == ("8", "8")
+        cluster.patch_spec("held", scaling={"hold": 0})
+        eventually(lambda: cluster.scale("held") == ("4", "4"))
+        cluster.report("held", round=2, requestedActors=20, history=history)
+        eventually(lambda: cluster.scale("held") == ("20", "20"))
+        cluster.patch_spec("held", scaling={"hold": 1})
+        cluster.report("held", round=3, requestedActors=6, history=history)
+        eventually(lambda: cluster.scale("held") == ("6", "6"), what="let go by time alone")
         assert len(cluster.list("revisions.serving.knative.dev")) == 1
 
     def test_success_releases_the_actors_and_no_child_is_created_again(

@@ -100,10 +100,16 @@ FIELDS: dict[tuple[str, ...], list[Any]] = {
         ("training", name): NUMBERS
         for name in (
             "round", "envSteps", "rewardMean", "rewardBest", "evaluationMean", "boostingScore",
-            "convexityRatio", "requestedActors", "weightsVersion",
+            "convexityRatio", "requestedActors", "weightsVersion", "busySeconds",
         )
     },
-    **{("actors", name): NUMBERS for name in ("requested", "granted", "ready", "podSeconds", "provisioned")},
+    **{
+        ("actors", name): NUMBERS
+        for name in (
+            "requested", "granted", "ready", "podSeconds", "provisioned", "started", "draining",
+            "idlePercent", "startSeconds", "drainSeconds",
+        )
+    },
     **{("cost", name): NUMBERS for name in ("learner", "actors", "total")},
     ("checkpoint", "round"): NUMBERS,
     ("checkpoint", "location"): TEXTS,

@@ -7,6 +7,7 @@ path.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from nitro_api.base import Rule, declare, matches, matching
 from nitro_api.errors import ABSENT, FieldError
@@ -206,26 +207,38 @@ declare(
 )
 
 
-MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
-"""What of spec may change after creation."""
+MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "scaling.hold")
+"""What of spec may change after creation: whole fields, and fields of them."""
 
 IMMUTABLE_SENTENCE = (
-    "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished and activeDeadlineSeconds "
-    "can); put the old value back, or delete the job and create it anew"
+    "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "
+    "scaling.hold can); put the old value back, or delete the job and create it anew"
 )
 
 
 def immutable_fields() -> list[str]:
-    """camelCase names of the fields of spec that cannot change after creation."""
+    """camelCase names of the fields of spec that cannot change after creation, or of which only parts can."""
     names = [field.alias or name for name, field in JobSpec.model_fields.items()]
     return [name for name in names if name not in MUTABLE]
 
 
 def check_update(old: JobSpec, new: JobSpec) -> list[FieldError]:
     """Errors of a change that the API server would refuse: one for every changed field that cannot change."""
-    before, after = old.to_dict(), new.to_dict()
+    before, after = _lasting(old), _lasting(new)
     return [
         FieldError(f"spec.{name}", after.get(name, ABSENT), IMMUTABLE_SENTENCE)
         for name in immutable_fields()
         if before.get(name) != after.get(name)
     ]
+
+
+def _lasting(spec: JobSpec) -> dict[str, Any]:
+    """A spec without the parts that may change."""
+    fields = spec.to_dict()
+    for path in MUTABLE:
+        *parents, name = path.split(".")
+        holder = fields
+        for parent in parents:
+            holder = holder.get(parent, {})
+        holder.pop(name, None)
+    return fields

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, immutable_fields
+from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, MUTABLE, immutable_fields
 from nitro_api.schema.openapi import Schema, job_schema
 from nitro_api.spec.free_json import PRESERVE
 from nitro_api.spec.job import GROUP, KIND, PLURAL, VERSION
@@ -34,6 +34,13 @@ _COLUMNS: tuple[tuple[str, str, str, str, int], ...] = (
     ("Backend", "string", ".spec.backend.type", "Where the actors run.", 1),
     ("Env", "string", ".spec.environment.id", "Environment.", 1),
     ("Steps", "integer", ".status.training.envSteps", "Environment steps so far.", 1),
+    (
+        "Idle%",
+        "integer",
+        ".status.actors.idlePercent",
+        "Share of the actors' paid time in which they did not work.",
+        1,
+    ),
 )
 
 
@@ -94,8 +101,18 @@ def _root() -> Schema:
 
 
 def _immutable(name: str) -> dict[str, str]:
-    same = f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
+    mutable = [path.partition(".")[2] for path in MUTABLE if path.startswith(f"{name}.")]
+    if mutable:
+        fields = job_schema()["properties"]["spec"]["properties"][name]["properties"]
+        same = " && ".join(f"({_same(f'{name}.{field}')})" for field in fields if field not in mutable)
+    else:
+        same = _same(name)
     return {"rule": same, "message": IMMUTABLE_SENTENCE, "fieldPath": f".{name}"}
+
+
+def _same(path: str) -> str:
+    """The rule that a field has not changed. Its parent must have a default, so that it is always there."""
+    return f"has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
 
 
 class _Dumper(yaml.SafeDumper):

@@ -7,6 +7,7 @@ import textwrap
 from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, MUTABLE
 from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, job_schema, text_of, usual_preset_text
 from nitro_api.schema.wording import allowed, nearest
+from nitro_api.spec.scaling import HOLD_PATTERN
 
 _COLUMN = 38
 """Where a field's text begins beside its name."""
@@ -132,6 +133,8 @@ def _default(path: str, schema: Schema) -> str:
 def _type(schema: Schema) -> str:
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
+    if schema.get("pattern") == HOLD_PATTERN:
+        return "integer | auto"
     if INT_OR_STRING in schema:
         return "quantity"
     kind = str(schema.get("type", "any"))

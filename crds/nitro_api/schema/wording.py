@@ -13,6 +13,7 @@ from nitro_api.base import RULES_BROKEN, Model, Rule, rules_of
 from nitro_api.errors import ABSENT, FieldError
 from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, schema_at
 from nitro_api.spec import free_json
+from nitro_api.spec.scaling import HOLD_PATTERN
 
 Location = tuple[int | str, ...]
 
@@ -90,6 +91,8 @@ def allowed(schema: Schema) -> str:
     """What a field takes, beginning with "must be"."""
     if choices := schema.get("enum"):
         return f"must be {'' if len(choices) == 1 else 'one of '}{', '.join(map(str, choices))}"
+    if schema.get("pattern") == HOLD_PATTERN:
+        return f"must be auto or an integer{_range(schema)}"
     if INT_OR_STRING in schema:
         return "must be an integer or a text such as 500m, 1.5 or 2Gi"
     kind = schema.get("type")
@@ -137,7 +140,7 @@ def _remedy(value: Any, location: Location, schema: Schema, root: Schema | None)
         if schema.get("type") in ("integer", "number", "boolean") and not isinstance(_read(value), str):
             return "remove the quotes"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if schema.get("type") == "string" or INT_OR_STRING in schema:
+        if schema.get("type") == "string" or (INT_OR_STRING in schema and "minimum" not in schema):
             return "put it in quotes"
         if value < schema.get("minimum", value) or (
             schema.get("exclusiveMinimum") and value <= schema["minimum"]

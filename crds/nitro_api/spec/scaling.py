@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from nitro_api.base import Model, resolved
 
 MAX_ACTORS = 4096
 MOST_ROUNDS = 1000
 """Entries of a schedule at most."""
+LONGEST_HOLD = 86_400
+HOLD_PATTERN = "^auto$"
+_HOLD_SCHEMA: dict[str, Any] = {
+    "x-kubernetes-int-or-string": True,
+    "pattern": HOLD_PATTERN,
+    "maxLength": 4,
+    "minimum": 0,
+    "maximum": LONGEST_HOLD,
+}
+Hold = Annotated[Annotated[int, Field(ge=0, le=LONGEST_HOLD)] | Literal["auto"], WithJsonSchema(_HOLD_SCHEMA)]
 Actors = Annotated[int, Field(ge=1, le=MAX_ACTORS)]
 
 
@@ -75,6 +85,11 @@ class Scaling(Model):
     surrogate: Literal["clip", "ratio1"] = "clip"
     """Policy objective whose curvature or gradient is measured: `clip` is PPO's clipped surrogate, `ratio1`
     takes the ratio at 1. Default: clip."""
+
+    hold: Hold = "auto"
+    """How long an actor that no round needs is kept ready: so many seconds, or `auto`, which weighs what it
+    costs idle against what it costs to let it go and to start another. 0 follows the requests. It may change
+    while the job runs; results do not depend on it. Default: auto."""
 
     schedule: Annotated[list[Actors], Field(min_length=1, max_length=MOST_ROUNDS)] | None = None
     """Actors of round 1, 2, ...; later rounds use the last entry. Only with scaler `schedule`, which requires

@@ -71,6 +71,8 @@ _WITHIN = {
 Number = Annotated[
     float, AfterValidator(_number), Field(json_schema_extra={"x-kubernetes-validations": [_WITHIN]})
 ]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+PodSeconds = Annotated[float, Field(ge=0, le=1e15)]
 Dollars = Annotated[float, Field(ge=0, le=1e12)]
 
 
@@ -164,6 +166,15 @@ class HistoryEntry(StatusModel):
     actors: Pods | None = None
     """Actors that sampled in the round."""
 
+    ready: Pods | None = None
+    """Those of them that found a ready actor when the round asked for them."""
+
+    seconds: Seconds | None = None
+    """Time of the round. Unit: seconds."""
+
+    actor_seconds: Seconds | None = None
+    """Mean time that an actor worked on a rollout of the round. Unit: seconds."""
+
     cost: Dollars | None = None
     """Cost of the run up to and including the round. Unit: US dollars."""
 
@@ -220,6 +231,9 @@ class TrainingStatus(StatusModel):
     requested_at: Time | None = None
     """When `requests` was decided. RFC 3339 with microseconds."""
 
+    busy_seconds: PodSeconds | None = None
+    """Time that actors have worked, what was done again included. Unit: actor-seconds."""
+
     weights_version: Rounds | None = None
     """Version of the weights that actors sample with."""
 
@@ -242,8 +256,23 @@ class ActorsStatus(StatusModel):
     ready: Pods | None = None
     """Actor pods that are ready."""
 
-    pod_seconds: Annotated[float, Field(ge=0, le=1e15)] | None = None
+    pod_seconds: PodSeconds | None = None
     """Time that actor pods have existed, terminating ones included. Unit: pod-seconds."""
+
+    draining: Pods | None = None
+    """Actor pods that are going; they are paid until they are gone."""
+
+    started: Count | None = None
+    """Actor pods that were started so far."""
+
+    idle_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Share of the actors' paid time in which they did not work. Unit: percent."""
+
+    start_seconds: Seconds | None = None
+    """Median time until a pod of this job was ready. Unit: seconds."""
+
+    drain_seconds: Seconds | None = None
+    """Median time until a pod of this job was gone. Unit: seconds."""
 
     provisioned: Pods | None = None
     """Sandboxes that AWS Lambda keeps ready, and bills while idle as well."""

@@ -123,6 +123,7 @@ class Ack:
     ``seconds`` has the actor's own times: weights, rollout, store and total; ``wall_seconds`` is the
     request's time as the learner saw it, without waiting for capacity. ``reported_seconds`` is what the
     provider says it bills, None where nobody says so; ``estimated`` means that its word was lost.
+    ``found_ready`` says that an actor was ready and free when the request was made.
     """
 
     slot: int
@@ -135,6 +136,7 @@ class Ack:
     wall_seconds: float
     reported_seconds: float | None = None
     estimated: bool = False
+    found_ready: bool = True
 
     @property
     def billed_seconds(self) -> float:

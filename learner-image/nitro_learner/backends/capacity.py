@@ -21,6 +21,11 @@ class Capacity:
     def limit(self) -> int:
         return self._limit
 
+    @property
+    def outstanding(self) -> int:
+        """Requests in flight and waiting."""
+        return self._in_use + len(self._waiting)
+
     def set_limit(self, limit: int) -> None:
         """Take effect at once; a smaller limit waits for those in flight."""
         if limit < 1:

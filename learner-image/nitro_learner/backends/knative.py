@@ -1,6 +1,7 @@
 """Actors as pods of a Knative Revision, reached at its cluster-local address."""
 
 import asyncio
+import dataclasses
 import logging
 import random
 from collections.abc import Callable
@@ -64,7 +65,7 @@ class KnativeBackend:
         self._capacity.set_limit(limit)
 
     def set_ready(self, ready: int) -> None:
-        """How many of its pods the operator sees ready: a new node may take minutes."""
+        """How many of its actors the operator sees ready: a new node may take minutes."""
         self._ready = ready
 
     async def start(self) -> dict[str, Any]:
@@ -92,9 +93,11 @@ class KnativeBackend:
             await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
 
     async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
+        found_ready = self._ready is None or self._capacity.outstanding < self._ready
         await self._capacity.acquire(priority)
         try:
-            return await self._client.rollout(self._url, request, timeout)
+            ack = await self._client.rollout(self._url, request, timeout)
+            return dataclasses.replace(ack, found_ready=found_ready)
         finally:
             self._capacity.release()
 

@@ -210,6 +210,7 @@ class LambdaBackend:
             if status != 200:
                 raise read_failure(status, body, invoked.wall_seconds)
             ack = read_ack(body, invoked.wall_seconds)
+            ack = dataclasses.replace(ack, found_ready=not ack.cold_start)
             if self._cache is not None and asked is not None:
                 self._cache.put(asked.result_key, _fragment(fragment, invoked.wall_seconds))
         except RetryableError as error:

@@ -131,7 +131,8 @@ class StatusReporter(Listener):
     def on_round_done(self, report: RoundReport) -> None:
         with self._changed:
             self._policies.played(report.policies)
-            self._take(report.row(), **_request(report.next_actors))
+            busy = {"busySeconds": round(report.busy_seconds, 1)}
+            self._take(report.row(), ready=report.ready, **busy, **_request(report.next_actors))
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         with self._changed:
@@ -157,6 +158,7 @@ class StatusReporter(Listener):
     def on_run_ended(self, outcome: Outcome) -> None:
         with self._changed:
             self._spend(outcome.cost.learner, outcome.cost.actors)
+            self._training["busySeconds"] = round(outcome.busy_seconds, 1)
             state = "Succeeded" if outcome.finished else "Running"
             self.conclude(state, outcome.reason, outcome.message)
 
@@ -172,8 +174,8 @@ class StatusReporter(Listener):
             "convexityRatio": None,
         }
 
-    def _take(self, row: Mapping[str, Any], **request: Any) -> None:
-        """Take over a finished round, with the actors that the next one requests."""
+    def _take(self, row: Mapping[str, Any], *, ready: int | None = None, **more: Any) -> None:
+        """Take over a finished round, the slots that found a ready actor, and more of status.training."""
         reward = row["reward_mean"]
         if reward is not None:
             self._best = reward if self._best is None else max(self._best, reward)
@@ -184,6 +186,9 @@ class StatusReporter(Listener):
             "evaluationMean": _readable(row["evaluation_mean"], 3),
             "score": _readable(row["boosting_score"], 4),
             "actors": int(row["actors"]),
+            "ready": ready,
+            "seconds": _readable(row["seconds_total"], 3),
+            "actorSeconds": _readable(row["seconds_actor"], 3),
             "cost": _readable(row["cost_total"], 6),
         }
         evaluation = present({"evaluationMean": _readable(row["evaluation_mean"], 3)})
@@ -200,7 +205,7 @@ class StatusReporter(Listener):
                 boostingScore=_readable(row["boosting_score"], 4),
                 convexityRatio=row["convexity_ratio"],
                 **evaluation,
-                **request,
+                **more,
             )
 
     def _spend(self, learner: float, actors: float) -> None:

@@ -79,6 +79,7 @@ class LearnerMetrics(Listener):
         self._job = (namespace, job_name)
         self._costs = dict.fromkeys(COMPONENTS, 0.0)
         self._steps = 0
+        self._busy: float | None = 0.0
         self._make_gauges()
         self._make_counters()
         self._make_histograms()
@@ -128,6 +129,10 @@ class LearnerMetrics(Listener):
 
         self.steps = counter("nitro_env_steps", "Environment steps trained on")
         self.slots = counter("nitro_actor_slots", "Slots of finished rounds: rollouts that were asked for")
+        self.ready = counter(
+            "nitro_actor_slots_ready", "Those of them that found a ready actor when they were asked for"
+        )
+        self.busy = counter("nitro_actor_busy_seconds", "Seconds that actors worked")
         self.invocations = counter(
             "nitro_actor_invocations", "Invocations that are billed, failed and repeated ones included"
         )
@@ -182,6 +187,7 @@ class LearnerMetrics(Listener):
         self._show_zeros()
         if history:
             self._steps = int(history[-1]["env_steps"] or 0)
+            self._busy = None
         else:
             # A resumed run's cost is known with its first report; a smaller number here would look like a
             # reset, and `rate` would count all of it again.
@@ -193,6 +199,8 @@ class LearnerMetrics(Listener):
         for counter in (
             self.steps,
             self.slots,
+            self.ready,
+            self.busy,
             self.invocations,
             self.estimated,
             self.cold_starts,
@@ -249,6 +257,11 @@ class LearnerMetrics(Listener):
         self.steps.labels(*job).inc(report.env_steps - self._steps)
         self._steps = report.env_steps
         self.slots.labels(*job).inc(report.actors)
+        self.ready.labels(*job).inc(report.ready)
+        # Of a resumed run the first report only says where it stands.
+        before = report.busy_seconds if self._busy is None else self._busy
+        self.busy.labels(*job).inc(max(0.0, report.busy_seconds - before))
+        self._busy = report.busy_seconds
         self.invocations.labels(*job).inc(report.invocations)
         self.estimated.labels(*job).inc(report.estimated)
         self.cold_starts.labels(*job).inc(report.cold_starts)

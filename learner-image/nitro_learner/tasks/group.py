@@ -190,6 +190,7 @@ class TaskGroup(Generic[T]):
         self.counts.task_seconds[task.index] = ack.seconds["total"]
         self.counts.overhead_seconds.append(max(0.0, ack.wall_seconds - ack.seconds["total"]))
         self.counts.cold_starts += ack.cold_start
+        self.counts.ready += ack.found_ready and attempt == 0
 
     def _note(self, task: Task[T], reason: str, trouble: Trouble) -> None:
         self._meet(task, trouble)

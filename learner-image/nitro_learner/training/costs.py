@@ -4,6 +4,7 @@ or machines.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from nitro_api.costs.ledger import Ledger
@@ -25,6 +26,7 @@ class Meter:
         pricing: resolved prices.
         pod_seconds: reads the pods' total lifetime so far in seconds, None when unknown.
         provisioned: reads the sandboxes that Lambda keeps ready, which are billed for the round's whole time.
+        per_pod: actors in a pod, each with the memory that pricing.actorMemoryGB names.
     """
 
     def __init__(
@@ -33,13 +35,16 @@ class Meter:
         pricing: Pricing,
         pod_seconds: Callable[[], float | None] | None = None,
         provisioned: Callable[[], int] = lambda: 0,
+        per_pod: int = 1,
     ) -> None:
         self._ledger = ledger
         self._pricing = pricing
         self._pod_seconds = pod_seconds
         self._provisioned = provisioned
+        self._per_pod = per_pod
         entries = ledger.entries
         self._metered = float(entries[-1].details.get("podSeconds", 0.0)) if entries else 0.0
+        self._busy = math.fsum(float(one.details.get("billedSeconds", 0.0)) for one in entries)
 
     @property
     def total(self) -> RoundCost:
@@ -50,6 +55,16 @@ class Meter:
     def repeated(self) -> float:
         """What of the total went into rounds that were done again after a crash. Unit: US dollars."""
         return self._ledger.repeated_cost.total
+
+    @property
+    def busy_seconds(self) -> float:
+        """Time that actors have worked so far, what was done again included. Unit: actor-seconds."""
+        return self._busy
+
+    @property
+    def pod_seconds(self) -> float | None:
+        """Time that their pods have existed, as far as it is paid; None where there are none."""
+        return self._metered if self._pod_seconds is not None else None
 
     def round(
         self, number: int, seconds: float, billed: Sequence[float], actors: int, estimated: int = 0
@@ -79,11 +94,13 @@ class Meter:
             now = max(self._pod_seconds() or 0.0, self._metered)
             details |= {"podSeconds": now, "invocationDollars": cost.actors}
             cost = RoundCost(
-                learner_cost(self._pricing, seconds), pod_cost(self._pricing, now - self._metered)
+                learner_cost(self._pricing, seconds),
+                pod_cost(self._pricing, (now - self._metered) * self._per_pod),
             )
             self._metered = now
         if self._pricing.model == "vm":
             details.setdefault("invocationDollars", cost.actors)
             cost = vm_cost(self._pricing, seconds)
         self._ledger.append(number, cost, **details)
+        self._busy += sum(billed)
         return self.total

@@ -95,6 +95,7 @@ def draft(
         estimated=sampled.estimated,
         retried=sampled.retries,
         dropped=sampled.dropped,
+        ready=min(sampled.ready, state.actors),
         staleness=result.staleness,
         deadline_misses=sampled.deadline_misses,
     )

@@ -70,7 +70,8 @@ class RoundReport:
     round waited for a stage; stages that run beside others (detector, evaluation, checkpoint) count only
     where the round stood still. `seconds_actor` is the mean duration of an invocation that sampled;
     `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
-    queueing in front of it, a cold start, transfer.
+    queueing in front of it, a cold start, transfer. `ready` counts the slots that found a ready actor when
+    the round asked for them; `busy_seconds` is the time that actors have worked in the run so far.
     """
 
     round: int
@@ -119,6 +120,8 @@ class RoundReport:
     estimated: int = 0
     retried: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    ready: int = 0
+    busy_seconds: float = 0.0
     staleness: int = 0
     deadline_misses: int = 0
     detector_seconds: float | None = None
@@ -145,6 +148,8 @@ _NOT_COLUMNS = {
     "estimated",
     "retried",
     "dropped",
+    "ready",
+    "busy_seconds",
     "staleness",
     "deadline_misses",
     "detector_seconds",
@@ -162,6 +167,8 @@ class Outcome:
             TimeUp, or Interrupted.
         finished: a stop condition held; False = it was interrupted and `--resume` goes on.
         cost: of the run so far, the evaluation at the end included.
+        busy_seconds: time that actors worked in the run so far.
+        pod_seconds: time that their pods existed; None where there are none.
         repeated: US dollars of it that went into rounds that were done again after a crash.
         evaluation: episode returns of the final policies by mean actions, summed over the agents; empty when
             not finished.
@@ -176,6 +183,8 @@ class Outcome:
     repeated: float
     evaluation: tuple[float, ...] = ()
     agent_evaluation: Mapping[str, float] = field(default_factory=dict)
+    busy_seconds: float = 0.0
+    pod_seconds: float | None = None
 
 
 class Listener:

@@ -279,7 +279,9 @@ class Trainer:
         cost = self._billing.round(state.round, state.actors, result, evaluated, seconds=seconds)
         stats = {name: update.stats for name, update in updates.items()}
         groups = self._policies.groups()
-        return draft(state, result, evaluated, finished, groups, stats, stages, seconds, cost)
+        report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, cost)
+        report.busy_seconds = self._meter.busy_seconds
+        return report
 
     async def _decide(self, stages: Stages, early: int) -> None:
         """Settles the round before, while `early` slots of this one sample.
@@ -332,6 +334,8 @@ class Trainer:
             self._meter.repeated,
             evaluation=tuple(played.returns.tolist()) if played else (),
             agent_evaluation=played.agent_means() if played else {},
+            busy_seconds=self._meter.busy_seconds,
+            pod_seconds=self._meter.pod_seconds,
         )
         for listener in self._listeners:
             listener.on_run_ended(outcome)

@@ -14,5 +14,5 @@ __all__ = ["ActorDeployment", "KnativeRelease", "deployment_of"]
 def deployment_of(spec: JobSpec, release: KnativeRelease, function: FunctionState) -> ActorDeployment:
     """The way to run actors that a job names."""
     if spec.backend.lambda_ is not None:
-        return LambdaDeployment(spec.backend.lambda_, function)
+        return LambdaDeployment(spec.backend.lambda_, function, spec.pricing)
     return LocalDeployment() if spec.backend.type == "Local" else KnativeDeployment(release)

@@ -10,6 +10,7 @@ from nitro_operator.functions import Want
 from nitro_operator.kube.kinds import Kind, Object
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed, learner_running
+from nitro_operator.scaling.holding import PodTimes
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,18 @@ class ActorDeployment(ABC):
 
     patience: float = 0.0
     """Seconds for which actors are held while the learner is silent or restarts."""
+
+    def held(self, observed: Observed) -> int:  # noqa: ARG002
+        """Number of actors that are held now, starting ones included."""
+        return 0
+
+    def times(self, measured: PodTimes) -> PodTimes | None:  # noqa: ARG002
+        """What it takes to start an actor and to let one go; None where an idle actor costs nothing.
+
+        Args:
+            measured: of this job's pods.
+        """
+        return None
 
     def blocker(self) -> Problem | None:
         """The reason why the learner cannot be started, if there is one."""

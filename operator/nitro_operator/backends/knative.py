@@ -9,7 +9,8 @@ from nitro_operator.builders.actors import MAX_SCALE, MIN_SCALE
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import REVISION, Object
 from nitro_operator.observation.diagnosis import Problem, actor_problem
-from nitro_operator.observation.observed import Observed, condition, holds, ready
+from nitro_operator.observation.observed import Observed, actors_of, condition, holds, ready
+from nitro_operator.scaling.holding import PodTimes
 
 
 class KnativeDeployment(ActorDeployment):
@@ -19,6 +20,14 @@ class KnativeDeployment(ActorDeployment):
 
     def __init__(self, release: KnativeRelease) -> None:
         self._release = release
+
+    def held(self, observed: Observed) -> int:
+        annotations = (observed.revision or {}).get("metadata", {}).get("annotations") or {}
+        scale = str(annotations.get(MIN_SCALE, ""))
+        return int(scale) if scale.isdecimal() else 0
+
+    def times(self, measured: PodTimes) -> PodTimes:
+        return measured
 
     def blocker(self) -> Problem | None:
         return self._release.problem
@@ -48,7 +57,7 @@ class KnativeDeployment(ActorDeployment):
         return service if failed or not same else None
 
     def ready(self, observed: Observed, granted: int) -> int:  # noqa: ARG002
-        return sum(ready(pod) for pod in observed.actor_pods)
+        return sum(actors_of(pod) for pod in observed.actor_pods if ready(pod))
 
     def problem(self, observed: Observed) -> Problem | None:
         return self._release.problem or actor_problem(observed.actor_pods, observed.revision)

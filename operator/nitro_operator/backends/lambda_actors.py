@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
+from nitro_api.spec.pricing import Pricing
 from nitro_operator.backends.base import ActorDeployment
 from nitro_operator.builders import JobView
 from nitro_operator.functions import Want
@@ -10,20 +11,34 @@ from nitro_operator.functions.problems import PROTOCOL_MISMATCH
 from nitro_operator.functions.state import MAKING, FunctionState
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed
+from nitro_operator.scaling.holding import PodTimes
+
+COLD_START_SECONDS = 3.0
+"""Of the actor image: the runtime, imports and the environment."""
 
 
 class LambdaDeployment(ActorDeployment):
     """Actors outside the cluster. AWS has a limit of its own for each account.
 
+    Provisioned concurrency follows the same rule as pods, with money in place of pod-seconds: a sandbox that
+    is not kept ready costs a cold start, which is billed, and a kept one costs its price while idle.
+
     A silent learner keeps its sandboxes until their number may change again. If they were released earlier,
     they could not come back in time.
     """
 
-    def __init__(self, function: LambdaBackendSpec, state: FunctionState) -> None:
+    def __init__(self, function: LambdaBackendSpec, state: FunctionState, pricing: Pricing) -> None:
         self._state = state
+        self._pricing = pricing
         provisioning = function.provisioned_concurrency
         self.patience = 60.0 * provisioning.minutes_between_changes if provisioning is not None else 0.0
         self.provisioned = state.provisioned
+
+    def held(self, observed: Observed) -> int:  # noqa: ARG002
+        return self.provisioned or 0
+
+    def times(self, measured: PodTimes) -> PodTimes | None:  # noqa: ARG002
+        return None if self.provisioned is None else provisioned_times(self._pricing)
 
     def blocker(self) -> Problem | None:
         return None if self._state.ready else self._state.problem or MAKING
@@ -46,3 +61,16 @@ class LambdaDeployment(ActorDeployment):
         problem = self._state.problem
         other = problem is not None and problem.reason == PROTOCOL_MISMATCH
         return other and observed.learner_job is not None
+
+
+def provisioned_times(pricing: Pricing) -> PodTimes:
+    """The times by which the holding rule weighs provisioned concurrency.
+
+    A cold start is billed like the rest of an invocation. The drain makes up for the price: a cycle is the
+    idle time that costs as much as a cold start. Where idle sandboxes are free, nothing is let go.
+    """
+    idle = pricing.provisioned_gb_second
+    cost = COLD_START_SECONDS * pricing.lambda_gb_second
+    return PodTimes(
+        start=COLD_START_SECONDS, drain=max(0.0, cost / idle - COLD_START_SECONDS) if idle else 0.0
+    )

@@ -15,6 +15,8 @@ COMPONENT_LABEL = "app.kubernetes.io/component"
 TEMPLATE_HASH = "nitro.dev/template-hash"
 
 LEARNER, ACTOR, REDIS = "learner", "actor", "redis"
+ACTORS_PER_POD = "nitro.dev/actors-per-pod"
+"""Annotation of pods with several actors."""
 
 
 def learner(job: str) -> str:

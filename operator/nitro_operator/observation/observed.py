@@ -63,9 +63,14 @@ def observe(cache: Cache, job: Object) -> Observed:
         learner_pod=max(learners, key=lambda p: p["metadata"]["creationTimestamp"], default=None),
         actor_service=service,
         revision=revision,
-        actor_pods=[p for p in pods if _component(p) == names.ACTOR],
+        actor_pods=actor_pods(cache, key),
         foreign=foreign,
     )
+
+
+def actor_pods(cache: Cache, key: JobKey) -> list[Object]:
+    """The actor pods of a job, also of one that is deleted."""
+    return [pod for pod in cache.children(POD, key) if _component(pod) == names.ACTOR]
 
 
 def _component(pod: Object) -> str | None:
@@ -108,6 +113,12 @@ def alive(pod: Object) -> bool:
 
 def ready(pod: Object) -> bool:
     return holds(pod, "Ready") and not terminating(pod)
+
+
+def actors_of(pod: Object) -> int:
+    """Number of actors in a pod."""
+    found = str((pod["metadata"].get("annotations") or {}).get(names.ACTORS_PER_POD, ""))
+    return int(found) if found.isdecimal() else 1
 
 
 def containers(pod: Object) -> list[Object]:

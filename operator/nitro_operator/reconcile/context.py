@@ -31,6 +31,8 @@ class ReconcileContext:
     """Actors of an earlier run, which have to be deleted first."""
     requested: int = 0
     granted: int = 0
+    held: int = 0
+    """Actors to keep ready, idle ones included."""
     silent: str | None = None
     """The learner's message while no actor has answered it; None otherwise."""
     heard: bool = False

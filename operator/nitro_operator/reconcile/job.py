@@ -7,23 +7,22 @@ import logging
 from collections.abc import Callable
 
 from nitro_operator import metrics
-from nitro_operator.backends import ActorDeployment, KnativeRelease, deployment_of
-from nitro_operator.builders import JobView
+from nitro_operator.backends import KnativeRelease, deployment_of
 from nitro_operator.config import Config
 from nitro_operator.functions import FunctionController, finalizer
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import ApiError, Kube
 from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
 from nitro_operator.observation import reported
+from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
-from nitro_operator.observation.observed import holds, observe, terminating
+from nitro_operator.observation.observed import actor_pods, holds, observe, terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.reconcile.publish import Publisher
+from nitro_operator.reconcile.share import Sharing
 from nitro_operator.reconcile.start import Starter
-from nitro_operator.scaling import demand
 from nitro_operator.scaling.platform import Platform
-from nitro_operator.status import document
 from nitro_operator.status.conditions import Condition
 from nitro_operator.status.phase import Stage, phase_of, seconds_left
 
@@ -51,6 +50,7 @@ class Reconciler:
         self._kube = kube
         self._cache = cache
         self._platform = platform
+        self._sharing = Sharing(platform)
         self._publisher = Publisher(kube, cache, tell)
         self._release = release
         self._functions = functions
@@ -116,6 +116,8 @@ class Reconciler:
         server_now, now = self._kube.server_now(), _now()
         judgement = phase_of(job, observed, memory.invalid, server_now)
         memory.meter.sample(observed.actor_pods, now)
+        memory.lifetimes.see(observed.actor_pods, server_now)
+        self._sharing.count(key, observed.actor_pods)
         run = ReconcileContext(key, job, memory, observed, judgement, now, server_now)
         if memory.view is not None:
             run.deployment = deployment_of(memory.view.spec, self._release, self._functions.state(key))
@@ -129,8 +131,8 @@ class Reconciler:
         assert view is not None
         assert deployment is not None
         await self._listen(run)
-        self._take_grant(run, view, deployment)
-        await self._scale(run, self._pods(run, deployment))
+        self._sharing.take(run, view, deployment)
+        await self._scale(run, self._sharing.actors(run, deployment))
         if run.waiting is None:
             await self._starter.start(run, view, deployment)
         left = seconds_left(run.job, run.server_now)
@@ -157,44 +159,6 @@ class Reconciler:
         run.heard = heartbeat.heard(run.now)
         if run.heard:
             run.again.append(max(heartbeat.next_look(run.now), 0) + 0.1)
-
-    def _held(self, run: ReconcileContext, deployment: ActorDeployment) -> bool:
-        """Whether actors are held: for a learner that reports, or that did so and may come back."""
-        known = run.observed.learner_job is not None and reported.training(run.job) is not None
-        return run.heard or (known and run.memory.heartbeat.silence(run.now) < deployment.patience)
-
-    def _pods(self, run: ReconcileContext, deployment: ActorDeployment) -> int:
-        """The number of actors to run: the granted ones, if actors are held.
-
-        After an outage of the API server, Knative's activator may not know the actors. It sends them no
-        request until their number changes. So there is one more while none answers.
-        """
-        if not self._held(run, deployment):
-            return 0
-        return run.granted + (run.silent is not None and deployment.serving(run.observed) and run.granted > 0)
-
-    def _take_grant(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
-        """Set the number of actors that the job requests and gets, and whether it must wait for them."""
-        started = run.observed.learner_job is not None
-        training = reported.training(run.job)
-        run.requested = demand.requested(view.spec, training)
-        run.silent = demand.silent(training)
-        run.waiting = None if started else deployment.blocker()
-        if run.waiting is not None:
-            self._platform.withdraw(run.key)
-            return
-        wanted = demand.forecast(view.spec, training)
-        if not deployment.limited:
-            run.granted = wanted
-            return
-        minimum = view.spec.scaling.min_actors
-        if started and not run.heard:
-            wanted = minimum  # a silent learner keeps its place, not its pods
-        created = run.job["metadata"]["creationTimestamp"]
-        score = demand.score(training)
-        run.granted = self._platform.ask(run.key, minimum, wanted, score, created, started=started)
-        if run.granted == 0 and not started:
-            run.waiting = document.limit_problem(minimum, self._platform.limit, self._platform.held)
 
     # ------------------------------------------------------------ jobs that do not run
 
@@ -236,6 +200,7 @@ class Reconciler:
                 meta = learner["metadata"]
                 await self._kube.delete(LEARNER_JOB, key.namespace, meta["name"], meta["uid"])
         self._forget(key)
+        self._sharing.count(key, actor_pods(self._cache, key))
 
     async def _scale(self, run: ReconcileContext, actors: int) -> None:
         view = run.memory.view
@@ -268,8 +233,10 @@ class Reconciler:
             self._forget(key)
         if memory is None or memory.uid != uid:
             pods = observe(self._cache, job).actor_pods
-            meter = PodMeter.restored(job, pods, self._kube.server_now())
-            memory = self._memories[key] = JobMemory(uid, meter)
+            server_now = self._kube.server_now()
+            meter = PodMeter.restored(job, pods, server_now)
+            lifetimes = PodLifetimes.restored(job, pods, server_now)
+            memory = self._memories[key] = JobMemory(uid, meter, lifetimes)
             memory.read(job, self._config)
             most = memory.view.spec.scaling.max_actors if memory.view is not None else self._platform.limit
             self._platform.seen(key, min(reported.actors(job).granted or 0, most))

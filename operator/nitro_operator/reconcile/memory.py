@@ -15,6 +15,7 @@ from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.heartbeat import Heartbeat
+from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.status.sharing import SharingNews
 
@@ -30,6 +31,7 @@ class JobMemory:
 
     uid: str
     meter: PodMeter
+    lifetimes: PodLifetimes = field(default_factory=PodLifetimes)
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     requests: RequestClock = field(default_factory=lambda: RequestClock())
     sharing: SharingNews = field(default_factory=SharingNews)
@@ -65,11 +67,12 @@ class JobMemory:
 
 
 class RequestClock:
-    """Measure the time from a request for actors to its answer."""
+    """Measure the age of a request for actors, and the time to its answer."""
 
     def __init__(self) -> None:
         self._request: tuple[object, ...] | None = None
         self._at: float | None = None
+        self._seen = float("-inf")
 
     def see(self, job: Object, now: float) -> None:
         training = reported.section(job, "training")
@@ -78,6 +81,11 @@ class RequestClock:
             # The first request after a start is not measured: it may be old.
             self._at = now if self._request is not None else None
             self._request = request
+            self._seen = now
+
+    def age(self, now: float) -> float:
+        """Seconds since the present request was first seen; 0 before any was."""
+        return max(0.0, now - self._seen) if self._request is not None else 0.0
 
     def answered(self, now: float) -> float | None:
         """Seconds from the request to this answer; None if it is not measured."""

@@ -10,6 +10,7 @@ from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import ApiError, Kube
 from nitro_operator.kube.kinds import TRAINING_JOB, Object
 from nitro_operator.observation import reported
+from nitro_operator.observation.observed import terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.status import document
 from nitro_operator.status.conditions import Condition, news
@@ -112,10 +113,16 @@ def _situation(run: ReconcileContext) -> document.Situation:
         actor_trouble=deployment.problem(run.observed) if deployment is not None else None,
         serving=deployment.serving(run.observed) if deployment is not None else False,
         silent=run.silent,
+        training=reported.training(run.job),
         heard=run.heard,
         requested=run.requested,
         granted=run.granted,
         ready=deployment.ready(run.observed, run.granted) if deployment is not None else 0,
-        pod_seconds=run.memory.meter.total,
+        pods=document.PodReport(
+            seconds=run.memory.meter.total,
+            started=run.memory.lifetimes.started,
+            draining=sum(terminating(pod) for pod in run.observed.actor_pods),
+            times=run.memory.lifetimes.times if deployment is not None and deployment.limited else None,
+        ),
         provisioned=deployment.provisioned if deployment is not None else None,
     )

@@ -1,12 +1,18 @@
-"""The number of actor pods that a job should hold."""
+"""What a job requests of its actors, and how many of them it should hold."""
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from nitro_api import JobSpec
 from nitro_api.spec.status import ACTORS_SILENT, TrainingStatus
+from nitro_operator.scaling.bounds import bounds
+from nitro_operator.scaling.holding import WINDOW, Demand, Holding, PastRound, PodTimes, hold, hold_for
 
 HEARTBEAT_SECONDS = 60.0
 """Time without a report after which a learner counts as silent; it reports every ten seconds."""
+ROUND_SECONDS = 10.0
+"""Assumed length of a round, where a learner of an older release does not report it."""
 
 
 def requested(spec: JobSpec, training: TrainingStatus | None) -> int:
@@ -18,16 +24,37 @@ def requested(spec: JobSpec, training: TrainingStatus | None) -> int:
     return _clip(spec, spec.scaling.initial_actors if asked is None else asked)
 
 
-def forecast(spec: JobSpec, training: TrainingStatus | None) -> int:
-    """Actors to hold: the larger of the last two requests.
+def holding(
+    spec: JobSpec, training: TrainingStatus | None, elapsed: float, held: int, times: PodTimes
+) -> Holding:
+    """The number of actors to hold now, as spec.scaling.hold wants it.
 
-    Pods outlive a burst by 10 to 30 s anyway, and a round that asks for fewer is often followed by one that
-    asks for more. The request before the last is the number of actors of the last finished round, so nothing
-    has to be remembered.
+    Args:
+        spec: resolved.
+        training: the learner's report.
+        elapsed: seconds since its request.
+        held: actors that are held now, starting ones included.
+        times: what starting and letting go takes.
     """
+    demand = demand_of(spec, training, elapsed)
+    if spec.scaling.hold == "auto":
+        return hold(demand, held, times)
+    return hold_for(spec.scaling.hold, demand, held)
+
+
+def demand_of(spec: JobSpec, training: TrainingStatus | None, elapsed: float) -> Demand:
+    """The requests that a learner has reported. A number beyond the job's range counts as its end."""
     now = requested(spec, training)
-    last = training.history[-1].actors if training is not None and training.history else None
-    return max(now, _clip(spec, last)) if last is not None else now
+    rounds = (training.history if training is not None else None) or []
+    past = [
+        PastRound(_clip(spec, one.actors), ROUND_SECONDS if one.seconds is None else one.seconds)
+        for one in rounds
+        if one.actors is not None
+    ]
+    worked = [one.actor_seconds for one in rounds[-WINDOW:] if one.actor_seconds is not None]
+    done = (training.round if training is not None else None) or 0
+    fewest, most = bounds(spec.scaling, done, now)
+    return Demand(now, elapsed, past, fmean(worked) if worked else 0.0, fewest, most)
 
 
 def silent(training: TrainingStatus | None) -> str | None:

@@ -1,7 +1,8 @@
 """The number of actors that each job may have under the platform's limit.
 
 Every job gets its minimum first, so that none starves. The rest goes to the highest scores first, because
-there an actor teaches most. A running job keeps its minimum until it ends, even if the limit was lowered.
+there an actor teaches most; what is left then, to idle actors that are held for later rounds. A running job
+keeps its minimum until it ends, even if the limit was lowered.
 """
 
 from __future__ import annotations
@@ -30,18 +31,24 @@ class GrantRequest:
     """Whether it runs or holds a grant. Such a job keeps its minimum under any limit."""
     since: str
     """Creation time, RFC 3339. The oldest waiting job is first."""
+    idle: int = 0
+    """Actors beyond `wanted` that it would hold for later rounds. They give way to any job's use."""
+
+    @property
+    def held(self) -> int:
+        return self.wanted + self.idle
 
 
 def grants(requests: Mapping[K, GrantRequest], limit: int) -> dict[K, int]:
     """Divide `limit` actors between jobs.
 
     Returns:
-        For each job 0 (it waits) or a number from its minimum to its request. The sum is at most `limit`,
-        or the sum of the minima of admitted jobs, if that is more. A younger job never overtakes a waiting
-        one, except one whose minimum alone exceeds the limit.
+        For each job 0 (it waits) or a number from its minimum to what it would hold. The sum is at most
+        `limit`, or the sum of the minima of admitted jobs, if that is more. A younger job never overtakes a
+        waiting one, except one whose minimum alone exceeds the limit.
     """
     if limit == UNLIMITED:
-        return {key: max(r.minimum, r.wanted) for key, r in requests.items()}
+        return {key: max(r.minimum, r.wanted, r.held) for key, r in requests.items()}
     granted = dict.fromkeys(requests, 0)
     left = limit
     for key in _queue(requests):
@@ -53,19 +60,23 @@ def grants(requests: Mapping[K, GrantRequest], limit: int) -> dict[K, int]:
                 break
         granted[key] = minimum
         left -= minimum
-    for key in _by_score(requests):
-        if granted[key]:
-            more = max(0, min(requests[key].wanted - granted[key], left))
-            granted[key] += more
-            left -= more
+    for most in ({k: r.wanted for k, r in requests.items()}, {k: r.held for k, r in requests.items()}):
+        for key in _by_score(requests):
+            if granted[key]:
+                more = max(0, min(most[key] - granted[key], left))
+                granted[key] += more
+                left -= more
     return granted
 
 
-def settled(key: K, minimum: int, target: Mapping[K, int], held: Mapping[K, int], limit: int) -> int:
+def settled(
+    key: K, minimum: int, target: Mapping[K, int], held: Mapping[K, int], limit: int, leaving: int = 0
+) -> int:
     """The part of its target that a job may take now.
 
-    A smaller grant holds at once. A larger grant waits until other jobs have returned theirs. So at any time
-    the jobs together hold at most the limit, or the sum of the minima of admitted jobs if that is more.
+    A smaller grant holds at once. A larger grant waits until other jobs have returned theirs, and until
+    actors that are going are gone. So at any time the jobs together hold at most the limit, or the sum of the
+    minima of admitted jobs if that is more.
 
     Args:
         key: the job.
@@ -73,13 +84,14 @@ def settled(key: K, minimum: int, target: Mapping[K, int], held: Mapping[K, int]
         target: the result of `grants`.
         held: what each job holds according to its published status.
         limit: the platform's limit.
+        leaving: actors that exist beyond what is held. They never take a grant away.
     """
     mine = target.get(key, 0)
     if limit == UNLIMITED or mine <= held.get(key, 0):
         return mine
     others = sum(number for other, number in held.items() if other != key)
     room = max(limit, sum(target.values()))  # only the minima of admitted jobs can exceed the limit
-    reachable = max(held.get(key, 0), min(mine, room - others))
+    reachable = max(held.get(key, 0), min(mine, room - others - leaving))
     return reachable if reachable >= minimum else 0
 
 

@@ -18,6 +18,7 @@ class Platform:
         self.limit = limit
         self._requests: dict[JobKey, GrantRequest] = {}
         self._held: dict[JobKey, int] = {}
+        self._leaving: dict[JobKey, int] = {}
         self.version = 0
         """Number that grows whenever grants of other jobs may have to change."""
 
@@ -32,17 +33,51 @@ class Platform:
     def holds(self, key: JobKey) -> int:
         return self._held.get(key, 0)
 
+    @property
+    def leaving(self) -> int:
+        """Actors that exist beyond all grants: their pods are being removed."""
+        return sum(self._leaving.values())
+
+    def exist(self, key: JobKey, actors: int, going: int) -> None:
+        """Note the actors that a job has, and how many of them are going. Other jobs wait until they are
+        gone."""
+        left = max(going, actors - self.holds(key), 0)
+        if left < self._leaving.get(key, 0):
+            self.version += 1
+        if left:
+            self._leaving[key] = left
+        else:
+            self._leaving.pop(key, None)
+
     def ask(
-        self, key: JobKey, minimum: int, wanted: int, score: float, since: str, *, started: bool = False
+        self,
+        key: JobKey,
+        minimum: int,
+        wanted: int,
+        score: float,
+        since: str,
+        *,
+        idle: int = 0,
+        started: bool = False,
     ) -> int:
-        """Set a job's request. Returns its grant. `started`: its learner already exists."""
+        """Set a job's request. Returns its grant.
+
+        Args:
+            key: the job.
+            minimum: its I_min.
+            wanted: actors that it would use now.
+            score: its boosting score.
+            since: its creation time.
+            idle: actors beyond `wanted` that it would hold for later rounds.
+            started: whether its learner already exists.
+        """
         admitted = started or self.holds(key) > 0
-        request = GrantRequest(minimum, wanted, score, admitted=admitted, since=since)
+        request = GrantRequest(minimum, wanted, score, admitted=admitted, since=since, idle=idle)
         if self._requests.get(key) != request:
             self._requests[key] = request
             self.version += 1
         target = grants(self._requests, self.limit)
-        now = settled(key, request.minimum, target, self._held, self.limit)
+        now = settled(key, request.minimum, target, self._held, self.limit, self.leaving)
         self._held[key] = max(now, self._held.get(key, 0))
         return now
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nitro_api.spec.status import ACTORS_SILENT
+from nitro_api.spec.status import ACTORS_SILENT, TrainingStatus
 from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem, learner_problem
 from nitro_operator.observation.observed import Observed, learner_done, learner_running
+from nitro_operator.scaling.holding import PodTimes
 from nitro_operator.status.conditions import (
     ACTORS_READY,
     COMPLETE,
@@ -25,15 +26,44 @@ from nitro_operator.status.conditions import (
     to_status,
     true,
 )
+from nitro_operator.status.lateness import lateness
 from nitro_operator.status.phase import Judgement, Stage
 
 OWNED = ("phase", "conditions", "observedGeneration", "startTime", "completionTime", "actors", "checkpoint")
+COUNTS = ("ready", "draining")
+METERED = ("podSeconds", "idlePercent", "started", "startSeconds", "drainSeconds")
 PHASES = {
     Stage.INVALID: "Failed",
     Stage.SUSPENDED: "Suspended",
     Stage.SUCCEEDED: "Succeeded",
     Stage.FAILED: "Failed",
 }
+
+
+@dataclass(frozen=True)
+class PodReport:
+    """What is known of the actor pods."""
+
+    seconds: float = 0.0
+    """Time that they have existed."""
+    started: int = 0
+    draining: int = 0
+    times: PodTimes | None = None
+    """What starting and letting go takes; None for a backend without pods."""
+
+    def to_status(self, busy: float | None) -> Object:
+        """The fields of status.actors. `busy`: pod-seconds in which actors worked; None if unknown."""
+        found: Object = {"podSeconds": round(self.seconds, 1)}
+        if self.times is None:
+            return found
+        found |= {"started": self.started, "draining": self.draining}
+        found |= {
+            "startSeconds": round(self.times.start, 1),
+            "drainSeconds": round(self.times.drain, 1),
+        }
+        if busy is not None and self.seconds > 0:
+            found["idlePercent"] = round(100 * max(0.0, 1 - busy / self.seconds))
+        return found
 
 
 @dataclass(frozen=True)
@@ -55,12 +85,14 @@ class Situation:
     """Whether actors answer requests."""
     silent: str | None = None
     """The learner's message while no actor has answered it; None otherwise."""
+    training: TrainingStatus | None = None
+    """The learner's report."""
     heard: bool = True
     """Whether the learner has reported lately."""
     requested: int = 0
     granted: int = 0
     ready: int = 0
-    pod_seconds: float = 0.0
+    pods: PodReport = PodReport()
     provisioned: int | None = None
     """Provisioned concurrency of a Lambda function; None if there is none."""
 
@@ -112,7 +144,7 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
             "requested": s.requested,
             "granted": s.granted,
             "ready": s.ready,
-            "podSeconds": round(s.pod_seconds, 1),
+            **s.pods.to_status(_busy(s)),
         },
     }
     if s.provisioned is not None:
@@ -124,6 +156,12 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
     if s.view is not None:
         found["checkpoint"] = {"location": checkpoint_location(s.view)}
     return found
+
+
+def _busy(s: Situation) -> float | None:
+    """Pod-seconds in which all actors of the pods would have worked."""
+    busy = s.training.busy_seconds if s.training is not None else None
+    return busy / s.view.spec.actor.per_pod if busy is not None and s.view is not None else None
 
 
 def _time(status: Object, name: str) -> str | None:
@@ -139,9 +177,9 @@ class Difference:
     matters: bool
     """Whether something changed that readers wait for."""
     counts: bool
-    """Whether the number of ready pods changed."""
+    """Whether a number of pods changed."""
     meter: bool
-    """Whether the pod-seconds changed."""
+    """Whether the pod-seconds, or what was measured of pods, changed."""
 
 
 def difference(new: Object, job: Object) -> Difference:
@@ -151,13 +189,13 @@ def difference(new: Object, job: Object) -> Difference:
     if "checkpoint" in old:  # its round and time are the learner's
         old["checkpoint"] = {key: checkpoint[key] for key in ("location",) if key in checkpoint}
     old["actors"] = reported.section(job, "actors")
-    ready = new["actors"]["ready"] != old["actors"].get("ready")
-    metered = new["actors"]["podSeconds"] != old["actors"].get("podSeconds")
-    return Difference(matters=_steady(new) != _steady(old), counts=ready, meter=metered)
+    counts = any(new["actors"].get(name) != old["actors"].get(name) for name in COUNTS)
+    metered = any(new["actors"].get(name) != old["actors"].get(name) for name in METERED)
+    return Difference(matters=_steady(new) != _steady(old), counts=counts, meter=metered)
 
 
 def _steady(status: Object) -> Object:
-    actors = {k: v for k, v in status["actors"].items() if k not in ("ready", "podSeconds")}
+    actors = {k: v for k, v in status["actors"].items() if k not in (*COUNTS, *METERED)}
     return status | {"actors": actors}
 
 
@@ -220,6 +258,9 @@ def _actors(s: Situation) -> Condition:
         return false(ACTORS_READY, "Starting", "the first actor is being started")
     if s.silent is not None:
         return from_problem(ACTORS_READY, Problem(ACTORS_SILENT, f"{s.silent}. {SILENT_ACTORS}"))
+    late = lateness(s.training, s.pods.times)
+    if late is not None:
+        return Condition(ACTORS_READY, True, late.reason, late.message, late.warning)
     return true(ACTORS_READY, "Serving")
 
 

@@ -74,6 +74,12 @@ _GAUGES = (
         "Sandboxes that AWS Lambda keeps ready, and bills while idle as well",
         ("status", "actors", "provisioned"),
     ),
+    _Field(
+        "nitro_job_status_actors_draining",
+        "Actor pods that are going; they are paid until they are gone",
+        ("status", "actors", "draining"),
+    ),
+    _Field("nitro_job_spec_actors_per_pod", "Actors in one pod", ("spec", "actor", "perPod")),
     _Field("nitro_job_spec_rounds", "Rounds after which the job stops", ("spec", "stop", "rounds")),
     _Field(
         "nitro_job_spec_target_reward",
@@ -91,6 +97,7 @@ _POD_SECONDS = _Field(
     "Time for which actor pods have existed, terminating ones included",
     ("status", "actors", "podSeconds"),
 )
+_STARTED = _Field("nitro_actor_pods_started", "Actor pods that were started", ("status", "actors", "started"))
 _HEARTBEAT = _Field(
     "nitro_job_status_heartbeat_timestamp_seconds",
     "Unix time of the learner's last report, by the learner's clock",
@@ -136,8 +143,8 @@ class JobSummary(Collector):
             yield _fill(GaugeMetricFamily(one.name, one.text, labels=JOB_LABELS), one.path, jobs)
         heartbeat = GaugeMetricFamily(_HEARTBEAT.name, _HEARTBEAT.text, labels=JOB_LABELS)
         yield _fill(heartbeat, _HEARTBEAT.path, jobs, _unix_time)
-        pod_seconds = CounterMetricFamily(_POD_SECONDS.name, _POD_SECONDS.text, labels=JOB_LABELS)
-        yield _fill(pod_seconds, _POD_SECONDS.path, jobs)
+        for one in (_POD_SECONDS, _STARTED):
+            yield _fill(CounterMetricFamily(one.name, one.text, labels=JOB_LABELS), one.path, jobs)
         yield _cost(jobs)
         yield _fill(GaugeMetricFamily(_INVALID.name, _INVALID.text, labels=JOB_LABELS), _INVALID.path, jobs)
 

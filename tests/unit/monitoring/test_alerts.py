@@ -99,6 +99,33 @@ CASES = [
         job("team", job_status_actors_ready="8x200", job_status_actors_granted="8x40 24x200"),
     ),
     Case(
+        "NitroActorsPaidIdle",
+        "50m",
+        job(
+            "team",
+            actor_busy_seconds_total="0+15x300",
+            job_status_pod_seconds_total="0+300x300",
+            job_spec_actors_per_pod="1x300",
+        )
+        | job(  # four actors in a pod
+            "rivals",
+            actor_busy_seconds_total="0+120x300",
+            job_status_pod_seconds_total="0+150x300",
+            job_spec_actors_per_pod="4x300",
+        ),
+        {"team": "5%"},
+    ),
+    Case(  # nothing is paid
+        "NitroActorsPaidIdle",
+        "50m",
+        job(
+            "team",
+            actor_busy_seconds_total="0x300",
+            job_status_pod_seconds_total="100x300",
+            job_spec_actors_per_pod="1x300",
+        ),
+    ),
+    Case(
         "NitroRoundDeadlineMisses",
         "20m",
         job("team", round_deadline_misses_total="0x20 3x200")

@@ -257,12 +257,18 @@ def test_wrong_overrides_are_mistakes_like_others(override: str, expected: str) 
     assert any(expected in str(error) for error in refusal(JOB, override))
 
 
+HELD = ("spec.scaling.hold=60", "spec.scaling={hold: 60, maxActors: 32}")
+
+
 def test_a_change_of_an_immutable_field_is_found_before_the_api_server_refuses_it() -> None:
     old = load_job(JOB, ["spec.environment.kwargs={a: 1}"]).spec
     new = load_job(
         JOB, ["spec.environment.kwargs={a: 2}", "spec.stop.rounds=3", "spec.suspend=true", "spec.seed=1"]
     ).spec
     assert [error.path for error in check_update(old, new)] == ["spec.environment", "spec.seed"]
+    held, other = (load_job(JOB, ["spec.environment.kwargs={a: 1}", change]).spec for change in HELD)
+    assert check_update(old, held) == []
+    assert [error.path for error in check_update(old, other)] == ["spec.scaling"]
     assert check_update(old, old) == []
 
 

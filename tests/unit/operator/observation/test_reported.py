@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nitro_api.spec.status import TrainingStatus
 from nitro_operator.observation import reported
 from nitro_operator.observation.heartbeat import Heartbeat
+from nitro_operator.observation.lifetimes import LONGEST_SECONDS, USUAL, PodLifetimes
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.observation.observed import Observed
 from nitro_operator.reconcile.memory import JobMemory
@@ -54,13 +55,17 @@ def test_any_status_can_be_read_scaled_and_published(found: Any) -> None:
     spec = make_view().spec
     training = reported.training(job)
     scaling_ = spec.scaling
+    holding_ = demand.holding(spec, training, 0.0, scaling_.max_actors, USUAL).actors
     assert scaling_.min_actors <= demand.requested(spec, training) <= scaling_.max_actors
-    assert scaling_.min_actors <= demand.forecast(spec, training) <= scaling_.max_actors
+    assert scaling_.min_actors <= holding_ <= scaling_.max_actors
     assert 0 <= demand.score(training) <= 1
     meter = PodMeter.restored(job, [], NOW)
     assert 0 <= meter.total <= reported.MOST_POD_SECONDS
     Heartbeat().see(job, Observed(), 0.0)
-    memory = JobMemory("uid", meter)
+    lifetimes = PodLifetimes.restored(job, [], NOW)
+    assert 0 <= lifetimes.times.start <= LONGEST_SECONDS
+    assert 0 <= lifetimes.times.drain <= LONGEST_SECONDS
+    memory = JobMemory("uid", meter, lifetimes)
     memory.read(job, CONFIG)
     memory.requests.see(job, 0.0)
     judgement = phase_of(job, Observed(), None, NOW)

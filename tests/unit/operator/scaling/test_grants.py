@@ -213,3 +213,34 @@ def test_platform_lists_the_jobs_with_a_changed_grant() -> None:
     assert platform.ask(b, 2, 6, 0.9, "2") == 6
     platform.published(b, 6)
     assert platform.unsettled() == []
+
+
+def test_idle_actors_get_what_nobody_uses() -> None:
+    holder = GrantRequest(4, 8, 0.9, True, "1", idle=20)
+    assert grants({"a": holder}, 64) == {"a": 28}
+    user = GrantRequest(4, 30, 0.1, True, "2")
+    assert grants({"a": holder, "b": user}, 40) == {"a": 10, "b": 30}, "use goes before holding"
+    assert grants({"a": holder, "b": user}, 0) == {"a": 28, "b": 30}
+
+
+def test_actors_that_are_going_delay_growth_and_never_take_a_grant_away() -> None:
+    platform = Platform(64)
+    a, b = JobKey("n", "a"), JobKey("n", "b")
+    platform.published(a, platform.ask(a, 8, 64, 0.5, "1", started=True))
+    platform.exist(a, 64, 0)
+    platform.published(a, platform.ask(a, 8, 8, 0.5, "1", started=True))
+    platform.exist(a, 64, 0)  # Knative has not begun yet
+    assert platform.leaving == 56
+    assert platform.ask(a, 8, 8, 0.5, "1", started=True) == 8
+    assert platform.ask(b, 4, 20, 0.5, "2") == 0
+    version = platform.version
+    platform.exist(a, 48, 40)
+    assert platform.version > version, "others look again"
+    assert platform.ask(b, 4, 20, 0.5, "2") == 16
+    platform.published(b, 16)
+    assert platform.ask(a, 8, 64, 0.5, "1", started=True) == 8, "its own going actors delay it as well"
+    assert platform.ask(a, 8, 8, 0.5, "1", started=True) == 8
+    platform.exist(a, 8, 0)
+    assert platform.ask(b, 4, 20, 0.5, "2") == 20
+    platform.exist(b, 100, 90)
+    assert platform.ask(b, 4, 20, 0.5, "2") == 20, "its own going pods take nothing away"

@@ -77,7 +77,7 @@ class TestStatus:
         )
 
     def test_an_unchanged_status_is_no_difference(self) -> None:
-        situation = self.situation(requested=8, granted=8, ready=8, pod_seconds=10)
+        situation = self.situation(requested=8, granted=8, ready=8, pods=document.PodReport(10))
         job = make_job()
         first = document.build(situation, job, NOW)
         again = document.build(situation, {**job, "status": first}, NOW.replace(hour=5))
@@ -90,7 +90,7 @@ class TestStatus:
     def test_changes_of_counts_and_meter_are_distinguished_from_important_changes(self) -> None:
         job = make_job()
         job["status"] = document.build(self.situation(ready=1), job, NOW)
-        more = document.build(self.situation(ready=2, pod_seconds=3), job, NOW)
+        more = document.build(self.situation(ready=2, pods=document.PodReport(3)), job, NOW)
         assert document.difference(more, job) == document.Difference(matters=False, counts=True, meter=True)
         granted = document.build(self.situation(ready=1, granted=5), job, NOW)
         assert document.difference(granted, job).matters

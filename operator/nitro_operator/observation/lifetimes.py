@@ -1,0 +1,108 @@
+"""How long a job's actor pods take to start and to go, as this cluster does it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from statistics import median
+
+from nitro_operator.kube.cache import STATUS_WRITTEN_AT
+from nitro_operator.kube.kinds import Object
+from nitro_operator.observation import reported
+from nitro_operator.observation.observed import condition, terminating
+from nitro_operator.scaling.holding import PodTimes
+
+USUAL = PodTimes(start=10.0, drain=30.0)
+"""Assumed until pods have been measured: Knative's queue-proxy alone waits 30 s before it ends."""
+SAMPLES = 64
+LONGEST_SECONDS = 600.0
+"""A pod that took longer waited for a node or an image: no other pod need take so long."""
+
+
+class PodLifetimes:
+    """Counts a job's actor pods and measures them, at every event of one of them.
+
+    Usage::
+
+        lifetimes = PodLifetimes.restored(job, pods, server_now)
+        lifetimes.see(pods, server_now)
+        lifetimes.times, lifetimes.started
+    """
+
+    def __init__(self, times: PodTimes = USUAL, started: int = 0) -> None:
+        self.started = started
+        """Pods that were started so far."""
+        self._before = times
+        self._starts: deque[float] = deque(maxlen=SAMPLES)
+        self._drains: deque[float] = deque(maxlen=SAMPLES)
+        self._starting: set[str] = set()
+        self._asked: dict[str, datetime] = {}
+        self._known: set[str] = set()
+
+    @classmethod
+    def restored(cls, job: Object, pods: Sequence[Object], server_now: datetime) -> PodLifetimes:
+        """Go on from what the status says; pods that have come since it was written are added."""
+        actors = reported.actors(job)
+        times = PodTimes(
+            USUAL.start if actors.start_seconds is None else _bounded(actors.start_seconds),
+            USUAL.drain if actors.drain_seconds is None else _bounded(actors.drain_seconds),
+        )
+        found = cls(times, actors.started or 0)
+        written = reported.moment(job["metadata"].get(STATUS_WRITTEN_AT))
+        old = [pod for pod in pods if written is not None and _created(pod) <= written]
+        found._known = {pod["metadata"]["uid"] for pod in old}
+        found._starting = {pod["metadata"]["uid"] for pod in old if _ready_at(pod) is None}
+        found.see(pods, server_now)
+        return found
+
+    @property
+    def times(self) -> PodTimes:
+        """The medians of the last pods; what was measured or assumed before, where none has been seen."""
+        return PodTimes(
+            median(self._starts) if self._starts else self._before.start,
+            median(self._drains) if self._drains else self._before.drain,
+        )
+
+    def see(self, pods: Sequence[Object], server_now: datetime) -> None:
+        """Note the pods that exist now. All times are the API server's, `server_now` too."""
+        present = {pod["metadata"]["uid"]: pod for pod in pods}
+        new = present.keys() - self._known
+        self.started += len(new)
+        self._starting |= new
+        for uid in [uid for uid in self._starting if uid in present]:
+            ready = _ready_at(present[uid])
+            if ready is not None:
+                self._starts.append(_bounded((ready - _created(present[uid])).total_seconds()))
+                self._starting.remove(uid)
+        for uid in [uid for uid in self._asked if uid not in present]:
+            self._drains.append(_bounded((server_now - self._asked.pop(uid)).total_seconds()))
+        for uid, pod in present.items():
+            if terminating(pod):
+                # A later deletion with a shorter grace period moves the end, not the beginning.
+                self._asked.setdefault(uid, asked_at(pod))
+        self._starting &= present.keys()
+        self._known = set(present)
+
+
+def asked_at(pod: Object) -> datetime:
+    """When the deletion of a terminating pod was asked for."""
+    meta = pod["metadata"]
+    grace = timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
+    return datetime.fromisoformat(meta["deletionTimestamp"]) - grace
+
+
+def _created(pod: Object) -> datetime:
+    return datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+
+
+def _ready_at(pod: Object) -> datetime | None:
+    """When a pod became ready; None if it is not, or if it is going."""
+    ready = condition(pod, "Ready")
+    if ready is None or ready.get("status") != "True" or terminating(pod):
+        return None
+    return reported.moment(ready.get("lastTransitionTime"))
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), LONGEST_SECONDS)

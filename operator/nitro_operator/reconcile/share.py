@@ -1,0 +1,80 @@
+"""A job's share of the actors: what it requests, what the platform grants, and what is held idle."""
+
+from __future__ import annotations
+
+from nitro_operator.backends import ActorDeployment
+from nitro_operator.builders import JobView
+from nitro_operator.kube.kinds import JobKey, Object
+from nitro_operator.observation import reported
+from nitro_operator.observation.observed import actors_of, alive, terminating
+from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.scaling import demand
+from nitro_operator.scaling.platform import Platform
+from nitro_operator.status import document
+
+
+class Sharing:
+    """Divide the platform's actors between jobs, one job at a time."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+
+    def take(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
+        """Set the number of actors that the job requests, gets and holds, and whether it must wait."""
+        started = run.observed.learner_job is not None
+        training = reported.training(run.job)
+        run.requested = demand.requested(view.spec, training)
+        run.silent = demand.silent(training)
+        run.waiting = None if started else deployment.blocker()
+        if run.waiting is not None:
+            self._platform.withdraw(run.key)
+            return
+        held = self._holding(run, view, deployment)
+        if not deployment.limited:
+            run.granted, run.held = max(run.requested, held), held
+            return
+        minimum = view.spec.scaling.min_actors
+        wanted = min(run.requested, held)
+        if started and not run.heard:
+            wanted = held = minimum  # a silent learner keeps its place, not its pods
+        created = run.job["metadata"]["creationTimestamp"]
+        score = demand.score(training)
+        idle = held - wanted
+        run.granted = self._platform.ask(run.key, minimum, wanted, score, created, idle=idle, started=started)
+        run.held = run.granted
+        if run.granted == 0 and not started:
+            taken = self._platform.held + self._platform.leaving
+            run.waiting = document.limit_problem(minimum, self._platform.limit, taken)
+
+    def actors(self, run: ReconcileContext, deployment: ActorDeployment) -> int:
+        """The number of actors to run: those that are held, if any are.
+
+        After an outage of the API server, Knative's activator may not know the actors. It sends them no
+        request until their number changes. So there is one more while none answers.
+        """
+        if not _is_held(run, deployment):
+            return 0
+        return run.held + (run.silent is not None and deployment.serving(run.observed) and run.held > 0)
+
+    def count(self, key: JobKey, pods: list[Object]) -> None:
+        """Note the actors that exist, also of a job that is gone: growth waits until they are."""
+        existing = [pod for pod in pods if alive(pod)]
+        going = sum(actors_of(pod) for pod in existing if terminating(pod))
+        self._platform.exist(key, sum(map(actors_of, existing)), going)
+
+    def _holding(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> int:
+        times = deployment.times(run.memory.lifetimes.times)
+        if times is None:
+            return run.requested
+        elapsed = run.memory.requests.age(run.now)
+        training = reported.training(run.job)
+        found = demand.holding(view.spec, training, elapsed, deployment.held(run.observed), times)
+        if found.seconds is not None:
+            run.again.append(found.seconds + 0.1)
+        return found.actors
+
+
+def _is_held(run: ReconcileContext, deployment: ActorDeployment) -> bool:
+    """Whether actors are held: for a learner that reports, or that did so and may come back."""
+    known = run.observed.learner_job is not None and reported.training(run.job) is not None
+    return run.heard or (known and run.memory.heartbeat.silence(run.now) < deployment.patience)

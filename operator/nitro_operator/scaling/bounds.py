@@ -1,0 +1,29 @@
+"""The range of a job's later requests, as far as its scaler fixes it in advance."""
+
+from __future__ import annotations
+
+import math
+
+from nitro_api.spec.scaling import Scaling
+
+
+def bounds(scaling: Scaling, round: int, requested: int) -> tuple[int, int]:
+    """Fewest and most actors that any later round can request.
+
+    Args:
+        scaling: resolved.
+        round: last finished round; the present request is for the one after it.
+        requested: the present request.
+    """
+    fewest, most = scaling.min_actors, scaling.max_actors
+    if scaling.scaler == "fixed":
+        return requested, requested
+    if scaling.scaler == "schedule" and scaling.schedule:
+        later = scaling.schedule[round + 1 :] or scaling.schedule[-1:]
+        return min(later), max(later)
+    if scaling.scaler in ("hydrozoa", "kungfu"):  # never fewer than before
+        return max(fewest, requested), most
+    if scaling.scaler in ("nitro", "random-score") and scaling.mode != "artifact":
+        # The round after the present one is scored with d^(round + 1), and the score is 1 at most.
+        return fewest, max(fewest, math.floor(most * scaling.decay ** (round + 1)))
+    return fewest, most
