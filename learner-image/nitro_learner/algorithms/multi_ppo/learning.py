@@ -42,7 +42,11 @@ _INITIAL, _ORDER, _CHOICE = range(3)
 
 
 class MultiPpo:
-    """IPPO and MAPPO. See `SharingLearner` for the interface."""
+    """IPPO and MAPPO. See `SharingLearner` for the interface.
+
+    Attributes:
+        settings: of the algorithm.
+    """
 
     def __init__(self, team: Team, device: str = "cpu") -> None:
         """
@@ -60,7 +64,7 @@ class MultiPpo:
             raise ValueError(
                 f"spec.network.type: {team.algorithm} has networks without convolutions; set it to mlp"
             )
-        self._team, self._settings, self._device = team, team.settings, device
+        self._team, self.settings, self._device = team, team.settings, device
         self._batches = BatchMaker(team, central=team.algorithm == "mappo", device=device)
         self._networks = {
             one.name: StackedActorCritic(*self._batches.input_sizes(one), team.network, one.action)
@@ -164,15 +168,15 @@ class MultiPpo:
             self._network(policy),
             PolicyRollouts(self._team, one, positions, fragments),
             chosen,
-            gamma=self._settings.gamma,
-            gae_lambda=self._settings.gae_lambda,
+            gamma=self.settings.gamma,
+            gae_lambda=self.settings.gae_lambda,
         )
 
     def _learn(
         self, names: Sequence[str], batches: Sequence[PolicyBatch], round: int
     ) -> dict[str, UpdateResult]:
         """Train policies of one class that have equally many samples."""
-        settings, network = self._settings, self._network(names[0])
+        settings, network = self.settings, self._network(names[0])
         before = [self._policies[name] for name in names]
         family = self._family(self._groups.class_of(names[0]))
         coefficients = Coefficients(
@@ -256,7 +260,7 @@ class MultiPpo:
 
     def _fresh(self, name: str) -> AgentPolicy:
         """A policy as a run begins with it."""
-        settings, one = self._settings, next(c for c in self._team.classes if name in c.agents)
+        settings, one = self.settings, next(c for c in self._team.classes if name in c.agents)
         network = self._networks[one.name]
         generator = self._generator(_INITIAL, 0, self._team.agents.index(name))
         parameters = network.initial(generator, orthogonal=settings.orthogonal_init).to(self._device)

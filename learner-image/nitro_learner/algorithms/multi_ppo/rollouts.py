@@ -70,7 +70,7 @@ class PolicyRollouts:
     @property
     def alive(self) -> np.ndarray:
         """Whether the agent acted, bool [N]."""
-        return self.rows("alive")
+        return np.stack([self._lives(fragment)[0] for fragment in self._fragments]).reshape(-1)
 
     def observations(self, when: When) -> np.ndarray:
         """Raw observations [n, *obs] of the policy's agents."""
@@ -159,9 +159,10 @@ class PolicyRollouts:
         gae_lambda: float,
     ) -> np.ndarray:
         """Of the lanes of all fragments, f32 [L, lanes]."""
+        lives = [self._lives(fragment) for fragment in self._fragments]
         alive, died = (
-            np.concatenate([self.field(f, name).reshape(len(rewards), -1) for f in self._fragments], axis=1)
-            for name in ("alive", "died")
+            np.concatenate([each.reshape(len(rewards), -1) for each in lanes], axis=1)
+            for lanes in zip(*lives, strict=True)
         )
         if not alive.all():
             values, following = gae.through_waiting(
@@ -170,6 +171,14 @@ class PolicyRollouts:
         return gae.advantages(
             rewards, values, following, terminated | died, truncated, gamma=gamma, lam=gae_lambda
         )
+
+    def _lives(self, fragment: Fragment) -> tuple[np.ndarray, np.ndarray]:
+        """Whether an agent acted in a step and whether it died in it, bool [L, E, k]. Fragments do not say so
+        of agents that live as long as their episode."""
+        if "alive" in fragment.by_class[self._class.name]:
+            return self.field(fragment, "alive"), self.field(fragment, "died")
+        shape = (*fragment.tensors["terminated"].shape, self.agents)
+        return np.ones(shape, bool), np.zeros(shape, bool)
 
     def _ends(self, fragment: Fragment, name: str) -> np.ndarray:
         return np.repeat(fragment.tensors[name], self.agents, axis=1)

@@ -134,6 +134,14 @@ def test_steps_of_dead_agents_teach_nothing() -> None:
     assert moved(of_three(), fragments, changed) == set()
 
 
+def test_agents_that_live_as_long_as_their_episode_need_no_lives_in_fragments() -> None:
+    fragments, without = round_of(), []
+    for part in fragments:
+        fields = {name: a for name, a in part.by_class["agent"].items() if name not in ("alive", "died")}
+        without.append(replace(part, classes={"agent": fields}))
+    assert moved(of_three(), fragments, without) == set()
+
+
 def test_a_shared_policy_learns_from_as_much_as_one_agent_has_or_from_all() -> None:
     fragments = round_of()
     sizes = {}
