@@ -43,6 +43,7 @@ class GenericEngine(Engine):
         self._rewards = np.zeros(count)
         self._terminated = np.zeros(count, bool)
         self._truncated = np.zeros(count, bool)
+        self._was_reset = [False] * count
 
     def reset(self, seeds: Sequence[int]) -> None:
         for index, seed in enumerate(seeds):
@@ -54,6 +55,7 @@ class GenericEngine(Engine):
     def _reset(self, index: int, seed: int | None) -> None:
         with failures(index, "reset"):
             self._store(index, self._environments[index].reset(seed=seed)[0])
+        self._was_reset[index] = True
         if replay := self._replays[index]:
             replay.after_reset()
 
@@ -90,11 +92,12 @@ class GenericEngine(Engine):
         wire.check({name: array for name, array in snapshot.items() if name in common}, common)
         if any(array.shape[:1] != (count,) for array in own.values()):
             raise wire.WireError(f"the state's tensors must have {count} rows, one for each environment")
-        self.reset([0] * count)
         generators = unpack_generators(snapshot["generators"])
         for index, keeper in enumerate(self._state_keepers):
             if keeper is None:
                 raise wire.WireError("the request carries a state, but this environment cannot be resumed")
+            if keeper.resets or not self._was_reset[index]:
+                self._reset(index, seed=0)
             with failures(index, "set_state"):
                 keeper.set({name: array[index].copy() for name, array in own.items()})
             self._environments[index].unwrapped.np_random = generators[index]

@@ -20,7 +20,14 @@ from nitro_actor import wire
 
 
 class StateKeeper(Protocol):
-    """Save and restore one environment between two steps, all but its random generator."""
+    """Save and restore one environment between two steps, all but its random generator.
+
+    Attributes:
+        resets: whether every `set` needs a reset before it, which takes longer than `set` itself. Otherwise
+            one reset in the environment's life is enough.
+    """
+
+    resets: bool
 
     def get(self) -> dict[str, np.ndarray]:
         """Arrays of fixed shapes."""
@@ -31,6 +38,8 @@ class StateKeeper(Protocol):
 
 class Hook:
     """The state of an environment that has `get_state` and `set_state`."""
+
+    resets = True
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
@@ -48,6 +57,8 @@ class MujocoReplay:
     Derived quantities lag one substep behind the physics and some rewards start from them. Doing the last
     step again brings back all of it, whatever the environment reads.
     """
+
+    resets = True
 
     def __init__(self, environment: Any) -> None:
         import mujoco  # only here: environments without physics need not load it
@@ -102,6 +113,8 @@ class ClassicControl:
     Some of them are f32 after a reset and f64 after a step, or the other way round, and the arithmetic of the
     next step follows that.
     """
+
+    resets = False
 
     def __init__(self, environment: Any, optional: Mapping[str, Callable[[float], Any]]) -> None:
         self._environment = environment
