@@ -1,4 +1,4 @@
-"""Rollouts and evaluations as tasks of a pool of actors: requests, fragments, when a round has failed."""
+"""Rollouts and evaluations as tasks of a pool of actors: requests, fragments, and when a round has failed."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +37,7 @@ Fanout = TaskGroup[Fragment]
 
 
 class Dispatcher:
-    """Runs rounds and evaluations on a backend. The event loop must stay free meanwhile (compute belongs in a
+    """Run rounds and evaluations on a backend. The event loop must stay free meanwhile (compute belongs in a
     thread)::
 
     dispatcher = Dispatcher(

@@ -8,7 +8,7 @@ from nitro_learner.sampling.plans import EvaluationPlan
 
 MAX_STEPS = 30_000
 """An evaluation episode that has not ended by then is cut. More than ALE's limit, 27,000 steps of 4 screens,
-so that games end by their own.
+so that games end by themselves.
 """
 
 SLOTS = 2
@@ -30,7 +30,7 @@ def plan(spec: JobSpec, run: str, version: int) -> EvaluationPlan:
 
 
 def cut_warning(lengths: NDArray[np.int64]) -> str | None:
-    """What to tell of evaluation episodes of these lengths [episodes] that were cut; None where none was."""
+    """The warning about cut evaluation episodes, from their lengths [episodes]; None where none was cut."""
     cut = int((lengths >= MAX_STEPS).sum())
     if not cut:
         return None

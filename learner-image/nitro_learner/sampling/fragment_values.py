@@ -1,4 +1,4 @@
-"""What dtypes and shapes of a fragment do not say: its tensors must not contradict each other."""
+"""Checks of a fragment's values: its tensors must not contradict each other."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

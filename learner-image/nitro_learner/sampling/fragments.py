@@ -1,7 +1,7 @@
-"""From bytes that lay in Redis to a Fragment that the learner may train on.
+"""Decoding of messages from Redis into checked fragments that the learner may train on.
 
-Nothing of a message is believed: sizes are checked before anything is decompressed, then whose it is, then
-every dtype, shape and value. What does not fit exactly is refused with a reason of a bounded set.
+A message is not trusted: its size is checked before it is decompressed, then its run, round and slot, then
+every dtype, shape and value. A message that does not fit exactly is refused, with a reason of a bounded set.
 """
 
 import math
@@ -29,9 +29,9 @@ _STATE_BYTES = 2**20  # of one environment, generously: a MuJoCo snapshot takes 
 
 
 class FragmentRefused(Exception):  # noqa: N818
-    """A message that is no fragment of this round, or not a whole and sound one.
+    """A message is no fragment of this round, or is damaged.
 
-    ``slot`` and ``attempt`` are known when the message is this round's, whatever else is wrong with it.
+    ``slot`` and ``attempt`` are known when the message belongs to this round.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -44,7 +44,7 @@ class FragmentRefused(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class SlotRequest:
-    """What one slot was asked: its seed, and whether it resumes an end state."""
+    """The request of one slot: its seed, and whether it resumes an end state."""
 
     seed: int
     resumed: bool = False
@@ -53,7 +53,7 @@ class SlotRequest:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What the fragments of one list must be; ``slots`` may grow while they arrive.
+    """What the fragments of one list must match; ``slots`` may grow while they arrive.
 
     ``environment`` is the EnvironmentSpec; ``steps`` (T) and ``envs`` (E) are 0 for evaluations, which have
     no ``optional_tensors`` either.
@@ -71,7 +71,7 @@ class Expectation:
 
     @cached_property
     def tensors(self) -> dict[str, TensorSpec]:
-        """What the tensors of a rollout's message must be, end state apart."""
+        """Dtypes and shapes of the tensors of a rollout's message, without the end state."""
         return tensor_specs(self.environment, self.steps, self.envs, self.optional_tensors)
 
     @cached_property
@@ -88,7 +88,7 @@ class Expectation:
 
 
 def read(data: bytes, expect: Expectation) -> Fragment:
-    """Decodes and checks one message. Raises FragmentRefused."""
+    """Decode and check one message. Raises FragmentRefused."""
     sent = _decode(data, expect.byte_limit)
     _check_identity(sent, expect)
     try:
@@ -137,7 +137,7 @@ def _decode(data: bytes, limit: int) -> FragmentContainer:
     except MetadataError as error:
         raise FragmentRefused("garbage", str(error)) from error
     except WireError as error:
-        # What began like one of our messages was one once: its end is missing or damaged.
+        # It begins like one of our messages, so its end is missing or damaged.
         began_well = compressed or data[8:9] == b"{"
         raise FragmentRefused("truncated" if began_well else "garbage", str(error)) from error
 
@@ -183,7 +183,7 @@ def _check_rollout(tensors: Mapping[str, NDArray[Any]], expect: Expectation) -> 
             "inconsistent", f"{len(ends)} end state tensors of an environment that says otherwise"
         )
     for name, array in ends.items():
-        # What a user's own environment keeps, only it reads again: "none so far" may be infinite.
+        # Only the user's own environment reads what it kept; there infinity may mean "none so far".
         if not name.startswith(state.OWN_PREFIX) and array.dtype.kind == "f" and not np.isfinite(array).all():
             raise FragmentRefused("not_finite", f"tensor {name}: holds NaN or infinity")
     ended = tensors["terminated"] | tensors["truncated"]

@@ -1,4 +1,4 @@
-"""What a round and an evaluation of sampling are asked for, and what they give back."""
+"""Plans of rounds and evaluations, and their results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ State = Mapping[str, NDArray[Any]]
 class RoundFailed(Exception):  # noqa: N818
     """Too few slots of a round came back. Nothing was trained on: the run resumes from its checkpoint.
 
-    ``resumable``: False where all of them failed at the work itself, as they would again.
+    ``resumable``: False where all of them failed at the work itself, and would fail again.
     ``evidence``: whether the user's environment is at fault for all of them, and a traceback.
     """
 
@@ -51,7 +51,7 @@ class RoundPlan:
 class EvaluationPlan:
     """Evaluation of one weights version: ``episodes`` spread over ``slots`` requests, mean actions.
 
-    Each version plays episodes of its own, unless ``episodes_of`` names the version whose it shall play.
+    Each version plays its own episodes. With ``episodes_of`` it plays those of another version.
     """
 
     run: str
@@ -65,7 +65,7 @@ class EvaluationPlan:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round was trained on.
+    """The fragments that a round was trained on.
 
     Attributes:
         fragments: of an on-policy round sorted by slot; of an off-policy one in the order of arrival.
@@ -82,7 +82,7 @@ class RoundResult:
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """What an evaluation's episodes gave, ordered by slot.
+    """Results of an evaluation's episodes, ordered by slot.
 
     Attributes:
         returns: summed over the agents, f64 [episodes].

@@ -23,7 +23,7 @@ _LOOK_SECONDS = 1.0
 
 
 class Stream:
-    """Keeps lanes under way and hands out what they sampled::
+    """Keep lanes sampling and return what they sampled::
 
     stream.start(plan, actors)              # fills up to `actors` lanes, with the plan's weights
     fragments = stream.take()               # what has arrived since; their lanes are free again
@@ -35,7 +35,7 @@ class Stream:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._rounds: dict[int, tuple[RoundPlan, Fanout]] = {}
-        self._busy: dict[int, int] = {}  # the round that a lane is under way for
+        self._busy: dict[int, int] = {}  # the round that a lane samples for
         self._arrived: list[Fragment] = []
         self._lost: list[int] = []
         self._troubles: list[Trouble] = []
@@ -43,17 +43,17 @@ class Stream:
         self._stale = 0
         self._news = asyncio.Event()
         # End states follow from the order of arrival, so leftovers of an earlier sitting may go on from
-        # others than this one's requests do. This one does not look where they lie.
+        # others than this one's requests do. This sitting does not read those.
         self._sitting = f":{secrets.token_hex(8)}"
 
     @property
     def under_way(self) -> int:
-        """Lanes that have not arrived and were not given up."""
+        """Lanes that still sample: their fragments have not arrived, and they were not given up."""
         return len(self._busy) - len(self._arrived)
 
     @property
     def troubles(self) -> list[Trouble]:
-        """The last troubles of the slots that were given up in this round or still try."""
+        """The last errors of the slots that were given up in this round or are still tried."""
         trying = [
             slot.trouble
             for number, (_, fanout) in self._rounds.items()
@@ -69,7 +69,7 @@ class Stream:
         return bool(self._troubles) and not self._recoverable and not self.under_way
 
     def start(self, plan: RoundPlan, actors: int) -> None:
-        """Starts free lanes until `actors` are under way, lowest numbers first, and returns at once. A lane
+        """Start free lanes until `actors` are sampling, lowest numbers first, and return at once. A lane
         that was started for this round and given up stays free until the next."""
         tried: set[int] = set()
         if plan.round in self._rounds:
@@ -97,7 +97,7 @@ class Stream:
         return arrived
 
     async def wait(self, deadline: float) -> None:
-        """Returns when there is something to take, when nothing is under way, or at `deadline` (the event
+        """Return when there is something to take, when nothing is under way, or at `deadline` (the event
         loop's time), but after a second at the latest.
         """
         left = deadline - asyncio.get_running_loop().time()
@@ -108,7 +108,7 @@ class Stream:
                     await self._news.wait()
 
     async def drop(self, version: int) -> None:
-        """Gives up all lanes whose weights are of before `version`, and what they stored."""
+        """Give up all lanes whose weights are older than `version`, and what they stored."""
         old = {number for number, (plan, _) in self._rounds.items() if plan.weights_version < version}
         stale = [lane for lane, number in self._busy.items() if number in old]
         for lane in stale:

@@ -1,4 +1,4 @@
-"""Counts of what happens on the way to the results of tasks."""
+"""Statistics of tasks: retries, drops, bytes and times."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TaskStats:
-    """What a group of tasks took: counts by reason, bytes, billed seconds, those of failed ones too.
+    """Statistics of a group of tasks: counts by reason, bytes, billed seconds, also those of failed tasks.
 
-    ``estimated``: invocations of which nobody reported what they are billed, so that their time is a guess.
+    ``estimated``: invocations whose billed time was not reported, so that it is an estimate.
 
     ``task_seconds``: the worker's own time per task; ``seconds``: ``total`` = ``sample`` (what the workers'
     own times take, packed without gaps) + ``dispatch`` (the rest: queueing, transfer, cold starts, retries).
@@ -56,7 +56,7 @@ class Counts:
         self.estimated += estimated
 
     def add(self, other: Counts) -> None:
-        """Add what happened elsewhere. Of a task that both have, both times stay, one renumbered."""
+        """Add other counts. If both have a task, both times are kept, one with a new number."""
         self.retries += other.retries
         self.dropped += other.dropped
         self.cold_starts += other.cold_starts

@@ -1,4 +1,4 @@
-"""How long a group of tasks may take: it follows from the groups before and from the number of requests."""
+"""Deadlines of groups of tasks, from the times of earlier groups and the number of requests."""
 
 import asyncio
 from collections import deque
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from statistics import median
 
 _MEDIAN_GROUPS = 21
-"""Groups that the median looks back on."""
+"""Number of groups that the median is taken over."""
 
 
 class Deadlines:
-    """Deadlines in waves: with more requests than are worked on at once, each wave has the time of one.
+    """Deadlines in waves. If there are more requests than workers, they are done in waves, and each wave has
+    the time of one request.
 
     Args:
         timeout_seconds: of one request.
@@ -38,7 +39,7 @@ class Deadlines:
         self._wave_seconds.append(seconds / self._waves(tasks))
 
     def after(self, started: float) -> Callable[[], float]:
-        """Return a function that tells when to stop waiting for what began at `started` (event loop's time).
+        """Return a function that returns the deadline of what began at `started` (event loop's time).
 
         It moves later when fewer requests are worked on at once, or when others' requests come in between; at
         most to the deadline of the most waves there ever were. When fewer waves are left, their time counts
@@ -59,7 +60,7 @@ class Deadlines:
         return at
 
     def now(self) -> Callable[[], float]:
-        """Do as `after`, from now on."""
+        """Return `after` of the present time."""
         return self.after(asyncio.get_running_loop().time())
 
     def _wave(self) -> float:

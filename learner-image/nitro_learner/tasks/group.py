@@ -1,4 +1,4 @@
-"""A group of tasks and its one list of results: a task is tried until its result is there."""
+"""A group of tasks with one list of results: each task is tried until its result is there."""
 
 import asyncio
 import contextlib
@@ -20,15 +20,16 @@ MAX_TRIES = 5
 _BACKOFF_SECONDS = 0.2
 _BACKOFF_CAP_SECONDS = 5.0
 _MOST_DOUBLINGS = 10
-"""A request may be turned away a thousand times: such a power of two is no floating-point number."""
+"""The largest exponent of the backoff: a request may be turned away a thousand times, and 2 ** 1000
+overflows."""
 
 _POLL_SECONDS = 0.5
 _ACK_GRACE_SECONDS = 2.0
-"""How long a task whose result is stored may still wait for its HTTP answer (only the bill needs it)."""
+"""How long a task whose result is stored waits for its HTTP answer, which only billing needs."""
 
 _CACHE_WAIT_SECONDS = 15.0
 _LOG_SECONDS = 60.0
-"""How often the log names what is still missing."""
+"""How often the log names the tasks that are still missing."""
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class TaskGroup(Generic[T]):
 
     @property
     def running(self) -> list[asyncio.Task[None]]:
-        """Requests that run; one may outlast its task's result for a moment, for the bill's sake."""
+        """Requests that run. One may run on for a moment after its result is stored, for its billed time."""
         requests = (task.request for task in self.tasks.values())
         return [request for request in requests if request is not None and not request.done()]
 
@@ -140,12 +141,12 @@ class TaskGroup(Generic[T]):
         except asyncio.CancelledError:
             if task.result is None:
                 raise
-            # Stored, but something hung behind that: the answer, or a later attempt nobody needs.
+            # The result is stored, but the answer or a needless later attempt hangs.
 
     async def _ask(self, task: Task[T]) -> None:
         """Ask for one task until its result is stored or it is hopeless, at most MAX_TRIES times.
 
-        A request that no worker took, for a reason that passes, is no try: only the deadline ends that.
+        A request that no worker accepted, for a passing reason, is no try: only the deadline ends it.
         """
         tried = pauses = 0
         while tried < MAX_TRIES and not task.hopeless:
@@ -178,7 +179,7 @@ class TaskGroup(Generic[T]):
         try:
             request = self._work.encode(task.index, attempt)
             ack = await self._workers.invoke(request, self._timeout, priority=self._work.priority)
-        except AbandonedError as abandoned:  # it runs on, and for how long only the lost answer would say
+        except AbandonedError as abandoned:  # it runs on, and its time is unknown: the answer is lost
             self.counts.bill(min(abandoned.seconds, self._timeout), estimated=True)
             if abandoned.trouble is not None:
                 self._meet(task, Trouble.of(abandoned.trouble))
@@ -198,7 +199,7 @@ class TaskGroup(Generic[T]):
             self.counts.retries[reason] += 1
 
     def _meet(self, task: Task[T], trouble: Trouble) -> None:
-        """Keep a task's last trouble, and log its traceback, once of each kind."""
+        """Keep a task's last error. Log its traceback, once for each kind of error."""
         task.trouble = trouble
         if trouble.evidence.trace and trouble.text not in self._logged:
             self._logged.add(trouble.text)
@@ -216,7 +217,7 @@ class TaskGroup(Generic[T]):
             self.counts.retries["cache"] += 1
 
     async def _arrived(self, task: Task[T], attempt: int) -> bool:
-        """Tell whether the result that a worker says it stored is here, once the list was seen empty."""
+        """Return whether a result that a worker has stored is here, once the list was seen empty."""
         acked_at = asyncio.get_running_loop().time()
         self._awaiting.add(task)
         try:
@@ -258,7 +259,7 @@ class TaskGroup(Generic[T]):
             task.news.set()
 
     def _take(self, message: bytes) -> None:
-        """Keep a result if it is sound and the first of its task; otherwise drop and count it."""
+        """Keep a result if it is valid and the first of its task; otherwise drop and count it."""
         self.counts.bytes += len(message)
         try:
             index, result = self._work.decode(message)

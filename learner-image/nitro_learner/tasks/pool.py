@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskPool:
-    """Runs tasks on workers. It knows nothing of what they compute: see Work::
+    """Run tasks on workers, whatever they compute: see Work::
 
     pool = TaskPool(backend, cache, timeout_seconds=60.0, deadline_seconds=None, noun="slots")
     group = pool.open(Work(key, encode, decode, restore, priority))
@@ -87,12 +87,12 @@ class TaskPool:
             await group.settle(self.deadlines.now())
 
     def stats(self, group: TaskGroup[Any], started: float) -> TaskStats:
-        """Take what the group took, from `started` to its last result."""
+        """Return the statistics of the group, from `started` to its last result."""
         seconds = max(group.last_stored_at - started, 0.0)
         return group.take_counts().stats(seconds, at_once=min(self._workers.limit, len(group.tasks)))
 
     def take_unused(self) -> Counts:
-        """Return what groups took whose statistics nobody took before they were closed, since the last call.
+        """Return the statistics, since the last call, of groups that were closed before theirs were read.
         Their invocations are billed all the same."""
         counts, self._unused = self._unused, Counts()
         return counts

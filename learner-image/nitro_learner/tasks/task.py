@@ -1,4 +1,4 @@
-"""A task of a pool: what it asks a worker for, and how far it has come."""
+"""A task of a pool: its request to a worker, and its progress."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nitro_learner.backends.troubles import UNANSWERED
 T = TypeVar("T")
 
 _TRIES_AT_WORK = 2
-"""How often a worker may fail at a task's work itself; the second may have been another machine."""
+"""How often the work of a task itself may fail; the second try may run on another machine."""
 
 
 class ResultRefused(Exception):  # noqa: N818
-    """A message that is no result of its group, or not a sound one.
+    """A message is no result of its group, or is damaged.
 
     ``reason`` is one of a bounded set (it is a metric's label). ``task`` and ``attempt`` are known when the
-    message belongs to one of the group's tasks, whatever else is wrong with it.
+    message belongs to one of the group's tasks.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class ResultRefused(Exception):  # noqa: N818
 
 
 class Answer(Protocol):
-    """A worker's word that it has stored a result: of task ``slot`` (see backends.base.Ack)."""
+    """A worker's confirmation that it has stored the result of task ``slot`` (see backends.base.Ack)."""
 
     @property
     def slot(self) -> int: ...
@@ -57,19 +57,19 @@ class Workers(Protocol):
 
     @property
     def limit(self) -> int:
-        """Requests in flight at most; more wait in ``invoke``."""
+        """The largest number of requests in flight; more wait in ``invoke``."""
 
     @property
     def at_once(self) -> int:
-        """Requests that are worked on at once, now."""
+        """The number of requests that workers can work on at once, now."""
 
     async def invoke(self, request: bytes, timeout: float, *, priority: int) -> Answer:
-        """Runs one request, which stores its result in the cache. Raises RetryableError or FatalError."""
+        """Run one request, which stores its result in the cache. Raises RetryableError or FatalError."""
 
 
 @dataclass(frozen=True)
 class Work(Generic[T]):
-    """What the tasks of one group are.
+    """How the tasks of one group are requested, and how their results are read.
 
     Attributes:
         key: the list in the cache that the results come to.
@@ -88,7 +88,7 @@ class Work(Generic[T]):
 
 
 class Task(Generic[T]):
-    """One task's progress. ``result`` is the first sound one that was stored, by whichever attempt.
+    """One task's progress. ``result`` is the first valid one that was stored, by any attempt.
 
     ``hopeless``: the work itself failed, and would fail again.
     """

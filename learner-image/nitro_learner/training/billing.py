@@ -52,7 +52,7 @@ class Billing:
         return self._meter.round(round, seconds, billed, actors, guessed)
 
     def rest(self, played: EvaluationResult | None = None) -> None:
-        """Write down the seconds since the last payment, and an evaluation, as of no round. Raises OSError,
+        """Bill the seconds since the last payment, and an evaluation, outside of rounds. Raises OSError,
         as above.
         """
         self.round(0, 0, played, seconds=time.monotonic() - self._paid_at)

@@ -73,7 +73,7 @@ class Checkpointing:
             await self.save(round)
 
     async def save(self, round: int) -> None:
-        """Write the parts as they are after `round`, unless that was done. They must not change meanwhile.
+        """Write the parts as they are after `round`, unless they are written. They must not change meanwhile.
 
         Raises:
             CheckpointError: the disk is full or the folder cannot be written.

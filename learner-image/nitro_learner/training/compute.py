@@ -24,7 +24,7 @@ HANGS_SECONDS = 600.0
 """A computation hangs if its thread has used no CPU for this time. The total time of a computation does not
 tell: it may be seconds or an hour."""
 
-# CPU time between two checks. A thread that uses less is idle: it only sleeps in a loop.
+# CPU time between two checks. A thread that uses less is idle.
 _IDLE_SECONDS = 0.01
 
 _left: set[Future[Any]] = set()

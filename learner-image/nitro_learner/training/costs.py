@@ -1,4 +1,4 @@
-"""Turns rounds into dollars and writes them to the ledger: invocations, where pods are metered pod-seconds,
+"""Billing of rounds in dollars, written to the ledger: invocations, where pods are metered pod-seconds,
 or machines.
 """
 

@@ -40,7 +40,7 @@ class Evaluations:
         return asyncio.create_task(self._dispatcher.evaluate(plan))
 
     async def join(self, evaluating: asyncio.Task[EvaluationResult] | None) -> EvaluationResult | None:
-        """Wait for an evaluation. One that failed is worth a warning, not the run: it gives None."""
+        """Wait for an evaluation. If it failed, log a warning and return None: the run goes on."""
         if evaluating is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""What the training loop tells the world: one report per round, and the small interface of those who listen.
+"""The report of a round, and the interface of the listeners that receive it.
 
 Listeners are the run folder, the live table, Prometheus and, in a cluster, the job's status.
 """
@@ -39,7 +39,7 @@ STAGES = ("dispatch", "sample", "update", "detect", "evaluate", "checkpoint", "t
 
 @dataclass
 class PolicyReport:
-    """What a round said of one policy. None is what was not measured.
+    """One policy in a round's report. None stands for what was not measured.
 
     Attributes:
         reward_mean: mean return of the last 20 episodes of the agents that it plays.
@@ -113,7 +113,7 @@ class RoundReport:
     policy_loss: float | None
     explained_variance: float | None
     advantage_std: float | None
-    # Not in the CSV: only the listeners' counters need them.
+    # Not in metrics.csv: only counters of listeners need them.
     policies: dict[str, PolicyReport] = field(default_factory=dict)
     reward_std: float | None = None
     invocations: int = 0
@@ -132,7 +132,7 @@ class RoundReport:
         return {name: getattr(self, name) for name in COLUMNS}
 
     def statistics(self) -> dict[str, float]:
-        """What was found out about the round's data and update, finite, by column."""
+        """Statistics of the round's data and update, by column; only finite ones."""
         values = {name: getattr(self, name) for name in STATISTICS}
         return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
 

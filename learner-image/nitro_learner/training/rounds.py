@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RoundContext:
-    """What a feed needs to know of the round that it learns from.
+    """The round that a feed learns from.
 
     Attributes:
         plan: of the round.
         actors: I_k.
-        saved: done when the state of before the round is on disk; no update may begin earlier.
+        saved: done when the state before the round is on disk; no update may begin earlier.
         stages: where the time goes.
         on_stage_started: called with the name of each stage that begins.
     """
@@ -43,7 +43,7 @@ class RoundContext:
 
 
 class Feed(Protocol):
-    """Samples rounds and feeds the algorithm::
+    """Sample rounds and feed the algorithm::
 
     await feed.start(plan, min_actors)                      # before I_k is known
     await feed.start(plan, actors)
@@ -51,10 +51,10 @@ class Feed(Protocol):
     """
 
     async def start(self, plan: RoundPlan, actors: int) -> None:
-        """Sees to it that `actors` actors sample; does not wait for them. May be called again with more."""
+        """Start sampling with `actors` actors, without waiting for them. May be called again with more."""
 
     async def learn(self, round: RoundContext) -> tuple[RoundResult, Mapping[str, UpdateResult]]:
-        """Gathers the round's fragments and learns from them.
+        """Gather the round's fragments and learn from them.
 
         Raises:
             Interrupted: the run shall stop and nothing was learned yet.
@@ -73,7 +73,7 @@ def make(
 ) -> Feed:
     """The feed that the policies' algorithms want; `stop` ends its waits."""
     if policies.feeding == "arrivals":
-        # Those that fragments may still be sampled with, and the newest.
+        # The newest version, and those that fragments may still be sampled with.
         cache.kept_versions = max(cache.kept_versions, policies.max_staleness + 2)
         return AsyncRounds(policies, dispatcher, backend, compute, stop)
     return SyncRounds(policies, dispatcher, compute, stop)
@@ -159,7 +159,9 @@ class AsyncRounds:
         with stages("update"):
             update = await self._compute.update(self._policies.end_round, plan.round)
         seconds = asyncio.get_running_loop().time() - begin
-        if len(learned) >= wanted:  # one that the deadline cut would make the next deadline longer, and so on
+        if (
+            len(learned) >= wanted
+        ):  # a round that the deadline ended would make the next deadline longer, and so on
             self._dispatcher.deadlines.learn(seconds, len(learned))
         stats, lost = await self._stream.end_round(seconds, min(self._backend.limit, round.actors))
         logger.info("fed", extra={"fields": {"round": plan.round, "feed": feed}})
@@ -169,7 +171,7 @@ class AsyncRounds:
         return RoundResult(learned, lost, stats, staleness=plan.weights_version - oldest), update
 
     async def _gather(self, wanted: int, stages: Stages) -> tuple[list[Fragment], list[list[int] | int]]:
-        """Feeds until `wanted` fragments are learned from, or the deadline, or nothing more can come.
+        """Feed until `wanted` fragments are learned from, until the deadline, or until nothing more can come.
 
         Returns the fragments, and the feed as it happened, from which the round's result follows: [round,
         slot] of each fragment in order, and how often was replayed in between.

@@ -23,7 +23,7 @@ from nitro_learner.training.sharing import Regrouping
 
 logger = logging.getLogger(__name__)
 
-# How finely the time is measured that actors stand free while the detector works.
+# The resolution of the time in which actors are idle while the detector works.
 _LOOK_SECONDS = 0.005
 
 
@@ -48,7 +48,7 @@ class _Pending:
 
 
 class Scoring:
-    """Scores rounds while the next one samples already.
+    """Score each round while the next one samples.
 
         scoring.measure(report, updates)                    # after round k's update; returns at once
         held_up = await scoring.wait(idle=...)              # in round k + 1, with I_min slots started
@@ -58,7 +58,7 @@ class Scoring:
         spec: of the resolved job.
         scaler: decides.
         compute: runs the detector.
-        cache: whose memory the report tells.
+        cache: the report has its use of memory.
         listeners: receive every round that is scored.
     """
 

@@ -1,4 +1,4 @@
-"""Whether training returns are those of whole episodes, and what is said where they are not.
+"""Detection of runs whose training returns come from short episodes only, and the texts about it.
 
 An episode that a rollout's end cuts off, and that cannot go on in the next rollout, never counts as a
 training episode. Where most episodes are longer, only short ones are left, and an evaluation says more.
@@ -16,7 +16,7 @@ MANY = 0.5
 """Share of the steps. Where an episode fits into a rollout, less than half of the steps are cut off."""
 
 NOTE = "training return of short episodes only: rollouts cut longer ones; evaluations play whole episodes"
-"""For a table, where an asterisk leads to it."""
+"""The footnote of a table that marks such returns by an asterisk."""
 
 
 def short(cut_share: float | None) -> bool:

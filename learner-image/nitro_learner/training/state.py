@@ -1,6 +1,4 @@
-"""What a run knows between two rounds, besides what the algorithm, the scaler and the ledger keep
-themselves.
-"""
+"""The state of a run between two rounds, without that of the algorithm, the scaler and the ledger."""
 
 from __future__ import annotations
 
@@ -58,8 +56,8 @@ class TrainingState:
         end_states: newest end state of each slot ("state/..." tensors), whatever round it is from.
         evaluation_mean: mean return of the newest evaluation.
         best_reward: highest mean of `recent_returns` so far.
-        told_of_cuts: whether the user has been warned of episodes that cannot go on; no part of a checkpoint.
-        told_of_cut_evaluations: the same of evaluation episodes that did not end.
+        warned_of_cuts: whether the user was warned of episodes that cannot go on; no part of a checkpoint.
+        warned_of_cut_evaluations: the same for evaluation episodes that did not end.
     """
 
     actors: int
@@ -73,8 +71,8 @@ class TrainingState:
     end_states: dict[int, EndState] = field(default_factory=dict)
     evaluation_mean: float | None = None
     best_reward: float | None = None
-    told_of_cuts: bool = False
-    told_of_cut_evaluations: bool = False
+    warned_of_cuts: bool = False
+    warned_of_cut_evaluations: bool = False
 
     @property
     def reward_mean(self) -> float | None:
@@ -97,7 +95,7 @@ class TrainingState:
         return fmean(self.recent_cuts) if self.recent_cuts else None
 
     def progress(self, cost: float) -> Progress:
-        """What the stop conditions look at; `cost` is the run's so far."""
+        """The values that the stop conditions compare; `cost` is that of the run so far."""
         return Progress(
             round=self.round,
             actor_rounds=self.actor_rounds,
@@ -115,7 +113,7 @@ class TrainingState:
         """
         finished: list[float] = []
         before = self.env_steps
-        cut_off, resumable = 0, True  # steps of episodes that cannot go on
+        cut_off, resumable = 0, True  # steps of episodes that a rollout's end cut off for good
         for fragment in fragments:
             steps = int(fragment.meta["steps"])
             # Not the round's actors: an off-policy round ends before all of them have answered.
@@ -134,9 +132,9 @@ class TrainingState:
                 self.end_states[fragment.slot] = {name: np.array(value) for name, value in state.items()}
         share = cut_off / max(self.env_steps - before, 1)
         self.recent_cuts.append(share)
-        # Whoever sets resumeEpisodes: false means it.
-        if not resumable and not self.told_of_cuts and short(share):
-            self.told_of_cuts = True
+        # With resumeEpisodes: false, episodes are cut on purpose: no warning.
+        if not resumable and not self.warned_of_cuts and short(share):
+            self.warned_of_cuts = True
             logger.warning(_CUT)
         self.recent_returns.extend(finished)
         if not self.recent_returns and before < _ENDLESS_STEPS <= self.env_steps:
@@ -159,8 +157,8 @@ class TrainingState:
         """Take in the newest evaluation."""
         self.evaluation_mean = fmean(result.returns.tolist())
         warning = cut_warning(result.lengths)
-        if warning and not self.told_of_cut_evaluations:
-            self.told_of_cut_evaluations = True
+        if warning and not self.warned_of_cut_evaluations:
+            self.warned_of_cut_evaluations = True
             logger.warning(warning)
 
     def state_dict(self) -> dict[str, Any]:

@@ -231,7 +231,7 @@ class Trainer:
             context = RoundContext(plan, state.actors, saving, stages, self._stage_started)
             result, updates = await self._feed.learn(context)
         except BaseException:
-            # A checkpoint is written to its end. What either task raises, this error stands for.
+            # A checkpoint is written to its end. This error is reported in place of what either task raises.
             if evaluating:
                 evaluating.cancel()
             await asyncio.gather(*filter(None, (evaluating, saving)), return_exceptions=True)
@@ -284,7 +284,7 @@ class Trainer:
         return report
 
     async def _decide(self, stages: Stages, early: int) -> None:
-        """Settles the round before, while `early` slots of this one sample.
+        """Settle the round before, while `early` slots of this one sample.
 
         The detector has held up the round only where actors stood free and there turned out to be slots for
         them; the rest of the wait is sampling.
@@ -306,7 +306,7 @@ class Trainer:
         return stop.decide(self._limits() or self._spec.stop, self.state.progress(self._meter.total.total))
 
     async def _finish(self, reason: stop.StopReason) -> Outcome:
-        """Scores the last round, keeps its checkpoint and evaluates the final policy."""
+        """Score the last round, save its checkpoint and evaluate the final policy."""
         await self._settle()
         await self._save()
         self._stage_started("final")

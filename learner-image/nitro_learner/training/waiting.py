@@ -1,4 +1,4 @@
-"""What the training loop waits for: how long in each stage, and giving up a wait when the run shall stop."""
+"""Waits of the training loop: their time by stage, and their end when the run shall stop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Stages:
 
 
 class Interrupted(Exception):  # noqa: N818
-    """The run shall stop now."""
+    """The run was asked to stop."""
 
 
 async def unless(stop: asyncio.Event, work: Awaitable[T]) -> T:
