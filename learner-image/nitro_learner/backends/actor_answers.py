@@ -1,6 +1,6 @@
-"""What an actor's answers mean, over HTTP as on Lambda: an acknowledgement, or an error.
+"""Reading of an actor's answers, over HTTP and on Lambda: an acknowledgement, or an error.
 
-Bodies are JSON, as bytes or read already. Nothing is believed that is not exactly as it should be.
+Bodies are JSON, as bytes or parsed. A body that is not exactly as expected is not trusted.
 """
 
 import json
@@ -21,16 +21,16 @@ _REASONS = {
     507: "redis_full",
 }
 _WORK_CODES = frozenset({"environment", "weights_invalid", "internal"})
-"""What an actor fails at itself: the environment raised, the policy is not finite, an error of its own."""
+"""Failures of the actor's own work: the environment raised, the policy is not finite, an internal error."""
 
 _CODES = frozenset(
     {"busy", "draining", "starting", "redis_unreachable", "redis_full", "weights_missing"} | _WORK_CODES
 )
-"""The actor's own codes, more exact than a status; anything else in that field is not believed."""
+"""The actor's own error codes, more exact than a status; other values of that field are ignored."""
 
 _REFUSALS = frozenset({"unauthorized", "protocol", "bad_request", "too_large"})
-"""The codes of its answers that no try can better. Such a status without one is no actor's: of somebody who
-answers until a new Service's address is routed, or of a proxy on the way."""
+"""The codes of answers that stay the same at every try. Such a status without a code does not come from an
+actor, but from a proxy, or from whatever answers until a new Service's address is routed."""
 
 _FATAL = frozenset({400, 401, 409, 413})
 _ACCEPTED = _WORK_CODES | {"server_error", "weights_missing", "redis_full", "redis_unreachable"}
@@ -40,7 +40,7 @@ _SECONDS = ("weights", "rollout", "store", "total")
 
 
 def read_ack(body: object, wall: float) -> Ack:
-    """The strict reading of a 200's JSON: a peer that is no actor must not be taken for one.
+    """Read the JSON of a 200 strictly: a peer that is no actor must not be taken for one.
 
     Raises RetryableError.
     """
@@ -67,7 +67,7 @@ def read_ack(body: object, wall: float) -> Ack:
 
 
 def read_failure(status: int, body: object, wall: float) -> RetryableError | FatalError:
-    """What any other status means; ``wall`` is what may be billed where the actor began to work."""
+    """The error of any other status; ``wall`` is the time to bill where the actor began to work."""
     value = read_object(body) or {}
     text = str(value.get("error", ""))[:2000] or excerpt(body)
     code = str(value.get("code"))
@@ -92,7 +92,7 @@ def read_failure(status: int, body: object, wall: float) -> RetryableError | Fat
 
 
 def read_spec(body: object, where: str) -> dict[str, Any]:
-    """An EnvironmentSpec of this learner's protocol. Raises RetryableError or FatalError."""
+    """Read an EnvironmentSpec of this learner's protocol. Raises RetryableError or FatalError."""
     spec = read_object(body)
     if spec is None or "protocol" not in spec:
         raise RetryableError("bad_answer", f"{where} answered {excerpt(body)}")
@@ -105,7 +105,7 @@ def read_spec(body: object, where: str) -> dict[str, Any]:
 
 
 def read_object(body: object) -> dict[str, Any] | None:
-    """A JSON object, as bytes or read already; None where it is something else."""
+    """Read a JSON object, from bytes or parsed; None where it is something else."""
     if isinstance(body, bytes):
         try:
             body = json.loads(body)

@@ -1,4 +1,4 @@
-"""An actor server as a process of this machine: its start, and what is behind its failures."""
+"""An actor server as a process of this machine: its start, and the causes of its failures."""
 
 import asyncio
 import contextlib
@@ -15,14 +15,14 @@ from nitro_learner.backends.processes import ChildProcess, exit_of
 _START_SECONDS = 120.0  # imports of a user's environment module included
 _POLL_SECONDS = 0.02
 _END_SECONDS = 5.0
-"""For a process whose connection broke to end: one that crashes may write its memory to disk first."""
+"""Time for a process to end after its connection broke: a crash may write a core dump first."""
 
 _DUMP_SECONDS = 2.0
 _FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM})
-"""Ends that are not the environment's doing: the kernel's, when memory runs out, or a person's."""
+"""Signals that are not the environment's fault: from the kernel, when memory runs out, or from a person."""
 
 Spawn = Callable[[str, Callable[[str], None]], Awaitable[ChildProcess]]
-"""Starts an actor server process with a name; its lines of output go to the callback."""
+"""A function that starts an actor server process of a name; its lines of output go to the callback."""
 
 
 class ActorProcess:
@@ -74,7 +74,7 @@ class ActorProcess:
             raise
 
     async def explained(self, error: RetryableError, timeout: float) -> RetryableError:
-        """What is behind an error that leaves this process suspect: its end, or where it hangs."""
+        """Find the cause of an error after which this process may be broken: its end, or where it hangs."""
         assert self.process is not None
         if error.reason == "timeout":
             return await self.hanging(timeout, error.billed_seconds)
@@ -90,13 +90,13 @@ class ActorProcess:
             "died",
             f"the actor process {how} in the midst of a rollout{where and f', in {where}'}; {cause}",
             error.billed_seconds,
-            # Of a fresh process and the same seed the next one will do the same.
+            # A fresh process with the same seed will fail in the same way.
             deterministic=not self.proven and code not in _FROM_OUTSIDE,
             evidence=self._evidence(environment=code not in _FROM_OUTSIDE),
         )
 
     async def hanging(self, timeout: float, seconds: float) -> RetryableError:
-        """Where this process stands that did not answer in time, by a dump of its stacks."""
+        """Find where a process hangs that did not answer in time, by a dump of its stacks."""
         where = await self._standing()
         told = f"the actor did not answer in {timeout:g} s"
         if where:

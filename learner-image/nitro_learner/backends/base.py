@@ -1,4 +1,4 @@
-"""What the learner asks of the place where actors run: local processes, Knative or Lambda."""
+"""The interface of actor backends: local processes, Knative or Lambda."""
 
 import asyncio
 import contextlib
@@ -25,12 +25,12 @@ _PASSING = frozenset(
         "unavailable",
     }
 )
-"""Reasons that pass by themselves: somebody on the way is away for a moment, or no actor is free yet."""
+"""Reasons that pass by themselves: the network or a proxy is away for a moment, or no actor is free yet."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a failure beside its message.
+    """Details of a failure beside its message.
 
     Attributes:
         environment: whether the user's environment is at fault: it raised, ended its process or hangs.
@@ -58,7 +58,7 @@ class RetryableError(BackendError):
     """One invocation failed in a way that another try may not; the same slot and seed may be sent again.
 
     ``reason`` is one of a bounded set (it is a metric's label); ``billed_seconds`` is how long an actor may
-    have worked on the request, 0 where none accepted it, and ``estimated`` whether nobody reported that;
+    have worked on the request, 0 where none accepted it; ``estimated`` says that this time is an estimate;
     ``throttled`` says that the request was turned away because too many run;
     ``deterministic`` that the actor failed at the work itself, as the next one with the same seed will.
     """
@@ -84,7 +84,7 @@ class RetryableError(BackendError):
 
     @property
     def is_try(self) -> bool:
-        """Whether it uses up one of a slot's tries: not where no actor worked and the reason passes."""
+        """Whether it counts as a try of the slot: not where no actor worked and the reason passes."""
         return not self.throttled and (self.billed_seconds > 0 or self.reason not in _PASSING)
 
 
@@ -93,10 +93,10 @@ class FatalError(BackendError):
 
 
 class AbandonedError(asyncio.CancelledError):
-    """The wait for an answer was cancelled; the actor may work on, which is billed.
+    """The wait for an answer was cancelled; the actor may go on to work, which is billed.
 
-    ``seconds`` is how long it had been waited for; ``trouble`` is what the backend found out of an actor
-    that had all the time of a request.
+    ``seconds`` is how long the wait was; ``trouble`` is what the backend found out about an actor that had
+    all the time of a request.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -107,7 +107,7 @@ class AbandonedError(asyncio.CancelledError):
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
-    """Around the wait for an answer, so that a cancellation tells what may be billed."""
+    """Raise the error above when the wait for an answer is cancelled, with the time that may be billed."""
     clock = asyncio.get_running_loop().time
     began = clock()
     try:
@@ -118,11 +118,11 @@ def answering() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Ack:
-    """An actor's word that a fragment of ``bytes`` is stored.
+    """An actor's confirmation that it has stored a fragment of ``bytes`` bytes.
 
     ``seconds`` has the actor's own times: weights, rollout, store and total; ``wall_seconds`` is the
     request's time as the learner saw it, without waiting for capacity. ``reported_seconds`` is what the
-    provider says it bills, None where nobody says so; ``estimated`` means that its word was lost.
+    provider bills by its own report, None without one; ``estimated`` means that its report was lost.
     ``found_ready`` says that an actor was ready and free when the request was made.
     """
 
@@ -140,7 +140,7 @@ class Ack:
 
     @property
     def billed_seconds(self) -> float:
-        """What the invocation is billed for."""
+        """Billed seconds of the invocation."""
         return self.seconds["total"] if self.reported_seconds is None else self.reported_seconds
 
 
@@ -171,7 +171,7 @@ class ActorBackend(Protocol):
         Deadlines go by it."""
 
     def set_limit(self, limit: int) -> None:
-        """Changes the limit at once (>= 1); requests in flight are not broken off when it shrinks."""
+        """Change the limit at once (>= 1); requests in flight are not cancelled when it shrinks."""
 
     async def start(self) -> dict[str, Any]:
         """Make actors ready and return the EnvironmentSpec that one of them reports.

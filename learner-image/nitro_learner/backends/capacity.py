@@ -44,7 +44,7 @@ class Capacity:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.release()  # the turn came in the same moment: pass it on
+                self.release()  # a place was given to this waiter while it was cancelled: pass it on
             raise
 
     def release(self) -> None:

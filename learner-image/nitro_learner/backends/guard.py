@@ -1,10 +1,10 @@
-"""Leaves nothing behind when the learner dies, even by kill -9.
+"""A process that cleans up when the learner dies, even by kill -9.
 
     python guard.py DIRECTORY
 
-Makes the private DIRECTORY, says so, and waits on its standard input, whose other end only the learner holds.
-When that ends, for whatever reason, it removes the directory and kills its process group, which the learner
-starts every child in. Run by path, with the standard library only, so that it starts in milliseconds.
+It makes the private DIRECTORY, prints a line, and waits on its standard input, whose other end only the
+learner holds. When that ends, for whatever reason, it removes the directory and kills its process group,
+in which the learner starts every child. Run by path, with the standard library only, so that it starts in milliseconds.
 """
 
 import os

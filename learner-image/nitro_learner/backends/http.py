@@ -1,4 +1,4 @@
-"""One request to an actor over HTTP, and what broken connections mean.
+"""One request to an actor over HTTP, and the errors of broken connections.
 
 Shared by the backends whose actors are servers. Nothing is retried here: the dispatcher knows the slot's
 deadline.

@@ -16,13 +16,13 @@ _READY_SECONDS = 900.0  # the first pod pulls its image
 _PROBE_SECONDS = 30.0
 _PAUSE_SECONDS = 2.0
 _TOLD_SECONDS = 30.0
-"""How often is said what is still waited for."""
+"""How often the log says what the learner still waits for."""
 
 logger = logging.getLogger(__name__)
 
 
 class KnativeBackend:
-    """Requests to one address that Knative spreads over pods; see ActorBackend.
+    """Actors behind one address that Knative spreads over pods; see ActorBackend.
 
     The operator owns the pods. ``set_limit`` takes what it granted: more requests would only queue in the
     activator, whose time-out counts queueing as well. ``silent`` is called now and then with the reason why
@@ -65,7 +65,7 @@ class KnativeBackend:
         self._capacity.set_limit(limit)
 
     def set_ready(self, ready: int) -> None:
-        """How many of its actors the operator sees ready: a new node may take minutes."""
+        """Take the number of actors that the operator sees ready: a new node may take minutes."""
         self._ready = ready
 
     async def start(self) -> dict[str, Any]:

@@ -43,14 +43,14 @@ _START_FAILURES = 3
 _NEARLY_FULL = 0.9
 
 _OWN_FAULTS = frozenset({"bad_answer", "out_of_memory", "sandbox_died"})
-"""What a function that was asked several times fails of, whenever it is asked again."""
+"""Errors at the start that stay the same at every try, if they came several times."""
 
 _SPEC = Payload(Prefix(b'{"kind":"spec"}'), b"")
 _PLAIN = Prefix(b'{"kind":"rollout",')
 
 
 class LambdaBackend:
-    """Requests to one function; see ActorBackend.
+    """Actors as invocations of one function; see ActorBackend.
 
     With `transport: Payload` a request carries weights and end state and its response the fragment, which is
     put into the cache of this process; the dispatcher takes it from there as it would from Redis.
@@ -131,7 +131,7 @@ class LambdaBackend:
         await self._capacity.acquire(priority)
         try:
             with answering():
-                # In the payload travels what the request only names.
+                # The payload carries the weights and the end state that a request otherwise only names.
                 asked = Request.decode(request) if self._cache else None
                 event = self._event(request, asked)
                 invoked = await self._client.invoke(event, timeout + _INIT_SECONDS + _MARGIN_SECONDS)
@@ -153,7 +153,7 @@ class LambdaBackend:
         except RetryableError as error:
             if error.billed_seconds:
                 self._bills.append(error.billed_seconds)
-            if error.reason == "function_error":  # its settings are wrong: no try will find them right
+            if error.reason == "function_error":  # its settings are wrong, and stay wrong at every try
                 raise BackendError(f"Lambda function {self._name} cannot start: {error.message}") from error
             raise
         self._bills.append(report.billed_seconds if report else invoked.wall_seconds)
@@ -218,7 +218,7 @@ class LambdaBackend:
                 error.billed_seconds, error.estimated = report.billed_seconds, False
             raise
         if report is None:
-            # The init phase is billed too, and of that only the learner's own clock knows.
+            # The init phase is billed too, and only the learner's own clock measures it.
             guess = ack.wall_seconds if ack.cold_start else ack.seconds["total"]
             return dataclasses.replace(ack, reported_seconds=guess, estimated=True)
         self._watch_memory(report)

@@ -24,7 +24,7 @@ from nitro_learner.backends.base import BackendError, RetryableError
 from nitro_learner.backends.sigv4 import Credentials, Signer
 
 ANSWER_BYTES = 7 * 2**20
-"""More than Lambda ever sends."""
+"""Size limit of an answer, above what Lambda ever sends."""
 
 _CONNECT_SECONDS = 10.0
 _KEEP_SECONDS = 60.0
@@ -41,7 +41,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Invoked:
-    """An answer of the Invoke API, whatever it says; ``wall_seconds`` is how long it took."""
+    """An answer of the Invoke API, successful or not; ``wall_seconds`` is how long it took."""
 
     status: int
     error_type: str
@@ -52,7 +52,7 @@ class Invoked:
 
 
 class Prefix:
-    """How many events begin."""
+    """The beginning that many events have in common."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -97,7 +97,7 @@ class LambdaClient:
         self.url = f"{endpoint.rstrip('/')}{path}{query}"
         self._signer = Signer(self.url, self._region, "lambda", _HEADERS)
         self._session = aiohttp.ClientSession(
-            # How many run at once is the backend's to say; a limit here would only hide a queue.
+            # The backend limits how many run at once; a limit here would only hide a queue.
             connector=aiohttp.TCPConnector(
                 limit=0,
                 keepalive_timeout=_KEEP_SECONDS,
@@ -106,7 +106,7 @@ class LambdaClient:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            trust_env=False,  # it would ask a thread about proxies for every request
+            trust_env=False,  # otherwise aiohttp looks for proxies in a thread at every request
         )
         self._proxy = _proxy(self.url)
 
@@ -152,7 +152,7 @@ class LambdaClient:
             self._session = None
 
     async def _credentials(self) -> Credentials:
-        """The newest ones. All requests that wait for them share one look, and its failure."""
+        """The newest credentials. All requests that wait for them share one refresh, and its failure."""
         if time.monotonic() - self._looked_at >= _REFRESH_SECONDS:
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = asyncio.create_task(self._refresh())
@@ -196,8 +196,8 @@ class LambdaClient:
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """One that says now and then that it lives: a NAT gateway forgets who is silent for 350 s, and a rollout
-    may take 900."""
+    """A socket with TCP keep-alive: a NAT gateway drops connections that are silent for 350 s, and a rollout
+    may take 900 s."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

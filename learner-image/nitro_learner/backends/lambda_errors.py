@@ -1,4 +1,4 @@
-"""What Lambda's own refusals and failures mean: worth another try, and what of it is billed.
+"""Classification of Lambda's own refusals and failures: whether another try can help, and what is billed.
 
 Errors: https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
 """
@@ -36,20 +36,20 @@ _THROTTLES = {
 """TooManyRequestsException by its Reason: a metric's label, and what it means."""
 
 _NOT_READY = frozenset({"ResourceConflictException", "ResourceNotReadyException"})
-"""The function is being made or changed."""
+"""Errors while the function is being made or changed."""
 
 _THROTTLED = frozenset({"RequestThrottled", "RequestThrottledException", "Throttling", "ThrottlingException"})
-"""What AWS's front says with status 400 where a service of its own would say 429."""
+"""Throttling errors that AWS's front end sends with status 400, where a service would send 429."""
 
 _STS_TROUBLE = frozenset({"IDPCommunicationError", "Throttling"})
-"""With these STS says that another try may do, although its status is 400."""
+"""Errors of STS with status 400 that may pass with another try."""
 
 _MEMORY_SHARE = 0.98
-"""A sandbox that was killed with so much of its memory in use ran out of it."""
+"""Share of its memory: a sandbox that was killed while it used this much ran out of memory."""
 
 
 class CredentialsError(RetryableError):
-    """AWS does not know who asks, or no more. New credentials help, which a learner that starts anew has."""
+    """Errors of unknown or expired credentials. A learner that starts anew reads new ones."""
 
     def __init__(self, name: str, kind: str) -> None:
         super().__init__(
@@ -60,13 +60,13 @@ class CredentialsError(RetryableError):
 
 
 def no_credentials(error: Exception) -> RetryableError | FatalError:
-    """What it means that botocore, which has tried several times itself, found no credentials.
+    """The error to raise where botocore found no credentials, after its own retries.
 
     Args:
         error: its BotoCoreError, the RuntimeError of new credentials that have expired too, or the
             ClientError by which STS refused: a role that may not be assumed, a token that has expired.
     """
-    import botocore.exceptions as failures  # only here: it takes long, and the local backend needs none
+    import botocore.exceptions as failures  # imported here: slow, and other backends do without
 
     message = f"AWS gives no credentials: {error}"
     unreachable = (failures.ConnectionError, failures.HTTPClientError, failures.CredentialRetrievalError)
@@ -79,7 +79,7 @@ def no_credentials(error: Exception) -> RetryableError | FatalError:
 
 
 def refusal(status: int, error_type: str, body: bytes, name: str) -> RetryableError | FatalError:
-    """What an Invoke that did not run means.
+    """The error of an Invoke that did not run.
 
     Args:
         status: of HTTP.
@@ -111,7 +111,7 @@ def refusal(status: int, error_type: str, body: bytes, name: str) -> RetryableEr
 
 
 def failure(body: bytes, report: InvocationReport | None, wall: float) -> RetryableError | FatalError:
-    """What a failed invocation means: one that ran, whatever became of it.
+    """The error of an invocation that ran and failed.
 
     Args:
         body: the answer to an Invoke with X-Amz-Function-Error.

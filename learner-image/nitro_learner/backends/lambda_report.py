@@ -1,4 +1,4 @@
-"""What Lambda says of an invocation in the last line of its log: what it bills, and how much memory was used.
+"""Lambda's report of an invocation, in the last line of its log: billed time and used memory.
 
 The log comes back with `X-Amz-Log-Type: Tail`, at most its last 4 KB, in one of two forms that the function's
 logging configuration chooses: a line of text, or one JSON object per line.

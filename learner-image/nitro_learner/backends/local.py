@@ -34,10 +34,10 @@ from nitro_learner.cache.redis_cache import RedisCache
 _STOP_SECONDS = 2.0
 _START_FAILURES = 3
 _ALL_OF_ITS_TIME = 0.9
-"""Share of a request's time-out, after which one that is broken off has taken too long as well."""
+"""Share of a request's time-out. A request that is cancelled after this time counts as too long as well."""
 
 _SUSPECT = frozenset({"connection", "timeout", "bad_answer", "busy", "draining", "starting", "unavailable"})
-"""After these an actor process may be dead, hung or not what it should be: a fresh one takes its place."""
+"""Reasons after which an actor process may be dead or hung: a fresh one takes its place."""
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class LocalBackend:
         return self._redis.process.pid if self._redis.process else None
 
     def set_limit(self, limit: int) -> None:
-        """More requests at once than there are processes would only wait at them."""
+        """See ActorBackend. No more requests are sent at once than there are processes."""
         self._capacity.set_limit(min(limit, self._size))
 
     async def start(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class LocalBackend:
             sound = actor.alive
             raise
         finally:
-            # Also when this call was cancelled: that actor is in the midst of a rollout nobody waits for.
+            # Also when this call was cancelled: the actor is still busy with a rollout that is not needed.
             if sound:
                 self._put_back(actor)
             else:

@@ -1,4 +1,4 @@
-"""What actor processes of this machine print: kept in a file, and read for what it says about a failure."""
+"""The output of actor processes on this machine: kept in a file, and searched for the cause of a failure."""
 
 import asyncio
 import json
@@ -11,10 +11,10 @@ from typing import Any
 from nitro_actor import traces
 
 _FILE_BYTES = 5 * 2**20
-"""Of the file and of the older one beside it: an environment that prints in every step fills no disk."""
+"""Size limit of the file and of the older one beside it, so that the output cannot fill the disk."""
 
 _KEPT_LINES = 400
-"""In memory, of each process: more than a dump of its stacks has."""
+"""Lines of each process in memory: more than a dump of its stacks has."""
 
 _SHOWN_LINES = 5
 _SHOWN_CHARACTERS = 160
@@ -59,7 +59,7 @@ class Output:
         """Set when a dump of its stacks was read to its end."""
 
     def hear(self, line: str) -> None:
-        """Take in a line. What the actor logs of its work is left out unless it is a warning or an error."""
+        """Take in a line. The actor's own log is left out, except warnings and errors."""
         event = _event(line)
         if event is not None:
             if event.get("level") not in ("warning", "error"):
@@ -71,7 +71,7 @@ class Output:
             self.dumped.set()
 
     def standing(self) -> str:
-        """Which call of the environment it was in when its stacks were dumped last, and where; else empty."""
+        """The environment's call that ran when its stacks were dumped last, and the line; else empty."""
         return traces.standing(traces.of_dump(self._lines))
 
     def stacks(self) -> str:

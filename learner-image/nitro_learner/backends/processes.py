@@ -66,7 +66,7 @@ class ChildProcess:
         raise BackendError(f"{self.name} was not ready within {timeout:g} s{self.last_words()}")
 
     def last_words(self) -> str:
-        """What it said last, to be put behind a message: its own error, else its last lines."""
+        """Its last output, to be appended to a message: its own error, else its last lines."""
         if error := self._logged("error"):
             return f": {error}"
         return "; its last words:\n" + "\n".join(f"  {line}" for line in self._tail) if self._tail else ""
@@ -76,7 +76,7 @@ class ChildProcess:
         return next(filter(None, (_logged(line, field) for line in reversed(self._tail))), "")
 
     async def ended(self, timeout: float) -> int | None:
-        """Wait for its end and for the rest of its output: the exit code; None where it runs on."""
+        """Wait for its end and for the rest of its output. Return the exit code; None where it still runs."""
         ending = asyncio.create_task(self._process.wait())
         await asyncio.wait({ending}, timeout=timeout)
         if not ending.done():
@@ -92,7 +92,7 @@ class ChildProcess:
         return code
 
     async def stop(self, grace: float = 0.0) -> None:
-        """SIGTERM, and SIGKILL when it is still there after ``grace`` seconds (0: at once)."""
+        """Send SIGTERM, and SIGKILL if it still runs after ``grace`` seconds (0: at once)."""
         if grace:
             self.signal(signal.SIGTERM)
             # Not asyncio.wait_for, which until Python 3.12 swallows a cancellation at times.
@@ -151,7 +151,7 @@ def _logged(line: str, field: str) -> str:
 
 
 class ProcessGroup:
-    """Children in one process group with a guard, and a private directory; all gone when the learner is.
+    """Children in one process group with a guard, and a private directory; all end with the learner.
 
     The event loop's thread must live as long as the group.
     """
@@ -220,7 +220,7 @@ class ProcessGroup:
         guard, self._guard = self._guard, None
         if guard is None:
             return
-        # Before the guard is reaped its id cannot belong to anybody else.
+        # Until the guard is reaped, no other process can get its id.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if guard.returncode is None:
                 os.killpg(guard.pid, signal.SIGKILL)

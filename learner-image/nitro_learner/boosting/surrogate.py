@@ -1,5 +1,5 @@
-"""What the detector asks of an algorithm: a round's objective as a function that can be differentiated
-twice."""
+"""The interface between algorithms and the detector: a round's objective as a function that can be
+differentiated twice."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Surrogate(Protocol):
 
     @property
     def size(self) -> int:
-        """Transitions there are to draw from."""
+        """Number of transitions to draw from."""
         ...
 
     def function(self, objective: Objective, rows: Tensor) -> Function:

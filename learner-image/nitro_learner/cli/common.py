@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def cluster_asked() -> Iterator[None]:
-    """Raise CommandError for what the cluster does not give within."""
+    """Raise CommandError where the block raises ClusterError."""
     from nitro_learner.cluster.jobs import ClusterError
 
     try:
@@ -69,8 +69,7 @@ def _concerns(filename: str | bytes | int | None, path: Path) -> bool:
 
 
 def unnamed(path: Path, option: str) -> Path:
-    """A file in the current folder that is written where the option names none: one that is there already may
-    be anybody's.
+    """Return the default file of an option, unless it exists already: it may be somebody else's.
 
     Raises:
         CommandError: there is one.
@@ -114,8 +113,8 @@ def add_namespace(parser: argparse.ArgumentParser, default: str = "kubectl's cur
 
 
 def backend_overrides(backend: str) -> list[str]:
-    """Overrides that let a job's actors run there, whatever it says."""
-    # The other backends' settings are left out: a job may have the block of its own type only.
+    """Overrides that let a job's actors run on that backend, whatever the job names."""
+    # A job may have the block of its own type only.
     others = [block for block in ("knative", "lambda", "local") if block != backend.lower()]
     return [f"spec.backend.type={backend}", *(f"spec.backend.{block}=null" for block in others)]
 

@@ -1,7 +1,7 @@
 """How good the boosting detector is on a run, and how good the other statistics are that a scaler could use.
 
 Reliability: rounds are sampled again from their checkpoints, several times, and measured as the scaler
-measured them. Reported are the split-half rank correlation, the intraclass correlation (between rounds, and
+measured them. The report has the split-half rank correlation, the intraclass correlation (between rounds, and
 between the changes from one measured round to the next), and the share of a measurement's variance that is
 sampling noise.
 

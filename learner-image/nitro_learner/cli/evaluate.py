@@ -1,4 +1,4 @@
-"""Plays episodes with the policy of a run, by mean (or most likely) actions, and prints mean, std, min and
+"""Play episodes with the policy of a run, by mean (or most likely) actions, and print mean, std, min and
 max.
 
 Equal calls play equal episodes. They are none of those that were played during training.

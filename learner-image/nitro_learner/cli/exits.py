@@ -7,7 +7,7 @@ import errno
 DONE = 0
 FAILED = 1
 BAD_INPUT = 2
-"""The operator reads it too: it ends a learner's Job without another try."""
+"""The operator also reads it: it ends a learner's Job without another try."""
 INTERRUPTED = 75
 """EX_TEMPFAIL: stopped before the end, and resuming goes on from the last checkpoint."""
 ABORTED = 130

@@ -1,4 +1,4 @@
-"""Compares variants of a job: trains all of them over the same seeds to the same budget, and reports.
+"""Compare variants of a job: train all of them over the same seeds to the same budget, and report.
 
 `run` trains what is not trained yet, as many runs at a time as there are cores, and then writes the report.
 It can be stopped at any moment (also by kill -9) and goes on when it is called again. `report` writes the

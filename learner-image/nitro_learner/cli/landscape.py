@@ -1,8 +1,8 @@
-"""Draws the landscape around a run's policy: return and surrogate on the plane of the two Hessian
+"""Draw the landscape around a run's policy: return and surrogate on the plane of the two Hessian
 eigenvectors whose eigenvalues make R (figures 3 and 8 of the paper).
 
-The round is repeated from the checkpoint before it, so R is the one that the run's detector saw (but with
-IMPACT, whose rounds nobody repeats exactly). Returns come from real episodes by mean actions; every point
+The round is repeated from the checkpoint before it, so R is the one that the run's detector saw (except with
+IMPACT, whose rounds cannot be repeated exactly). Returns come from real episodes by mean actions; every point
 plays the same ones. Nothing in the run folder is changed but for landscape/, which gets a picture and a CSV.
 
 examples:

@@ -1,4 +1,4 @@
-"""Trains the job of this pod: the operator's learner Job runs it.
+"""Train the job of this pod: the operator's learner Job runs it.
 
 The job comes from the API server and the progress goes into its status. The run goes on from its last
 checkpoint when there is one. SIGTERM stops it after a checkpoint with exit code 75, and the next pod goes on.
@@ -50,7 +50,7 @@ _TERMINATION_LOG = Path("/dev/termination-log")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Everything comes from the environment."""
+    """Add nothing: the environment has all settings."""
 
 
 def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
@@ -122,7 +122,7 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
 
 
 def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
-    """Have the operator know at once where the run goes on, and with how many actors."""
+    """Report at once where the run goes on, and with how many actors."""
     spec, checkpoint = opened.job.spec, opened.checkpoint
     actors = checkpoint.state["training"]["actors"] if checkpoint else spec.scaling.initial_actors
     reporter.starting(spec, round=checkpoint.round if checkpoint else 0, actors=actors)
@@ -158,7 +158,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
             _variable("NITRO_ACTOR_URL"),
             os.environ.get("NITRO_TOKEN"),
             _variable("NITRO_REDIS_URL"),
-            # Until the operator has spoken: what every job that runs was granted at least.
+            # Until the operator grants: what every running job was granted at least.
             limit=spec.scaling.min_actors,
             silent=reporter.actors_silent,
         )
@@ -189,7 +189,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
 
 
 def _give_up(reporter: StatusReporter, reason: str, message: str, code: int) -> int:
-    """Say why in the status, the log and where Kubernetes looks for a container's last words."""
+    """Report why in the status, the log and Kubernetes' termination message."""
     logger.error(message, extra={"fields": {"reason": reason, "code": code}})
     if os.access(_TERMINATION_LOG, os.W_OK):
         _TERMINATION_LOG.write_text(message[:4000], encoding="utf-8")
@@ -199,7 +199,7 @@ def _give_up(reporter: StatusReporter, reason: str, message: str, code: int) -> 
 
 
 def _fetch(client: JobClient) -> dict[str, Any]:
-    """The job from the API server, with patience."""
+    """Read the job from the API server, with retries."""
     from nitro_learner.cluster.job import ApiUnavailable, JobGone
 
     end = time.monotonic() + _API_SECONDS

@@ -1,6 +1,6 @@
-"""Draws a run folder: return, boosting score, actors and cost, over environment steps and over time.
+"""Draw a run folder: return, boosting score, actors and cost, over environment steps and over time.
 
-Several folders are compared: runs that differ in their seed only become one curve, mean and one standard
+Several folders are compared: runs that differ only in their seed become one curve, mean and one standard
 deviation. Each environment has its own panel of returns.
 
 examples:

@@ -1,4 +1,4 @@
-"""Trains the scaling agent of a job with `scaler: minionsrl`: every episode is a whole training run of the
+"""Train the scaling agent of a job with `scaler: minionsrl`: every episode is a whole training run of the
 job on this machine.
 
 The agent goes into the file that spec.scaling.agent names, after each episode. Run the command again to go on

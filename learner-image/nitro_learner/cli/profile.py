@@ -1,4 +1,4 @@
-"""Measures one actor of a job on this machine and recommends its size on Lambda and on Knative.
+"""Measure one actor of a job on this machine and recommend its size on Lambda and on Knative.
 
 A real actor process plays the job's environment with the job's network for some seconds. Memory is its peak;
 times are processor time of this machine's core, so a Lambda function's may differ. Prices are spec.pricing's.

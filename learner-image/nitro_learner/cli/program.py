@@ -1,4 +1,4 @@
-"""Runs one command line: finds the subcommand, and says why it ended early, in a message and an exit code."""
+"""Run one command line: find the subcommand, and report why it ended early by a message and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the report of a run as one HTML file: the job, the plots, the cost and the versions.
+"""Write the report of a run as one HTML file: the job, the plots, the cost and the versions.
 
 Of a run folder it shows every round; of a job on a cluster what its status holds, the last 60 rounds.
 

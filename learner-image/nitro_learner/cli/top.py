@@ -1,4 +1,4 @@
-"""Shows all jobs of a cluster, live: phase, round, return and its trend, score, actors, cost.
+"""Show all jobs of a cluster, live: phase, round, return and its trend, score, actors, cost.
 
 ACTORS are the ready ones of those granted, POLICIES those of jobs of several agents. Columns give way to a
 narrow terminal. Without a terminal, or with --once, the table is printed once. Ctrl-C ends it.
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
                 note = ""
                 try:
                     rows = look()
-                except CommandError as error:  # the last table stays, and says that it is old
+                except CommandError as error:  # keep the last table, marked as old
                     note = f"{datetime.now():%H:%M:%S}: {error}"
                 live.update(table(rows, console.width, note), refresh=True)
         except KeyboardInterrupt:

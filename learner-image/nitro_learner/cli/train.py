@@ -1,4 +1,4 @@
-"""Trains a job on this machine, with actors as local processes or, by --backend lambda, on AWS Lambda.
+"""Train a job on this machine, with actors as local processes or, by --backend lambda, on AWS Lambda.
 
 The run folder gets the job with all its defaults, metrics.csv, the cost ledger, checkpoints, TensorBoard
 events, a log, a summary and a picture. Ctrl-C stops after a checkpoint and says how to go on; a second Ctrl-C
@@ -119,7 +119,7 @@ def _saved_run(arguments: argparse.Namespace) -> RunDir:
 
 
 def _import() -> None:
-    """Imports what trains, which takes seconds, while Ctrl-C still ends the process at once."""
+    """Import the training modules, which takes seconds, while Ctrl-C still ends the process at once."""
     from nitro_learner.backends import local  # noqa: F401
     from nitro_learner.run import logs, metrics, runs, session  # noqa: F401
     from nitro_learner.views import table  # noqa: F401
@@ -180,7 +180,7 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace) -> int:
 
 
 def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> int:
-    """One sitting of a run, shown on the way and at its end."""
+    """Train for one sitting of a run and print its progress and its results."""
     from nitro_learner.checkpoints.store import CheckpointError
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.rundir import naming

@@ -1,4 +1,4 @@
-"""Checks job files: every mistake with its field, what was found, what is allowed and the remedy.
+"""Check job files: every mistake with its field, what was found, what is allowed and the remedy.
 
 examples:
   nitro validate examples/hopper.yaml

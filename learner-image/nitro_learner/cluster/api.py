@@ -17,7 +17,7 @@ BACKOFF_SECONDS = (0.5, 8.0)
 
 
 class NoCluster(Exception):  # noqa: N818
-    """Nothing says which cluster is meant."""
+    """No configuration names a cluster."""
 
 
 def connect() -> client.CustomObjectsApi:
@@ -39,7 +39,7 @@ def connect() -> client.CustomObjectsApi:
         ) from error
     settings = client.Configuration.get_default_copy()
     settings.retries = urllib3.Retry(0)
-    # It would log each of our retries as a warning.
+    # urllib3 would log each of our retries as a warning.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     return client.CustomObjectsApi(client.ApiClient(settings))
 

@@ -145,7 +145,7 @@ class JobClient:
     def _refusal(self, error: ApiException) -> ApiUnavailable | JobGone:
         if error.status in (404, 409):
             return JobGone(f"job {self.namespace}/{self.name} is gone: {error.reason}")
-        # Of several API servers one may be ill, and would answer for as long as its connection is used.
+        # One of several API servers may be broken, and it would answer as long as its connection is used.
         self._api.api_client.rest_client.pool_manager.clear()
         return ApiUnavailable(f"the API server answered {error.status}: {error.reason}")
 

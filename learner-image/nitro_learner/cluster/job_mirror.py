@@ -1,4 +1,5 @@
-"""The learner's copy of what others write in its job: the operator's grant and meter, the user's limits."""
+"""The learner's copy of the fields that others write in its job: grants and pod-seconds from the operator,
+limits from the user."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from nitro_api.spec.stop import Stop
 logger = logging.getLogger(__name__)
 
 _NEVER = object()
-# The operator writes at least so often. After a longer silence it is not known whether its actors still run.
+# The operator writes at least so often. After a longer silence the actors may not run any more.
 _METER_SECONDS = 120.0
 
 

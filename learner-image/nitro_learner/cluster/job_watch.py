@@ -1,4 +1,4 @@
-"""The connection by which the learner hears of changes of its own job, such as a new grant."""
+"""The watch on the learner's own job, which brings changes such as a new grant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORBIDDEN_SECONDS = 60.0
 
 
 class JobWatch:
-    """Follows the job in a thread of its own and hands every state of it to the mirror.
+    """Watch the job in a thread and pass every state of it to the mirror.
 
     A watch that ends goes on from the last version that was seen. If the API server has forgotten that
     version, the job is read anew. Failures in a row are tried again with a growing, random pause. An operator

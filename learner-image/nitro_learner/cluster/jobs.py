@@ -1,4 +1,4 @@
-"""Jobs of a cluster, read for people."""
+"""Jobs of a cluster, as a user may read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Job = dict[str, Any]
 
 
 class ClusterError(Exception):
-    """The cluster does not give what was asked for.
+    """The cluster does not return what was asked for.
 
     Attributes:
         no_such_job: whether it answered that there is no job of that name.

@@ -1,4 +1,4 @@
-"""Reports the run in the job's status.
+"""Reports of the run in the job's status.
 
 A background thread sends the newest state: at once when actors are requested, otherwise at most every half
 second, and every few seconds as a heartbeat. Each report is one write, and all its values belong to the same
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
-"""Well below the ten seconds that the operator is promised."""
+"""Well below the ten seconds that the operator relies on."""
 
 _PAUSE_SECONDS = 0.5
-# A new API server may not serve the kind yet. A job that is gone for longer is deleted: nobody reads its end.
+# A new API server may not serve the kind yet. A job that is gone for longer was deleted.
 _GONE_SECONDS = 20.0
 _HISTORY = 60
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")

@@ -1,4 +1,4 @@
-"""Policy and critic: two networks of the same shape, and what a policy's outputs mean.
+"""Policy and critic: two networks of the same shape, and the meaning of a policy's outputs.
 
 Parameter names are the wire's: policy.convolutions.layers.0.weight, ..., policy.layers.0.weight, ...,
 policy.head.weight, policy.head.bias, policy.log_std.
@@ -29,7 +29,7 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 class Perceptron(nn.Module):
     """Hidden layers with an activation, then a linear head: float [n, inputs] -> [n, outputs].
 
-    With convolutions before them the input is their images, and `inputs` says nothing.
+    With convolutions before them the input is their images, and `inputs` is ignored.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Perceptron(nn.Module):
 
     @torch.no_grad()
     def trace(self, x: Tensor) -> list[Tensor]:
-        """What the convolutions left, the first layer's input, every hidden layer's activation, and the
+        """The trace of the convolutions, the first layer's input, every hidden layer's activation, and the
         output, without a graph."""
         *hidden, head = self._linears()
         trace = self.convolutions.trace(x) if self.convolutions else []
@@ -209,8 +209,8 @@ class ActorCritic(nn.Module):
 def chunk_size(network: ActorCritic, device: str) -> int:
     """Rows of one forward and backward pass; a larger minibatch is summed over chunks.
 
-    On a CPU so many that what a pass leaves stays in the cache (of images it never does: in memory). On a GPU
-    so many that a chunk fits its memory.
+    On a CPU a chunk's activations fit into the processor's cache (with images they never do: there they fit
+    into memory). On a GPU a chunk fits into its memory.
     """
     if device == "cpu":
         return 128 if network.images else 1024

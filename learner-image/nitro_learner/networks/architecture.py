@@ -1,4 +1,4 @@
-"""From a job and its environment to the networks: ActorCritic's arguments, and what the weights say of it."""
+"""The networks of a job and its environment: ActorCritic's arguments, and the description in the weights."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ class NetworkMisfit(Exception):  # noqa: N818
 
 
 def arguments(spec: JobSpec, environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What `ActorCritic` is made from, but for initialisation and device.
+    """The arguments of `ActorCritic`, without initialisation and device.
 
     Args:
         spec: resolved.

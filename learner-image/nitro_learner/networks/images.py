@@ -85,7 +85,7 @@ class Convolutions(nn.Module):
         grad = grad.reshape(trace[-1].shape).contiguous(memory_format=_NHWC)
         for index in reversed(range(len(layers))):
             layer = layers[index]
-            # What the layer put out: the next one's input without its padding.
+            # The layer's output: the next one's input without its padding.
             output = trace[-1] if layer is layers[-1] else layers[index + 1].crop(trace[index + 1])
             if self.activation == "tanh":
                 grad = torch.ops.aten.tanh_backward(grad, output)
@@ -128,7 +128,7 @@ class _ConvolutionLayer(nn.Module):
         self.bias = nn.Parameter(torch.empty(layer.channels))
         self.stride = layer.stride
         totals = [_padding(n, layer) for n in size]
-        # Equal sides are the operator's own business, which is fastest; an odd zero is put behind before.
+        # The operator itself pads equal sides, which is fastest; an odd zero is appended before.
         self.padding = [total // 2 for total in totals]
         self._below, self._right = (total % 2 for total in totals)
 

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from nitro_actor.processor import INTEL
 
 _ONEDNN_ABOVE = 2**20
-"""Multiply-adds from which oneDNN's 14 us per call pay."""
+"""Multiply-adds from which oneDNN is faster in spite of its 14 us per call."""
 
 _TAKES_ONEDNN = not INTEL and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 

@@ -50,7 +50,7 @@ class Moments:
 
 
 class ObservationNormaliser:
-    """Standardises observations by statistics that stay the same for a whole round.
+    """Standardise observations by statistics that stay the same for a whole round.
 
     tensors = normaliser.tensors()              # to the actors, with the weights of round k
     x = normaliser(observations)                # of round k, exactly as the actors saw them
@@ -87,7 +87,7 @@ class ObservationNormaliser:
 
 
 class RewardNormaliser:
-    """Divides rewards by the standard deviation of the discounted return so far, G_t = gamma G_{t-1} + r_t.
+    """Divide rewards by the standard deviation of the discounted return so far, G_t = gamma G_{t-1} + r_t.
 
     G of each slot's environments is carried to the slot's next fragment where that resumes the episodes.
     """

@@ -1,6 +1,4 @@
-"""Whether a folder that a user names belongs to this program, by a mark in it: nothing of anybody else's is
-overwritten.
-"""
+"""Marks in folders that this program writes, so that it never overwrites other files."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class LearnerMetrics(Listener):
                 self.cost.labels(*self._job, component)
 
     def _show_zeros(self) -> None:
-        """Counters are there from the start: `increase` does not see the step from nothing to a number."""
+        """Create all counters at the start: `increase` does not see the step from nothing to a number."""
         for counter in (
             self.steps,
             self.slots,

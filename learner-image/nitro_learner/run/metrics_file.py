@@ -1,4 +1,4 @@
-"""Reads metrics.csv, one row per round."""
+"""Reading of metrics.csv, one row per round."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class OtherJob(RunDirError):  # noqa: N818
 
 @contextmanager
 def naming(what: Path | str) -> Iterator[None]:
-    """Give an OSError of the block the name of what is written there: that of a full disk has none."""
+    """Add the name of the file to an OSError of the block: the error of a full disk has none."""
     try:
         yield
     except OSError as error:
@@ -110,7 +110,7 @@ class RunDir:
             )
 
     def discard(self) -> None:
-        """Remove what a run leaves that could not begin."""
+        """Remove the files of a run that could not begin."""
         for directory in (self.checkpoints, self.tensorboard):
             shutil.rmtree(directory, ignore_errors=True)
         lock = self.path / folders.LOCK

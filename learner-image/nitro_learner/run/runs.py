@@ -1,4 +1,4 @@
-"""Opens a run folder for a new run or for going on with one, and writes what a run leaves behind."""
+"""Opening of run folders, for a new run or to resume one, and the summary of a run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def open_run(
     run_id: str | None = None,
     bucket: RunBucket | None = None,
 ) -> OpenRun:
-    """Prepares a run folder for a resolved job.
+    """Prepare a run folder for a resolved job.
 
     Args:
         resume: whether to go on with the run in it; without a checkpoint it starts over, which gives the same
@@ -250,8 +250,8 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
 
 
 def _pretraining(run: OpenRun) -> dict[str, Any] | None:
-    """What the pre-training of the run's agent took: of the one in its checkpoint, because the file may hold
-    another by now; None where nobody knows."""
+    """The cost of the pre-training of the run's agent: the agent in its checkpoint, because the file may hold
+    another one by now; None where it is unknown."""
     spent: dict[str, Any] | None = None
     with contextlib.suppress(CheckpointError):
         checkpoint = run.checkpoints.latest()

@@ -34,7 +34,7 @@ class Aborted(Exception):  # noqa: N818
 
 
 class _LastRow(Listener):
-    """Remembers the newest row of metrics, for the summary."""
+    """A listener that keeps the newest row of metrics, for the summary."""
 
     def __init__(self) -> None:
         self.row: dict[str, Any] | None = None
