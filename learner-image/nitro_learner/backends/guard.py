@@ -3,8 +3,9 @@
     python guard.py DIRECTORY
 
 It makes the private DIRECTORY, prints a line, and waits on its standard input, whose other end only the
-learner holds. When that ends, for whatever reason, it removes the directory and kills its process group,
-in which the learner starts every child. Run by path, with the standard library only, so that it starts in milliseconds.
+learner holds. When that ends, for whatever reason, it removes the directory and kills its process group, in
+which the learner starts every child. Run by path, with the standard library only, so that it starts in
+milliseconds.
 """
 
 import os

@@ -1,7 +1,7 @@
 """AWS Signature Version 4 for one URL, as botocore computes it at a tenth of its processor time.
 
 A fan-out of 1,000 invocations has 0.4 s for everything but the actors; botocore's signer alone takes 0.23 s
-of that. Here the key of the day and the parts that all requests share are cached. Tests compare it with botocore.
+of that. Here the key of the day and the parts that all requests share are cached. Tests compare the two.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 """
