@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nitro_api import NitroTrainingJob
 from nitro_api.costs.ledger import Ledger, LedgerCorrupt
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
+from nitro_learner.run.learner_functions import function_cost
 from nitro_learner.run.metrics_file import read_numbers
 from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
@@ -237,6 +238,8 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             result["rewardNote"] = reason(run.job.spec.environment.to_dict())
     if run.job.spec.scaling.agent and (spent := _pretraining(run)):
         result["pretraining"] = spent
+    if functions := function_cost(run.folder):
+        result["modelledLearnerFunctions"] = functions.to_dict()
     if evaluation:
         mean = sum(evaluation) / len(evaluation)
         result["evaluation"] = {
@@ -246,6 +249,8 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             "min": min(evaluation),
             "max": max(evaluation),
         }
+        if len(outcome.agent_evaluation) > 1:
+            result["evaluation"]["agents"] = dict(outcome.agent_evaluation)
     return result
 
 

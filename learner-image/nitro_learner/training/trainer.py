@@ -90,8 +90,6 @@ class Trainer:
         self._scaler = scaler
         self._limits = limits
         self._stop = asyncio.Event()
-        self._held_up = 0.0
-        """Seconds that the round before waited after its end, while sharing toggled."""
         self._updates = 0
         """Of the algorithm, up to the end of the last whole round."""
 
@@ -173,6 +171,8 @@ class Trainer:
 
     async def _rounds(self) -> Outcome:
         self._billing = Billing(self._meter, self._dispatcher, self._backend)
+        # Of the round that comes, which begins with the toggle of sharing where there is one.
+        self._stages = Stages()
         try:
             while True:
                 reason = self._reason_to_stop()
@@ -202,8 +202,7 @@ class Trainer:
 
     async def _round(self) -> None:
         state, spec = self.state, self._spec
-        number, stages = state.round + 1, Stages()
-        stages.add("detect", self._held_up)
+        number, stages = state.round + 1, self._stages
         plan = RoundPlan(
             run=self.run_id,
             seed=spec.seed,
@@ -239,6 +238,7 @@ class Trainer:
         with stages("evaluate"):
             evaluated = await self._evaluations.join(evaluating)
         report = self._account(result, evaluated, updates, stages)
+        self._stages = Stages()
         returns = agent_returns(result.fragments, list(self._policies.agents))
         reason = self._sharing.toggles(number, returns)
         self._scoring.measure(report, updates, ratios=reason is not None)
@@ -249,15 +249,14 @@ class Trainer:
         self, round: int, reason: str, fragments: Sequence[Fragment], returns: Mapping[str, float]
     ) -> None:
         """Toggle sharing after round `round`. The round is measured first: its convexity ratios decide whose
-        policies go on. The next round waits for that."""
-        begin = time.monotonic()
-        ratios = await self._scoring.ratios()
-        regrouping = await self._sharing.regroup(round, reason, fragments, returns, ratios)
-        self.state.forget_policies(regrouping.fresh, kept=regrouping.groups)
-        await self._settle(regrouping)
+        policies go on. The next round begins with that."""
+        with self._stages("detect"):
+            ratios = await self._scoring.ratios()
+            regrouping = await self._sharing.regroup(round, reason, fragments, returns, ratios)
+            self.state.forget_policies(regrouping.fresh, kept=regrouping.groups)
+            await self._settle(regrouping)
         for listener in self._listeners:
             listener.on_policies_regrouped(regrouping)
-        self._held_up = time.monotonic() - begin
 
     def _account(
         self,
@@ -273,7 +272,6 @@ class Trainer:
             self._policies.agents,
             keep_end_states=self._spec.environment.resume_episodes,
         )
-        self._held_up = 0.0
         seconds = stages.total()
         state.seconds += seconds
         cost = self._billing.round(state.round, state.actors, result, evaluated, seconds=seconds)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_learner.training.short_episodes import end_short, known
+from nitro_learner.views.agent_groups import AgentGroups, edges_of
 from nitro_learner.views.plot_axes import X_AXES
 from nitro_learner.views.plot_style import thousands
 
@@ -47,14 +48,20 @@ def axes_of(columns: Columns) -> list[str]:
     ]
 
 
-def charts(columns: Columns, x: str) -> list[tuple[str, str]]:
+def charts(columns: Columns, x: str, groups: AgentGroups | None = None) -> list[tuple[str, str]]:
     """Title and SVG of every chart that there is data for.
 
     Args:
         columns: at least `round` and that of the axis; the other columns of metrics.csv where they are known.
         x: what the x axis is, of `axes_of(columns)`.
+        groups: of several agents, who played which policy.
     """
     drawn = []
+
+    def lanes(axes: Axes, columns: Columns, xs: Floats) -> None:
+        assert groups is not None
+        groups.draw(axes, edges_of(xs, rounds=xs is columns["round"]), _SERIES)
+
     mean = "reward_mean" if known(columns, "reward_mean") else "evaluation_mean"
     # The cost over the cost would be a diagonal.
     spent = (
@@ -72,6 +79,8 @@ def charts(columns: Columns, x: str) -> list[tuple[str, str]]:
     ):
         if all(known(columns, name) for name in needed):
             drawn.append((title, _svg(draw, columns, x)))
+    if groups:
+        drawn.insert(1, ("Policy of each agent", _svg(lanes, columns, x)))
     return drawn
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nitro_learner.run.rundir import RunDir
+from nitro_learner.views.agent_groups import edges_of
 from nitro_learner.views.plot_axes import X_AXES
 from nitro_learner.views.plot_groups import Run, align, group, read_run
 from nitro_learner.views.plot_style import COLOURS, INK, MUTED, curve_look, picture, thousands
@@ -42,6 +43,7 @@ _RETURN = _Panel("reward_mean", "Return", COLOURS[0])
 _SCORE = _Panel("boosting_score", "Boosting score", COLOURS[1], steps=True)
 _ACTORS = _Panel("actors", "Actors", COLOURS[2], steps=True)
 _COST = _Panel("cost_total", "Cost ($)", COLOURS[3])
+_GROUPS = _Panel("groups", "Policy of\neach agent", COLOURS[0])
 _STEPS = _Panel("env_steps", "Environment\nsteps", COLOURS[3])
 
 _WIDTH, _TALL, _LOW = 11.0, 2.9, 1.7
@@ -103,11 +105,22 @@ def _panels(groups: Groups, x: str) -> list[_Panel]:
     returns = [_RETURN]
     if len(environments) > 1:
         returns = [replace(_RETURN, title=f"Return\n{one}", environment=one) for one in environments]
+    runs = [run for members in groups.values() for run in members]
+    shared = [_GROUPS] if len(runs) == 1 and runs[0].groups else []
     # The cost over the cost would be a diagonal.
-    return [*returns, _SCORE, _ACTORS, _STEPS if x == "dollars" else _COST]
+    return [*returns, *shared, _SCORE, _ACTORS, _STEPS if x == "dollars" else _COST]
 
 
 def _draw_panel(axis: Axes, panel: _Panel, x: _Axis, groups: Groups) -> None:
+    (first, *_), *others = groups.values()
+    if first.groups and not others and sum(map(len, groups.values())) == 1:
+        edges = edges_of(first.columns[x.column] * x.factor, rounds=x.column == "round")
+        for mark in first.groups.marks(edges):
+            axis.axvline(mark, color=MUTED, lw=0.8, ls=":")
+        if panel is _GROUPS:
+            first.groups.draw(axis, edges, COLOURS)
+            axis.margins(x=0.01)
+            return
     known = False
     for index, runs in enumerate(groups.values()):
         if panel.environment not in (None, runs[0].environment):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from nitro_learner.run.metrics_file import columns_of, read_metrics
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.training.short_episodes import end_short
+from nitro_learner.views.agent_groups import AgentGroups, groups_of
 
 Floats = NDArray[np.float64]
 
@@ -30,11 +31,13 @@ class Run:
         name: of the job.
         spec: as in job.yaml, without what may differ between seeds of one experiment.
         columns: metrics.csv by column, f64 [rounds], NaN where a cell is empty.
+        groups: of several agents, who played which policy.
     """
 
     name: str
     spec: Mapping[str, Any]
     columns: Mapping[str, Floats]
+    groups: AgentGroups | None = None
 
     @property
     def environment(self) -> str:
@@ -66,7 +69,8 @@ def read_run(run_dir: RunDir) -> Run:
     columns = columns_of(read_metrics(run_dir.metrics))
     ignored = {"seed", "backend", "actor", "learner", "stop", "suspend"}
     spec = {key: value for key, value in job["spec"].items() if key not in ignored}
-    return Run(job.get("metadata", {}).get("name", run_dir.path.name), spec, columns)
+    groups = groups_of(run_dir, len(columns["round"]))
+    return Run(job.get("metadata", {}).get("name", run_dir.path.name), spec, columns, groups)
 
 
 def group(runs: Sequence[Run]) -> dict[str, list[Run]]:

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import yaml
 
+from nitro_learner.run.learner_functions import FunctionCost, function_cost
 from nitro_learner.run.metrics_file import columns_of, read_metrics
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.training.short_episodes import end_short, known, reason
+from nitro_learner.views.agent_groups import AgentGroups, groups_of, rows_of
 from nitro_learner.views.charts import POINTS, Columns, axes_of, charts
 from nitro_learner.views.plot_axes import X_AXES
 
@@ -45,6 +47,8 @@ class RunReport:
         evaluation: mean, std and episodes of the final evaluation, where there was one.
         versions: what it was trained with.
         note: what a reader should know of the data.
+        groups: of several agents, who played which policy.
+        functions: of several agents, what the updates would cost as functions: modelled.
     """
 
     job: Mapping[str, Any]
@@ -54,6 +58,8 @@ class RunReport:
     evaluation: Mapping[str, float] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    groups: AgentGroups | None = None
+    functions: FunctionCost | None = None
 
     def html(self) -> str:
         """The page."""
@@ -72,6 +78,7 @@ class RunReport:
             facts="".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in self._facts()),
             charts=self._charts() or "<p>No round is finished yet.</p>",
             note=escape(self._note()),
+            sharing=self._sharing(),
             cost=_table(self._cost()),
             job=escape(yaml.safe_dump(dict(self.job), sort_keys=False, allow_unicode=True)),
             versions=_table(tuple(self.versions.items()) or (("not recorded", ""),)),
@@ -91,7 +98,7 @@ class RunReport:
         for name in names:
             figures = [
                 f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>"
-                for title, svg in charts(self.columns, name)
+                for title, svg in charts(self.columns, name, self.groups)
             ]
             drawn.append(f'<div class="charts over-{name}">{"".join(figures)}</div>')
         return "".join([*choices, *drawn])
@@ -128,6 +135,8 @@ class RunReport:
 
     def _cost(self) -> Pairs:
         rows = [(name, f"${dollars:,.6f}") for name, dollars in self.cost.items()]
+        if self.functions:
+            rows.append(("learner functions (modelled, not in the total)", f"${self.functions.dollars:,.6f}"))
         total, steps = self.cost.get("total"), _last(self.columns, "env_steps")
         if total and steps:
             rows.append(("per 1,000 environment steps", f"${1000 * total / steps:,.6f}"))
@@ -136,6 +145,34 @@ class RunReport:
         if total and known(self.columns, mean) and np.nanmax(best) > 0:
             rows.append(("per 1,000 points of the best return", f"${1000 * total / np.nanmax(best):,.6f}"))
         return rows
+
+    def _sharing(self) -> str:
+        """The section about what was shared when, by whom, and what it saved; nothing for one agent."""
+        if self.groups is None:
+            return ""
+        titles = ("After round", "What", "Groups", "Distances between agents")
+        head = "".join(f"<th>{title}</th>" for title in titles)
+        rows = [rows_of(toggle) for toggle in self.groups.toggles]
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        table = f"<table><tr>{head}</tr>{body}</table>" if rows else "<p>Sharing never toggled.</p>"
+        return f"<h2>Sharing</h2>{table}<p>{escape(self._saved())}</p>"
+
+    def _saved(self) -> str:
+        """What sharing saved of the policies' updates."""
+        assert self.groups is not None
+        rounds, agents = len(self.groups.policies), len(self.groups.agents)
+        updates = sum(len(set(policies.values())) for policies in self.groups.policies)
+        text = (
+            f"{updates:,} updates of policies in {rounds:,} rounds; with a policy for each agent there would "
+            f"be {agents * rounds:,}, so sharing saved {1 - updates / (agents * rounds):.0%}."
+        )
+        if self.functions and self.functions.apart:
+            saved = 1 - self.functions.dollars / self.functions.apart
+            text += (
+                f" Modelled as serverless learner functions, they cost ${self.functions.dollars:,.6f} instead "
+                f"of ${self.functions.apart:,.6f} ({saved:.0%} less); in fact they ran in the learner."
+            )
+        return text
 
     def _note(self) -> str:
         rounds = len(self.columns.get("round", ()))
@@ -174,6 +211,8 @@ def of_run(path: Path) -> RunReport:
         cost=max(rounds, summary.get("cost", rounds), key=lambda cost: cost["total"]),
         evaluation=summary.get("evaluation"),
         versions=summary.get("versions", {}),
+        groups=groups_of(folder, len(columns["round"])),
+        functions=function_cost(folder),
     )
 
 
