@@ -1,4 +1,4 @@
-"""What the updates of several agents would cost as serverless functions: a model, since they run in the learner.
+"""What the updates of several agents would cost as serverless functions: a model, they run in the learner.
 
 MARLess runs a function for each policy, and for actor-critic algorithms another one for its critic; VDN and
 QMIX have a joint loss, so they run one in all. Each is billed for its time and memory. Here a function takes
@@ -19,8 +19,8 @@ from nitro_learner.run.policy_files import read_groups
 from nitro_learner.run.rundir import RunDir
 
 MEMORY_GB = 2.0
-"""Of a function. With it the model meets what MARLess published for IPPO without sharing: 12 functions of 3.75
-s in 100 rounds are 0.15 dollars, and the paper has 0.17."""
+"""Of a function. With it the model meets what MARLess published for IPPO without sharing: 12 functions of
+3.75 s in 100 rounds are 0.15 dollars, and the paper has 0.17."""
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ def draw(directories: Sequence[Path], out: Path, x: str = "steps") -> Path:
         for row, panel in zip(axes, panels, strict=True):
             for axis, on_x in zip(row, columns, strict=True):
                 _draw_panel(axis, panel, on_x, groups)
+                _mark_toggles(axis, on_x, groups)
             row[0].set_ylabel(panel.title)
             if panel.column == "env_steps":
                 thousands(row[0].yaxis)
@@ -112,15 +113,9 @@ def _panels(groups: Groups, x: str) -> list[_Panel]:
 
 
 def _draw_panel(axis: Axes, panel: _Panel, x: _Axis, groups: Groups) -> None:
-    (first, *_), *others = groups.values()
-    if first.groups and not others and sum(map(len, groups.values())) == 1:
-        edges = edges_of(first.columns[x.column] * x.factor, rounds=x.column == "round")
-        for mark in first.groups.marks(edges):
-            axis.axvline(mark, color=MUTED, lw=0.8, ls=":")
-        if panel is _GROUPS:
-            first.groups.draw(axis, edges, COLOURS)
-            axis.margins(x=0.01)
-            return
+    if panel is _GROUPS:
+        _draw_groups(axis, next(iter(groups.values()))[0], x)
+        return
     known = False
     for index, runs in enumerate(groups.values()):
         if panel.environment not in (None, runs[0].environment):
@@ -140,6 +135,23 @@ def _draw_panel(axis: Axes, panel: _Panel, x: _Axis, groups: Groups) -> None:
         axis.set_ylim(0, 1.05)
     elif panel.column != "reward_mean":
         axis.set_ylim(bottom=0)
+
+
+def _draw_groups(axis: Axes, run: Run, x: _Axis) -> None:
+    """A run's agents, each in the colour of its policy."""
+    assert run.groups is not None
+    edges = edges_of(run.columns[x.column] * x.factor, rounds=x.column == "round")
+    run.groups.draw(axis, edges, COLOURS)
+    axis.margins(x=0.01)
+
+
+def _mark_toggles(axis: Axes, x: _Axis, groups: Groups) -> None:
+    """A line where a single run's agents began or ended to share policies."""
+    runs = [run for members in groups.values() for run in members]
+    if len(runs) == 1 and runs[0].groups:
+        edges = edges_of(runs[0].columns[x.column] * x.factor, rounds=x.column == "round")
+        for mark in runs[0].groups.marks(edges):
+            axis.axvline(mark, color=MUTED, lw=0.8, ls=":")
 
 
 def _curve(

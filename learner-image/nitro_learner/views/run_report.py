@@ -169,8 +169,9 @@ class RunReport:
         if self.functions and self.functions.apart:
             saved = 1 - self.functions.dollars / self.functions.apart
             text += (
-                f" Modelled as serverless learner functions, they cost ${self.functions.dollars:,.6f} instead "
-                f"of ${self.functions.apart:,.6f} ({saved:.0%} less); in fact they ran in the learner."
+                f" Modelled as serverless learner functions, they cost ${self.functions.dollars:,.6f} "
+                f"instead of ${self.functions.apart:,.6f} ({saved:.0%} less); in fact they ran in the "
+                "learner."
             )
         return text
 
