@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import create_model
 
-from nitro_api.algorithms import impact, multi_ppo, ppo, rllib
+from nitro_api.algorithms import impact, multi_ppo, ppo, q_learning, rllib
 from nitro_api.algorithms.record import COLUMNS, AlgorithmRecord, Hyperparameters, path_of
 from nitro_api.base import Model
 
@@ -118,6 +118,7 @@ RECORDS = registered(
     ppo.RECORD,
     impact.RECORD,
     *multi_ppo.RECORDS,
+    *q_learning.RECORDS,
     *rllib.RECORDS,
 )
 """By spec.algorithm.name, in the order in which they are listed."""

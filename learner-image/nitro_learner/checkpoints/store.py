@@ -3,7 +3,8 @@
 A file holds the tensors of a nested state and, under the one metadata key `nitro`, canonical JSON with the
 state's structure, references to its tensors, and a digest of all of it. (safetensors writes several metadata
 keys in random order, so there is one.) A checkpoint is written beside its final name, flushed to disk and
-renamed, so a crash at any moment leaves the previous one whole.
+renamed, so a crash at any moment leaves the previous one whole. What many checkpoints hold and never changes
+lies in files of its own; see `attachments.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,17 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_tensors
 
+from nitro_learner.checkpoints import attachments, files
+from nitro_learner.checkpoints.attachments import Attachment
+from nitro_learner.checkpoints.files import CheckpointError
+
 logger = logging.getLogger(__name__)
 
 SCHEMA = 1
 _NAME = re.compile(r"round-(\d{6,})\.safetensors")
 # Markers of what JSON has no word for. A user's dictionary cannot clash: the state's keys are ours.
 _TENSOR, _ARRAY, _TUPLE, _ITEMS = "$tensor", "$array", "$tuple", "$items"
-
-
-class CheckpointError(Exception):
-    """A checkpoint could not be written or read; the message names the file and the remedy."""
+_ATTACHMENT = "$attachment"
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class CheckpointStore:
         for number in self.rounds():
             if number <= round and number not in kept:
                 self.path(number).unlink(missing_ok=True)
+        named = {name for number in self.rounds() for name in _named(self.path(number))}
+        attachments.prune(self.directory / attachments.FOLDER, named)
         return path
 
     def latest(self) -> Checkpoint | None:
@@ -106,34 +109,21 @@ class CheckpointStore:
 
 
 def write(path: Path, round: int, state: Mapping[str, Any]) -> None:
-    """Write one checkpoint file atomically.
+    """Write one checkpoint file atomically, after the attachments that are not on disk yet.
 
     Raises:
         CheckpointError: the disk is full or the folder cannot be written; what was there is untouched.
     """
-    data = pack(round, state)
-    temporary = path.with_suffix(".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise CheckpointError(
-            f"{path}: the checkpoint of round {round} ({len(data) / 1e6:.1f} MB) could not be written: "
-            f"{error.strerror or error}. Earlier checkpoints are whole: make room and resume."
-        ) from error
+    for attachment in _attachments(state):
+        attachment.write(path.parent / attachments.FOLDER)
+    files.write(path, pack(round, state), f"the checkpoint of round {round}")
 
 
 def load(path: Path) -> Checkpoint:
-    """Read one checkpoint file.
+    """Read one checkpoint file and its attachments.
 
     Raises:
-        CheckpointError: the file is missing, cut, altered, or of another schema.
+        CheckpointError: a file is missing, cut, altered, or of another schema.
     """
     try:
         with safe_open(path, framework="np") as file:
@@ -149,7 +139,7 @@ def load(path: Path) -> Checkpoint:
         raise CheckpointError(
             f"{path}: the checkpoint has schema {meta['schema']}, this version reads {SCHEMA}."
         )
-    state: dict[str, Any] = _unflatten(meta["state"], tensors)
+    state: dict[str, Any] = _unflatten(meta["state"], tensors, path.parent / attachments.FOLDER)
     return Checkpoint(meta["round"], state, path)
 
 
@@ -158,7 +148,7 @@ def pack(round: int, state: Mapping[str, Any]) -> bytes:
 
     Args:
         state: nested dictionaries, lists and tuples of torch tensors, numpy arrays, numbers, strings,
-            booleans and None.
+            booleans, None and attachments that are on disk.
 
     Raises:
         TypeError: for any other type, with the path of the value.
@@ -183,6 +173,8 @@ def _flatten(value: Any, path: str, tensors: dict[str, np.ndarray]) -> Any:
         return {_ARRAY: path, "scalar": True} if value.ndim == 0 else {_ARRAY: path}
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Attachment):
+        return {_ATTACHMENT: value.name}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
             return {key: _flatten(item, f"{path}/{key}".lstrip("/"), tensors) for key, item in value.items()}
@@ -197,9 +189,9 @@ def _flatten(value: Any, path: str, tensors: dict[str, np.ndarray]) -> Any:
     raise TypeError(f"the state's {path!r} is a {type(value).__name__}, which a checkpoint cannot hold")
 
 
-def _unflatten(value: Any, tensors: dict[str, np.ndarray]) -> Any:
+def _unflatten(value: Any, tensors: dict[str, np.ndarray], folder: Path) -> Any:
     if isinstance(value, list):
-        return [_unflatten(item, tensors) for item in value]
+        return [_unflatten(item, tensors, folder) for item in value]
     if not isinstance(value, dict):
         return value
     if _TENSOR in value:
@@ -207,11 +199,42 @@ def _unflatten(value: Any, tensors: dict[str, np.ndarray]) -> Any:
     if _ARRAY in value:
         array = tensors[value[_ARRAY]].copy()
         return array.reshape(()) if value.get("scalar") else array
+    if _ATTACHMENT in value:
+        return Attachment.read(folder, value[_ATTACHMENT])
     if _TUPLE in value:
-        return tuple(_unflatten(item, tensors) for item in value[_TUPLE])
+        return tuple(_unflatten(item, tensors, folder) for item in value[_TUPLE])
     if _ITEMS in value:
-        return {key: _unflatten(item, tensors) for key, item in value[_ITEMS]}
-    return {key: _unflatten(item, tensors) for key, item in value.items()}
+        return {key: _unflatten(item, tensors, folder) for key, item in value[_ITEMS]}
+    return {key: _unflatten(item, tensors, folder) for key, item in value.items()}
+
+
+def _attachments(state: Any) -> Iterator[Attachment]:
+    """All attachments of a state."""
+    if isinstance(state, Attachment):
+        yield state
+    elif isinstance(state, Mapping | list | tuple):
+        for item in state.values() if isinstance(state, Mapping) else state:
+            yield from _attachments(item)
+
+
+def _named(path: Path) -> Iterator[str]:
+    """The attachments that a checkpoint file names; none where it is damaged, because it is not used."""
+    try:
+        with safe_open(path, framework="np") as file:
+            state = json.loads((file.metadata() or {})["nitro"])["state"]
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
+        logger.debug("%s: %s", path, error)
+        return
+    yield from _names_in(state)
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    """The names of attachments in a state's JSON form."""
+    if isinstance(value, dict) and _ATTACHMENT in value:
+        yield value[_ATTACHMENT]
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _names_in(item)
 
 
 def _canonical(meta: dict[str, Any]) -> str:
@@ -228,12 +251,3 @@ def _digest(meta: dict[str, Any], tensors: dict[str, np.ndarray]) -> str:
         digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
         digest.update(np.ascontiguousarray(array).data if array.size else b"")
     return digest.hexdigest()
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -106,11 +106,16 @@ class RewardNormaliser:
         """
         for fragment in fragments:
             self._moments.merge(self._returns(fragment).ravel())
-        scale = 1 / np.sqrt(self._moments.variance + EPSILON)
+        scale = self.scale
         return [
             np.clip(f.tensors["rewards"] * scale, -REWARD_CLIP, REWARD_CLIP).astype(np.float32)
             for f in fragments
         ]
+
+    @property
+    def scale(self) -> np.float64:
+        """What rewards are multiplied by at present."""
+        return np.float64(1 / np.sqrt(self._moments.variance + EPSILON))
 
     def _returns(self, fragment: Fragment) -> np.ndarray:
         rewards = fragment.tensors["rewards"].astype(np.float64)

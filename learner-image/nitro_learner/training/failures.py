@@ -7,6 +7,7 @@ import errno
 import logging
 from collections.abc import Iterator
 
+from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.rllib.availability import RllibError
 from nitro_learner.backends.base import NO_EVIDENCE, BackendError, Evidence, RetryableError
 from nitro_learner.cache.base import CacheError
@@ -48,7 +49,7 @@ def as_training_failure() -> Iterator[None]:
         if error.evidence.trace:
             log.info("the run failed: %s", error, extra={"fields": {"traceback": error.evidence.trace}})
         raise TrainingFailed(str(error), resumable=False, evidence=error.evidence) from error
-    except (FloatingPointError, NetworkMisfit) as error:
+    except (FloatingPointError, NetworkMisfit, TeamMisfit) as error:
         raise TrainingFailed(str(error), resumable=False) from error
     except OSError as error:
         if error.errno not in _DISK_TROUBLE:

@@ -18,6 +18,11 @@ GroupBatch = Literal["equal", "all"]
 data. `all`: the data of all of its agents."""
 
 
+class TeamMisfit(Exception):  # noqa: N818
+    """The environment or its data is not what a team's algorithm learns from; the message says what to
+    change."""
+
+
 @dataclass(frozen=True)
 class Team:
     """Agents of one environment that learn by one algorithm, and what the job says of it.

@@ -1,0 +1,1 @@
+"""IQL, VDN and QMIX: one Q-learner, whose mixer is an argument."""

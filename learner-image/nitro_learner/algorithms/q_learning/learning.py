@@ -1,0 +1,300 @@
+"""IQL, VDN and QMIX: Q-learning from replayed rounds, for the agents of a team.
+
+The three differ in the mixer: each agent's value alone (IQL), the sum of the values (VDN), or a monotonic
+network of them (QMIX). A round's transitions go into the replay buffer, and then come as many gradient steps
+as `replayRatio` says. What an agent has seen stays with the agent, whichever policy it plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.protocol.weights import PolicyWeights
+from nitro_api.algorithms.q_learning import QLearningHyperparameters, QmixHyperparameters
+from nitro_learner.algorithms.actor_critic import stream
+from nitro_learner.algorithms.agents.groups import Groups
+from nitro_learner.algorithms.agents.stacked_adam import AdamState
+from nitro_learner.algorithms.agents.team import Team, TeamMisfit
+from nitro_learner.algorithms.base import UpdateResult, check_network
+from nitro_learner.algorithms.q_learning.batch import Reader
+from nitro_learner.algorithms.q_learning.lanes import Lanes, lanes_of
+from nitro_learner.algorithms.q_learning.learned import Learned
+from nitro_learner.algorithms.q_learning.mixers import Independent, Mixer, Monotonic, Sum
+from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, QNetwork
+from nitro_learner.algorithms.q_learning.policies import PolicyStack
+from nitro_learner.algorithms.q_learning.replay import Replay
+from nitro_learner.algorithms.q_learning.rewards import RewardScales
+from nitro_learner.algorithms.q_learning.round_result import results_of
+from nitro_learner.algorithms.q_learning.training import Trainer
+from nitro_learner.algorithms.q_learning.transitions import Columns, positions_of, rows_of
+from nitro_learner.data.batch import Fragment, vectors
+
+_INITIAL, _MIXER, _DRAWS = range(3)
+"""What random numbers are for: first parameters, the mixer's, and the rows that are drawn."""
+
+
+class QLearner:
+    """IQL, VDN and QMIX. See `SharingLearner` for the interface."""
+
+    def __init__(self, team: Team, device: str = "cpu") -> None:
+        """
+        Args:
+            team: its algorithm is iql, vdn or qmix.
+            device: a torch device.
+
+        Raises:
+            TypeError: the settings are not a Q-learner's.
+            TeamMisfit: a class has continuous actions, or the network has convolutions.
+        """
+        if not isinstance(team.settings, QLearningHyperparameters):
+            raise TypeError(f"{team.algorithm} has no settings of a Q-learner")
+        if team.network.type != "mlp":
+            raise TeamMisfit(
+                f"spec.network.type: {team.algorithm} has networks without convolutions; set it to mlp"
+            )
+        self._team, self._settings, self._device = team, team.settings, device
+        self._classes = {one.name: one for one in team.classes if positions_of(team)[one.name]}
+        self._mixer = _mixer(team)
+        self._columns = Columns.of(team, joint=self._mixer.joint)
+        self._replay = Replay(
+            team.settings.buffer_size,
+            len(self._columns),
+            alpha=team.settings.priority_alpha,
+            epsilon=team.settings.priority_epsilon,
+        )
+        self._rewards = RewardScales(len(self._columns), team.settings)
+        self._reader = Reader(
+            {one.name: len(one.agents) for one in team.classes},
+            joint=self._mixer.joint,
+            agent_ids=team.agent_ids,
+            device=device,
+        )
+        self._groups = Groups.initial(team)
+        initial = self._mixer.initial(self._generator(_MIXER, 0)).to(device)
+        self._learned = Learned(
+            {name: self._fresh(one) for name, one in self._classes.items()},
+            initial,
+            team.settings.adam_epsilon,
+        )
+        self._env_steps = 0
+        self._owed = 0.0
+        """Transitions that are still to be trained on."""
+        self._steps = 0
+        """Gradient steps so far."""
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """See `JointLearner`."""
+        return self._groups.policies
+
+    @property
+    def agents(self) -> Mapping[str, str]:
+        """See `JointLearner`."""
+        return self._groups.agents
+
+    @property
+    def epsilon(self) -> float:
+        """Probability of a random action in the next round."""
+        s = self._settings
+        done = min(1.0, self._env_steps / s.epsilon_steps)
+        return s.epsilon_initial + done * (s.epsilon_final - s.epsilon_initial)
+
+    def weights(self) -> dict[str, PolicyWeights]:
+        """See `JointLearner`."""
+        published = {}
+        for policy in self.policies:
+            one = self._groups.class_of(policy)
+            stack = self._learned.stacks[one.name]
+            row = stack.names.index(policy)
+            tensors = {
+                name: value[row].detach().cpu().numpy().copy()
+                for name, value in stack.network.named(stack.parameters).items()
+            }
+            network = self._description(one) | {"epsilon": self.epsilon}
+            published[policy] = PolicyWeights(network, tensors)
+        return published
+
+    def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
+        """See `OnPolicyJointLearner`.
+
+        Raises:
+            TeamMisfit: an agent has never acted, or a joint value's agents have different rewards.
+        """
+        s = self._settings
+        rows = rows_of(fragments, self._team, self._columns, state=self._mixer.sees_state)
+        self._rewards.merge(fragments, rows)
+        self._replay.append(rows)
+        self._check_acted()
+        sampled = sum(int(fragment.tensors["terminated"].size) for fragment in fragments)
+        self._env_steps += sampled
+        self._owed += sampled * s.replay_ratio
+        steps = int(self._owed // s.batch_size)
+        self._owed -= steps * s.batch_size
+        trainer = Trainer(
+            s, self._mixer, self._replay, self._reader, self._learned, self._lanes(), self._rewards.scales
+        )
+        rate = self._rate(round)
+        rng = np.random.default_rng([self._team.seed, _DRAWS, round, self._first])
+        for _ in range(steps):
+            self._steps += 1
+            trainer.step(rng, self._steps, rate)
+        self._check_finite(round)
+        stats = {"learning_rate": rate, "epsilon": self.epsilon, "gradient_steps": float(steps)}
+        return results_of(trainer, rows, stats)
+
+    def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
+        """See `SharingLearner`."""
+        before, after = self._groups, Groups(self._team, groups)
+        for name, stack in self._learned.stacks.items():
+            sources = {
+                policy: policy if policy in before.policies else before.agents[policy]
+                for policy in after.policies
+                if after.class_of(policy).name == name
+            }
+            self._learned.stacks[name] = stack.regrouped(sources)
+        self._groups = after
+
+    @torch.no_grad()
+    def distances(
+        self, agents: Sequence[str], observations: np.ndarray, available: np.ndarray | None
+    ) -> np.ndarray:
+        """See `SharingLearner`."""
+        one = self._groups.class_of(self._groups.agents[agents[0]])
+        stack = self._learned.stacks[one.name]
+        seen = vectors(observations)
+        logs = []
+        for agent in agents:
+            x = seen
+            if self._team.agent_ids:
+                identity = np.eye(len(one.agents), dtype=np.float32)[one.agents.index(agent)]
+                x = np.concatenate([x, np.tile(identity, (len(x), 1))], axis=1)
+            row = stack.names.index(self._groups.agents[agent])
+            inputs = torch.from_numpy(x).to(self._device)[None]
+            values = stack.network(stack.parameters[row : row + 1], inputs)[0].double()
+            mask = torch.ones_like(values, dtype=torch.bool)
+            if available is not None:
+                mask = torch.from_numpy(available).to(self._device)
+            spread = values[mask].std(correction=0).clamp(min=1e-12)
+            logs.append(functional.log_softmax(torch.where(mask, values / spread, UNAVAILABLE), dim=1))
+        each = [[(one.exp() * (one - other)).sum(1).mean().item() for other in logs] for one in logs]
+        return np.array(each)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `JointLearner`."""
+        return {
+            "networks": self._descriptions(),
+            "groups": self._groups.to_dict(),
+            "learned": self._learned.state_dict(),
+            "replay": self._replay.state_dict(),
+            "rewards": self._rewards.state_dict(),
+            "env_steps": self._env_steps,
+            "owed": self._owed,
+            "steps": self._steps,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `JointLearner`."""
+        check_network(state["networks"], self._descriptions())
+        self._groups = Groups(self._team, state["groups"])
+        fresh = {name: self._fresh(one) for name, one in self._classes.items()}
+        self._learned.load_state_dict(state["learned"], fresh)
+        self._replay.load_state_dict(state["replay"])
+        self._rewards.load_state_dict(state["rewards"])
+        self._env_steps, self._steps = int(state["env_steps"]), int(state["steps"])
+        self._owed = float(state["owed"])
+
+    def _lanes(self) -> dict[str, Lanes]:
+        """What is drawn in a gradient step, by class."""
+        return {
+            name: lanes_of(
+                self._team,
+                self._groups,
+                self._classes[name],
+                stack.names,
+                joint=self._mixer.joint,
+                device=self._device,
+            )
+            for name, stack in self._learned.stacks.items()
+        }
+
+    def _check_acted(self) -> None:
+        for agents, count in zip(self._columns.agents, self._replay.counts, strict=True):
+            if count == 0:
+                raise TeamMisfit(
+                    f"{', '.join(agents)} did not act in any step that the replay buffer holds, so "
+                    f"{self._team.algorithm} has nothing to learn from. Correct the environment, or leave "
+                    "the agent out of it"
+                )
+
+    def _check_finite(self, round: int) -> None:
+        if not self._learned.finite():
+            raise FloatingPointError(
+                f"round {round}: the weights of {self._team.algorithm} became infinite or NaN; "
+                "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
+            )
+
+    def _rate(self, round: int) -> float:
+        s, rounds = self._settings, self._team.rounds
+        anneals = s.learning_rate_anneal and rounds
+        return s.learning_rate * (max(0.0, 1 - (round - 1) / rounds) if anneals and rounds else 1.0)
+
+    def _fresh(self, one: AgentClass) -> PolicyStack:
+        """The policies of a class as a run begins with them."""
+        action, s = one.action, self._settings
+        if action["kind"] != "discrete":
+            raise TeamMisfit(
+                f"spec.algorithm.name: {self._team.algorithm} needs discrete actions, but those of "
+                f"{', '.join(one.agents)} are continuous. Take ippo or mappo"
+            )
+        inputs = int(np.prod(one.observation["shape"])) + (len(one.agents) if self._team.agent_ids else 0)
+        network = QNetwork(inputs, action["n"], self._team.network, dueling=s.dueling)
+        rows = {}
+        for policy in self._groups.policies:
+            if policy in one.agents:
+                generator = self._generator(_INITIAL, self._groups.index(policy))
+                row = network.initial(generator).to(self._device)
+                rows[policy] = (row, row, AdamState.fresh(network.size, self._device))
+        return PolicyStack(rows, network, s.adam_epsilon)
+
+    def _description(self, one: AgentClass) -> dict[str, Any]:
+        """The weights container's `network` of a class, without epsilon."""
+        network = self._team.network
+        described: dict[str, Any] = {
+            "kind": "mlp",
+            "hidden": list(network.hidden_sizes),
+            "activation": network.activation,
+            "head": "q",
+            "dueling": self._settings.dueling,
+        }
+        return described | ({"agentIds": len(one.agents)} if self._team.agent_ids else {})
+
+    def _descriptions(self) -> dict[str, Any]:
+        return {name: self._description(one) for name, one in self._classes.items()}
+
+    @property
+    def _first(self) -> int:
+        """The number of the team's first agent among all, which keys the team's random numbers."""
+        return [agent for one in self._team.classes for agent in one.agents].index(self._team.agents[0])
+
+    def _generator(self, purpose: int, index: int) -> torch.Generator:
+        key = stream(stream(self._team.seed, purpose), self._first + index)
+        return torch.Generator().manual_seed(key)
+
+
+def _mixer(team: Team) -> Mixer:
+    if team.algorithm != "qmix":
+        return Sum() if team.algorithm == "vdn" else Independent()
+    assert isinstance(team.settings, QmixHyperparameters), "the record of qmix has QMIX's settings"
+    seen = sum(int(np.prod(one.observation["shape"])) * len(one.agents) for one in team.classes)
+    return Monotonic(
+        len(team.agents),
+        team.state_size or seen,
+        units=team.settings.mixer_units,
+        hypernetwork_units=team.settings.hypernetwork_units,
+    )

@@ -1,0 +1,180 @@
+"""Prioritised replay (Schaul et al. 2016) of environment steps with all of their agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_learner.algorithms.q_learning.sum_tree import SumTree
+from nitro_learner.algorithms.q_learning.transitions import Rows
+from nitro_learner.checkpoints.attachments import Attachment
+
+Array = NDArray[Any]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Rows of one round, counted from the first row of the run.
+
+    Attributes:
+        begin, end: the rows.
+        attachment: the same rows in checkpoints.
+    """
+
+    begin: int
+    end: int
+    attachment: Attachment
+
+
+class Replay:
+    """A ring of rows. Each of K columns, an agent or a whole team, has priorities of its own.
+
+    It holds whole rounds: a round whose first row is overwritten is not drawn from any more. So what it holds
+    follows from the checkpoint's attachments, a file for each round.
+
+    Attributes:
+        arrays: the ring's arrays by name, [size, ...]; see `Rows`.
+    """
+
+    def __init__(self, size: int, columns: int, *, alpha: float, epsilon: float) -> None:
+        """
+        Args:
+            size: rows.
+            columns: K.
+            alpha, epsilon: priority of a temporal-difference error d: (|d| + epsilon)^alpha.
+        """
+        self.arrays: dict[str, Array] = {}
+        self._size = size
+        self._alpha, self._epsilon = alpha, epsilon
+        self._tree = SumTree(columns, size)
+        self._largest = np.ones(columns)
+        self._counts = np.zeros(columns, np.int64)
+        self._rounds: list[_Round] = []
+        self._end = 0
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The rows that can be drawn, of each column."""
+        return self._counts
+
+    def append(self, rows: Rows) -> None:
+        """Take in a round. Of one that is larger than the buffer only the last rows stay."""
+        end = self._end + len(rows)
+        begin = max(self._end, end - self._size)
+        kept = slice(begin - self._end, None)
+        self._end = end
+        arrays = {name: array[kept] for name, array in rows.arrays.items()}
+        self._insert(begin, arrays, rows.learnable[kept] * self._largest)
+        self._rounds.append(_Round(begin, end, Attachment("replay", partial(self._rows, begin, end))))
+        self._count()
+
+    def draw(self, columns: Places, shares: NDArray[np.float64]) -> tuple[Places, NDArray[np.float64]]:
+        """Draw rows of columns.
+
+        Args:
+            columns: of which column each row is; broadcast to the shape of `shares`.
+            shares: uniform in [0, 1).
+
+        Returns:
+            the rows' places in the ring, and the probability of each, of the shape of `shares`.
+
+        Raises:
+            ValueError: a column has no row.
+        """
+        places = self._tree.find(columns, shares)
+        return places, self._tree.of(columns, places) / self._tree.totals[columns]
+
+    def rate(self, columns: Places, places: Places, errors: Array) -> None:
+        """Change the priorities of drawn rows to those of their newest temporal-difference errors."""
+        columns = np.broadcast_to(columns, places.shape)
+        # Checkpoints hold float32.
+        priorities = ((np.abs(errors) + self._epsilon) ** self._alpha).astype(np.float32)
+        self._tree.set(columns, places, priorities)
+        np.maximum.at(self._largest, columns, priorities)
+
+    def following(self, places: Places) -> Places:
+        """The places of the rows that rows lead to."""
+        result: Places = (places + self.arrays["following"][places]) % self._size
+        return result
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rows are attachments, which each checkpoint that needs them refers to."""
+        return {
+            "rounds": [{"begin": one.begin, "end": one.end, "rows": one.attachment} for one in self._rounds],
+            "end": self._end,
+            "priorities": self._tree.weights.astype(np.float32),
+            "largest": self._largest.copy(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict()`.
+
+        Raises:
+            ValueError: the state is of a buffer of another size.
+        """
+        priorities = np.asarray(state["priorities"])
+        if priorities.shape != self._tree.weights.shape:
+            raise ValueError(
+                f"a replay buffer of shape {priorities.shape}, expected {self._tree.weights.shape}; "
+                "hyperparameters.bufferSize must stay as it was"
+            )
+        self._rounds = []
+        for one in state["rounds"]:
+            begin, end, attachment = int(one["begin"]), int(one["end"]), one["rows"]
+            arrays = attachment.arrays()
+            places = np.arange(begin, end) % self._size
+            self._insert(begin, arrays, priorities[:, places].T)
+            self._rounds.append(_Round(begin, end, attachment))
+        self._largest = np.array(state["largest"], np.float64)
+        self._end = int(state["end"])
+        self._count()
+
+    def _insert(self, begin: int, arrays: Mapping[str, Array], priorities: Array) -> None:
+        """Write rows from `begin` on, with priorities [n, K], and give up rounds that they overwrite."""
+        count = len(priorities)
+        for name, array in arrays.items():
+            if name not in self.arrays:
+                self.arrays[name] = np.zeros((self._size, *array.shape[1:]), array.dtype)
+        oldest = begin + count - self._size
+        while self._rounds and self._rounds[0].begin < oldest:
+            gone = self._rounds.pop(0)
+            self._weigh(np.arange(gone.begin, gone.end), np.zeros((gone.end - gone.begin, 1)))
+        places = np.arange(begin, begin + count) % self._size
+        for name, array in arrays.items():
+            self.arrays[name][places] = array
+        self._weigh(places, priorities)
+
+    def _weigh(self, rows: Places, priorities: Array) -> None:
+        """Give rows their priorities [n, K]."""
+        columns = np.arange(len(self._largest))[:, None]
+        places = np.broadcast_to(rows % self._size, (len(columns), len(rows)))
+        self._tree.set(columns, places, np.broadcast_to(priorities.T, places.shape).astype(np.float32))
+
+    def _rows(self, begin: int, end: int) -> dict[str, Array]:
+        places = np.arange(begin, end) % self._size
+        return {name: array[places] for name, array in self.arrays.items()}
+
+    def _count(self) -> None:
+        self._counts = np.count_nonzero(self._tree.weights, axis=1)
+
+
+def corrections(counts: Places, probabilities: NDArray[np.float64], beta: float) -> NDArray[np.float32]:
+    """Weights of drawn rows in the loss: (n P)^-beta, scaled to 1 at most (Schaul et al. 2016, section 3.4).
+
+    Args:
+        counts: n, the rows that could be drawn, [A, B].
+        probabilities: P of each that was, [A, B].
+        beta: 1 corrects for all of what priorities do to the mean.
+
+    Returns:
+        f32 [A, B]; each of the A has its own scale.
+    """
+    weights = (counts * probabilities) ** -beta
+    result: NDArray[np.float32] = (weights / weights.max(axis=1, keepdims=True)).astype(np.float32)
+    return result

@@ -1,0 +1,111 @@
+"""What a round taught each policy of a Q-learner: statistics and objectives, of the round's transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.q_learning.mixers import Independent
+from nitro_learner.algorithms.q_learning.surrogate import Played, TdSurrogate
+from nitro_learner.algorithms.q_learning.training import Drawn, Trainer
+from nitro_learner.algorithms.q_learning.transitions import Rows
+
+
+def results_of(trainer: Trainer, rows: Rows, stats: Mapping[str, float]) -> dict[str, UpdateResult]:
+    """Results by policy, at the parameters after the round's gradient steps.
+
+    Policies with a joint value share one objective. Of the others each has its own, of transitions like those
+    that it learns from.
+
+    Args:
+        trainer: of the round.
+        rows: the round's.
+        stats: what all policies' statistics have in common.
+    """
+    steps = np.sort(np.concatenate(rows.lanes))
+    agents, columns = trainer.turn(len(steps), 0)
+    places = np.broadcast_to(steps, columns.shape)
+    drawn = trainer.gather(rows.arrays, agents, columns, places, places + rows.arrays["following"][places])
+    weights = torch.from_numpy(rows.learnable[places, columns].astype(np.float32)).to(drawn.targets.device)
+    lanes = tuple(torch.from_numpy(np.searchsorted(steps, lane)) for lane in rows.lanes)
+    played = {
+        name: Played(
+            trainer.learned.stacks[name].network,
+            trainer.learned.stacks[name].parameters.detach().clone().requires_grad_(),
+            batch.policies,
+            batch.observations,
+            batch.actions,
+            batch.acted,
+        )
+        for name, batch in drawn.batches.items()
+    }
+    names = {name: trainer.learned.stacks[name].names for name in played}
+    if trainer.mixer.joint:
+        mixer = trainer.learned.mixer[0].detach().clone().requires_grad_()
+        joint = TdSurrogate(
+            tuple(played.values()), trainer.mixer, mixer, drawn.state, drawn.targets, weights, lanes
+        )
+        result = UpdateResult(_stats(joint) | dict(stats), joint)
+        return {policy: result for policies in names.values() for policy in policies}
+    return {
+        policy: _own_result(one, row, own, lanes, stats)
+        for name, one in played.items()
+        for row, policy in enumerate(names[name])
+        for own in [_lanes_of(name, drawn, weights)]
+    }
+
+
+def _lanes_of(name: str, drawn: Drawn, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """A class's part of targets and weights."""
+    begin = 0
+    for other, batch in drawn.batches.items():
+        if other == name:
+            own = slice(begin, begin + len(batch.acted))
+            return drawn.targets[own], weights[own]
+        begin += len(batch.acted)
+    raise KeyError(name)
+
+
+def _own_result(
+    one: Played,
+    row: int,
+    targets_and_weights: tuple[Tensor, Tensor],
+    lanes: tuple[Tensor, ...],
+    stats: Mapping[str, float],
+) -> UpdateResult:
+    """The result of the policy in a row of its stack."""
+    own = torch.nonzero(one.policies == row)[:, 0]
+    targets, weights = (part[own] for part in targets_and_weights)
+    played = Played(
+        one.network,
+        one.parameters[row : row + 1].detach().clone().requires_grad_(),
+        torch.zeros(len(own), dtype=torch.int64, device=own.device),
+        one.observations[own],
+        one.actions[own],
+        one.acted[own],
+    )
+    surrogate = TdSurrogate((played,), Independent(), torch.zeros(0), None, targets, weights, lanes)
+    return UpdateResult(_stats(surrogate) | dict(stats), surrogate)
+
+
+@torch.no_grad()
+def _stats(surrogate: TdSurrogate) -> dict[str, float]:
+    """Means over a round's transitions: the loss, the errors' absolute values, and the values."""
+    chosen = torch.cat([one.chosen(torch.arange(surrogate.size)) for one in surrogate.played])
+    mixed = surrogate.mixer(surrogate.mixer_parameters, chosen, surrogate.state)
+    weights, total = surrogate.weights, surrogate.weights.sum().clamp(min=1)
+
+    def mean(each: Tensor) -> float:
+        return float((each * weights).sum() / total)
+
+    loss = functional.huber_loss(mixed, surrogate.targets, reduction="none")
+    return {
+        "value_loss": mean(loss),
+        "td_error": mean((mixed - surrogate.targets).abs()),
+        "q_mean": mean(mixed),
+    }

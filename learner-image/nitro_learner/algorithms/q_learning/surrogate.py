@@ -1,0 +1,95 @@
+"""The objective of a Q-learner's round, for the detector: the negative temporal-difference loss with its
+targets fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from nitro_learner.algorithms.q_learning.mixers import Mixer
+from nitro_learner.algorithms.q_learning.network import QNetwork
+from nitro_learner.boosting.surrogate import Function, Objective
+
+_CHUNK = 1024
+"""Rows of one term, whose results stay in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What agents of one class did in a round, and the networks that value it.
+
+    Attributes:
+        network: their shape.
+        parameters: f32 [P, n], leaves.
+        policies: the row of each lane's policy, i64 [A].
+        observations: f32 [A, M, D].
+        actions: i64 [A, M].
+        acted: f32 [A, M], 1 where the agent acted.
+    """
+
+    network: QNetwork
+    parameters: Tensor
+    policies: Tensor
+    observations: Tensor
+    actions: Tensor
+    acted: Tensor
+
+    def chosen(self, rows: Tensor) -> Tensor:
+        """The values [A, m] of the actions taken in rows i64 [m], with a graph."""
+        values = self.network(self.parameters[self.policies], self.observations[:, rows])
+        taken = values.gather(-1, self.actions[:, rows, None])[..., 0]
+        return taken * self.acted[:, rows]
+
+
+@dataclass(frozen=True, slots=True)
+class TdSurrogate:
+    """The mean Huber loss of a round's transitions at the learned parameters, negative where it is to be
+    maximised. A step in which nobody acted counts for nothing.
+
+    Attributes:
+        played: by class.
+        mixer: of the chosen values.
+        mixer_parameters: [m], a leaf.
+        state: f32 [M, S] where the mixer sees it.
+        targets: what the mixed values are compared with, fixed, f32 [K, M].
+        weights: 1 where they count, f32 [K, M].
+        lanes: the rows of each environment of each fragment.
+    """
+
+    played: Sequence[Played]
+    mixer: Mixer
+    mixer_parameters: Tensor
+    state: Tensor | None
+    targets: Tensor
+    weights: Tensor
+    lanes: Sequence[Tensor]
+
+    @property
+    def size(self) -> int:
+        return self.targets.shape[1]
+
+    def function(self, objective: Objective, rows: Tensor) -> Function:
+        return self._function(objective, torch.split(rows.to(self.targets.device), _CHUNK))
+
+    def trajectories(self, objective: Objective) -> Function:
+        return self._function(objective, self.lanes)
+
+    def _function(self, objective: Objective, parts: Sequence[Tensor]) -> Function:
+        total = sum(self.weights[:, rows].sum().item() for rows in parts)
+        sign = 1.0 if objective == "total" else -1.0
+        scale = sign / max(total, 1.0)
+        leaves = [one.parameters for one in self.played]
+        if self.mixer.size:
+            leaves.append(self.mixer_parameters)
+        return Function([partial(self._loss, rows, scale) for rows in parts], leaves)
+
+    def _loss(self, rows: Tensor, scale: float) -> Tensor:
+        chosen = torch.cat([one.chosen(rows) for one in self.played])
+        mixed = self.mixer(self.mixer_parameters, chosen, None if self.state is None else self.state[rows])
+        each = functional.huber_loss(mixed, self.targets[:, rows], reduction="none")
+        return (each * self.weights[:, rows]).sum() * scale

@@ -1,0 +1,185 @@
+"""From fragments of several agents to rows for the replay buffer.
+
+A row is a step of an environment, with all of its agents. The observations that a step leads to are those of
+another row, so each observation is kept once: `following` is the distance to that row. Where a rollout ends
+or an episode was truncated the row behind is an end: it has observations, but no action was taken there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_learner.algorithms.agents.team import Team, TeamMisfit
+from nitro_learner.data.batch import Fragment, vectors
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a learner learns values of: each of its agents (IQL), or the team as one.
+
+    Attributes:
+        agents: of each value, in the team's order.
+    """
+
+    agents: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, team: Team, *, joint: bool) -> Columns:
+        """Make the columns of a team."""
+        return cls((team.agents,) if joint else tuple((agent,) for agent in team.agents))
+
+    def __len__(self) -> int:
+        return len(self.agents)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A round's rows, by fragment; of a fragment first its steps by (t, e), then the ends.
+
+    Attributes:
+        arrays: [n, ...] by name: CLASS/observations [n, n_c, D], CLASS/actions i64 [n, n_c], CLASS/alive bool
+            (who acted; at an end who would), CLASS/goes_on bool (who acted and did not end by itself),
+            CLASS/available bool [n, n_c, N] where actions are masked; global_state f32 [n, S] where the
+            environment has one; rewards f32 [n, K]; terminated bool [n]; following i64 [n].
+        learnable: bool [n, K], whether the column's agents acted in the row.
+        lanes: the rows of each environment of each fragment, in order of time.
+    """
+
+    arrays: dict[str, Array]
+    learnable: NDArray[np.bool_]
+    lanes: tuple[NDArray[np.int64], ...]
+
+    def __len__(self) -> int:
+        return len(self.learnable)
+
+
+def rows_of(fragments: Sequence[Fragment], team: Team, columns: Columns, *, state: bool) -> Rows:
+    """Make the rows of a round.
+
+    Args:
+        fragments: sorted by slot.
+        state: whether the global state is wanted.
+
+    Raises:
+        ValueError: no fragment.
+        TeamMisfit: the agents of one column have different rewards, and the team's is not their sum.
+    """
+    if not fragments:
+        raise ValueError("without fragments there is nothing to learn from")
+    parts = [_of_fragment(fragment, team, columns, state) for fragment in fragments]
+    begins = np.cumsum([0, *(len(part["terminated"]) for part in parts)])
+    lanes = []
+    for begin, fragment in zip(begins, fragments, strict=False):
+        length, envs = fragment.tensors["terminated"].shape
+        lanes += list(begin + np.arange(length * envs).reshape(length, envs).T)
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return Rows(arrays, arrays.pop("learnable"), tuple(lanes))
+
+
+def _of_fragment(fragment: Fragment, team: Team, columns: Columns, state: bool) -> dict[str, Array]:
+    terminated, truncated = (fragment.tensors[name] for name in ("terminated", "truncated"))
+    cut = truncated & ~terminated
+    running = np.flatnonzero(~(terminated | truncated)[-1])
+    steps, ends = terminated.size, int(cut.sum()) + len(running)
+
+    def joined(arrays: Any, name: str) -> Array:
+        """A field of all steps, then of truncated episodes' ends, then of the rollout's."""
+        taken = arrays[name]
+        return np.concatenate(
+            [taken.reshape(steps, *taken.shape[2:]), arrays[f"final_{name}"], arrays[f"last_{name}"][running]]
+        )
+
+    def padded(taken: Array, at_ends: Array | None = None) -> Array:
+        """A field of all steps, and its values at the ends; zeros where they mean nothing."""
+        flat = taken.reshape(steps, *taken.shape[2:])
+        return np.concatenate(
+            [flat, np.zeros((ends, *flat.shape[1:]), flat.dtype) if at_ends is None else at_ends]
+        )
+
+    result = {"terminated": padded(terminated), "following": _following(terminated, cut, running)}
+    own_state = state and "global_state" in fragment.tensors
+    if own_state:
+        result["global_state"] = joined(fragment.tensors, "global_state")
+    playing = {name for name, positions in positions_of(team).items() if positions}
+    for name, fields in fragment.by_class.items():
+        if name in playing or (state and not own_state):
+            seen = joined(fields, "observations")
+            flat = vectors(seen.reshape(-1, *seen.shape[2:])) if seen.dtype != np.uint8 else seen
+            result[f"{name}/observations"] = flat.reshape(*seen.shape[:2], -1)
+        if name not in playing:
+            continue
+        goes_on = fields["alive"] & ~fields["died"] & ~terminated[..., None]
+        result[f"{name}/actions"] = padded(fields["actions"])
+        result[f"{name}/alive"] = padded(
+            fields["alive"], np.concatenate([goes_on[cut], goes_on[-1, running]])
+        )
+        result[f"{name}/goes_on"] = padded(goes_on)
+        if "available" in fields:
+            result[f"{name}/available"] = joined(fields, "available")
+    rewards, learnable = _rewards(fragment, team, columns)
+    return result | {"rewards": padded(rewards), "learnable": padded(learnable)}
+
+
+def _following(
+    terminated: NDArray[np.bool_], cut: NDArray[np.bool_], running: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """How many rows behind each row the one is that it leads to; 0 where nothing follows."""
+    length, envs = terminated.shape
+    steps, finals = terminated.size, int(cut.sum())
+    place = np.arange(steps).reshape(length, envs)
+    leads = place + envs
+    leads[cut] = steps + np.arange(finals)
+    leads[-1, running] = steps + finals + np.arange(len(running))
+    leads[terminated] = place[terminated]
+    return np.concatenate([(leads - place).ravel(), np.zeros(finals + len(running), np.int64)])
+
+
+def positions_of(team: Team) -> dict[str, list[int]]:
+    """Where the team's agents are on the class axis of each class."""
+    return {
+        one.name: [at for at, agent in enumerate(one.agents) if agent in team.agents] for one in team.classes
+    }
+
+
+def _rewards(fragment: Fragment, team: Team, columns: Columns) -> tuple[Array, NDArray[np.bool_]]:
+    """The columns' rewards f32 and whether their agents acted, both [L, E, K]."""
+    by_agent = {
+        agent: (
+            fragment.by_class[one.name]["rewards"][..., at],
+            fragment.by_class[one.name]["alive"][..., at],
+        )
+        for one in team.classes
+        for at, agent in enumerate(one.agents)
+        if agent in team.agents
+    }
+    total = np.sum([by_agent[agent][0] for agent in team.agents], axis=0)
+    rewards, acted = [], []
+    for agents in columns.agents:
+        alive = np.stack([by_agent[agent][1] for agent in agents])
+        own = np.stack([by_agent[agent][0] for agent in agents])
+        acted.append(alive.any(0))
+        rewards.append(total if team.reward == "team" else _common(own, alive, team))
+    return np.stack(rewards, -1).astype(np.float32), np.stack(acted, -1)
+
+
+def _common(rewards: Array, alive: NDArray[np.bool_], team: Team) -> Array:
+    """The one reward [L, E] of agents [n, L, E]."""
+    most = np.where(alive, rewards, -np.inf).max(0)
+    least = np.where(alive, rewards, np.inf).min(0)
+    some = alive.any(0)
+    # Sums in another order differ in their last bits.
+    if not np.allclose(most[some], least[some], rtol=1e-5, atol=1e-6):
+        step = np.where(some, most - least, 0).argmax()
+        got = ", ".join(f"{value:g}" for value in rewards.reshape(len(rewards), -1)[:, step])
+        raise TeamMisfit(
+            f"spec.algorithm.name: {team.algorithm} needs one reward for all of its agents, but in one step "
+            f"they got {got}. Set spec.algorithm.teamReward: true to learn from the sum, or take iql or ippo"
+        )
+    return np.where(some, most, 0.0)

@@ -1,0 +1,45 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class CheckpointError(Exception):
+    """A checkpoint could not be written or read; the message names the file and the remedy."""
+
+
+def write(path: Path, data: bytes, what: str) -> None:
+    """Write a file beside its final name, flush it to disk and rename it. Folders are created.
+
+    Args:
+        what: says in the error what the file is.
+
+    Raises:
+        CheckpointError: the disk is full or the folder cannot be written; what was there is untouched.
+    """
+    temporary = path.with_suffix(".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"{path}: {what} ({len(data) / 1e6:.1f} MB) could not be written: "
+            f"{error.strerror or error}. Earlier checkpoints are whole: make room and resume."
+        ) from error
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename itself durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
