@@ -27,6 +27,8 @@ from nitro_learner.checkpoints import attachments, files
 from nitro_learner.checkpoints.attachments import Attachment
 from nitro_learner.checkpoints.files import CheckpointError
 
+__all__ = ["Checkpoint", "CheckpointError", "CheckpointStore", "load", "pack", "write"]
+
 logger = logging.getLogger(__name__)
 
 SCHEMA = 1
