@@ -137,17 +137,17 @@ def targets_one_by_one(
                     for i, agent in enumerate(one.agents):
                         if agent not in team.agents:
                             continue
-                        place = (
-                            ("final_", cut) if ends else ("last_", e) if t == length - 1 else ("", (t + 1, e))
-                        )
-                        seen = fields[place[0] + "observations"][place[1]][i]
+                        prefix, place = ("last_", e) if t == length - 1 else ("", (t + 1, e))
+                        if ends:
+                            prefix, place = "final_", cut
+                        seen = fields[f"{prefix}observations"][place][i]
                         ids = np.eye(len(one.agents), dtype=np.float32)[i] if team.agent_ids else seen[:0]
                         x = np.concatenate([seen, ids])
                         policy = agents[agent]
                         judged, rated = values(online[policy], x), values(target[policy], x)
                         if "available" in fields:
-                            judged = np.where(fields[place[0] + "available"][place[1]][i], judged, -1e9)
-                        if place[0]:
+                            judged = np.where(fields[f"{prefix}available"][place][i], judged, -1e9)
+                        if prefix:
                             acts = fields["alive"][t, e, i] and not fields["died"][t, e, i]
                         else:
                             acts = fields["alive"][t + 1, e, i]

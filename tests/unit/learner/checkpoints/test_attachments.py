@@ -11,9 +11,8 @@ from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, lo
 
 
 def _attachment(fill: float) -> Attachment:
-    return Attachment(
-        "replay", lambda: {"rows": np.full((4, 2), fill, np.float32), "flags": np.array([True])}
-    )
+    arrays = {"rows": np.full((4, 2), fill, np.float32), "flags": np.array([True])}
+    return Attachment("replay", lambda: arrays)
 
 
 def _files(folder: Path) -> list[str]:

@@ -111,7 +111,7 @@ def test_a_step_is_adams_along_the_gradient_of_the_weighted_huber_loss(
     loss = (each * torch.tensor(drawn.weights)).sum() / BATCH
     loss.backward()
     parameters = [list(network.parameters()) for network in networks.values()]
-    for group in [sum(parameters, [])] if joint else parameters:
+    for group in [[p for own in parameters for p in own]] if joint else parameters:
         if norm:
             nn.utils.clip_grad_norm_(group, norm)
         torch.optim.Adam(group, RATE, eps=1e-3).step()

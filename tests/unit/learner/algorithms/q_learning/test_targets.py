@@ -150,5 +150,5 @@ def test_an_agent_that_never_acts_is_named() -> None:
 
 def test_continuous_actions_are_refused() -> None:
     built = team(agent_class(continuous=True), algorithm="iql")
-    with pytest.raises(TeamMisfit, match="iql needs discrete actions.* agent_0, agent_1, agent_2"):
+    with pytest.raises(TeamMisfit, match=r"iql needs discrete actions.* agent_0, agent_1, agent_2"):
         QLearner(built)
