@@ -19,7 +19,7 @@ from nitro_api import JobInvalid, load_job, resolve, warnings
 from nitro_learner.algorithms.rllib import availability
 from nitro_learner.cli.common import add_set, some_path
 from nitro_learner.cli.exits import BAD_INPUT, DONE
-from nitro_learner.studies import environment_ids
+from nitro_learner.studies import agents_ids, environment_ids
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +41,7 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
         job = load_job(path, arguments.overrides, look_up=environment_ids.mistakes)
         notes = [*warnings(job), *environment_ids.doubts(job.spec)]
         complete = resolve(job)
+        agents_ids.check_policies(complete.spec)
         if availability.lacking(complete.spec):
             notes.append(availability.UNCHECKED)
         else:

@@ -1,7 +1,8 @@
 """Whether the environment that a job names by its id is registered, as far as this machine knows.
 
-It knows the Atari games where ale-py is installed, and gymnasium's ids where gymnasium is. The actors may
-know more: a package in their image can register environments whenever gymnasium is loaded.
+It knows the Atari games where ale-py is installed, gymnasium's ids where gymnasium is, and PettingZoo's
+environments where their package is. The actors may know more: a package in their image can register
+environments whenever gymnasium is loaded.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines import ale
 from nitro_api import FieldError, JobSpec
+from nitro_learner.studies import agents_ids
 
 PATH = "spec.environment.id"
 _ATARI = "ALE/"
@@ -27,6 +29,9 @@ def mistakes(spec: JobSpec) -> list[FieldError]:
         return []
     if id.startswith(_ATARI):
         return _wrong_game(id)
+    if agents_ids.is_one(id):
+        wrong = None if _own_image(spec) else agents_ids.mistake(id)
+        return [FieldError(PATH, id, wrong)] if wrong else []
     if not _unregistered(id) or _own_image(spec) or not (close := _nearest(id)):
         return []
     remedy = (
@@ -40,6 +45,10 @@ def doubts(spec: JobSpec) -> list[str]:
     id = spec.environment.id
     if spec.environment.entry_point is not None or id is None or id.startswith(_ATARI):
         return []
+    if agents_ids.is_one(id):
+        if agents_ids.installed(id) or mistakes(spec):
+            return []
+        return [f"{PATH}: the package of {id} is not installed here, so the actors' image must have it"]
     if not _unregistered(id) or mistakes(spec):
         return []
     close = _nearest(id)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 from nitro_actor.protocol.agents import agent_classes
 from nitro_api import FieldError, JobInvalid, JobSpec
+from nitro_api.resolution.teams import teams_of
 from nitro_learner.algorithms.agents.team import Team
 
 
@@ -23,8 +23,7 @@ def make_teams(spec: JobSpec, environment: Mapping[str, Any]) -> list[Team]:
     """
     check_agents(spec, environment)
     classes = agent_classes(environment)
-    left = [agent for one in classes for agent in one.agents]
-    every, teams = tuple(left), []
+    every = [agent for one in classes for agent in one.agents]
 
     def team(agents: tuple[str, ...], chosen: Any) -> Team:
         return Team(
@@ -41,22 +40,7 @@ def make_teams(spec: JobSpec, environment: Mapping[str, Any]) -> list[Team]:
             agent_ids=spec.sharing.mode == "always",
         )
 
-    for index, entry in enumerate(spec.algorithm.policies or ()):
-        path = f"spec.algorithm.policies[{index}].agents"
-        named = tuple(agent for agent in every if fnmatchcase(agent, entry.agents))
-        if not named:
-            message = f"names no agent of the environment; its agents are {', '.join(every)}"
-            raise JobInvalid([FieldError(path, entry.agents, message)])
-        if taken := [agent for agent in named if agent not in left]:
-            message = (
-                f"names {', '.join(taken)}, which an earlier entry names; an agent learns by one algorithm"
-            )
-            raise JobInvalid([FieldError(path, entry.agents, message)])
-        left = [agent for agent in left if agent not in named]
-        teams.append(team(named, entry))
-    if left:
-        teams.append(team(tuple(left), spec.algorithm))
-    return teams
+    return [team(agents, chosen) for chosen, agents in teams_of(spec.algorithm, every)]
 
 
 def check_agents(spec: JobSpec, environment: Mapping[str, Any]) -> None:

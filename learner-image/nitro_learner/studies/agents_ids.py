@@ -1,0 +1,77 @@
+"""Ids of environments of several agents, package/module: what this machine knows of them."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import pkgutil
+
+from nitro_actor.agents.mpe.scenarios import SCENARIOS
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.make_env import make_env
+from nitro_api import JobSpec
+from nitro_api.base import matches
+from nitro_api.resolution.teams import teams_of
+from nitro_api.rules.agents_rules import SEVERAL_AGENTS
+
+
+def is_one(id: str) -> bool:
+    """Whether it is such an id."""
+    return matches(SEVERAL_AGENTS, id)
+
+
+def installed(id: str) -> bool:
+    """Whether its package is here, or none is needed."""
+    return id in SCENARIOS or _package(id) is not None
+
+
+def mistake(id: str) -> str | None:
+    """What is wrong with the id: its package is here and has no such module, or it is nearly an id that needs
+    no package. None where nothing is known to be wrong."""
+    if id in SCENARIOS:
+        return None
+    path = _package(id)
+    package, _, name = id.rpartition("/")
+    known = {one.rpartition("/")[2] for one in SCENARIOS if one.startswith(f"{package}/")}
+    if path is not None:
+        known |= {module.name for module in pkgutil.iter_modules(path)}
+        if name in known:
+            return None
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
+    if close:
+        return f"must be a module of {package}; did you mean {package}/{close[0]}?"
+    if path is not None:
+        return f"must be a module of {package}, which has no {name}; correct it"
+    return None
+
+
+def check_policies(spec: JobSpec) -> None:
+    """Check the agents that a resolved job names, where its environment can be built here.
+
+    Raises:
+        JobInvalid: an entry of spec.algorithm.policies names no agent of it, or one that another names.
+    """
+    environment = spec.environment
+    if not spec.algorithm.policies or environment.entry_point is not None or not is_one(environment.id):
+        return
+    try:
+        made = make_env(EnvironmentConfig(environment.id, 1, dict(environment.kwargs)))
+    except EnvironmentConfigError:  # the learner says it before the first round, where actors are started
+        return
+    try:
+        teams_of(
+            spec.algorithm,
+            [agent for one in made.spec.to_json()["classes"].values() for agent in one["agents"]],
+        )
+    finally:
+        made.close()
+
+
+def _package(id: str) -> list[str] | None:
+    """Where the id's package lies on this machine; None where it is not installed."""
+    package = id.rpartition("/")[0].replace("/", ".")
+    try:
+        found = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        return None
+    return list(found.submodule_search_locations or []) if found else None
