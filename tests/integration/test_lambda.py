@@ -15,7 +15,7 @@ from test_local_backend import assert_same
 from lambda_front import Front, Function, serve
 from lambda_support import CREDENTIALS, NAME, Noise, front, function, lambda_round, settings, tls_in_front_of
 from local_support import redis_server, sample
-from nitro_api.rules import payload_rules as payload
+from nitro_api.rules import payload_rules
 from nitro_learner.backends.base import BackendError, FatalError, RetryableError
 from nitro_learner.backends.lambda_backend import LambdaBackend
 from nitro_learner.sampling.plans import RoundResult
@@ -190,7 +190,7 @@ async def test_a_request_that_lambda_would_not_take_is_refused_with_its_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with front() as (aws, url), lambda_round(url) as (_, work):
-        monkeypatch.setattr(payload, "LIMIT_BYTES", 2_000)
+        monkeypatch.setattr(payload_rules, "LIMIT_BYTES", 2_000)
         with pytest.raises(
             FatalError, match=r"MB for a request with weights and end state.*lower hiddenSizes"
         ):

@@ -13,7 +13,6 @@ from nitro_operator.functions import Aws, FunctionController
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import ApiError
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, JobKey, Kind
-from nitro_operator.reconcile import job as reconcile
 from nitro_operator.reconcile.job import Reconciler
 from nitro_operator.scaling.platform import Platform
 from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod
@@ -76,7 +75,7 @@ class Bench:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, running: bool) -> None:
         self.kube, self.cache, self.now, self.woken = FakeKube(), Cache(), 0.0, list[JobKey]()
-        monkeypatch.setattr(reconcile, "_now", lambda: self.now)
+        monkeypatch.setattr("nitro_operator.reconcile.job._now", lambda: self.now)
         self.cache.put(TRAINING_JOB, self.kube.job)
         if running:
             child = {"namespace": "team", "resourceVersion": "1", "labels": {"nitro.dev/job": "hopper"}}

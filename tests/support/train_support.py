@@ -147,7 +147,7 @@ def _record(path: Path) -> None:
 
 
 def _kill(number: int, moment: str) -> None:
-    from nitro_learner.checkpoints import store as checkpoint
+    from nitro_learner.checkpoints import store
     from nitro_learner.training.trainer import Trainer
 
     def die() -> None:
@@ -169,7 +169,7 @@ def _kill(number: int, moment: str) -> None:
                 die()
             fsync(descriptor)
 
-        checkpoint.os.fsync = sync  # type: ignore[attr-defined]
+        store.os.fsync = sync  # type: ignore[attr-defined]
 
 
 def _hang(number: int, seconds: float) -> None:

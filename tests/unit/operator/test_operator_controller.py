@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from nitro_operator import controller as module
 from nitro_operator.controller import Controller
 from nitro_operator.kube.client import ApiError
 from nitro_operator.kube.kinds import NAMESPACE, TRAINING_JOB, JobKey, Kind
@@ -65,8 +64,8 @@ async def controller(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     async def connect() -> FakeKube:
         return kube
 
-    monkeypatch.setattr(module, "connect", connect)
-    monkeypatch.setattr(module, "RELIST_SECONDS", 0.0)
+    monkeypatch.setattr("nitro_operator.controller.connect", connect)
+    monkeypatch.setattr("nitro_operator.controller.RELIST_SECONDS", 0.0)
     started = await Controller.start(dataclasses.replace(CONFIG, metrics_port=0))
     yield started
     await started.stop()
@@ -99,7 +98,7 @@ class TestAListedNamespaceThatMayNotBeRead:
             async def connect() -> FakeKube:
                 return kube
 
-            monkeypatch.setattr(module, "connect", connect)
+            monkeypatch.setattr("nitro_operator.controller.connect", connect)
             config = dataclasses.replace(CONFIG, metrics_port=0, watch_namespaces=namespaces)
             started.append(await asyncio.wait_for(Controller.start(config), 60))
             return started[-1]

@@ -6,29 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nitro_api import NitroTrainingJob, load_job, resolve, warnings
+from lambda_jobs import lambda_job
+from nitro_api import load_job, resolve, warnings
 from nitro_api.spec.lambda_backend import LambdaBackendSpec, function_name
-
-JOB = """\
-apiVersion: nitro.dev/v1alpha1
-kind: NitroTrainingJob
-metadata: {name: hopper, namespace: rl}
-spec:
-  environment: {id: Hopper-v5}
-  backend:
-    type: Lambda
-    lambda:
-      image: 123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0
-      roleArn: arn:aws:iam::123456789012:role/nitro-actor
-"""
-
-
-def job(*changes: str) -> NitroTrainingJob:
-    return load_job(JOB, changes)
 
 
 def function(*changes: str) -> LambdaBackendSpec:
-    found = resolve(job(*changes)).spec.backend.lambda_
+    found = resolve(lambda_job(*changes)).spec.backend.lambda_
     assert found is not None
     return found
 
@@ -42,12 +26,12 @@ def test_omitted_fields_get_their_defaults() -> None:
 
 
 def test_memory_comes_from_the_actors_resources_and_is_billed() -> None:
-    spec = resolve(job("spec.actor.resources={limits: {memory: 1800M}}")).spec
+    spec = resolve(lambda_job("spec.actor.resources={limits: {memory: 1800M}}")).spec
     assert spec.backend.lambda_ is not None
     assert spec.backend.lambda_.memory_mib == 1717  # 1.8e9 bytes, rounded up
     assert spec.pricing.actor_memory_gb == pytest.approx(1717 / 1024)
     assert function("spec.actor.resources={limits: {memory: 64Mi}}").memory_mib == 128
-    assert resolve(job("spec.backend.lambda.memoryMiB=2048")).spec.pricing.actor_memory_gb == 2.0
+    assert resolve(lambda_job("spec.backend.lambda.memoryMiB=2048")).spec.pricing.actor_memory_gb == 2.0
 
 
 @pytest.mark.parametrize(
@@ -79,11 +63,11 @@ def test_function_names_differ_and_fit() -> None:
 
 
 def test_no_warning_for_a_plain_job_and_one_for_each_doubtful_setting() -> None:
-    assert warnings(job()) == []
-    assert warnings(job("spec.pricing.actorMemoryGB=2")) == [
+    assert warnings(lambda_job()) == []
+    assert warnings(lambda_job("spec.pricing.actorMemoryGB=2")) == [
         "spec.pricing.actorMemoryGB: 2 is not what Lambda bills for memoryMiB 1024, 1; remove actorMemoryGB"
     ]
-    assert warnings(job("spec.backend.lambda.reservedConcurrency=4", "spec.scaling.maxActors=8")) == [
+    assert warnings(lambda_job("spec.backend.lambda.reservedConcurrency=4", "spec.scaling.maxActors=8")) == [
         "spec.backend.lambda.reservedConcurrency: 4 is below scaling.maxActors, 8, so larger rounds go in "
         "waves; raise it or lower maxActors"
     ]

@@ -9,39 +9,23 @@ import zstandard
 from gymnasium import spaces
 
 from actor_support import conv_weights, environment, weights
+from lambda_jobs import lambda_job
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.policy import Policy
 from nitro_actor.rollout import rollout
-from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve
+from nitro_api import JobInvalid, resolve
 from nitro_api.rules import payload_rules
-
-JOB = """\
-apiVersion: nitro.dev/v1alpha1
-kind: NitroTrainingJob
-metadata: {name: hopper, namespace: rl}
-spec:
-  environment: {id: Hopper-v5}
-  backend:
-    type: Lambda
-    lambda:
-      image: 123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0
-      roleArn: arn:aws:iam::123456789012:role/nitro-actor
-"""
-
-
-def job(*changes: str) -> NitroTrainingJob:
-    return load_job(JOB, changes)
 
 
 def test_weights_that_cannot_fit_are_refused_with_limit_size_and_remedy() -> None:
     with pytest.raises(JobInvalid) as caught:
-        job("spec.network.hiddenSizes=[2048, 2048]")
+        lambda_job("spec.network.hiddenSizes=[2048, 2048]")
     assert str(caught.value) == (
         "spec.network.hiddenSizes: [2048, 2048]; needs 15.2 MB for a request with the weights, but with "
         "transport: Payload Lambda takes 4.7 MB (6 MB as base64); lower hiddenSizes, or set "
         "spec.backend.lambda.transport: Redis"
     )
-    assert job(
+    assert lambda_job(
         "spec.network.hiddenSizes=[2048, 2048]",
         "spec.backend.lambda.transport=Redis",
         "spec.backend.lambda.redis={secretName: redis}",
@@ -50,32 +34,32 @@ def test_weights_that_cannot_fit_are_refused_with_limit_size_and_remedy() -> Non
 
 def test_the_networks_of_games_are_counted() -> None:
     game, paper = "spec.environment.id=ALE/Pong-v5", "spec.algorithm.preset=paper"
-    assert job(game, paper)
+    assert lambda_job(game, paper)
     with pytest.raises(JobInvalid, match=r"hiddenSizes: \[512\]; needs 6\.\d MB for a request"):
-        job(game)
+        lambda_job(game)
     spec = EnvironmentSpec("ALE/Pong-v5", (84, 84), "uint8", 6, None, None, None, True, 4)
     for preset, settings in (("paper", [paper]), ("tuned", ["spec.backend={type: Local}"])):
         tensors = conv_weights(spec, preset).tensors
         compress = zstandard.ZstdCompressor(level=1).compress
         sent = sum(len(compress(tensor.tobytes())) for tensor in tensors.values())
-        assert 0.9 * sent <= payload_rules.least_weights(resolve(job(game, *settings)).spec) <= sent
+        assert 0.9 * sent <= payload_rules.least_weights(resolve(lambda_job(game, *settings)).spec) <= sent
 
 
 def test_rollouts_that_cannot_fit_are_refused() -> None:
     with pytest.raises(
         JobInvalid, match=r"spec\.environment\.rolloutLength: 131072; needs 5\.3 MB for a resp"
     ):
-        job("spec.environment.rolloutLength=131072")
+        lambda_job("spec.environment.rolloutLength=131072")
     # An environment of unknown shape is given the benefit of the doubt.
-    assert job("spec.environment.id=Mine-v0", "spec.environment.rolloutLength=131072")
-    assert job("spec.environment.rolloutLength=131072", "spec.environment.entryPoint=mine:make")
+    assert lambda_job("spec.environment.id=Mine-v0", "spec.environment.rolloutLength=131072")
+    assert lambda_job("spec.environment.rolloutLength=131072", "spec.environment.entryPoint=mine:make")
 
 
 def test_a_rollout_without_the_distribution_may_be_longer() -> None:
     steps = "spec.environment.rolloutLength=130000"
     with pytest.raises(JobInvalid, match=r"spec\.environment\.rolloutLength: 130000; needs"):
-        job(steps)
-    assert job(steps, "spec.algorithm.name=impact")
+        lambda_job(steps)
+    assert lambda_job(steps, "spec.algorithm.name=impact")
 
 
 @pytest.mark.parametrize("name", payload_rules.SPACES)
@@ -95,7 +79,7 @@ def test_the_estimated_size_is_at_most_the_real_size(name: str, algorithm: str) 
     env = environment(name, 1)
     policy = weights(env.spec, hidden=(256, 256))
     spec = resolve(
-        job(
+        lambda_job(
             f"spec.algorithm.name={algorithm}",
             f"spec.environment={{id: {name}, rolloutLength: 512, envsPerActor: 1}}",
             "spec.network.hiddenSizes=[256, 256]",

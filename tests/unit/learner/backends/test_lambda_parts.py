@@ -19,7 +19,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
 
 from nitro_actor import parcel
-from nitro_api.rules import payload_rules as payload
+from nitro_api.rules import payload_rules
 from nitro_learner.backends import lambda_errors, lambda_report
 from nitro_learner.backends.base import FatalError, RetryableError
 from nitro_learner.backends.lambda_client import LambdaClient, Payload, Prefix
@@ -32,7 +32,7 @@ HEADERS = {"Content-Type": "application/json", "X-Amz-Log-Type": "Tail"}
 
 def test_actor_and_api_agree_on_the_size_of_a_payload() -> None:
     for name in ("LIMIT_BYTES", "ENVELOPE_BYTES", "CAPACITY_BYTES"):
-        assert getattr(parcel, name) == getattr(payload, name)
+        assert getattr(parcel, name) == getattr(payload_rules, name)
 
 
 @pytest.mark.parametrize("token", [None, "session/token+="])

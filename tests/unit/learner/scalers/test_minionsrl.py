@@ -11,8 +11,7 @@ import torch
 from learner_support import job
 from nitro_api import Ledger
 from nitro_api.costs.prices import RoundCost
-from nitro_learner.checkpoints import store as checkpoint
-from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.checkpoints.store import CheckpointStore, pack, write
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run, summary
 from nitro_learner.scalers import RoundOutcome, Scaler
@@ -155,7 +154,7 @@ def test_a_resumed_run_keeps_its_agent(tmp_path: Path) -> None:
     path = tmp_path / "agent.safetensors"
     agent(seed=3).save(path)
     state = scaler(path).state_dict()
-    checkpoint.pack(1, state)  # it is something that a checkpoint can hold
+    pack(1, state)  # it is something that a checkpoint can hold
     agent(seed=4).save(path)
     resumed, fresh = scaler(path), scaler(path)
     resumed.load_state_dict(state)
@@ -185,7 +184,7 @@ def test_a_file_that_cannot_be_used_is_named_with_the_remedy(tmp_path: Path) -> 
         path.write_bytes(spoilt)
         with pytest.raises(AgentError, match=r"is no scaling agent .*damaged"):
             scaler(path).decide(OUTCOME)
-    checkpoint.write(path, 1, {"training": {"round": 1}})
+    write(path, 1, {"training": {"round": 1}})
     with pytest.raises(AgentError, match="is no scaling agent"):
         scaler(path).decide(OUTCOME)
 

@@ -14,7 +14,7 @@ from nitro_operator.builders import actor_service, checkpoint_claim
 from nitro_operator.kube.client import ApiError
 from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB, VOLUME_CLAIM
 from nitro_operator.kube.names import labels
-from nitro_operator.reconcile import job as reconcile
+from nitro_operator.reconcile.job import Unfinished
 from operator_objects import RUNNING, make_job, make_view, pod, revision
 from reconcile_bench import GOING, KEY, Bench, note, reported
 
@@ -122,7 +122,7 @@ async def test_no_learner_starts_when_the_api_server_refuses_its_actors(
     service = {"Service": ApiError(status, "BadRequest", "expected 0 <= 900 <= 600: timeoutSeconds")}
     bench.kube.refused = service
     monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [actor_service(make_view())])
-    with pytest.raises(reconcile.Unfinished):
+    with pytest.raises(Unfinished):
         await bench.reconciler.reconcile(KEY)
     assert ("Job" in [obj["kind"] for obj in bench.kube.written]) is starts
     if not starts:
@@ -173,7 +173,7 @@ class TestClaimOfAnEarlierJob:
         bench = self.bench(monkeypatch, "1Gi")
         words = "the storageclass that provisions the pvc must support resize"
         bench.kube.refused = {"PersistentVolumeClaim": ApiError(403, "Forbidden", words)}
-        with pytest.raises(reconcile.Unfinished):
+        with pytest.raises(Unfinished):
             await bench.reconciler.reconcile(KEY)
         assert "Job" not in [obj["kind"] for obj in bench.kube.written]
         assert words in conditions_of(bench)["LearnerReady"]["message"]
