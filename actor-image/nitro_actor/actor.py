@@ -43,7 +43,7 @@ class Actor:
         self._cold = True
 
     def run(self, request: Request, exchange: Exchange) -> dict[str, Any]:
-        """Sample, hand the fragment over, and say so.
+        """Sample, store the fragment, and return the acknowledgement.
 
         Returns:
             The acknowledgement: slot, attempt, bytes and steps of the fragment, whether this was the first of

@@ -30,7 +30,7 @@ _ERRORS: tuple[tuple[type[Exception], int, str], ...] = (
 
 
 _TRACED = ("environment", "internal")
-"""Codes of what Python code raised that nobody foresaw, such as the user's."""
+"""Codes of unexpected Python errors, such as those of the user's code."""
 
 
 class RefusedError(Exception):
@@ -43,7 +43,7 @@ class RefusedError(Exception):
 
 
 def work(actor: Actor, request: Request, exchange: Exchange) -> Answer:
-    """Run one request and answer with the actor's acknowledgement, or with what went wrong."""
+    """Run one request and answer with the actor's acknowledgement, or with the error."""
     what: dict[str, Any] = {
         "run": request.run,
         "round": request.round,

@@ -9,7 +9,7 @@ import numpy as np
 from nitro_actor.matmul import Floats, MatMul, divisor
 
 _CACHED_BYTES = 2**19
-"""Of patches that are gathered, converted and multiplied at a time: they stay in a core's cache."""
+"""Bytes of patches that are gathered, converted and multiplied at a time: they stay in a core's cache."""
 
 
 class Shape(NamedTuple):
@@ -127,7 +127,7 @@ class Convolution:
 
 
 def _padding(size: int, parts: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after a side: the fewest that give that many parts. An odd one goes behind."""
+    """Zeros before and after a side: the fewest that give that many parts. An odd one goes after."""
     total = max((parts - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
 

@@ -24,7 +24,7 @@ from nitro_actor.protocol.request import Request
 from nitro_actor.store import Store
 
 _IDLE_SECONDS = 60.0
-"""A sandbox is frozen between invocations; a connection that was idle for long may be dead without a word."""
+"""A sandbox is frozen between invocations; a connection that was idle for long may be dead unnoticed."""
 
 
 class Function:
@@ -61,7 +61,8 @@ class Function:
                 raise wire.WireError(
                     "weights: the request carries none, and the function has no NITRO_REDIS_URL"
                 )
-            if time.time() - self._stored_at > _IDLE_SECONDS:  # by the wall: other clocks may be frozen, too
+            # Wall-clock time, because other clocks may be frozen, too.
+            if time.time() - self._stored_at > _IDLE_SECONDS:
                 self._store.close()
             status, body = work(self._actor, request, self._store)
             self._stored_at = time.time()

@@ -1,7 +1,7 @@
 """Building the environment that a job names: a gymnasium or PettingZoo id, an Atari game, or an entry point.
 
-Observations must be a Box of floats or uint8, actions a Box of floats or Discrete. What is wrong with an
-environment is said here, before the first round, wherever it can be known.
+Observations must be a Box of floats or uint8, actions a Box of floats or Discrete. An environment
+that does not fit is refused here, before the first round, wherever that is possible.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     try:
         factory, time_limit = _factory(config, gymnasium)
         probe = factory()
-    except gymnasium.error.UnregisteredEnv as error:  # nothing of the user's code has run
+    except gymnasium.error.UnregisteredEnv as error:  # before any of the user's code has run
         raise EnvironmentConfigError(
             f"environment {config.id} cannot be built: {type(error).__name__}: {error} "
             "Give a registered id, such as Hopper-v5 or ALE/Pong-v5, or an entryPoint"
@@ -125,7 +125,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     probe.close()
     try:
         engine = GenericEngine(factory, config.count, dtype)
-        engine.reset([0] * config.count)  # a first look at what the space promises, before the first round
+        engine.reset([0] * config.count)  # check the space before the first round
     except (Exception, SystemExit) as error:
         raise unbuildable(config, error) from error
     spec = EnvironmentSpec(
@@ -142,7 +142,7 @@ def _several_agents(environment: Any, gymnasium: Any) -> bool:
 
 
 def _factory(config: EnvironmentConfig, gymnasium: Any) -> tuple[Any, int | None]:
-    """How to make one copy without its time limit, and that limit: `Environment` counts, to resume."""
+    """How to make one copy without its time limit, and that limit: `Environment` counts the steps itself."""
     if config.entry_point is not None:
         attribute = entry_points.load(config.entry_point)
         probe = attribute(**config.kwargs)
@@ -173,7 +173,7 @@ def _factory(config: EnvironmentConfig, gymnasium: Any) -> tuple[Any, int | None
 
 
 def _time_limit(steps: Any) -> int | None:
-    """What kwargs.max_episode_steps says; below 0 is no limit, as gymnasium has it."""
+    """The time limit in kwargs.max_episode_steps; below 0 is no limit, as in gymnasium."""
     if steps is None or (type(steps) is int and steps < 0):
         return None
     if type(steps) is not int or steps == 0:

@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 _SMALL = 700_000
 """Multiplications of a block: well below OpenBLAS' own limit of 100^3."""
 _FEWEST_ROWS = 8
-"""Of a block: with fewer, reading the weight takes longer than multiplying."""
+"""Fewest rows of a block: with fewer, reading the weight takes longer than multiplying."""
 _FEW_ROWS = 16
 """With more of them a copy of the weight pays."""
 

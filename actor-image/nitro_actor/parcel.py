@@ -13,10 +13,10 @@ LIMIT_BYTES = 6 * 2**20
 """Lambda's limit of a request and of a response."""
 
 ENVELOPE_BYTES = 8 * 2**10
-"""Set aside in both for what is no tensor: metadata and the JSON around the base64."""
+"""Bytes of both that are reserved for metadata and for the JSON around the base64."""
 
 CAPACITY_BYTES = (LIMIT_BYTES - ENVELOPE_BYTES) // 4 * 3
-"""Most bytes of a message, of whose base64 four characters carry three."""
+"""The most bytes of a message; base64 takes four characters for three of them."""
 
 
 class ParcelTooLargeError(RuntimeError):
@@ -24,7 +24,7 @@ class ParcelTooLargeError(RuntimeError):
 
 
 class Parcel:
-    """What one invocation brought and what it takes back; the actor uses it like a Store."""
+    """The weights that an invocation brought and the fragment that it returns, as a Store."""
 
     def __init__(self, weights: bytes) -> None:
         self._weights = weights

@@ -1,4 +1,4 @@
-"""What an actor does with its environment: policies, rollouts and evaluations."""
+"""The work of an actor with its environment: policies, rollouts and evaluations."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Play(Protocol):
-    """Plays an environment. A policy is what `policy` returns; tensors have their names in messages.
+    """Play an environment. A policy is what `policy` returns; tensors have their names in messages.
 
-    What the arguments are, and what is raised, `nitro_actor.rollout` says.
+    `nitro_actor.rollout` describes arguments and errors.
     """
 
     def step_bytes(self) -> int:
@@ -55,7 +55,7 @@ def play_of(environment: AnyEnvironment) -> Play:
 
 
 class OneAgent:
-    """Plays an environment of one agent."""
+    """Play an environment of one agent."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment

@@ -95,7 +95,7 @@ def rollout(
         "episode_returns": np.array(returns, np.float64),
         "episode_lengths": np.array(lengths, np.int64),
     }
-    # A policy that has diverged is an error, whether the learner wants to see its distribution or not.
+    # A policy that has diverged is an error, even where the learner does not ask for its distribution.
     _require_finite(tensors | {"distribution": distribution})
     if "log_probs" in optional_tensors:
         tensors["log_probs"] = policy.log_probabilities(distribution, actions)
@@ -164,7 +164,7 @@ def _action_dtype(environment: Environment) -> type[np.float32] | type[np.int64]
 
 
 def _require_finite(tensors: Tensors) -> None:
-    """Refuse NaN and infinity, naming the first cause: what comes after it in time is its consequence."""
+    """Refuse NaN and infinity. The error names the first one in time: later ones follow from it."""
     causes = []
     for order, name in enumerate(("observations", "distribution", "rewards")):
         array = tensors.get(name)

@@ -3,7 +3,7 @@
     POST /v1/rollout   one request (see nitro_actor.request) -> 200 when its fragment is stored
     GET  /v1/spec      the environment's spaces
     GET  /healthz      the process answers
-    GET  /readyz       the environment is built and requests are welcome
+    GET  /readyz       the environment is built and the actor takes requests
 
 It listens before the environment is built. All environment work happens in the main thread (rendering
 contexts and some libraries belong to the thread that made them); connections have threads of their own.

@@ -18,11 +18,11 @@ from nitro_actor.protocol.request import Request
 from nitro_actor.store import Exchange
 
 _TIMES_TIMEOUT = 2
-"""Work that lasts so many times the request's time-out hangs: nobody waits for it any more."""
+"""Work that takes this many times the request's time-out hangs: its answer is not needed any more."""
 
 
 class Service:
-    """Connects the threads of HTTP connections with the actor in the main thread.
+    """Connect the threads of HTTP connections with the actor in the main thread.
 
     Args:
         token: that requests must carry; None where they need none.
@@ -81,7 +81,7 @@ class Service:
             )
 
     def ready(self) -> Answer:
-        """Whether requests are welcome."""
+        """Whether the actor takes requests."""
         self._require_ready()
         return 200, {"status": "ready"}
 
@@ -101,7 +101,7 @@ class Service:
             self._jobs.put(lambda actor, exchange: done.put(work(actor, request, exchange)))
             return done.get(timeout=self._limit)
         except queue.Empty:
-            # Only the main thread could end it, and that is what hangs. A container is started again.
+            # Only the main thread could end it, and the main thread hangs. The container is restarted.
             frames = traces.of_thread(sys._current_frames()[threading.main_thread().ident or 0])
             where = traces.standing(frames)
             told = f"the {request.kind} of slot {request.slot} does not end{where and f': it is in {where}'}"

@@ -145,7 +145,9 @@ class Store:
         while len(replies) < len(commands):
             try:
                 reply = reader.gets()
-            except hiredis.ProtocolError as error:  # until a new Service's address is routed, somebody else's
+            except (
+                hiredis.ProtocolError
+            ) as error:  # another server may answer until a new Service's address is routed
                 raise ConnectionError(f"what answers is no Redis: {error}") from error
             if reply is False:
                 data = connection.recv(_CHUNK)

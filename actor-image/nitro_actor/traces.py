@@ -11,18 +11,18 @@ from types import FrameType
 
 _OURS = Path(__file__).parent
 _WORK = tuple(str(_OURS / name) for name in ("engines", "agents", "make_env.py"))
-"""What calls the environment."""
+"""Functions that call the environment."""
 
 _LIBRARIES = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), "<")
-"""Folders of what is installed, and how the names of code without a file begin."""
+"""Folders of installed packages, and the beginnings of names of code without a file."""
 
 _MOST_CHARACTERS = 3_000
-"""Of a traceback. With its sentence it fits into an answer, which may have 64 KB, however it is encoded."""
+"""Size limit of a traceback, so that it fits into an answer of 64 KB in any encoding."""
 
 _DUMPED = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _THREAD = re.compile(r"(Current thread|Thread|Stack) .*\(most recent call first\):")
 DUMP_END = "in _run_module_as_main"
-"""What faulthandler writes last of a program's main thread, which is the last thread that it writes of."""
+"""The last line of the main thread in faulthandler's output; the main thread is the last one in it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def of_dump(lines: Iterable[str]) -> list[Frame]:
 
 
 def begins_dump(line: str) -> bool:
-    """Whether faulthandler begins to write with this line."""
+    """Whether a dump of faulthandler begins with this line."""
     return line.startswith("Fatal Python error: ") or _THREAD.match(line) is not None
 
 
@@ -99,5 +99,5 @@ def _is_ours(frame: Frame) -> bool:
 
 
 def _installed(frame: Frame) -> bool:
-    """Whether it is of an installed package, not of the standard library."""
+    """Whether the frame is in an installed package, not in the standard library."""
     return "site-packages" in frame.file or "dist-packages" in frame.file

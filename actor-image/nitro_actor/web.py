@@ -29,7 +29,7 @@ MOST_CONNECTIONS = 64
 
 
 class _TimedReader(io.RawIOBase):
-    """Reads a connection until a deadline, however slowly the bytes come."""
+    """A reader of a connection with a deadline, however slowly the bytes come."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -48,7 +48,7 @@ class _TimedReader(io.RawIOBase):
         try:
             return self._connection.recv_into(buffer)
         finally:
-            self._connection.settimeout(IDLE_SECONDS)  # for the answer
+            self._connection.settimeout(IDLE_SECONDS)  # the time-out of the answer
 
 
 class _Connections:
@@ -208,7 +208,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, *_: object) -> None:
-        """Requests are logged by what became of them, not by their line."""
+        """Log nothing: requests are logged with their results elsewhere."""
 
 
 class _HttpServer(ThreadingHTTPServer):
@@ -241,7 +241,7 @@ class _HttpServer(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
 
     def handle_error(self, *_: object) -> None:
-        """A broken connection is the peer's business; errors of requests have been answered."""
+        """Log nothing of a broken connection; errors of requests have been answered."""
 
 
 def listen(service: Service, host: str, port: int) -> ThreadingHTTPServer:

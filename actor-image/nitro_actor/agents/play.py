@@ -1,4 +1,4 @@
-"""What an actor does with several agents: policies, rollout and evaluation."""
+"""The work of an actor with several agents: policies, rollout and evaluation."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from nitro_actor.rollout import Tensors
 
 
 class SeveralAgents:
-    """Plays an environment of several agents; see `nitro_actor.play.Play`."""
+    """Play an environment of several agents; see `nitro_actor.play.Play`."""
 
     def __init__(self, environment: AgentsEnvironment) -> None:
         self._environment = environment

@@ -1,10 +1,9 @@
 """The engine for Atari 2600 games: one emulator per copy, its screens made smaller and grey.
 
-Chance enters as Machado et al. (2018) have it: at each screen the game may still see the action before. Drawn
-here, not by the emulator, whose saved state lacks its last action: so that resumed episodes go on to the bit.
-An episode begins by restoring the game's start, because the emulator's own reset takes as long as ten steps
-and, in some games, depends on what was played before.
-"""
+Actions are sticky as in Machado et al. (2018): at each screen the game may still see the action before.
+This is drawn here, not by the emulator, whose saved state lacks its last action: resumed episodes go on to
+the bit. An episode begins by restoring the game's start, because the emulator's own reset takes as long as
+ten steps and, in some games, depends on what was played before."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -90,7 +89,7 @@ class AtariEngine(Engine):
 
     def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         skip, sticky = self._config.frame_skip, self._config.sticky_actions
-        # First all emulators, then all screens: taking turns, each would find its data gone from the cache.
+        # First all emulators, then all screens: in turns, each would push the other's data out of the cache.
         for index, game in enumerate(self._games):
             wanted, seen = self._legal[actions[index]], int(self._sticking[index])
             sticks = (self._generators[index].random(skip) < sticky).tolist()

@@ -1,4 +1,4 @@
-"""What an engine is: E copies of one environment, stepped together, without time limits or episodes.
+"""The interface of engines: E copies of one environment, stepped together, without time limits or episodes.
 
     engine.reset(seeds)
     while True:
@@ -68,7 +68,7 @@ class Engine(ABC):
         """
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:  # noqa: ARG002
-        """What a viewer sees of one copy now, u8 [height, width, 3]; None where the engine draws nothing."""
+        """A picture of one copy now, u8 [height, width, 3]; None where the engine draws nothing."""
         return None
 
     def close(self) -> None:

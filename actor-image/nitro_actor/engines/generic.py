@@ -33,7 +33,7 @@ class GenericEngine(Engine):
         self._environments = [make() for _ in range(count)]
         first = self._environments[0]
         self._state_keepers = [state_keeper(environment) for environment in self._environments]
-        # Only these look at every step: the others cost the loop nothing.
+        # Only these are called at every step: the others cost the loop nothing.
         self._replays = [
             keeper if isinstance(keeper, MujocoReplay) else None for keeper in self._state_keepers
         ]

@@ -122,7 +122,7 @@ class ClassicControl:
 
     @functools.cached_property
     def _tensors(self) -> dict[str, wire.TensorSpec]:
-        """What a state consists of, known after a reset."""
+        """Dtypes and shapes of a state, known after a reset."""
         return {name: wire.TensorSpec(str(array.dtype), array.shape) for name, array in self.get().items()}
 
     def get(self) -> dict[str, np.ndarray]:

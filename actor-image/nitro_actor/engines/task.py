@@ -1,4 +1,4 @@
-"""What gymnasium's MuJoCo locomotion tasks share: observations, rewards and termination over E copies.
+"""The base of gymnasium's MuJoCo locomotion tasks: observations, rewards and termination over E copies.
 
 Source: gymnasium/envs/mujoco/*_v5.py. Every expression keeps gymnasium's dtypes and its order of operations
 (the control cost, for one, is computed in f32), so results are equal to the bit; the tests compare them.
@@ -50,7 +50,7 @@ class Task:
         return int(self._model.nq + self._model.nv) - self._skip
 
     def reset_noise(self, generator: np.random.Generator) -> Noise:
-        """What a reset adds to the model's initial positions and velocities."""
+        """Noise that a reset adds to the model's initial positions and velocities."""
         scale = self.options["reset_noise_scale"]
         position = generator.uniform(-scale, scale, self._model.nq)
         if self.gaussian_velocity_noise:
@@ -100,6 +100,6 @@ class Task:
         return healthy
 
     def cost(self, actions: NDArray[np.floating[Any]]) -> Costs:
-        """What the actions cost, [E]."""
+        """Costs of the actions, [E]."""
         cost: Costs = self.options["ctrl_cost_weight"] * np.add.reduce(np.square(actions), axis=1)
         return cost

@@ -1,4 +1,4 @@
-"""The tasks whose state alone tells all: Hopper, Walker2d, HalfCheetah, Swimmer. See `Task`."""
+"""The tasks that are functions of the state alone: Hopper, Walker2d, HalfCheetah, Swimmer. See `Task`."""
 
 from typing import ClassVar
 

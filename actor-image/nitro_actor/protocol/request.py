@@ -1,4 +1,4 @@
-"""The request: what a learner asks of an actor, one slot of a round or one evaluation."""
+"""The request of a learner to an actor: one slot of a round, or one evaluation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from nitro_actor.protocol.fields import MetadataError
 KINDS = ("rollout", "evaluate")
 
 OPTIONAL_TENSORS = ("log_probs", "distribution", "global_state")
-"""Tensors of a rollout that not every learner wants: they are sent only where the request names them."""
+"""Optional tensors of a rollout: they are sent only where the request names them."""
 
 _MAX_TTL_SECONDS = 7 * 86400
 _MAX_EPISODES = 1000

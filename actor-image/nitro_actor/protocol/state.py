@@ -1,6 +1,6 @@
 """The end state of a fragment's environments, from which the next fragment of the slot goes on.
 
-Its tensors are named `state/NAME` in messages. What they hold is the environment's own business.
+Its tensors are named `state/NAME` in messages. Only the environment knows what they hold.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import numpy as np
 
 PREFIX = "state/"
 OWN_PREFIX = PREFIX + "own/"
-"""Of what a user's own environment keeps for itself; it may hold NaN and infinity."""
+"""Prefix of the tensors that a user's own environment keeps; they may hold NaN and infinity."""
 
 
 def prefixed(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -42,7 +42,7 @@ class PolicyWeights:
             MetadataError: the text names the field.
         """
         clip = meta.get("observationClip")
-        # Compared as it is: a whole number may be too large for a float.
+        # Not converted first: a whole number may be too large for a float.
         if clip is not None and (type(clip) not in (int, float) or not 0 < clip < math.inf):
             raise MetadataError(f"observationClip: {clip!r} is no positive number")
         return cls(fields.mapping(meta, "network"), tensors, clip)

@@ -1,4 +1,4 @@
-"""What our algorithms share: the policy and the critic, their optimiser and normalisers, one gradient step,
+"""The base of our algorithms: the policy and the critic, their optimiser and normalisers, one gradient step,
 weights for the actors, and the state.
 """
 

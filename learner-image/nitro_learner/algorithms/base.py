@@ -1,4 +1,4 @@
-"""What the trainer asks of a learning algorithm.
+"""The interface of learning algorithms.
 
 On-policy, one update per round, from fragments that were all sampled with the same weights:
 
@@ -47,7 +47,7 @@ def check_network(saved: dict[str, Any], own: dict[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """What a round taught.
+    """The result of a round's update.
 
     Attributes:
         stats: policy_loss, value_loss, entropy, kl, clip_fraction, explained_variance, advantage_std (before
@@ -84,7 +84,7 @@ class Algorithm(Protocol):
 
 @runtime_checkable
 class JointLearner(Protocol):
-    """Learns one policy, or several that depend on each other. Besides these methods it has those of
+    """Learn one policy, or several that depend on each other. Besides these methods it has those of
     `OnPolicyJointLearner` or of `OffPolicyJointLearner`, as its record's feeding says.
     """
 
@@ -142,7 +142,7 @@ class OffPolicyJointLearner(JointLearner, Protocol):
 
 @runtime_checkable
 class OnPolicyAlgorithm(Algorithm, Protocol):
-    """Is fed whole rounds."""
+    """An algorithm that learns from whole rounds."""
 
     def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
         """Learn from round `round` (from 1): its fragments, sorted by slot, sampled with `weights()`.
@@ -155,7 +155,7 @@ class OnPolicyAlgorithm(Algorithm, Protocol):
 
 @runtime_checkable
 class OffPolicyAlgorithm(Algorithm, Protocol):
-    """Is fed fragments as they arrive. All methods are called from one thread."""
+    """An algorithm that learns from fragments as they arrive. All methods are called from one thread."""
 
     @property
     def max_staleness(self) -> int:

@@ -32,7 +32,7 @@ class Distribution(Protocol):
     def grad_entropy(self, params: Tensor) -> Tensor: ...
 
     def grad_kl(self, old: Tensor, new: Tensor) -> Tensor:
-        """By the parameters of `new`."""
+        """Gradient of `kl` by the parameters of `new`."""
         ...
 
 

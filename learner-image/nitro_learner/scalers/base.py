@@ -95,7 +95,7 @@ class Scaler(ABC):
     """Decide I_{k+1} after round k. One instance per run, called once a round, in order."""
 
     needs: frozenset[Need] = frozenset()
-    """What `decide` reads of that which costs time to measure. Without need nobody pays for it."""
+    """The statistics that `decide` reads and that take time to measure. Others are not measured."""
 
     def __init__(self, spec: JobSpec) -> None:
         """Start from the resolved job."""

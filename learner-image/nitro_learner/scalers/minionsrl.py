@@ -1,7 +1,7 @@
 """MinionsRL's scaler: a pre-trained agent decides from the last round's features (Yu et al., AAAI 2024;
 Nitro, section 8.3).
 
-It reads wall times, so two runs of one job need not decide alike.
+It reads wall times, so two runs of one job may decide differently.
 """
 
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What RLlib's algorithms share here: one network, one learner in this process, its weights and its state."""
+"""The base of RLlib's algorithms: one network, one learner in this process, its weights and its state."""
 
 import contextlib
 import random
@@ -181,7 +181,7 @@ class RllibAlgorithm:
 
 @contextlib.contextmanager
 def _placed_on(device: str) -> Iterator[None]:
-    """Learners that are built meanwhile live on this torch device.
+    """Place learners that are built in the block on this torch device.
 
     Asked for a GPU, RLlib would have Ray say which, and that starts a Ray runtime.
     """
@@ -195,7 +195,7 @@ def _placed_on(device: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _keyed(seed: int, update: int) -> Iterator[None]:
-    """Keys the global random numbers, which RLlib draws from, by (seed, update), and puts them back
+    """Seed the global random numbers, which RLlib draws from, by (seed, update), and restore them
     afterwards.
 
     So a resumed run draws what an undisturbed one does, and nothing of it has to be in a checkpoint.

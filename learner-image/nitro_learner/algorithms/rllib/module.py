@@ -75,7 +75,7 @@ class _Pass(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        # RLlib holds the outputs until the next step: what they came from is to go now.
+        # RLlib holds the outputs until the next step. Free their inputs now.
         part, traces, ctx.traces = ctx.part, ctx.traces, None
         parameters = list(part.parameters())
         before = [parameter.grad for parameter in parameters]
