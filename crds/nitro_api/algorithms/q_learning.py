@@ -133,6 +133,8 @@ def _record(
     hyperparameters: type[Hyperparameters],
     rows: Rows,
     tensors: frozenset[OptionalTensor] = frozenset(),
+    *,
+    common_reward: bool = True,
 ) -> AlgorithmRecord:
     return AlgorithmRecord(
         name=name,
@@ -143,11 +145,18 @@ def _record(
         tensors=tensors,
         curvature="td-loss",
         agents="several",
+        common_reward=common_reward,
     )
 
 
 RECORDS = (
-    _record("iql", "Q-learning for each of several agents", QLearningHyperparameters, _USUAL),
+    _record(
+        "iql",
+        "Q-learning for each of several agents",
+        QLearningHyperparameters,
+        _USUAL,
+        common_reward=False,
+    ),
     _record(
         "vdn",
         "Q-learning of a team with one reward, by the sum of its agents' values",
