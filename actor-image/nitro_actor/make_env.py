@@ -98,6 +98,8 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     try:
         factory, time_limit = _factory(config, gymnasium)
         probe = factory()
+    except EnvironmentConfigError:
+        raise
     except gymnasium.error.UnregisteredEnv as error:  # before any of the user's code has run
         raise EnvironmentConfigError(
             f"environment {config.id} cannot be built: {type(error).__name__}: {error} "

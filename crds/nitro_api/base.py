@@ -27,6 +27,13 @@ WITHOUT_RULES = {"rules": False}
 """Validation context in which only fields are checked, not the rules across them."""
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts such as N, which YAML 1.1 reads as false and PyYAML would write without quotes."""
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+
+
 class Model(BaseModel):
     """Base of every object in the job: camelCase outside, snake_case inside, nothing unknown, nothing
     coerced."""
@@ -65,7 +72,7 @@ class Model(BaseModel):
 
     def to_yaml(self) -> str:
         """The same as YAML text, fields in the order of the models."""
-        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+        return yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def _plain(value: Any) -> Any:

@@ -58,6 +58,8 @@ def make_agents(
 
     try:
         engine = ParallelEngine(make, config.count, time_limit)
+    except EnvironmentConfigError:  # which says all of it
+        raise
     except (Exception, SystemExit) as error:
         raise unbuildable(config, error) from error
     return _environment(config, engine, ("gymnasium", "pettingzoo", config.id.partition("/")[0]))

@@ -7,8 +7,6 @@ from nitro_actor.engines.base import EnvironmentCallError
 
 def unbuildable(config: EnvironmentConfig, error: BaseException) -> EnvironmentConfigError:
     """The error of an environment that raised before its first rollout."""
-    if isinstance(error, EnvironmentConfigError):
-        return error
     words = f"{type(error).__name__}: {error}{traces.raised_at(error)}"
     if isinstance(error, EnvironmentCallError):  # which says all of it
         words = str(error)

@@ -1,6 +1,7 @@
 """The Lambda function's answers to events, with the weights and the fragment in the messages."""
 
 import base64
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from nitro_actor.function import Function
 from nitro_actor.protocol.request import Request
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import WeightsContainer
+from parallel_environments import container as policies_of_several
+from parallel_environments import several
 
 OLD_WEIGHTS = wire.encode({"schema": 1, "run": RUN, "version": 1, "network": {}}, {})
 """As a learner of the release before writes them."""
@@ -140,3 +143,44 @@ def test_a_fragment_that_no_response_takes_is_refused_with_its_size(
     answer = function(event(), None)
     assert (answer["status"], answer["body"]["code"]) == (413, "too_large")
     assert answer["body"]["error"].endswith("bytes, a Lambda response takes 5000 (6 MB as base64)")
+
+
+def test_several_agents_are_played_the_same_way() -> None:
+    """The spec, a rollout that goes on, and an evaluation, with the weights and fragments in the messages."""
+    made = several("mpe2/simple_tag_v3", 2)
+    function = Function(Actor(made), None)
+    spec = function({"kind": "spec"}, None)["body"]
+    assert {name: one["agents"] for name, one in spec["classes"].items()} == {
+        "adversary": ["adversary_0", "adversary_1", "adversary_2"],
+        "agent": ["agent_0"],
+    }
+    body = policies_of_several(made.spec, run=RUN).encode()
+
+    def rollout(state: dict[str, np.ndarray], **changes: Any) -> dict[str, np.ndarray]:
+        tensors = {f"state/{name}": array for name, array in state.items()}
+        meta = {name: value for name, value in request(**changes).items() if value is not ...}
+        message = wire.encode(meta, tensors)
+        answer = function({"kind": "rollout", "request": text(message), "weights": text(body)}, None)
+        assert answer["status"] == 200, answer
+        return wire.decode(base64.b64decode(answer["fragment"]))[1]
+
+    first = rollout({})
+    assert first["adversary/observations"].shape == (32, 2, 3, 16)
+    then = rollout(bare(first), seed=9)
+    np.testing.assert_array_equal(then["agent/observations"][0], first["agent/last_observations"])
+    found = rollout({}, kind="evaluate", steps=..., optionalTensors=..., episodes=3, maxSteps=100)
+    assert found["episode_returns"].shape == (3, 4)
+
+
+def test_weights_of_one_agent_do_not_fit_several() -> None:
+    function = Function(Actor(several("mpe2/simple_tag_v3", 2)), None)
+    answer = function(event(), None)
+    assert (answer["status"], answer["body"]["code"]) == (500, "weights_invalid")
+    assert "['agent'], but the environment has ['adversary_0'" in answer["body"]["error"]
+
+
+def test_a_fragment_that_would_be_too_large_is_refused() -> None:
+    function = Function(Actor(several("mpe2/simple_tag_v3", 2)), None)
+    answer = function(event(steps=10**6), None)
+    assert answer["status"] == 400
+    assert re.match(r"steps: 1000000 may take \d+ bytes; a fragment may have \d+", answer["body"]["error"])

@@ -329,3 +329,10 @@ def test_any_text_is_applied_as_it_is() -> None:
     written = yamlfile.to_yaml({"status": {"message": text, "none": None, "count": 1e21}})
     assert yaml.safe_load(written)["status"]["message"] == text
     assert json.loads(written)["status"] == {"message": text, "none": None, "count": 1e21}
+
+
+def test_a_job_with_keys_that_yaml_takes_for_truth_values_is_written_so_that_it_can_be_read() -> None:
+    """mpe2's number of agents is called N."""
+    kwargs = {"N": 3, "y": "n", "on": "yes", "plain": "text"}
+    job = load_job(yaml.safe_load(JOB) | {"spec": {"environment": {"id": "Own-v0", "kwargs": kwargs}}})
+    assert load_job(job.to_yaml()).spec.environment.kwargs == kwargs
