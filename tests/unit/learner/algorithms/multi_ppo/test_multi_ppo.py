@@ -22,8 +22,15 @@ TOGETHER = {"agent_1": AGENTS}
 
 
 def of_three(algorithm: str = "ippo", settings: dict[str, Any] | None = None, **fields: Any) -> Team:
-    """A team of three agents of one class, with small minibatches."""
-    return team(algorithm=algorithm, settings={"minibatchSize": 16, "epochs": 2} | (settings or {}), **fields)
+    """A team of three agents of one class, with small minibatches and everything normalised."""
+    usual = {
+        "minibatchSize": 16,
+        "epochs": 2,
+        "normaliseObservations": True,
+        "normaliseRewards": True,
+        "standardiseAdvantages": "minibatch",
+    }
+    return team(algorithm=algorithm, settings=usual | (settings or {}), **fields)
 
 
 def round_of(slots: int = 3, **changes: Any) -> list[Fragment]:
@@ -103,7 +110,10 @@ def test_mappo_takes_the_environments_own_state_where_it_has_one() -> None:
     assert moved(made, fragments, others) == set(AGENTS)
 
 
-@pytest.mark.parametrize("settings", [{}, {"minibatchSize": 0}, {"standardiseAdvantages": "off"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"minibatchSize": 0}, {"standardiseAdvantages": "batch"}, {"standardiseAdvantages": "off"}],
+)
 def test_policies_learn_the_same_whoever_trains_with_them(settings: dict[str, Any]) -> None:
     fragments = round_of(deaths=0.1)
     together = MultiPpo(of_three("ippo", settings))
@@ -272,7 +282,7 @@ def test_distances_are_the_divergence_between_what_the_agents_would_do() -> None
 
 
 def test_the_learning_rate_falls_to_its_last_round() -> None:
-    learner = MultiPpo(of_three(rounds=4))
+    learner = MultiPpo(of_three("ippo", {"learningRateAnneal": True}, rounds=4))
     rates = [learner.update(round_of(), k)["agent_0"].stats["learning_rate"] for k in (1, 3, 4)]
     assert rates == pytest.approx([rates[0], rates[0] / 2, rates[0] / 4])
 

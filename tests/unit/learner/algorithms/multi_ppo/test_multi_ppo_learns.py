@@ -42,7 +42,7 @@ def solved(algorithm: str, begin: np.ndarray, step: Step, rounds: int = 60) -> f
         rounds: to train.
     """
     one = agent_class(agents=2, size=begin.shape[-1], actions=2)
-    settings = {"learningRate": 5e-3, "minibatchSize": 128}
+    settings = {"learningRate": 5e-3, "minibatchSize": 128, "normaliseObservations": True}
     learner = MultiPpo(team(one, algorithm=algorithm, settings=settings, reward="team", rounds=rounds))
     rng = np.random.default_rng(0)
     for round in range(1, rounds + 2):
