@@ -3,8 +3,8 @@ chosen moments.
 
 Run as a program it is `nitro` itself, but for what the environment asks for:
 NITRO_TEST_RECORD=FILE appends {"round", "fragments", "weights"} digests of each update;
-NITRO_TEST_KILL=ROUND:MOMENT kills the process (-9) while round ROUND samples or updates, or while its
-checkpoint is half written;
+NITRO_TEST_KILL=ROUND:MOMENT kills the process (-9) while round ROUND samples or updates, while its checkpoint
+is half written, or when the toggle of sharing after it has regrouped the policies;
 NITRO_TEST_HANG=ROUND:SECONDS has the update of round ROUND stand still, which is told after SECONDS.
 """
 
@@ -148,6 +148,7 @@ def _record(path: Path) -> None:
 
 def _kill(number: int, moment: str) -> None:
     from nitro_learner.checkpoints import store
+    from nitro_learner.training.sharing import Sharing
     from nitro_learner.training.trainer import Trainer
 
     def die() -> None:
@@ -161,6 +162,16 @@ def _kill(number: int, moment: str) -> None:
             asyncio.get_running_loop().call_later(0.005, die)
 
     Trainer._stage_started = enter_then_die  # type: ignore[method-assign]
+    if moment == "regroup":
+        regroup = Sharing.regroup
+
+        async def regroup_then_die(self: Any, round: int, *arguments: Any) -> Any:
+            event = await regroup(self, round, *arguments)
+            if round == number:
+                die()
+            return event
+
+        Sharing.regroup = regroup_then_die  # type: ignore[method-assign]
     if moment == "checkpoint":
         fsync = os.fsync
 

@@ -157,10 +157,14 @@ async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIter
     """The run in `folder` just before its round `round` (from 1). Nothing in the folder is changed.
 
     Raises:
-        RunDirError: the checkpoint of the round before is gone.
+        RunDirError: the checkpoint of the round before is gone, or the run has several agents.
         CheckpointError: it is damaged.
         BackendError: the actors do not start.
     """
+    if job.spec.algorithm.record.agents == "several":
+        raise RunDirError(
+            f"{folder.path}: a run of several agents, whose rounds cannot be repeated. Choose a run of one agent."
+        )
     store = CheckpointStore(folder.checkpoints, keep_last=1)
     if round > 1 and round - 1 not in store.rounds():
         there = ", ".join(map(str, repeatable(folder))) or "none"

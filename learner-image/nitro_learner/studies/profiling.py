@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_api import JobSpec
 from nitro_api.costs.prices import billed_seconds
 from nitro_api.spec.pricing import Pricing
@@ -91,9 +90,8 @@ async def measure(spec: JobSpec) -> Measured:
     try:
         environment = await backend.start()
         start_seconds = time.monotonic() - began
-        policy = PolicyWeights.of(*registry.make(spec, environment).weights())
         cache = backend.open_cache(_RUN)
-        await cache.publish_weights(0, WeightsContainer.of_one_agent(_RUN, 0, policy).encode())
+        await cache.publish_weights(0, registry.make_policies(spec, environment).encode(_RUN))
         work = Dispatcher(
             backend,
             cache,

@@ -1,0 +1,160 @@
+"""Several agents by `nitro train` with real actor processes: sharing, kill -9 around toggles, refusals."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nitro_learner.checkpoints.store import load, pack
+from nitro_learner.run.policy_files import read_groups, read_toggles
+from nitro_learner.run.rundir import RunDir
+from train_support import nitro, write_job
+
+ROUNDS = 12
+SPREAD: dict[str, Any] = {
+    "environment": {"id": "mpe2/simple_spread_v3", "rolloutLength": 50, "envsPerActor": 2},
+    "algorithm": {"name": "ippo", "hyperparameters": {"epochs": 2}},
+    "network": {"hiddenSizes": [16]},
+    # Every slope is below 1: it toggles whenever the window is full.
+    "sharing": {"mode": "dynamic", "window": 4, "slope": 1},
+    "scaling": {"scaler": "marless", "minActors": 2, "maxActors": 4, "initialActors": 4},
+    "evaluation": {"episodes": 2, "everyRounds": 4},
+    "stop": {"rounds": ROUNDS},
+}
+AGENTS = {"agent_0", "agent_1", "agent_2"}
+_MEASURED = ("wall_seconds", "cold_starts", "cost_", "seconds_", "fragment_bytes")
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    """metrics.csv without what depends on the machine's times."""
+    with (run / "metrics.csv").open() as file:
+        return [
+            {name: value for name, value in row.items() if not name.startswith(_MEASURED)}
+            for row in csv.DictReader(file)
+        ]
+
+
+def state_of(run: Path, number: int) -> dict[str, Any]:
+    return load(run / "checkpoints" / f"round-{number:06d}.safetensors").state
+
+
+def learned(run: Path) -> bytes:
+    """Everything in the last checkpoint but the run's identity and times."""
+    state = state_of(run, ROUNDS)
+    state["training"].pop("seconds")
+    state.pop("run")
+    return pack(ROUNDS, state)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    done = nitro("train", write_job(directory, **SPREAD), "--run-dir", directory / "run")
+    assert done.returncode == 0, done.stderr
+    return directory / "run"
+
+
+def test_sharing_toggles_after_every_full_window(undisturbed: Path) -> None:
+    toggles = read_toggles(RunDir(undisturbed))
+    assert [(toggle.round, toggle.shared) for toggle in toggles] == [(4, True), (8, False), (12, True)]
+    assert [len(toggle.groups) for toggle in toggles] == [2, 3, 2]
+    assert all(toggle.reason.startswith("the slope of the returns, ") for toggle in toggles)
+    (pool,) = toggles[0].distances
+    assert set(pool["agents"]) == AGENTS
+    assert list(toggles[0].bases.values()) == ["convexity ratio"]
+    counts: dict[int, int] = {}
+    for round, _, agents in read_groups(RunDir(undisturbed)):
+        counts[round] = counts.get(round, 0) + 1
+        assert set(agents) <= AGENTS
+    assert [counts[round] for round in range(1, ROUNDS + 1)] == [3] * 4 + [2] * 4 + [3] * 4
+
+
+def test_a_toggle_is_a_version_of_the_weights_and_asks_for_the_most_actors(undisturbed: Path) -> None:
+    assert state_of(undisturbed, ROUNDS)["policies"]["version"] == ROUNDS + 3
+    actors = [int(row["actors"]) for row in rows(undisturbed)]
+    # After the second toggle all policies are new.
+    assert (actors[0], actors[8]) == (4, 4)
+
+
+def test_evaluations_tell_each_agents_return(undisturbed: Path) -> None:
+    evaluation = json.loads((undisturbed / "summary.json").read_text())["evaluation"]
+    assert evaluation["agents"].keys() == AGENTS
+    assert sum(evaluation["agents"].values()) == pytest.approx(evaluation["mean"])
+
+
+def test_the_report_and_the_picture_show_the_groups(undisturbed: Path, tmp_path: Path) -> None:
+    done = nitro("report", undisturbed, "--out", tmp_path / "report.html")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("sharing began") == 2
+    assert page.count("sharing ended") == 1
+    assert "Policy of each agent" in page
+    assert (undisturbed / "result.png").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("moment", ["4:update", "4:regroup", "5:sample", "8:regroup", "8:checkpoint"])
+def test_killed_around_a_toggle_and_resumed_equals_undisturbed(
+    tmp_path: Path, undisturbed: Path, moment: str
+) -> None:
+    run = tmp_path / "run"
+    killed = nitro("train", write_job(tmp_path, **SPREAD), "--run-dir", run, kill=moment)
+    assert killed.returncode == -9, killed.stderr
+    again = nitro("train", "--resume", run)
+    assert again.returncode == 0, again.stderr
+    assert learned(run) == learned(undisturbed)
+    assert rows(run) == rows(undisturbed)
+    for name in ("policies.csv", "sharing.jsonl"):
+        assert (run / name).read_text() == (undisturbed / name).read_text(), name
+
+
+def test_the_number_of_actor_processes_changes_nothing(tmp_path: Path, undisturbed: Path) -> None:
+    job = write_job(tmp_path, **SPREAD, backend={"type": "Local", "local": {"processes": 1}})
+    done = nitro("train", job, "--run-dir", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert learned(tmp_path / "run") == learned(undisturbed)
+
+
+def test_two_teams_learn_and_share_by_themselves(tmp_path: Path) -> None:
+    slower = {"agents": "adversary_*", "name": "ippo", "hyperparameters": {"learningRate": 1e-5}}
+    changes = {
+        "environment": SPREAD["environment"] | {"id": "mpe2/simple_tag_v3"},
+        "algorithm": SPREAD["algorithm"] | {"policies": [slower]},
+        "stop": {"rounds": 5},
+    }
+    done = nitro("train", write_job(tmp_path, **(SPREAD | changes)), "--run-dir", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    (toggle,) = read_toggles(RunDir(tmp_path / "run"))
+    assert toggle.groups["agent_0"] == ["agent_0"]
+    pairs = [members for members in toggle.groups.values() if len(members) > 1]
+    assert pairs
+    assert all(agent.startswith("adversary_") for members in pairs for agent in members)
+    saved = state_of(tmp_path / "run", 5)["policies"]["learners"]
+    assert [sorted(part["policies"]) for part in saved][1] == ["agent_0"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"algorithm": {"name": "ippo", "policies": [{"agents": "wolf_*", "name": "ippo"}]}},
+            "names no agent of the environment; its agents are agent_0, agent_1, agent_2",
+        ),
+        (
+            {"environment": {"id": "one", "entryPoint": "actor_support:Walk", "rolloutLength": 50}},
+            "learns several agents, and the environment has a single one",
+        ),
+        (
+            {"sharing": {"mode": "random-toggle", "toggles": 4, "window": 3}},
+            "spec.sharing.toggles",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_in_a_sentence(
+    tmp_path: Path, changes: dict[str, Any], text: str
+) -> None:
+    refused = nitro("train", write_job(tmp_path, **(SPREAD | changes)), "--run-dir", tmp_path / "run")
+    assert refused.returncode not in (0, -9)
+    assert text in refused.stderr
+    assert "Traceback" not in refused.stderr
