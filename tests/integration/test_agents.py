@@ -139,7 +139,7 @@ def test_two_teams_learn_and_share_by_themselves(tmp_path: Path) -> None:
     [
         (
             {"algorithm": {"name": "ippo", "policies": [{"agents": "wolf_*", "name": "ippo"}]}},
-            "names no agent of the environment; its agents are agent_0, agent_1, agent_2",
+            "must name an agent of the environment, which has agent_0, agent_1, agent_2",
         ),
         (
             {"environment": {"id": "one", "entryPoint": "actor_support:Walk", "rolloutLength": 50}},

@@ -154,28 +154,28 @@ def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: Run
 
 
 def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder: RunDir) -> None:
-    """Refuse to go on to another number of rounds where the learning rate falls to zero over them. Of a job
-    on a cluster, whose user may change spec.stop and has no other folder, it only warns.
+    """Refuse to go on to another number of rounds where the learning rate falls to zero over them, or where
+    the rounds in which sharing toggles are drawn from them. Of a job on a cluster, whose user may change
+    spec.stop and has no other folder, it only warns.
 
     Raises:
         RunDirError
     """
     before, after = saved["spec"].get("stop", {}).get("rounds"), job.spec.stop.rounds
-    if not job.spec.algorithm.anneals or before == after:
+    drawn = job.spec.sharing is not None and job.spec.sharing.mode == "random-toggle"
+    if not (job.spec.algorithm.anneals or drawn) or before == after:
         return
-    reason = (
-        f"{folder.path}: its learning rate falls to zero over {before} rounds, so it cannot become a run of "
-        f"{after} rounds."
+    why = (
+        "its learning rate falls to zero over" if job.spec.algorithm.anneals else "its toggles are drawn from"
     )
+    reason = f"{folder.path}: {why} {before} rounds, so it cannot become a run of {after} rounds."
     if job.metadata.uid is None:
         raise RunDirError(
             f"{reason} Choose another folder, or spec.stop.rounds={before} again. "
             f"A new run of {after} rounds: "
             f"nitro train {shlex.quote(str(folder.job))} --set spec.stop.rounds={after}"
         )
-    logger.warning(
-        "%s It goes on all the same, at the rate that a run of %d rounds has there.", reason, after
-    )
+    logger.warning("%s It goes on all the same, as a run of %d rounds goes on there.", reason, after)
 
 
 def open_ledger(folder: RunDir) -> Ledger:

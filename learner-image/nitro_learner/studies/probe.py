@@ -163,7 +163,8 @@ async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIter
     """
     if job.spec.algorithm.record.agents == "several":
         raise RunDirError(
-            f"{folder.path}: a run of several agents, whose rounds cannot be repeated. Choose a run of one agent."
+            f"{folder.path}: a run of several agents, whose rounds cannot be repeated. Choose a run of one "
+            "agent."
         )
     store = CheckpointStore(folder.checkpoints, keep_last=1)
     if round > 1 and round - 1 not in store.rounds():

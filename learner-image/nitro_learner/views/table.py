@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
+    from nitro_learner.training.sharing import Regrouping
+
 # title, width in plain output
 _HEADINGS = (
     ("round", 9),
@@ -116,6 +118,10 @@ class PlainLines(Listener):
         left = None if self._rounds is None else self._rounds - report.round
         self._print(cells(report, self._rounds, self._pace.eta(left)))
 
+    def on_policies_regrouped(self, regrouping: Regrouping) -> None:
+        with naming("the output"):
+            print(regrouping.sentence, file=self.stream, flush=True)
+
     def _print(self, texts: list[str]) -> None:
         line = " ".join(text.rjust(width) for text, (_, width) in zip(texts, _HEADINGS, strict=True))
         with naming("the output"):
@@ -133,6 +139,17 @@ class JsonLines(Listener):
 
     def on_round_done(self, report: RoundReport) -> None:
         self._print({"event": "round", **report.row()})
+
+    def on_policies_regrouped(self, regrouping: Regrouping) -> None:
+        self._print(
+            {
+                "event": "sharing",
+                "round": regrouping.round,
+                "shared": regrouping.shared,
+                "groups": {policy: list(agents) for policy, agents in regrouping.groups.items()},
+                "reason": regrouping.reason,
+            }
+        )
 
     def on_run_ended(self, outcome: Outcome) -> None:
         self._print(
@@ -161,6 +178,7 @@ class LiveTable(Listener):
         self._rounds: int | None = None
         self._shown: deque[list[str]] = deque(maxlen=_SHOWN_ROUNDS)
         self._note: str | None = None
+        self._sharing: str | None = None
         self._doing = "starting actors"
         self._since = time.monotonic()
         self._live: Live = Live(console=self._console, get_renderable=self._render, refresh_per_second=4)
@@ -190,6 +208,9 @@ class LiveTable(Listener):
         self._note = note(report)
         self._shown.append(cells(report, self._rounds, self._pace.eta(left)))
 
+    def on_policies_regrouped(self, regrouping: Regrouping) -> None:
+        self._sharing = regrouping.sentence
+
     def on_run_ended(self, outcome: Outcome) -> None:  # noqa: ARG002
         self._doing = ""
 
@@ -198,7 +219,7 @@ class LiveTable(Listener):
         from rich.table import Table
 
         doing = f"{self._doing} ({time.monotonic() - self._since:.0f} s)" if self._doing else None
-        caption = "\n".join(filter(None, (self._note, doing))) or None
+        caption = "\n".join(filter(None, (self._note, self._sharing, doing))) or None
         # Where a terminal is narrow the stages give way, not the digits of everything.
         narrow = self._console.width < _WIDE
         shown = [index for index, (title, _) in enumerate(_HEADINGS) if not (narrow and title in _STAGES)]

@@ -19,6 +19,10 @@ PRICE = 1.66667e-5 * 2.0
         # Policies in rounds 1 to 5: 3, 3, 2, 2, 3.
         ({"name": "ippo"}, 26, 30),
         ({"name": "mappo"}, 26, 30),
+        ({"name": "iql"}, 13, 15),
+        ({"name": "vdn"}, 5, 5),
+        # agent_0 by an actor-critic algorithm, the others by a joint loss.
+        ({"name": "ippo", "policies": [{"agents": "agent_[12]", "name": "vdn"}]}, 15, 15),
     ],
 )
 def test_functions_are_billed_for_the_updates_time(

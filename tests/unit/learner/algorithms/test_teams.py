@@ -1,0 +1,128 @@
+"""From a job to teams: which agents learn by which algorithm."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nitro_api import JobInvalid, JobSpec, load_job, resolve
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.agents.teams import make_teams
+from sharing_support import ToyTeam
+from train_support import job
+
+SPACES = {
+    "observation": {"shape": [4], "dtype": "float32", "frame": [4], "stack": 1},
+    "action": {"kind": "discrete", "n": 5},
+}
+ENVIRONMENT: dict[str, Any] = {
+    "classes": {
+        "agent": {"agents": ["agent_0", "agent_1"], **SPACES},
+        "adversary": {"agents": ["adversary_0", "adversary_1"], **SPACES},
+    }
+}
+SINGLE = {"id": "CartPole-v1", **SPACES}
+
+
+def spec(sharing: dict[str, Any] | None = None, **algorithm: Any) -> JobSpec:
+    return resolve(
+        load_job(
+            job(
+                environment={"id": "mpe2/simple_tag_v3"},
+                algorithm={"name": "ippo", **algorithm},
+                scaling={"minActors": 2, "maxActors": 6},
+                **({"sharing": sharing} if sharing else {}),
+            )
+        )
+    ).spec
+
+
+def test_one_algorithm_makes_one_team_in_the_order_of_the_wire() -> None:
+    (team,) = make_teams(spec(), ENVIRONMENT)
+    assert team.agents == ("adversary_0", "adversary_1", "agent_0", "agent_1")
+    assert [one.name for one in team.classes] == ["adversary", "agent"]
+    assert (team.algorithm, team.reward, team.group_batch) == ("ippo", "own", "equal")
+    assert (team.agent_ids, team.state_size) == (False, None)
+
+
+def test_the_jobs_settings_reach_the_team() -> None:
+    chosen = spec({"mode": "always", "groupBatch": "all"}, teamReward=True)
+    (team,) = make_teams(chosen, {**ENVIRONMENT, "state": {"size": 7}})
+    assert (team.reward, team.group_batch, team.agent_ids, team.state_size) == ("team", "all", True, 7)
+    assert team.settings == chosen.algorithm.hyperparameters
+    assert (team.network, team.seed, team.rounds) == (chosen.network, chosen.seed, chosen.stop.rounds)
+
+
+def test_entries_take_the_agents_that_they_name_and_the_others_learn_by_the_jobs_algorithm() -> None:
+    entries = [
+        {"agents": "adversary_*", "name": "iql"},
+        {"agents": "agent_1", "name": "ippo", "hyperparameters": {"learningRate": 0.125}},
+    ]
+    teams = make_teams(spec(policies=entries), ENVIRONMENT)
+    assert [(team.algorithm, team.agents) for team in teams] == [
+        ("iql", ("adversary_0", "adversary_1")),
+        ("ippo", ("agent_1",)),
+        ("ippo", ("agent_0",)),
+    ]
+    rates = [getattr(team.settings, "learning_rate", None) for team in teams]
+    assert rates[1] == 0.125 != rates[2]
+
+
+def test_without_an_agent_left_there_is_no_further_team() -> None:
+    teams = make_teams(spec(policies=[{"agents": "*", "name": "iql"}]), ENVIRONMENT)
+    assert [team.algorithm for team in teams] == ["iql"]
+
+
+Environment = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("make", "environment", "text"),
+    [
+        (
+            lambda: spec(policies=[{"agents": "wolf_*", "name": "iql"}]),
+            ENVIRONMENT,
+            r"policies\[0\]\.agents: \"wolf_\*\"; must name an agent of the environment, which has adversary_0, adversary_1, agent_0, agent_1",
+        ),
+        (
+            lambda: spec(
+                policies=[{"agents": "a*_0", "name": "iql"}, {"agents": "adversary_*", "name": "iql"}]
+            ),
+            ENVIRONMENT,
+            r"policies\[1\]\.agents: \"adversary_\*\"; must not name adversary_0, which an earlier entry names",
+        ),
+        (
+            spec,
+            SINGLE,
+            r"algorithm\.name: \"ippo\"; learns several agents, and the environment has a single one",
+        ),
+    ],
+)
+def test_agents_that_do_not_fit_are_refused(
+    make: Callable[[], JobSpec], environment: Environment, text: str
+) -> None:
+    with pytest.raises(JobInvalid, match=text):
+        make_teams(make(), environment)
+
+
+def test_an_algorithm_of_one_agent_refuses_an_environment_of_several() -> None:
+    single = resolve(load_job(job())).spec
+    with pytest.raises(JobInvalid, match=r"\"ppo\"; learns a single agent, and the environment has several"):
+        registry.make_policies(single, ENVIRONMENT)
+
+
+def test_the_registry_unites_teams_in_the_order_of_the_wire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_learns", lambda _: ToyTeam)
+    policies = registry.make_policies(spec(policies=[{"agents": "agent_*", "name": "iql"}]), ENVIRONMENT)
+    assert list(policies.agents) == ["adversary_0", "adversary_1", "agent_0", "agent_1"]
+    assert [learner.policies for learner in policies.learners] == [
+        ("agent_0", "agent_1"),
+        ("adversary_0", "adversary_1"),
+    ]
+    assert len(policies.teams()) == 2
+
+
+def test_a_class_that_cannot_share_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_learns", lambda _: lambda *_: object())
+    with pytest.raises(TypeError, match="ippo learns several agents, but is no SharingLearner"):
+        registry.make_policies(spec(), ENVIRONMENT)
