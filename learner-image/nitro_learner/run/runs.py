@@ -165,9 +165,9 @@ def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder:
     drawn = job.spec.sharing is not None and job.spec.sharing.mode == "random-toggle"
     if not (job.spec.algorithm.anneals or drawn) or before == after:
         return
-    why = (
-        "its learning rate falls to zero over" if job.spec.algorithm.anneals else "its toggles are drawn from"
-    )
+    why, kept = "its learning rate falls to zero over", "at the rate"
+    if not job.spec.algorithm.anneals:
+        why, kept = "the rounds in which sharing toggles are drawn from", "with the toggles"
     reason = f"{folder.path}: {why} {before} rounds, so it cannot become a run of {after} rounds."
     if job.metadata.uid is None:
         raise RunDirError(
@@ -175,7 +175,7 @@ def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder:
             f"A new run of {after} rounds: "
             f"nitro train {shlex.quote(str(folder.job))} --set spec.stop.rounds={after}"
         )
-    logger.warning("%s It goes on all the same, as a run of %d rounds goes on there.", reason, after)
+    logger.warning("%s It goes on all the same, %s that a run of %d rounds has there.", reason, kept, after)
 
 
 def open_ledger(folder: RunDir) -> Ledger:

