@@ -28,6 +28,10 @@ STOP = {"rounds": 12, "budgetDollars": 1, "targetReward": 1000}
 RIGHTLY_EMPTY = {
     "Requests to AWS: {{code}}": "this operator has had no job on Lambda, unless another test had one",
     "Actors requested, granted, ready: provisioned": "the job runs on Knative",
+    "Boosting score by policy: {{policy}}": "the job has a single agent",
+    "Groups of agents: {{policy}}": "the same",
+    "Sharing: policies": "the same",
+    "Sharing: shared": "the same",
 }
 """Queries of panels: "panel: legend" -> why a healthy run has nothing to show."""
 

@@ -18,6 +18,7 @@ from train_support import start, write_job
 
 VARIABLES = {"namespace": "local", "job": "small", "window": "5m"}
 OPERATOR = "the operator tells it, and there is none"
+ONE_AGENT = "the job has a single agent"
 RIGHTLY_EMPTY = {
     "Phase: {{phase}}": OPERATOR,
     "Rounds: of": OPERATOR,
@@ -28,6 +29,13 @@ RIGHTLY_EMPTY = {
     "Actors requested, granted, ready: granted": OPERATOR,
     "Actors requested, granted, ready: ready": OPERATOR,
     "Actors requested, granted, ready: provisioned": OPERATOR,
+    "Actors paid and used: paid": OPERATOR,
+    "Actors paid and used: pods that are going": OPERATOR,
+    "Pods started: pods per minute": OPERATOR,
+    "Boosting score by policy: {{policy}}": ONE_AGENT,
+    "Groups of agents: {{policy}}": ONE_AGENT,
+    "Sharing: policies": ONE_AGENT,
+    "Sharing: shared": ONE_AGENT,
 }
 
 
