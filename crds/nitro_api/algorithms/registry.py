@@ -7,6 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import create_model
+from pydantic.fields import FieldInfo
 
 from nitro_api.algorithms import impact, multi_ppo, ppo, q_learning, rllib
 from nitro_api.algorithms.record import COLUMNS, AlgorithmRecord, Hyperparameters, path_of
@@ -21,20 +22,31 @@ def registered(*records: AlgorithmRecord) -> dict[str, AlgorithmRecord]:
             missing or does not fit its settings.
     """
     found: dict[str, AlgorithmRecord] = {}
-    declared: dict[str, tuple[str, Any]] = {}
+    declared: dict[str, tuple[AlgorithmRecord, str]] = {}
     for record in records:
         if record.name in found:
             raise ValueError(f"two algorithms have the name {record.name}; rename one")
         found[record.name] = record
-        for setting, schema in _schemas(record.hyperparameters).items():
-            first, expected = declared.setdefault(setting, (record.name, schema))
-            if schema != expected:
-                raise ValueError(
-                    f"{first} and {record.name} declare the hyperparameter {setting} differently: {expected} "
-                    f"and {schema}; give both the type and the widest bounds, and the narrower one a rule"
-                )
+        for name, field in record.hyperparameters.model_fields.items():
+            first, its_name = declared.setdefault(field.alias or name, (record, name))
+            # JSON schemas decide, but they take long: they are made only where the declarations differ.
+            if _declaration(field) != _declaration(first.hyperparameters.model_fields[its_name]):
+                _check_equal(field.alias or name, first, record)
         _check_presets(record)
     return found
+
+
+def _declaration(field: FieldInfo) -> tuple[Any, ...]:
+    return field.annotation, field.metadata, field.default
+
+
+def _check_equal(setting: str, first: AlgorithmRecord, second: AlgorithmRecord) -> None:
+    expected, schema = (_schemas(record.hyperparameters)[setting] for record in (first, second))
+    if schema != expected:
+        raise ValueError(
+            f"{first.name} and {second.name} declare the hyperparameter {setting} differently: {expected} "
+            f"and {schema}; give both the type and the widest bounds, and the narrower one a rule"
+        )
 
 
 def _schemas(model: type[Hyperparameters]) -> dict[str, Any]:
