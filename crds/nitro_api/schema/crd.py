@@ -46,7 +46,7 @@ _COLUMNS: tuple[tuple[str, str, str, str, int], ...] = (
 
 def render() -> str:
     """The CRD as YAML text."""
-    text = yaml.dump(definition(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    text = yaml.dump(definition(), Dumper=_CrdDumper, sort_keys=False, allow_unicode=True, width=110)
     return _HEADER + text
 
 
@@ -115,7 +115,7 @@ def _same(path: str) -> str:
     return f"has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
 
 
-class _Dumper(yaml.SafeDumper):
+class _CrdDumper(yaml.SafeDumper):
     """No anchors, which some tools do not read, lists indented below their key, and the many levels of fields
     that take any JSON in few lines."""
 

@@ -31,7 +31,7 @@ from nitro_learner.algorithms.q_learning.policies import PolicyStack
 from nitro_learner.algorithms.q_learning.replay import Replay
 from nitro_learner.algorithms.q_learning.rewards import RewardScales
 from nitro_learner.algorithms.q_learning.round_result import results_of
-from nitro_learner.algorithms.q_learning.training import Trainer
+from nitro_learner.algorithms.q_learning.training import QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Columns, positions_of, rows_of
 from nitro_learner.data.batch import Fragment, vectors
 
@@ -136,7 +136,7 @@ class QLearner:
         self._owed += sampled * s.replay_ratio
         steps = int(self._owed // s.batch_size)
         self._owed -= steps * s.batch_size
-        trainer = Trainer(
+        trainer = QTrainer(
             s, self._mixer, self._replay, self._reader, self._learned, self._lanes(), self._rewards.scales
         )
         rate = self._rate(round)

@@ -19,7 +19,7 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
+class _StoredRound:
     """Rows of one round, counted from the first row of the run.
 
     Attributes:
@@ -55,7 +55,7 @@ class Replay:
         self._tree = SumTree(columns, size)
         self._largest = np.ones(columns)
         self._counts = np.zeros(columns, np.int64)
-        self._rounds: list[_Round] = []
+        self._rounds: list[_StoredRound] = []
         self._end = 0
 
     @property
@@ -71,7 +71,7 @@ class Replay:
         self._end = end
         arrays = {name: array[kept] for name, array in rows.arrays.items()}
         self._insert(begin, arrays, rows.learnable[kept] * self._largest)
-        self._rounds.append(_Round(begin, end, Attachment("replay", partial(self._rows, begin, end))))
+        self._rounds.append(_StoredRound(begin, end, Attachment("replay", partial(self._rows, begin, end))))
         self._count()
 
     def draw(self, columns: Places, shares: NDArray[np.float64]) -> tuple[Places, NDArray[np.float64]]:
@@ -130,7 +130,7 @@ class Replay:
             arrays = attachment.arrays()
             places = np.arange(begin, end) % self._size
             self._insert(begin, arrays, priorities[:, places].T)
-            self._rounds.append(_Round(begin, end, attachment))
+            self._rounds.append(_StoredRound(begin, end, attachment))
         self._largest = np.array(state["largest"], np.float64)
         self._end = int(state["end"])
         self._count()

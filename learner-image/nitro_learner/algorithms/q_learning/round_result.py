@@ -11,12 +11,12 @@ from torch.nn import functional
 
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.q_learning.mixers import Independent
-from nitro_learner.algorithms.q_learning.surrogate import Played, TdSurrogate
-from nitro_learner.algorithms.q_learning.training import Drawn, Trainer
+from nitro_learner.algorithms.q_learning.surrogate import PlayedRows, TdSurrogate
+from nitro_learner.algorithms.q_learning.training import Drawn, QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Rows
 
 
-def results_of(trainer: Trainer, rows: Rows, stats: Mapping[str, float]) -> dict[str, UpdateResult]:
+def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dict[str, UpdateResult]:
     """Results by policy, at the parameters after the round's gradient steps.
 
     Policies with a joint value share one objective. Of the others each has its own, of transitions like those
@@ -34,7 +34,7 @@ def results_of(trainer: Trainer, rows: Rows, stats: Mapping[str, float]) -> dict
     weights = torch.from_numpy(rows.learnable[places, columns].astype(np.float32)).to(drawn.targets.device)
     lanes = tuple(torch.from_numpy(np.searchsorted(steps, lane)) for lane in rows.lanes)
     played = {
-        name: Played(
+        name: PlayedRows(
             trainer.learned.stacks[name].network,
             trainer.learned.stacks[name].parameters.detach().clone().requires_grad_(),
             batch.policies,
@@ -72,7 +72,7 @@ def _lanes_of(name: str, drawn: Drawn, weights: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _own_result(
-    one: Played,
+    one: PlayedRows,
     row: int,
     targets_and_weights: tuple[Tensor, Tensor],
     lanes: tuple[Tensor, ...],
@@ -81,7 +81,7 @@ def _own_result(
     """The result of the policy in a row of its stack."""
     own = torch.nonzero(one.policies == row)[:, 0]
     targets, weights = (part[own] for part in targets_and_weights)
-    played = Played(
+    played = PlayedRows(
         one.network,
         one.parameters[row : row + 1].detach().clone().requires_grad_(),
         torch.zeros(len(own), dtype=torch.int64, device=own.device),

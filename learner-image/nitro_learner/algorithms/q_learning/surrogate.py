@@ -20,7 +20,7 @@ _CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedRows:
     """What agents of one class did in a round, and the networks that value it.
 
     Attributes:
@@ -61,7 +61,7 @@ class TdSurrogate:
         lanes: the rows of each environment of each fragment.
     """
 
-    played: Sequence[Played]
+    played: Sequence[PlayedRows]
     mixer: Mixer
     mixer_parameters: Tensor
     state: Tensor | None

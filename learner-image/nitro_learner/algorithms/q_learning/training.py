@@ -44,7 +44,7 @@ class Drawn:
     targets: Tensor
 
 
-class Trainer:
+class QTrainer:
     """The gradient steps of one round.
 
     Attributes:
