@@ -39,6 +39,13 @@ def test_a_step_curve_takes_the_value_of_the_next_point() -> None:
 
 
 @pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave pictures out, which take most of a report's time, where a test reads numbers only."""
+    monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
+    monkeypatch.setattr(experiment_report, "draw_metric", lambda *_: False)
+
+
+@pytest.fixture
 def experiment(tmp_path: Path) -> tuple[ExperimentDir, Experiment]:
     """fixed reaches 8 actor-rounds exactly, nitro overshoots to 10; seed 2 is only half done."""
     spec = load(write_spec(tmp_path, seeds=[0, 1, 2], target=15.0, against=["fixed"]))
@@ -55,6 +62,7 @@ def experiment(tmp_path: Path) -> tuple[ExperimentDir, Experiment]:
     return folder, spec
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_report_compares_at_exactly_the_budget(experiment: tuple[ExperimentDir, Experiment]) -> None:
     folder, spec = experiment
     text = experiment_report.write(folder, spec)
@@ -75,6 +83,7 @@ def test_the_report_compares_at_exactly_the_budget(experiment: tuple[ExperimentD
     assert "With fewer than 5 seeds" in text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_verdict_needs_an_interval_that_excludes_zero_and_enough_seeds(tmp_path: Path) -> None:
     spec = load(write_spec(tmp_path, seeds=[0, 1, 2, 3, 4], variants={"a": {}, "b": {}, "c": {}}))
     folder = ExperimentDir(tmp_path / "results")
@@ -88,6 +97,7 @@ def test_a_verdict_needs_an_interval_that_excludes_zero_and_enough_seeds(tmp_pat
     assert verdicts[0][1] == "+12.0 [+10.8, +13.2]"
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_questions_are_answered_by_return_and_by_cost(tmp_path: Path) -> None:
     """b costs half of a per actor and reaches 40 in four of six seeds; nothing of c is finished."""
     questions = {"1. Is b?": ["b", "a"], "2. Is a?": ["a", "b"], "3. Is c?": ["c", "a"]}
@@ -140,6 +150,7 @@ def test_a_budget_of_one_round_gives_a_report(tmp_path: Path) -> None:
     assert "Over training: nothing, because some run's curve begins at 1 rounds." in text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_mean_over_training_uses_one_interval_for_all_runs(tmp_path: Path) -> None:
     """One and the same learning curve, return = actor-rounds spent, seen by rounds of 2 and of 4 actors."""
     spec = load(write_spec(tmp_path))
@@ -158,6 +169,7 @@ def test_the_mean_over_training_uses_one_interval_for_all_runs(tmp_path: Path) -
         assert {row["reward_mean_over_training"] for row in csv.DictReader(file)} == {"6.0"}
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_off_policy_rounds_count_the_steps_that_they_learned_from(tmp_path: Path) -> None:
     """Rounds of four actors that end with two rollouts: 8 actor-rounds are four rounds and not two."""
     spec = load(write_spec(tmp_path))
@@ -172,6 +184,7 @@ def test_off_policy_rounds_count_the_steps_that_they_learned_from(tmp_path: Path
         assert {row["actor_rounds"] for row in csv.DictReader(file)} == {"8.0"}
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_dollar_budget_may_be_reached_outside_of_rounds(tmp_path: Path) -> None:
     """An interruption broke off a round: what it cost ended the run, whose last row is below the budget."""
     spec = load(write_spec(tmp_path, budget={"dollars": 0.09}))
@@ -187,6 +200,7 @@ def test_a_dollar_budget_may_be_reached_outside_of_rounds(tmp_path: Path) -> Non
     assert "| nitro - fixed | +0.0 [+0.0, +0.0] |" in text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_no_relative_difference_is_given_for_a_price_of_zero(tmp_path: Path) -> None:
     spec = load(write_spec(tmp_path, questions={"Is nitro?": ["nitro", "fixed"]}))
     folder = ExperimentDir(tmp_path / "results")
