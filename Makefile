@@ -72,6 +72,18 @@ $(RLLIB)/installed: constraints.txt pyproject.toml learner-image/pyproject.toml 
 test-rllib: $(RLLIB)/installed ## the tests that need Ray's RLlib
 	$(RLLIB)/bin/python -m pytest $(PARALLEL) tests/rllib $(ARGS)
 
+# So have SMAX's: JAX and JaxMARL are half a gigabyte.
+SMAX_VENV ?= build/smax
+$(SMAX_VENV)/installed: constraints.txt pyproject.toml actor-image/pyproject.toml $(STAMP)
+	@test -x $(SMAX_VENV)/bin/python || $(UV) venv --quiet --python $(BIN)/python $(SMAX_VENV)
+	$(UV) pip install --quiet --compile-bytecode --python $(SMAX_VENV)/bin/python --constraints constraints.txt --group dev \
+		-e crds -e actor-image[smax,smax-source] -e learner-image[train,local]
+	@touch $@
+
+.PHONY: test-smax
+test-smax: $(SMAX_VENV)/installed ## the tests that need JAX and JaxMARL
+	$(SMAX_VENV)/bin/python -m pytest tests/smax $(ARGS)
+
 .PHONY: images
 images: ## build the actor, learner and operator images (IMAGE_COMMAND='docker build --tag')
 	scripts/images
@@ -116,6 +128,10 @@ $(JAXMARL)/installed: tests/benchmarks/peers/jaxmarl.txt $(STAMP)
 bench-mpe: $(STAMP) $(JAXMARL)/installed ## the engine of the particle environments beside mpe2 and JaxMARL (two minutes)
 	@$(BIN)/python tests/benchmarks/bench_mpe.py $(JAXMARL)/bin/python
 
+.PHONY: bench-smax
+bench-smax: $(SMAX_VENV)/installed ## SMAX: seconds and memory until an actor has sampled, and its steps per second (two minutes)
+	@$(SMAX_VENV)/bin/python tests/benchmarks/bench_smax.py
+
 .PHONY: generate
 generate: $(STAMP) ## write the generated files again: the CRD, dashboards, alerts, docs/metrics.md, the maps in docs/development.md
 	$(BIN)/python -m nitro_api.schema.crd > build/crd.yaml && mv build/crd.yaml crds/nitrotrainingjobs.yaml
@@ -125,7 +141,7 @@ generate: $(STAMP) ## write the generated files again: the CRD, dashboards, aler
 
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew
-	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda,agents]' '-e ./learner-image[train,local,rllib]' '-e ./operator' > build/packages.in
+	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda,agents,smax,smax-source]' '-e ./learner-image[train,local,rllib]' '-e ./operator' > build/packages.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --group dev \
 		--no-emit-package nitro-api --no-emit-package nitro-actor --no-emit-package nitro-learner \
 		--no-emit-package nitro-operator build/packages.in -o build/constraints.txt

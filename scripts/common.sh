@@ -5,6 +5,7 @@
 : "${IMAGE_COMMAND:=docker build --tag}"   # called as: $IMAGE_COMMAND TAG CONTEXT --file F [--build-arg K=V ...]
 : "${TORCH_INDEX:=}"                       # package index with CPU builds of torch, for machines without a GPU
 : "${LEARNER_EXTRAS:=}"                    # extras that get a learner image of their own: LEARNER_EXTRAS=rllib for nitro-learner-rllib
+: "${ACTOR_EXTRAS:=}"                      # and an actor image: ACTOR_EXTRAS=smax for nitro-actor-smax
 : "${RELEASE:=nitro}"
 : "${NAMESPACE:=nitro-system}"
 : "${HELM_ARGS:=}"                         # more arguments of `helm upgrade`, as one word list

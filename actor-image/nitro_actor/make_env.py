@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     AnyEnvironment = Environment | AgentsEnvironment
 
 _ATARI = "ALE/"
+_SMAX = "smax/"
 _PETTING_ZOO = re.compile(r"[A-Za-z_][\w.]*(/[A-Za-z_]\w*)+_v\d+")
 """Ids of environments of several agents: package/module, of a module that has `parallel_env`. Those of
 gymnasium end in `-v0`."""
@@ -41,6 +42,10 @@ def make_env(config: EnvironmentConfig) -> AnyEnvironment:
         from nitro_actor.agents.make import make_by_id  # of several agents alone
 
         return make_by_id(config)
+    if config.entry_point is None and config.id.startswith(_SMAX):
+        from nitro_actor.agents.make import make_smax
+
+        return make_smax(config, config.id.removeprefix(_SMAX))
     if config.entry_point is None and config.id.startswith(_ATARI):
         return _make_atari(config)
     if config.entry_point is None and tasks.supports(config.id, config.kwargs):

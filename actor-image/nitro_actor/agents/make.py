@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from nitro_actor import entry_points
+from nitro_actor.agents import smax
 from nitro_actor.agents.engine import AgentsEngine
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.mpe import scenarios
@@ -33,6 +34,30 @@ def make_by_id(config: EnvironmentConfig) -> AgentsEnvironment:
         raise EnvironmentConfigError(f"environment {config.id}: the package {package} has no module {name}")
     parallel_env = entry_points.load(f"{package}.{name}:parallel_env")
     return make_agents(config, lambda: parallel_env(**config.kwargs), None)
+
+
+def make_smax(config: EnvironmentConfig, map_name: str) -> AgentsEnvironment:
+    """Build a map of SMAX.
+
+    Raises:
+        EnvironmentConfigError: there is no such map, it was given arguments, or JAX is not installed.
+    """
+    if map_name not in smax.MAPS:
+        known = " or ".join(f"smax/{name}" for name in smax.MAPS)
+        raise EnvironmentConfigError(f"environment {config.id} does not exist; set environment.id: {known}")
+    if config.kwargs:
+        raise EnvironmentConfigError(
+            f"environment {config.id} takes no arguments, but has {sorted(config.kwargs)}; remove "
+            "environment.kwargs"
+        )
+    if not all(map(_exists, ("jax", "flatbuffers"))):
+        raise EnvironmentConfigError(
+            f"environment {config.id} needs JAX, which is not installed; use the image nitro-actor-smax, or "
+            "pip install 'nitro-actor[smax,smax-source]'"
+        )
+    from nitro_actor.agents.smax.engine import SmaxEngine
+
+    return _environment(config, SmaxEngine(map_name, config.count), ("jax", "jaxmarl"))
 
 
 def make_agents(

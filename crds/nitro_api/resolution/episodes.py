@@ -53,9 +53,12 @@ NOT_RESUMABLE = {
 _PARTICLES = ("adversary", "spread", "tag")
 _OTHER_PARTICLES = ("crypto", "push", "reference", "speaker_listener", "world_comm")
 
-AGENTS_RESUMABLE = {f"mpe2/simple_{name}_v3": 25 for name in _PARTICLES}
+AGENTS_RESUMABLE = {
+    **{f"mpe2/simple_{name}_v3": 25 for name in _PARTICLES},
+    **dict.fromkeys(("smax/3s5z", "smax/8m"), 100),
+}
 """Time limits of the ids of several agents whose state an actor can save. An argument, max_cycles, sets
-another limit."""
+another limit of mpe2's."""
 
 AGENTS_NOT_RESUMABLE = {f"mpe2/simple_{name}_v3": 25 for name in _OTHER_PARTICLES}
 """Time limits of the ids of several agents whose state nobody can save; max_cycles as above."""

@@ -12,8 +12,8 @@ from nitro_api.resolution.resolve import resolve
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.sharing import Sharing
 
-SEVERAL_AGENTS = "^[A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)+_v[0-9]+$"
-"""Ids of environments of several agents, package/module. gymnasium's end in -v0 instead of _v0."""
+SEVERAL_AGENTS = "^([A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)+_v[0-9]+|smax/[0-9a-z_]+)$"
+"""Ids of environments of several agents: package/module, or a map of SMAX. Those of gymnasium end in -v0."""
 
 COMPETITIVE = tuple(f"mpe2/simple_{name}_v3" for name in ("adversary", "crypto", "push", "tag", "world_comm"))
 """Ids whose agents are opponents, so that they have no common reward."""

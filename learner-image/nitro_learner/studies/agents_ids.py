@@ -6,6 +6,7 @@ import difflib
 import importlib.util
 import pkgutil
 
+from nitro_actor.agents import smax
 from nitro_actor.agents.mpe.scenarios import SCENARIOS
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.make_env import make_env
@@ -13,6 +14,8 @@ from nitro_api import JobSpec
 from nitro_api.base import matches
 from nitro_api.resolution.teams import teams_of
 from nitro_api.rules.agents_rules import SEVERAL_AGENTS
+
+_SMAX = [f"smax/{name}" for name in smax.MAPS]
 
 
 def is_one(id: str) -> bool:
@@ -22,14 +25,16 @@ def is_one(id: str) -> bool:
 
 def installed(id: str) -> bool:
     """Whether its package is here, or none is needed."""
-    return id in SCENARIOS or _package(id) is not None
+    return id in SCENARIOS or _package("jax/smax" if id in _SMAX else id) is not None
 
 
 def mistake(id: str) -> str | None:
     """What is wrong with the id: its package is here and has no such module, or it is nearly an id that needs
     no package. None where nothing is known to be wrong."""
-    if id in SCENARIOS:
+    if id in SCENARIOS or id in _SMAX:
         return None
+    if id.startswith("smax/"):
+        return f"must be {' or '.join(_SMAX)}; correct it"
     path = _package(id)
     package, _, name = id.rpartition("/")
     known = {one.rpartition("/")[2] for one in SCENARIOS if one.startswith(f"{package}/")}

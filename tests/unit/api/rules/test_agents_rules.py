@@ -8,6 +8,7 @@ import pytest
 
 from nitro_api import FieldError, JobInvalid, load_job, resolve, warnings
 from nitro_api.algorithms.ppo import PpoHyperparameters
+from nitro_api.resolution.episodes import resumable, time_limit
 from nitro_api.resolution.presets import preset_values
 
 SPREAD = "mpe2/simple_spread_v3"
@@ -37,6 +38,13 @@ def test_agents_neither_share_nor_have_a_team_reward_by_default() -> None:
     }  # fmt: skip
     assert spec.algorithm.team_reward is False
     assert (spec.environment.rollout_length, spec.environment.envs_per_actor) == (100, 4)
+
+
+def test_battles_are_known_to_last_a_hundred_steps_and_to_be_resumable() -> None:
+    environment = resolve(load_job(job("smax/3s5z"))).spec.environment
+    assert (resumable(environment), time_limit(environment)) == (True, 100)
+    (error,) = refusal(job("smax/3s5z", "ppo"))
+    assert error.message.startswith("is an environment of several agents")
 
 
 def test_a_single_agent_has_nothing_of_it() -> None:

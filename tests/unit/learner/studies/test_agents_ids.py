@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def test_a_known_environment_is_accepted_without_a_word(id: str) -> None:
     [
         ("mpe2/simple_spred_v3", "must be a module of mpe2; did you mean mpe2/simple_spread_v3?"),
         ("fields/harvest_v1", "must be a module of fields; did you mean fields/harvest_v0?"),
+        ("smax/5m", "must be smax/3s5z or smax/8m; correct it"),
         ("fields/chess_v6", "must be a module of fields, which has no chess_v6; correct it"),
     ],
 )
@@ -52,12 +54,13 @@ def test_a_module_that_does_not_exist_is_a_mistake(id: str, message: str) -> Non
     assert (error.path, error.value, error.message) == ("spec.environment.id", id, message)
 
 
-def test_a_package_that_is_not_here_is_doubtful() -> None:
-    spec = load_job(job("not_here/harvest_v0")).spec
+@pytest.mark.parametrize("id", ["not_here/harvest_v0", "smax/8m"])
+def test_a_package_that_is_not_here_is_doubtful(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    spec = load_job(job(id)).spec
     assert mistakes(spec) == []
     assert doubts(spec) == [
-        "spec.environment.id: the package of not_here/harvest_v0 is not installed here, so the actors' image "
-        "must have it"
+        f"spec.environment.id: the package of {id} is not installed here, so the actors' image must have it"
     ]
 
 
