@@ -2,13 +2,10 @@
 
 A program is two files: StableHLO, which JAX loads without JaxMARL and without tracing, and what XLA compiled
 from it, in the folder `xla`. With both an actor is ready within a second of processor time, else it takes 14.
-
-    python -m nitro_actor.agents.smax.programs COPIES...    make the programs of all maps
 """
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from nitro_actor.agents.smax import MAPS
 from nitro_actor.config import EnvironmentConfigError
 
 FOLDER = "NITRO_SMAX_PROGRAMS"
@@ -102,13 +98,3 @@ def _path(folder: Path, map_name: str, what: str) -> Path:
 def _folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get(FOLDER) or Path(cache, "nitro", "smax"))
-
-
-if __name__ == "__main__":
-    from nitro_actor.agents.smax.engine import SmaxEngine
-
-    for count in sys.argv[1:]:
-        for name in MAPS:
-            engine = SmaxEngine(name, int(count))
-            engine.reset(range(engine.count))
-            engine.step({"ally": np.zeros(engine.alive["ally"].shape, np.int64)})
