@@ -1,4 +1,4 @@
-"""Compile the programs of all maps: `python -m nitro_actor.agents.smax COPIES...`, as an image's build does."""
+"""Compile the programs of all maps, as an image's build does: `python -m nitro_actor.agents.smax COPIES`."""
 
 import sys
 
