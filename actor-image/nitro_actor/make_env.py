@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     AnyEnvironment = Environment | AgentsEnvironment
 
 _ATARI = "ALE/"
-_SMAX = "smax/"
-_PETTING_ZOO = re.compile(r"[A-Za-z_][\w.]*(/[A-Za-z_]\w*)+_v\d+")
+SMAX = "smax/"
+PETTING_ZOO = re.compile("[A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)+_v[0-9]+")
 """Ids of environments of several agents: package/module, of a module that has `parallel_env`. Those of
 gymnasium end in `-v0`."""
 
@@ -38,14 +38,14 @@ def make_env(config: EnvironmentConfig) -> AnyEnvironment:
     Raises:
         EnvironmentConfigError: it does not exist, cannot be built, or its spaces are not supported.
     """
-    if config.entry_point is None and _PETTING_ZOO.fullmatch(config.id):
+    if config.entry_point is None and PETTING_ZOO.fullmatch(config.id):
         from nitro_actor.agents.make import make_by_id  # of several agents alone
 
         return make_by_id(config)
-    if config.entry_point is None and config.id.startswith(_SMAX):
+    if config.entry_point is None and config.id.startswith(SMAX):
         from nitro_actor.agents.make import make_smax
 
-        return make_smax(config, config.id.removeprefix(_SMAX))
+        return make_smax(config, config.id.removeprefix(SMAX))
     if config.entry_point is None and config.id.startswith(_ATARI):
         return _make_atari(config)
     if config.entry_point is None and tasks.supports(config.id, config.kwargs):

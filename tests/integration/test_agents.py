@@ -82,6 +82,7 @@ def test_evaluations_tell_each_agents_return(undisturbed: Path) -> None:
     evaluation = json.loads((undisturbed / "summary.json").read_text())["evaluation"]
     assert evaluation["agents"].keys() == AGENTS
     assert sum(evaluation["agents"].values()) == pytest.approx(evaluation["mean"])
+    assert evaluation["classes"] == pytest.approx({"agent": evaluation["mean"]})
 
 
 def test_the_report_and_the_picture_show_the_groups(undisturbed: Path, tmp_path: Path) -> None:

@@ -159,6 +159,35 @@ def test_changes_of_mutable_fields_are_accepted(apiserver: ApiServer, namespace:
     assert (spec["suspend"], spec["stop"]["rounds"], spec["activeDeadlineSeconds"]) == (True, 20, 3600)
 
 
+SEVERAL = ("spec.environment.id=mpe2/simple_spread_v3", "spec.algorithm.name=ippo")
+
+
+@pytest.mark.parametrize(
+    ("changes", "usual", "other"),
+    [
+        ((), 6, 10),
+        (("spec.scaling.scaler=random-score",), 6, 10),
+        ((*SEVERAL, "spec.scaling.scaler=marless"), 10, 6),
+        ((*SEVERAL, "spec.scaling.scaler=random-score"), 10, 6),
+    ],
+)
+def test_a_job_that_was_stored_with_the_usual_window_is_replaced_by_its_file_without_it(
+    changes: tuple[str, ...], usual: int, other: int, apiserver: ApiServer, namespace: str
+) -> None:
+    file = json.dumps(job(*changes))
+    for window in (usual, other):  # earlier versions of the CRD had a default, 6, which was stored
+        stored = job(*changes, f"spec.scaling.window={window}", f"metadata.name=window-{window}")
+        apiserver.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(stored))
+    without = file.replace('"hopper"', f'"window-{usual}"')
+    apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=without)
+    replaced = apiserver.get("ntj", f"window-{usual}", "-n", namespace)
+    assert "window" not in replaced["spec"]["scaling"]
+    assert resolve(load_job(replaced)).spec.scaling.window == usual
+    without = file.replace('"hopper"', f'"window-{other}"')
+    with pytest.raises(KubectlError, match=r"spec\.scaling: .*cannot change after creation"):
+        apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=without)
+
+
 STATUS = {
     "phase": "Running",
     "conditions": [{"type": "Ready", "status": "True", "reason": "Training", "message": "all well"}],

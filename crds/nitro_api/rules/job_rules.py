@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from nitro_api.algorithms.registry import TEAM_RECORDS
 from nitro_api.base import Rule, declare, matches, matching
 from nitro_api.errors import ABSENT, FieldError
+from nitro_api.resolution.resolve import MARLESS_WINDOW, WINDOW, usual_window
 from nitro_api.spec.backend import Backend
 from nitro_api.spec.checkpoint import Checkpoint, CheckpointBucket, CheckpointVolume
 from nitro_api.spec.environment import Environment
@@ -210,6 +212,13 @@ declare(
 MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "scaling.hold")
 """What of spec may change after creation: whole fields, and fields of them."""
 
+USUAL = {
+    "scaling.window": "(self.scaling.scaler == 'marless' || (self.scaling.scaler == 'random-score' "
+    f"&& self.algorithm.name in {list(TEAM_RECORDS)})) ? {MARLESS_WINDOW} : {WINDOW}"
+}
+"""Fields that may be left out of a spec which had their usual value, and the reverse; in CEL that value. The
+API server wrote such a default into the jobs of earlier versions, whose files do not have it."""
+
 IMMUTABLE_SENTENCE = (
     "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "
     "scaling.hold can); put the old value back, or delete the job and create it anew"
@@ -233,8 +242,9 @@ def check_update(old: JobSpec, new: JobSpec) -> list[FieldError]:
 
 
 def _lasting(spec: JobSpec) -> dict[str, Any]:
-    """A spec without the parts that may change."""
+    """A spec without the parts that may change, and with the usual values of USUAL."""
     fields = spec.to_dict()
+    fields.setdefault("scaling", {}).setdefault("window", usual_window(spec))
     for path in MUTABLE:
         *parents, name = path.split(".")
         holder = fields

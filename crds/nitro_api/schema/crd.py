@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, MUTABLE, immutable_fields
+from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, MUTABLE, USUAL, immutable_fields
 from nitro_api.schema.openapi import Schema, job_schema
 from nitro_api.spec.free_json import PRESERVE
 from nitro_api.spec.job import GROUP, KIND, PLURAL, VERSION
@@ -112,6 +112,12 @@ def _immutable(name: str) -> dict[str, str]:
 
 def _same(path: str) -> str:
     """The rule that a field has not changed. Its parent must have a default, so that it is always there."""
+    if path in USUAL:
+        new, old = (
+            f"(has({spec}.{path}) ? {spec}.{path} : {USUAL[path].replace('self', spec)})"
+            for spec in ("self", "oldSelf")
+        )
+        return f"{new} == {old}"
     return f"has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
 
 

@@ -1,5 +1,6 @@
 """Play episodes with the policy of a run, by mean (or most likely) actions, and print mean, std, min and
-max.
+max. Of several agents these are of the sum over all of them; the means of each class of agents, such as one
+side of a game, and of each agent follow.
 
 Equal calls play equal episodes. They are none of those that were played during training.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 
 from nitro_learner.cli.common import read_job, some_path, writing
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
@@ -95,6 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
         "meanLength": float(lengths.mean()),
         "returns": returns.tolist(),
     }
+    several = len(played.agent_means) > 1
+    if several:
+        result |= {"agents": dict(played.agent_means), "classes": dict(played.class_means)}
     if arguments.json:
         print(json.dumps(result))
     else:
@@ -103,6 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
             f"std {result['std']:.1f}, min {result['min']:.1f}, max {result['max']:.1f}, "
             f"mean length {result['meanLength']:.0f}"
         )
+        if several:
+            print(f"mean of each class's sum: {_listed(played.class_means)}")
+            print(f"mean of each agent: {_listed(played.agent_means)}")
     if arguments.video:
         try:
             with writing("--video", arguments.video, "Name a file that you may write."):
@@ -115,3 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr if arguments.json else sys.stdout,
         )
     return DONE
+
+
+def _listed(means: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {mean:.1f}" for name, mean in means.items())

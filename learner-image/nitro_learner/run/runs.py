@@ -251,6 +251,7 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         }
         if len(outcome.agent_evaluation) > 1:
             result["evaluation"]["agents"] = dict(outcome.agent_evaluation)
+            result["evaluation"]["classes"] = dict(outcome.class_evaluation)
     return result
 
 

@@ -164,6 +164,7 @@ class Dispatcher:
                 np.concatenate([fragment.tensors["episode_lengths"] for fragment in played]),
                 self._pool.stats(fanout, started),
                 {agent: np.concatenate([one[agent] for one in own]) for agent in agents},
+                expect.classes,
             )
         finally:
             await self._pool.close(fanout)

@@ -1,12 +1,13 @@
 """Plans of rounds and evaluations, and their results."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor.protocol.agents import AgentClass
 from nitro_learner.backends.base import NO_EVIDENCE, Evidence
 from nitro_learner.data.batch import Fragment
 from nitro_learner.tasks.counts import TaskStats
@@ -88,6 +89,7 @@ class EvaluationResult:
         returns: summed over the agents, f64 [episodes].
         lengths: i64 [episodes].
         agent_returns: each agent's own, f64 [episodes].
+        classes: of the environment.
     """
 
     weights_version: int
@@ -95,7 +97,17 @@ class EvaluationResult:
     lengths: NDArray[np.int64]
     stats: TaskStats
     agent_returns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    classes: Sequence[AgentClass] = ()
 
     def agent_means(self) -> dict[str, float]:
         """Each agent's mean return."""
         return {agent: float(returns.mean()) for agent, returns in self.agent_returns.items()}
+
+    def class_means(self) -> dict[str, float]:
+        """Each class's mean return, summed over its agents."""
+        return sums_of_classes(self.agent_means(), self.classes)
+
+
+def sums_of_classes(by_agent: Mapping[str, float], classes: Sequence[AgentClass]) -> dict[str, float]:
+    """The sum over its agents, for each class."""
+    return {one.name: sum(by_agent[agent] for agent in one.agents) for one in classes}

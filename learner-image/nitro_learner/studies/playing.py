@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
 from nitro_actor.play import play_of
 from nitro_actor.policy import Policy
+from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_actor.stacking import join
 from nitro_api import JobSpec
@@ -32,6 +33,7 @@ from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
 from nitro_learner.checkpoints.store import Checkpoint
 from nitro_learner.run.rundir import naming
 from nitro_learner.sampling.evaluation import MAX_STEPS
+from nitro_learner.sampling.plans import sums_of_classes
 from nitro_learner.sampling.seeds import evaluation_seed
 
 # Slots of evaluations after training, whose episodes shall not be those that were seen in it.
@@ -52,11 +54,19 @@ class VideoError(Exception):
 
 @dataclass(frozen=True)
 class Played:
-    """Returns f64 [episodes], undiscounted and summed over the agents, and lengths i64 [episodes] of episodes
-    with mean actions."""
+    """Episodes with mean actions.
+
+    Attributes:
+        returns: undiscounted and summed over the agents, f64 [episodes].
+        lengths: i64 [episodes].
+        agent_means: each agent's mean return.
+        class_means: each agent class's, summed over its agents.
+    """
 
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
+    agent_means: Mapping[str, float]
+    class_means: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -86,14 +96,18 @@ def play(spec: JobSpec, checkpoint: Checkpoint, episodes: int) -> Played:
     """
     environment = make_env(_config(spec, min(episodes, spec.environment.envs_per_actor)))
     try:
-        policies = _policies(spec, checkpoint, environment.spec.to_json())
+        described = environment.spec.to_json()
+        policies = _policies(spec, checkpoint, described)
         game = play_of(environment)
         seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
         policy = game.policy(WeightsContainer("", policies.version, policies.weights(), policies.agents))
         tensors = game.evaluate(policy, seed=seed, episodes=episodes, max_steps=MAX_STEPS)
     finally:
         environment.close()
-    return Played(tensors["episode_returns"].sum(axis=1), tensors["episode_lengths"])
+    returns, classes = tensors["episode_returns"], agent_classes(described)
+    agents = [agent for one in classes for agent in one.agents]
+    means = dict(zip(agents, returns.mean(axis=0).tolist(), strict=True))
+    return Played(returns.sum(axis=1), tensors["episode_lengths"], means, sums_of_classes(means, classes))
 
 
 def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> Filmed:

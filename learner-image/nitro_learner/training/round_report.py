@@ -173,6 +173,7 @@ class Outcome:
         evaluation: episode returns of the final policies by mean actions, summed over the agents; empty when
             not finished.
         agent_evaluation: each agent's mean return in these episodes.
+        class_evaluation: each agent class's, summed over its agents.
     """
 
     reason: str
@@ -183,6 +184,7 @@ class Outcome:
     repeated: float
     evaluation: tuple[float, ...] = ()
     agent_evaluation: Mapping[str, float] = field(default_factory=dict)
+    class_evaluation: Mapping[str, float] = field(default_factory=dict)
     busy_seconds: float = 0.0
     pod_seconds: float | None = None
 

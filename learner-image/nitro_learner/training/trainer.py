@@ -332,6 +332,7 @@ class Trainer:
             self._meter.repeated,
             evaluation=tuple(played.returns.tolist()) if played else (),
             agent_evaluation=played.agent_means() if played else {},
+            class_evaluation=played.class_means() if played else {},
             busy_seconds=self._meter.busy_seconds,
             pod_seconds=self._meter.pod_seconds,
         )

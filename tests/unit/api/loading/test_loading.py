@@ -272,6 +272,14 @@ def test_a_change_of_an_immutable_field_is_found_before_the_api_server_refuses_i
     assert check_update(old, old) == []
 
 
+def test_a_job_may_leave_out_the_window_that_is_usual_with_its_scaler() -> None:
+    left_out, usual, other = (
+        load_job(JOB, changes).spec for changes in ([], ["spec.scaling.window=6"], ["spec.scaling.window=10"])
+    )
+    assert check_update(usual, left_out) == check_update(left_out, usual) == []
+    assert [error.path for error in check_update(other, left_out)] == ["spec.scaling"]
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_is_valid(path: Path) -> None:
     assert isinstance(load_job(path).spec, JobSpec)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from nitro_actor.make_env import PETTING_ZOO, SMAX
 from nitro_api import FieldError, JobInvalid, load_job, resolve, warnings
 from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_api.resolution.episodes import resumable, time_limit
 from nitro_api.resolution.presets import preset_values
+from nitro_api.rules.agents_rules import SEVERAL_AGENTS
 
 SPREAD = "mpe2/simple_spread_v3"
 
@@ -29,6 +31,10 @@ def refusal(source: dict[str, Any]) -> list[FieldError]:
     with pytest.raises(JobInvalid) as invalid:
         load_job(source)
     return invalid.value.errors
+
+
+def test_rules_and_actors_know_ids_of_several_agents_by_one_pattern() -> None:
+    assert f"^({PETTING_ZOO.pattern}|{SMAX}[0-9a-z_]+)$" == SEVERAL_AGENTS
 
 
 def test_agents_neither_share_nor_have_a_team_reward_by_default() -> None:
