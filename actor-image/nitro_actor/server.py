@@ -11,7 +11,8 @@ SIGTERM lets the request in flight finish, then the process exits with 0. SIGUSR
 where each thread stands, and so does a crash, such as a segmentation fault.
 
 Settings come from environment variables: NITRO_ENVIRONMENT, NITRO_REDIS_URL, NITRO_TOKEN, NITRO_HOST, PORT,
-NITRO_TIMEOUT_SECONDS (of a request; one that does not end by far ends the process).
+NITRO_TIMEOUT_SECONDS (of a request; one that does not end by far ends the process), and NITRO_ACTORS (with
+more than one, each is such a process of its own behind this server; see team.py).
 """
 
 import faulthandler
@@ -29,10 +30,12 @@ import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor import traces
 from nitro_actor.actor import Actor
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.doorkeeper import Doorkeeper
 from nitro_actor.logs import log
 from nitro_actor.make_env import make_env
 from nitro_actor.service import Service
 from nitro_actor.store import Store
+from nitro_actor.team import Team
 from nitro_actor.web import listen
 
 
@@ -42,12 +45,16 @@ def main() -> int:
     faulthandler.register(signal.SIGUSR1)
     if isinstance(sys.stdout, io.TextIOWrapper):  # what an environment prints must not be lost with a crash
         sys.stdout.reconfigure(line_buffering=True)
-    timeout = os.environ.get("NITRO_TIMEOUT_SECONDS")
-    service = Service(os.environ.get("NITRO_TOKEN"), float(timeout) if timeout else None)
     warnings.showwarning = _log_warning
-    on_termination(service.drain)
-    http = listen(service, os.environ.get("NITRO_HOST") or _any_host(), int(os.environ.get("PORT", "0")))
-    print(json.dumps({"event": "listening", "port": http.server_address[1]}), flush=True)
+    token, actors = os.environ.get("NITRO_TOKEN"), int(os.environ.get("NITRO_ACTORS") or 1)
+    if actors > 1:
+        team = Team(token, actors)
+        signal.signal(signal.SIGUSR1, team.print_stacks)
+        _listen(team)
+        return team.serve()
+    timeout = os.environ.get("NITRO_TIMEOUT_SECONDS")
+    service = Service(token, float(timeout) if timeout else None)
+    _listen(service)
 
     def build() -> tuple[Actor, Store]:
         config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))
@@ -61,6 +68,12 @@ def main() -> int:
         return 1
     log("stopped")
     return 0
+
+
+def _listen(service: Doorkeeper) -> None:
+    on_termination(service.drain)
+    http = listen(service, os.environ.get("NITRO_HOST") or _any_host(), int(os.environ.get("PORT", "0")))
+    print(json.dumps({"event": "listening", "port": http.server_address[1]}), flush=True)
 
 
 def _any_host() -> str:

@@ -1,18 +1,17 @@
 """The server's work: one request at a time, in the main thread, until a signal ends it."""
 
-import hmac
 import os
 import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from nitro_actor import traces
 from nitro_actor.actor import Actor
 from nitro_actor.answers import Answer, RefusedError, work
+from nitro_actor.doorkeeper import Doorkeeper
 from nitro_actor.logs import log
 from nitro_actor.protocol.request import Request
 from nitro_actor.store import Exchange
@@ -21,7 +20,7 @@ _TIMES_TIMEOUT = 2
 """Work that takes this many times the request's time-out hangs: its answer is not needed any more."""
 
 
-class Service:
+class Service(Doorkeeper):
     """Connect the threads of HTTP connections with the actor in the main thread.
 
     Args:
@@ -31,14 +30,11 @@ class Service:
     """
 
     def __init__(self, token: str | None, timeout: float | None = None) -> None:
-        self._token = token.encode() if token else None
+        super().__init__(token)
         self._limit = None if timeout is None else _TIMES_TIMEOUT * timeout
         self._jobs: queue.SimpleQueue[Callable[[Actor, Exchange], None] | None] = queue.SimpleQueue()
         self._busy = threading.Lock()
-        self._unanswered = 0
-        self._counting = threading.Lock()
         self._spec: dict[str, Any] | None = None
-        self._draining = False
         self._began = time.perf_counter()
 
     def serve(self, build: Callable[[], tuple[Actor, Exchange]]) -> None:
@@ -50,35 +46,12 @@ class Service:
             job = self._jobs.get()
             if job is not None:
                 job(actor, exchange)
-            elif self._unanswered == 0:  # else the last one to be answered wakes this loop again
+            elif self.unanswered == 0:  # else the last one to be answered wakes this loop again
                 break
         actor.environment.close()
 
-    def drain(self) -> None:
-        """Refuse new requests and let `serve` return when those in flight are answered."""
-        self._draining = True
+    def woken(self) -> None:
         self._jobs.put(None)
-
-    @contextmanager
-    def answering(self) -> Iterator[None]:
-        """Around a request, from its head to its answer's last byte: `serve` does not return in between."""
-        with self._counting:
-            self._unanswered += 1
-        try:
-            yield
-        finally:
-            with self._counting:
-                self._unanswered -= 1
-            if self._draining:
-                self._jobs.put(None)
-
-    def authorise(self, header: str | None) -> None:
-        """Raise RefusedError unless the request carries the token."""
-        given = (header or "").encode("latin-1", "replace")
-        if self._token is not None and not hmac.compare_digest(given, b"Bearer " + self._token):
-            raise RefusedError(
-                401, "unauthorized", "the Authorization header does not carry the job's bearer token"
-            )
 
     def ready(self) -> Answer:
         """Whether the actor takes requests."""
@@ -111,7 +84,7 @@ class Service:
             self._busy.release()
 
     def _require_ready(self) -> None:
-        if self._draining:
+        if self.draining:
             raise RefusedError(503, "draining", "this actor is shutting down")
         if self._spec is None:
             raise RefusedError(503, "starting", "the environment is still being built")

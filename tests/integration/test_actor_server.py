@@ -117,6 +117,7 @@ class ActorProcess:
         wait: bool = True,
         timeout: float | None = None,
         host: str = "127.0.0.1",
+        actors: int = 1,
         **settings: Any,
     ) -> None:
         config = {"id": "Hopper-v5", "envs": 2} | settings
@@ -130,6 +131,7 @@ class ActorProcess:
                 "NITRO_TOKEN": TOKEN,
                 "NITRO_TIMEOUT_SECONDS": "" if timeout is None else str(timeout),
                 "NITRO_HOST": host,
+                "NITRO_ACTORS": str(actors),
                 "PORT": "0",
                 "PYTHONPATH": str(Path(__file__).parents[1] / "support"),
             },
@@ -652,3 +654,85 @@ def test_sigusr1_writes_the_stacks_of_all_threads(redis_server: Redis) -> None:
     assert actor.process.returncode == 0
     assert "most recent call first" in log
     assert "in _run_module_as_main" in log
+
+
+@pytest.fixture(scope="module")
+def shared_team(redis_server: Redis) -> Iterator[ActorProcess]:
+    with running_actor(redis_server.url, actors=2) as team:
+        yield team
+
+
+class TestTeam:
+    """Several actors behind one server, as in a pod with spec.actor.perPod."""
+
+    @pytest.fixture
+    def team(self, shared_team: ActorProcess, store: Redis) -> ActorProcess:
+        assert store
+        return shared_team
+
+    def test_its_fragments_equal_those_of_one_actor_to_the_bit(
+        self, team: ActorProcess, actor: ActorProcess, store: Redis
+    ) -> None:
+        assert team.get("/v1/spec") == actor.get("/v1/spec")
+        assert [actor.rollout(seed=seed)[0] for seed in (1, 2)] == [200, 200]
+        both = [threading.Thread(target=team.rollout, kwargs={"seed": seed}) for seed in (1, 2)]
+        for one in both:
+            one.start()
+        for one in both:
+            one.join()
+        found = {(meta["seed"], n): tensors for n, (meta, tensors) in enumerate(store.fragments())}
+        assert len(found) == 4
+        for seed in (1, 2):
+            one, two = [t for (s, _), t in found.items() if s == seed]
+            assert {n: a.tobytes() for n, a in one.items()} == {n: a.tobytes() for n, a in two.items()}
+
+    def test_as_many_requests_as_actors_are_worked_on_at_once(self, team: ActorProcess) -> None:
+        answers: list[int] = []
+        long = [
+            threading.Thread(target=lambda: answers.append(team.rollout(steps=LongRollout.STEPS)[0]))
+            for _ in range(2)
+        ]
+        for one in long:
+            one.start()
+        _eventually(lambda: team.rollout(steps=4)[1].get("code") == "busy", "never busy")
+        assert team.get("/readyz")[0] == 200
+        for one in long:
+            one.join()
+        assert 200 in answers
+        assert team.rollout(steps=4)[0] == 200
+
+    def test_an_actor_that_ends_is_started_again_and_the_other_works_on(self, store: Redis) -> None:
+        with running_actor(store.url, actors=2) as team:
+            victim = _children(team.process.pid)[0]
+            os.kill(victim, signal.SIGKILL)
+            _eventually(
+                lambda: victim not in (now := _children(team.process.pid)) and len(now) == 2, "not replaced"
+            )
+            statuses = []
+            for _ in range(4):
+                with contextlib.suppress(http.client.RemoteDisconnected):
+                    statuses.append(team.rollout(steps=4)[0])
+            assert 200 in statuses
+            log = team.stop()
+        assert [line["event"] for line in log].count("actor ended") == 1
+
+    def test_a_termination_lets_requests_finish_and_leaves_no_process(self, store: Redis) -> None:
+        with running_actor(store.url, actors=2) as team:
+            children = _children(team.process.pid)
+            long = LongRollout(team)
+            team.process.send_signal(signal.SIGTERM)
+            assert long.answer()[0] in (200, 503)
+            team.ended()
+        assert team.process.returncode == 0
+        assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+    def test_an_environment_that_cannot_be_built_ends_the_pod(self, store: Redis) -> None:
+        team = ActorProcess(store.url, wait=False, actors=2, id="NoSuchThing-v0")
+        assert "NoSuchThing" in team.ended()
+        assert team.process.returncode == 1
+
+
+def _children(pid: int) -> list[int]:
+    """Processes that any thread of a process has started."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for one in lists for child in one.read_text().split()]

@@ -149,28 +149,30 @@ class Cluster:
         found = revision["metadata"].get("annotations", {})
         return found.get("autoscaling.knative.dev/min-scale"), found.get("autoscaling.knative.dev/max-scale")
 
-    def start_actor(self, name: str) -> Object:
+    def start_actor(self, name: str, *, node: str | None = None) -> Object:
+        """A ready actor pod. On a node it ends when the node's kubelet says so: a deletion only asks."""
         revision = self.get("revisions.serving.knative.dev", f"{name}-actors-v1")
         assert revision is not None
         template = {
             "metadata": {"labels": revision["metadata"]["labels"]},
             "spec": {"containers": [{"name": "actor", "image": "x"}]},
         }
-        pod = self._create_pod(revision, f"{name}-actors-v1-", template)
+        pod = self._create_pod(revision, f"{name}-actors-v1-", template, node)
         self.set_pod(pod, phase="Running", containers={"actor": _running()})
         return pod
 
     # -- pods
 
-    def _create_pod(self, owner: Object, prefix: str, template: Object) -> Object:
-        # No service account, volumes or node here: what matters is who owns it and what its status says.
+    def _create_pod(self, owner: Object, prefix: str, template: Object, node: str | None = None) -> Object:
+        # No service account or volumes here: what matters is who owns it and what its status says.
         containers = [{"name": c["name"], "image": c["image"]} for c in template["spec"]["containers"]]
         meta = {
             "generateName": prefix,
             "labels": template["metadata"]["labels"],
             "ownerReferences": [owner_reference(owner)],
         }
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}}
+        spec = {"containers": containers, **({"nodeName": node} if node else {})}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
         return self.create(kinds.POD, pod)
 
     def set_pod(self, pod: Object, *, phase: str, containers: dict[str, Object], **status: Any) -> None:

@@ -54,7 +54,7 @@ class Actor(Model):
     resources: Resources = Field(default_factory=Resources)
     """Resources of one actor. Default: for each resource that is not named, the operator's."""
 
-    per_pod: Annotated[int, Field(ge=1, le=64)] = 1
+    per_pod: Annotated[int, Field(ge=1, le=32)] = 1
     """Actors that share one pod on Knative, each a process of its own; the pod has so many times the
     resources. With few large pods less is started and stopped. Results do not depend on it. Default: 1."""
 

@@ -66,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         },
         "knative": {
             "requests": profiling.requests(measured),
+            "perPod": profiling.per_pod(spec.scaling),
             "dollarsPer1000Steps": profiling.pod_dollars(measured, spec.pricing),
         },
     }
@@ -97,6 +98,7 @@ def _shown(result: dict[str, Any]) -> str:
         else "Lambda:  no function has enough memory",
         f"Knative: spec.actor.resources: {{requests: {{cpu: {request['cpu']}, memory: {request['memory']}}}, "
         f"limits: {{memory: {request['memory']}}}}}",
+        f"         spec.actor.perPod: {pod['perPod']}, so that fewer and larger pods start and end",
         f"         ${pod['dollarsPer1000Steps']:.7f} per 1,000 steps while a pod is busy",
     ]
     return "\n".join(lines)

@@ -33,6 +33,7 @@ class JobMirror:
         self.provisioned = 0
         self.limits: Stop | None = None
         self._ready = 0
+        self._per_pod = 1
         self._pod_seconds: float | None = None
         self._metered_at = 0.0
         self._stop: Any = _NEVER
@@ -47,7 +48,7 @@ class JobMirror:
         if self._pod_seconds is None:
             return None
         since = time.monotonic() - self._metered_at
-        return self._pod_seconds + self._ready * min(since, _METER_SECONDS)
+        return self._pod_seconds + self._ready / self._per_pod * min(since, _METER_SECONDS)
 
     def on_actors(self, handler: Callable[[int, int], None]) -> None:
         """Call `handler` with status.actors.granted and .ready, now and whenever one of them changes.
@@ -64,6 +65,7 @@ class JobMirror:
         stop = job["spec"].get("stop")
         if stop != self._stop:
             self._take_limits(job, stop)
+        self._per_pod = int((job["spec"].get("actor") or {}).get("perPod") or 1)
         actors = (job.get("status") or {}).get("actors") or {}
         if actors.get("podSeconds") not in (None, self._pod_seconds):
             self._pod_seconds, self._metered_at = float(actors["podSeconds"]), time.monotonic()

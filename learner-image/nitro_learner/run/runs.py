@@ -228,6 +228,8 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             **package_versions(),
         },
     }
+    if outcome.pod_seconds is not None:
+        result["actors"] = {"podSeconds": outcome.pod_seconds, "busySeconds": outcome.busy_seconds}
     if last:
         result |= {
             "envSteps": last["env_steps"],

@@ -18,7 +18,9 @@ from typing import Any
 
 from nitro_api import JobSpec
 from nitro_api.costs.prices import billed_seconds
+from nitro_api.resolution.resolve import most_actors
 from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms import registry
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.sampling.dispatch import Dispatcher
@@ -35,6 +37,7 @@ Lambda counts its own runtime client too."""
 
 _EQUAL = 1.02
 """Costs within 2 % are equal; of those the fastest is recommended."""
+_PODS, _MOST_PER_POD = 8, 32
 _RUN = "profile"
 _SECONDS, _LEAST, _MOST = 3.0, 3, 200
 _WARM_UP = 1
@@ -169,6 +172,11 @@ def requests(measured: Measured) -> dict[str, str]:
     """What an actor's pod should request on Knative; its memory is the limit, too."""
     mebibytes = math.ceil(HEADROOM * measured.peak_bytes / 2**20 / 32) * 32
     return {"cpu": "1", "memory": f"{mebibytes}Mi"}
+
+
+def per_pod(scaling: Scaling) -> int:
+    """Actors that should share a pod on Knative: the largest round then needs about `_PODS` pods."""
+    return max(1, min(_MOST_PER_POD, most_actors(scaling) // _PODS))
 
 
 def pod_dollars(measured: Measured, pricing: Pricing) -> float:

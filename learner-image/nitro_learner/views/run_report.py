@@ -47,6 +47,7 @@ class RunReport:
         evaluation: mean, std and episodes of the final evaluation, where there was one.
         versions: what it was trained with.
         note: what a reader should know of the data.
+        pods: pod-seconds that were paid, and actor-seconds that were used; None without pods.
         groups: of several agents, who played which policy.
         functions: of several agents, what the updates would cost as functions: modelled.
     """
@@ -58,6 +59,7 @@ class RunReport:
     evaluation: Mapping[str, float] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    pods: tuple[float, float] | None = None
     groups: AgentGroups | None = None
     functions: FunctionCost | None = None
 
@@ -129,6 +131,9 @@ class RunReport:
             fewest, most = np.nanmin(actors), np.nanmax(actors)
             text = f"{fewest:.0f} to {most:.0f}" if fewest < most else f"{most:.0f}"
             facts.append(("Actors of a round", text))
+        if self.pods is not None:
+            paid, used = self.pods
+            facts.append(("Actor pods", f"paid {paid:,.0f} pod-seconds, used {used:,.0f}"))
         if "total" in self.cost:
             facts.append(("Cost", f"${self.cost['total']:,.4f}"))
         return facts
@@ -212,6 +217,7 @@ def of_run(path: Path) -> RunReport:
         cost=max(rounds, summary.get("cost", rounds), key=lambda cost: cost["total"]),
         evaluation=summary.get("evaluation"),
         versions=summary.get("versions", {}),
+        pods=_pods(summary.get("actors", {})),
         groups=groups_of(folder, len(columns["round"])),
         functions=function_cost(folder),
     )
@@ -244,9 +250,15 @@ def of_job(job: Mapping[str, Any]) -> RunReport:
         cost={
             k: status["cost"][k] for k in ("learner", "actors", "total") if k in (status.get("cost") or {})
         },
+        pods=_pods({**(status.get("actors") or {}), **training}),
         note="The status holds the last 60 rounds; the whole run lies beside the checkpoint"
         + (f", {status['checkpoint']['location']}." if status.get("checkpoint") else "."),
     )
+
+
+def _pods(found: Mapping[str, Any]) -> tuple[float, float] | None:
+    paid, used = found.get("podSeconds"), found.get("busySeconds")
+    return (float(paid), float(used)) if paid and used is not None else None
 
 
 def _last(columns: Columns, name: str) -> float | None:

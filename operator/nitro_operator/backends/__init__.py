@@ -15,4 +15,6 @@ def deployment_of(spec: JobSpec, release: KnativeRelease, function: FunctionStat
     """The way to run actors that a job names."""
     if spec.backend.lambda_ is not None:
         return LambdaDeployment(spec.backend.lambda_, function, spec.pricing)
-    return LocalDeployment() if spec.backend.type == "Local" else KnativeDeployment(release)
+    return (
+        LocalDeployment() if spec.backend.type == "Local" else KnativeDeployment(release, spec.actor.per_pod)
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from nitro_operator.backends.base import ActorDeployment, ScalePatch
 from nitro_operator.backends.release import KnativeRelease
 from nitro_operator.builders import JobView, actor_service
@@ -18,13 +20,14 @@ class KnativeDeployment(ActorDeployment):
 
     limited = True
 
-    def __init__(self, release: KnativeRelease) -> None:
+    def __init__(self, release: KnativeRelease, per_pod: int) -> None:
         self._release = release
+        self._per_pod = per_pod
 
     def held(self, observed: Observed) -> int:
         annotations = (observed.revision or {}).get("metadata", {}).get("annotations") or {}
         scale = str(annotations.get(MIN_SCALE, ""))
-        return int(scale) if scale.isdecimal() else 0
+        return int(scale) * self._per_pod if scale.isdecimal() else 0
 
     def times(self, measured: PodTimes) -> PodTimes:
         return measured
@@ -39,7 +42,7 @@ class KnativeDeployment(ActorDeployment):
         revision = observed.revision
         if revision is None:
             return None
-        wanted = scale_annotations(actors)
+        wanted = scale_annotations(math.ceil(actors / self._per_pod))
         found = revision["metadata"].get("annotations") or {}
         if all(found.get(key) == value for key, value in wanted.items()):
             return None
@@ -66,6 +69,6 @@ class KnativeDeployment(ActorDeployment):
         return holds(observed.revision, "Ready")
 
 
-def scale_annotations(actors: int) -> dict[str, str]:
-    """The annotations for a number of actors. 0 releases all pods, and a request can start one again."""
-    return {MIN_SCALE: str(actors), MAX_SCALE: str(max(actors, 1))}
+def scale_annotations(pods: int) -> dict[str, str]:
+    """The annotations for a number of pods. 0 releases all of them, and a request can start one again."""
+    return {MIN_SCALE: str(pods), MAX_SCALE: str(max(pods, 1))}

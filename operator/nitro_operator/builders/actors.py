@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from nitro_operator.builders.view import JobView, resources
+from nitro_operator.builders.view import JobView, resources, times
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
@@ -16,7 +16,6 @@ DEFAULT_RESOURCES: Object = {"requests": {"cpu": "250m", "memory": "512Mi"}, "li
 MIN_SCALE = "autoscaling.knative.dev/min-scale"
 MAX_SCALE = "autoscaling.knative.dev/max-scale"
 TEMPLATE_ANNOTATIONS = {
-    "autoscaling.knative.dev/target": "1",
     "autoscaling.knative.dev/target-utilization-percentage": "100",
     "autoscaling.knative.dev/target-burst-capacity": "-1",  # the activator stays in the path
     "autoscaling.knative.dev/window": "6s",  # Knative's shortest: released pods end soon
@@ -26,19 +25,24 @@ TEMPLATE_ANNOTATIONS = {
     MAX_SCALE: "1",
 }
 """Constants, because another value would make a new Revision. Scaling patches the Revision itself."""
+TARGET = "autoscaling.knative.dev/target"
 
 
 def actor_service(view: JobView) -> Object:
     """The Knative Service with its one, named Revision."""
+    per_pod = view.spec.actor.per_pod
+    annotations = {TARGET: str(per_pod), **TEMPLATE_ANNOTATIONS}
+    if per_pod > 1:
+        annotations[names.ACTORS_PER_POD] = str(per_pod)
     template: Object = {
         "metadata": {
             "name": names.revision(view.name),
             "labels": names.labels(view.name, names.ACTOR),
-            "annotations": TEMPLATE_ANNOTATIONS,
+            "annotations": annotations,
         },
         "spec": {
             **view.pull_secrets(),
-            "containerConcurrency": 1,
+            "containerConcurrency": per_pod,
             "timeoutSeconds": view.spec.actor.timeout_seconds,
             # An actor sends nothing before its whole answer. Knative's default ends a rollout after 300 s.
             "responseStartTimeoutSeconds": view.spec.actor.timeout_seconds,
@@ -60,19 +64,20 @@ def actor_service(view: JobView) -> Object:
 
 
 def _container(view: JobView) -> Object:
-    config = view.spec.environment.to_actor()
+    config, per_pod = view.spec.environment.to_actor(), view.spec.actor.per_pod
     return {
         **view.container(CONTAINER, view.spec.actor.image or view.config.actor_image),
         "env": [
             {"name": "NITRO_ENVIRONMENT", "value": json.dumps(config, sort_keys=True)},
             {"name": "NITRO_TIMEOUT_SECONDS", "value": str(view.spec.actor.timeout_seconds)},
             {"name": "HOME", "value": "/tmp"},
+            *([{"name": "NITRO_ACTORS", "value": str(per_pod)}] if per_pod > 1 else []),
             view.secret_env("NITRO_REDIS_URL", "redis-actor-url"),
             view.secret_env("NITRO_TOKEN", "token"),
         ],
         "ports": [{"containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": PORT}, "successThreshold": 1},
-        "resources": resources(view.spec.actor.resources, DEFAULT_RESOURCES),
+        "resources": times(per_pod, resources(view.spec.actor.resources, DEFAULT_RESOURCES)),
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nitro_api import JobSpec
 from nitro_api.spec.pods import Resources
+from nitro_api.spec.quantities import multiplied
 from nitro_operator.config import Config
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import JobKey, Object
@@ -101,3 +102,13 @@ def resources(given: Resources, default: Object) -> Object:
         unnamed = {name: amount for name, amount in amounts.items() if name not in {*requests, *limits}}
         found[part] = unnamed | found[part]
     return {part: amounts for part, amounts in found.items() if amounts}
+
+
+def times(factor: int, found: Object) -> Object:
+    """Resources of a container that are so many times others."""
+    if factor == 1:
+        return found
+    return {
+        part: {name: multiplied(amount, factor) for name, amount in amounts.items()}
+        for part, amounts in found.items()
+    }

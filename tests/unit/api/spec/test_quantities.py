@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nitro_api.spec.quantities import amount_of, at_most, seconds_of
+from nitro_api.spec.quantities import amount_of, at_most, multiplied, seconds_of
 
 
 def test_durations_and_quantities() -> None:
@@ -19,3 +19,15 @@ def test_durations_and_quantities() -> None:
             seconds_of(wrong)
     with pytest.raises(ValueError, match="is not a quantity"):
         amount_of("1 GB")
+
+
+@pytest.mark.parametrize("quantity", ["250m", "512Mi", "1.5", ".5Gi", "1.", "2E", "1e3", "3E2", "+4k", 7])
+def test_a_multiple_of_a_quantity_is_exact_and_one_itself(quantity: int | str) -> None:
+    found = multiplied(quantity, 8)
+    assert amount_of(found) == 8 * amount_of(quantity)
+    assert multiplied(quantity, 1) == quantity or amount_of(multiplied(quantity, 1)) == amount_of(quantity)
+
+
+def test_no_multiple_of_what_is_no_quantity() -> None:
+    with pytest.raises(ValueError, match="not a quantity"):
+        multiplied("much", 2)

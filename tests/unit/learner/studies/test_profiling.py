@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.scaling import Scaling
 from nitro_learner.studies import profiling
 from nitro_learner.studies.profiling import Measured
 
@@ -38,3 +39,9 @@ def test_the_fastest_of_the_cheapest_memory_sizes_is_recommended() -> None:
 def test_pods_ask_for_a_core_and_the_peak_with_room() -> None:
     assert profiling.requests(MEASURED) == {"cpu": "1", "memory": "128Mi"}
     assert profiling.pod_dollars(MEASURED, PRICING) == pytest.approx(2 * 0.25 * 0.125 * 1e-5)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, 1), (8, 1), (15, 1), (24, 3), (64, 8), (4096, 32)])
+def test_the_largest_round_is_about_eight_pods(most: int, expected: int) -> None:
+    scaling = Scaling(min_actors=1, max_actors=most, initial_actors=1, decay=0.9)
+    assert profiling.per_pod(scaling) == expected

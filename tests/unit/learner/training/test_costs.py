@@ -69,3 +69,25 @@ def test_sandboxes_that_are_kept_ready_are_paid_for_the_whole_round(tmp_path: Pa
 )
 def test_machines_host_the_largest_round(settings: dict[str, object], machines: int) -> None:
     assert job("paper", **settings).spec.pricing.vm_count == machines
+
+
+def test_a_pod_of_several_actors_costs_so_many_times_one(tmp_path: Path) -> None:
+    pricing = job("paper").spec.pricing
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        one = Meter(ledger, pricing, lambda: 100.0).round(1, 20.0, BILLED, 3)
+    with Ledger(tmp_path / "shared.jsonl") as ledger:
+        eight = Meter(ledger, pricing, lambda: 100.0, per_pod=8).round(1, 20.0, BILLED, 3)
+    assert eight.actors == pytest.approx(8 * one.actors)
+    assert eight.learner == one.learner
+
+
+def test_paid_and_busy_seconds_go_on_after_a_restart(tmp_path: Path) -> None:
+    pricing = job("paper").spec.pricing
+    for seconds in (100.0, 160.0):
+        with Ledger(tmp_path / "ledger.jsonl") as ledger:
+            meter = Meter(ledger, pricing, lambda seconds=seconds: seconds)
+            meter.round(1, 20.0, BILLED, 3)
+    assert meter.busy_seconds == pytest.approx(2 * sum(BILLED))
+    assert meter.pod_seconds == 160.0
+    with Ledger(tmp_path / "local.jsonl") as ledger:
+        assert Meter(ledger, pricing).pod_seconds is None

@@ -237,3 +237,18 @@ def test_a_job_whose_rollouts_cut_episodes_shows_its_evaluations() -> None:
 def test_a_job_without_a_status_gives_a_page_too() -> None:
     job = {"metadata": {"name": "new", "namespace": "a"}, "spec": {"environment": {"id": "Hopper-v5"}}}
     assert "No round is finished yet." in of_job(job).html()
+
+
+def test_a_report_says_what_was_paid_for_pods_and_what_was_used() -> None:
+    job = {
+        "metadata": {"name": "hopper", "namespace": "team-a"},
+        "spec": {"environment": {"id": "Hopper-v5"}},
+        "status": {
+            "training": {"round": 1, "busySeconds": 1345.2, "history": []},
+            "actors": {"podSeconds": 72127.4},
+        },
+    }
+    text = " ".join(Page(of_job(job).html()).words)
+    assert "paid 72,127 pod-seconds, used 1,345" in text
+    del job["status"]["training"]["busySeconds"]  # of a learner of an older version
+    assert "pod-seconds" not in " ".join(Page(of_job(job).html()).words)

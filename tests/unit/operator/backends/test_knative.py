@@ -9,7 +9,7 @@ import pytest
 from nitro_operator.backends.knative import KnativeDeployment
 from nitro_operator.backends.release import KnativeRelease, release_problem
 from nitro_operator.observation.observed import Observed
-from operator_objects import revision
+from operator_objects import pod, revision
 
 Object = dict[str, Any]
 
@@ -40,7 +40,7 @@ class TestKnative:
             assert "knative.dev/docs/install" in problem.message
 
     def test_scale_annotations_are_patched_together_and_only_when_they_differ(self) -> None:
-        backend = KnativeDeployment(KnativeRelease())
+        backend = KnativeDeployment(KnativeRelease(), 1)
         prefix = "autoscaling.knative.dev/"
         at_rest = Observed(revision=revision(**{f"{prefix}min-scale": "0", f"{prefix}max-scale": "1"}))
         patch = backend.scaling(at_rest, 12)
@@ -50,3 +50,21 @@ class TestKnative:
         assert backend.scaling(Observed(revision=revision(**annotations)), 12) is None
         assert backend.scaling(at_rest, 0) is None
         assert backend.scaling(Observed(), 12) is None
+
+
+def test_pods_with_several_actors_are_counted_by_their_actors() -> None:
+    backend = KnativeDeployment(KnativeRelease(), 8)
+    patch = backend.scaling(Observed(revision=revision()), 20)
+    assert patch is not None
+    assert patch.patch["metadata"]["annotations"] == {
+        "autoscaling.knative.dev/min-scale": "3",
+        "autoscaling.knative.dev/max-scale": "3",
+    }
+    held = revision(**patch.patch["metadata"]["annotations"])
+    assert backend.held(Observed(revision=held)) == 24
+    assert backend.scaling(Observed(revision=held), 20) is None
+    assert backend.held(Observed()) == 0
+    pods = [pod("actor", name=name) for name in "ab"]
+    for one in pods:
+        one["metadata"]["annotations"] = {"nitro.dev/actors-per-pod": "8"}
+    assert backend.ready(Observed(actor_pods=pods), 20) == 16

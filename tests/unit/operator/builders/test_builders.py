@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from nitro_operator import builders
-from nitro_operator.builders.actors import TEMPLATE_ANNOTATIONS
 from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.kube.kinds import kind_of
 from operator_objects import CONFIG, UID, make_view
@@ -231,8 +230,7 @@ class TestActors:
         service = builders.actor_service(make_view())
         template = service["spec"]["template"]
         assert template["metadata"]["name"] == "hopper-actors-v1"
-        assert template["metadata"]["annotations"] == TEMPLATE_ANNOTATIONS
-        assert TEMPLATE_ANNOTATIONS == {
+        assert template["metadata"]["annotations"] == {
             "autoscaling.knative.dev/target": "1",
             "autoscaling.knative.dev/target-utilization-percentage": "100",
             "autoscaling.knative.dev/target-burst-capacity": "-1",
@@ -247,6 +245,23 @@ class TestActors:
         assert labels["networking.knative.dev/visibility"] == "cluster-local"
         scaled = {"minActors": 4, "initialActors": 5, "maxActors": 6}
         assert builders.actor_service(make_view(scaling=scaled))["spec"] == service["spec"]
+
+    def test_a_pod_of_several_actors_takes_as_many_requests_and_has_their_resources(self) -> None:
+        given = {"requests": {"cpu": "5m", "memory": "100Mi"}, "limits": {"memory": "1.5Gi"}}
+        one = builders.actor_service(make_view(actor={"resources": given}))["spec"]["template"]
+        view = make_view(actor={"perPod": 8, "resources": given})
+        template = builders.actor_service(view)["spec"]["template"]
+        annotations = template["metadata"]["annotations"]
+        assert annotations["autoscaling.knative.dev/target"] == "8"
+        assert annotations["nitro.dev/actors-per-pod"] == "8"
+        assert "nitro.dev/actors-per-pod" not in one["metadata"]["annotations"]
+        assert (one["spec"]["containerConcurrency"], template["spec"]["containerConcurrency"]) == (1, 8)
+        actor = container(template["spec"], "actor")
+        assert environment(actor)["NITRO_ACTORS"] == "8"
+        assert actor["resources"] == {
+            "requests": {"cpu": "40m", "memory": "800Mi"},
+            "limits": {"memory": "12.0Gi"},
+        }
 
     def test_an_actor_gets_its_environment_and_redis_url_as_variables(self) -> None:
         view = make_view(

@@ -1,0 +1,66 @@
+"""Who may enter a server, and when its process may end: what every service does before any work."""
+
+import hmac
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from nitro_actor.answers import Answer, RefusedError
+
+
+class Doorkeeper(ABC):
+    """The service behind an HTTP server.
+
+    Args:
+        token: that requests must carry; None where they need none.
+    """
+
+    def __init__(self, token: str | None) -> None:
+        self._token = token.encode() if token else None
+        self._counting = threading.Lock()
+        self.unanswered = 0
+        """Requests whose answer's last byte has not left."""
+        self.draining = False
+
+    def drain(self) -> None:
+        """Refuse new requests and let the process end when those in flight are answered."""
+        self.draining = True
+        self.woken()
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Around a request, from its head to its answer's last byte: the process does not end in between."""
+        with self._counting:
+            self.unanswered += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self.unanswered -= 1
+            if self.draining:
+                self.woken()
+
+    def authorise(self, header: str | None) -> None:
+        """Raise RefusedError unless the request carries the token."""
+        given = (header or "").encode("latin-1", "replace")
+        if self._token is not None and not hmac.compare_digest(given, b"Bearer " + self._token):
+            raise RefusedError(
+                401, "unauthorized", "the Authorization header does not carry the job's bearer token"
+            )
+
+    @abstractmethod
+    def woken(self) -> None:
+        """Look again whether the process may end."""
+
+    @abstractmethod
+    def ready(self) -> Answer:
+        """Whether requests are welcome."""
+
+    @abstractmethod
+    def spec(self) -> Answer:
+        """The environment's spaces."""
+
+    @abstractmethod
+    def rollout(self, read_body: Callable[[], bytes]) -> Answer:
+        """Work on one rollout request. One too many is refused, before its body is read."""

@@ -1,0 +1,180 @@
+"""Several actors in one pod: each is a process of its own, behind one server that hands out requests."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nitro_actor.answers import Answer, RefusedError
+from nitro_actor.doorkeeper import Doorkeeper
+from nitro_actor.logs import log
+
+_POLL_SECONDS = 0.05
+_PROBE_SECONDS = 5.0
+_END_SECONDS = 10.0
+"""For an actor process to end that has been told to."""
+
+
+class _Member:
+    """One actor process."""
+
+    def __init__(self) -> None:
+        variables = {**os.environ, "NITRO_ACTORS": "1", "NITRO_HOST": "127.0.0.1", "PORT": "0"}
+        command = [sys.executable, "-m", "nitro_actor.server"]
+        self.process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
+        self._listening = threading.Event()
+        self._port = 0
+        threading.Thread(target=self._read, name="output", daemon=True).start()
+
+    def ready(self) -> bool:
+        """Wait until it takes requests; False if it ends before."""
+        while self.process.poll() is None:
+            if self._listening.wait(_POLL_SECONDS):
+                try:
+                    if self.ask("GET", "/readyz", None, {}, _PROBE_SECONDS)[0] == 200:
+                        return True
+                except OSError:
+                    pass
+                time.sleep(_POLL_SECONDS)
+        return False
+
+    def ask(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], seconds: float | None
+    ) -> Answer:
+        """One HTTP exchange. Raises OSError where the process breaks it off."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=seconds)
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            found: dict[str, Any] = json.loads(answer.read())
+        except (http.client.HTTPException, ValueError) as error:
+            raise ConnectionError(str(error)) from error
+        finally:
+            connection.close()
+        return answer.status, found
+
+    def _read(self) -> None:
+        """Hand on what it prints; its first line says where it listens."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if self._listening.is_set():
+                print(line, end="", flush=True)
+            else:
+                self._port = int(json.loads(line)["port"])
+                self._listening.set()
+
+
+class Team(Doorkeeper):
+    """The service of a pod with several actors. It has no environment itself.
+
+    A process that ends, because its environment crashed or hung, is started again; the request that it had is
+    broken off, as with a pod of one actor. One that ends before it is ready ends the pod.
+
+    Args:
+        token: that requests must carry; None where they need none.
+        actors: number of processes.
+    """
+
+    def __init__(self, token: str | None, actors: int) -> None:
+        super().__init__(token)
+        self._actors = actors
+        self._members: list[_Member] = []
+        self._free: set[int] = set()
+        self._spec: dict[str, Any] | None = None
+        self._change = threading.Condition()
+        self._failed = False
+
+    def serve(self) -> int:
+        """Run the actors until `drain`. Returns the exit code: 1 if one cannot be started."""
+        self._members = [_Member() for _ in range(self._actors)]
+        for index in range(self._actors):
+            threading.Thread(target=self._tend, args=(index,), name=f"actor {index}", daemon=True).start()
+        with self._change:
+            self._change.wait_for(lambda: self._failed or (self.draining and self.unanswered == 0))
+        for member in self._members:
+            member.process.terminate()
+        for member in self._members:
+            try:
+                member.process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                member.process.kill()
+        return 1 if self._failed else 0
+
+    def woken(self) -> None:
+        with self._change:
+            self._change.notify_all()
+
+    def print_stacks(self, *_: object) -> None:
+        """Have every actor print where its threads stand."""
+        for member in self._members:
+            if member.process.poll() is None:
+                member.process.send_signal(signal.SIGUSR1)
+
+    def ready(self) -> Answer:
+        """Whether requests are welcome: all actors are ready."""
+        self._require_ready()
+        return 200, {"status": "ready"}
+
+    def spec(self) -> Answer:
+        """The environment's spaces."""
+        self._require_ready()
+        return 200, self._spec or {}
+
+    def rollout(self, read_body: Callable[[], bytes]) -> Answer:
+        """Have a free actor work on one rollout request. One too many is refused, before its body is read."""
+        self._require_ready()
+        with self._change:
+            if not self._free:
+                raise RefusedError(503, "busy", f"all {self._actors} actors of this pod work")
+            index = self._free.pop()
+        member = self._members[index]
+        try:
+            # An actor ends its process if a rollout hangs, so no time-out is needed here.
+            answer = member.ask("POST", "/v1/rollout", read_body(), self._headers(), None)
+        except OSError as error:
+            raise ConnectionError("the actor broke the request off") from error
+        finally:
+            with self._change:
+                if member is self._members[index] and member.process.poll() is None:
+                    self._free.add(index)
+        return answer
+
+    def _tend(self, index: int) -> None:
+        """Keep one actor running."""
+        while True:
+            member = self._members[index]
+            if not member.ready():
+                break
+            if self._spec is None:
+                status, spec = member.ask("GET", "/v1/spec", None, self._headers(), _PROBE_SECONDS)
+                self._spec = spec if status == 200 else None
+            with self._change:
+                self._free.add(index)
+                self._change.notify_all()
+            code = member.process.wait()
+            with self._change:
+                self._free.discard(index)
+            if self.draining:
+                return
+            log("actor ended", level="warning", code=code)
+            self._members[index] = _Member()
+        if not self.draining:
+            log("refused", level="error", error="an actor process ended before it was ready")
+            self._failed = True
+            self.woken()
+
+    def _headers(self) -> dict[str, str]:
+        token = os.environ.get("NITRO_TOKEN")
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _require_ready(self) -> None:
+        if self.draining:
+            raise RefusedError(503, "draining", "this pod is shutting down")
+        if self._spec is None:
+            raise RefusedError(503, "starting", "the environment is still being built")

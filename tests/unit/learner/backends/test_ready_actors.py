@@ -1,0 +1,65 @@
+"""Which requests find a ready actor when they are made."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nitro_learner.backends.base import Ack
+from nitro_learner.backends.capacity import Capacity
+from nitro_learner.backends.knative import KnativeBackend
+
+SECONDS = {"weights": 0.0, "rollout": 0.0, "store": 0.0, "total": 0.0}
+
+
+class Patient:
+    """Stands for the client of actors: answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def rollout(self, url: str, request: bytes, timeout: float) -> Ack:  # noqa: ARG002
+        await self.go.wait()
+        return Ack(0, 0, 1, 1, False, SECONDS, 1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "ready", "requests", "expected"),
+    [
+        (8, 8, 8, 8),
+        (8, 3, 8, 3),
+        (8, 0, 2, 0),
+        (2, 2, 6, 2),  # four of them wait for a second and a third wave
+        (8, None, 5, 5),  # the operator has not said how many are ready
+    ],
+)
+def test_as_many_requests_find_a_ready_actor_as_there_are(
+    limit: int, ready: int | None, requests: int, expected: int
+) -> None:
+    async def scenario() -> list[Ack]:
+        backend = KnativeBackend("http://actors", None, "redis://nowhere", limit=limit)
+        client = Patient()
+        backend._client = client  # type: ignore[assignment]
+        if ready is not None:
+            backend.set_ready(ready)
+        asked = [asyncio.create_task(backend.invoke(b"", 1.0)) for _ in range(requests)]
+        await asyncio.sleep(0)
+        client.go.set()
+        return await asyncio.gather(*asked)
+
+    assert sum(ack.found_ready for ack in asyncio.run(scenario())) == expected
+
+
+def test_outstanding_requests_are_those_in_flight_and_those_that_wait() -> None:
+    async def scenario() -> list[int]:
+        capacity = Capacity(2)
+        waiting = [asyncio.create_task(capacity.acquire(0)) for _ in range(3)]
+        await asyncio.sleep(0)
+        found = [capacity.outstanding]
+        capacity.release()
+        await waiting[2]
+        found.append(capacity.outstanding)
+        return found
+
+    assert asyncio.run(scenario()) == [3, 2]
