@@ -45,7 +45,7 @@ class Model(BaseModel):
         extra="forbid",
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
+        defer_build=True,
     )
 
     @model_validator(mode="after")

@@ -35,19 +35,21 @@ def test_help_has_examples_and_exit_codes(command: str) -> None:
     assert "exit codes:" in shown.stdout
 
 
-def test_validate_and_explain_load_no_torch(tmp_path: Path) -> None:
+def test_validate_and_explain_load_no_torch_and_no_environments(tmp_path: Path) -> None:
+    heavy = ("torch", "matplotlib", "redis", "gymnasium", "numpy")
     script = (
         "import sys; from nitro_learner.cli import main; "
         f"code = main(['validate', {str(write_job(tmp_path))!r}]) or main(['explain', 'spec.seed']); "
-        "sys.exit(code or 10 * any(name in sys.modules for name in ('torch', 'matplotlib', 'redis')))"
+        f"sys.exit(code or 10 * any(name in sys.modules for name in {heavy}))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_help_loads_no_models_of_jobs() -> None:
+@pytest.mark.parametrize("command", [[], ["plot"], ["train"]])
+def test_help_loads_no_models_of_jobs(command: list[str]) -> None:
     script = (
         "import atexit, os, sys; from nitro_learner.cli import main; "
-        "atexit.register(lambda: os._exit(10 * ('pydantic' in sys.modules))); main(['--help'])"
+        f"atexit.register(lambda: os._exit(10 * ('pydantic' in sys.modules))); main([*{command}, '--help'])"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 

@@ -7,46 +7,33 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import create_model
-from pydantic.fields import FieldInfo
 
 from nitro_api.algorithms import impact, multi_ppo, ppo, q_learning, rllib
 from nitro_api.algorithms.record import COLUMNS, AlgorithmRecord, Hyperparameters, path_of
 from nitro_api.base import Model
 
 
-def registered(*records: AlgorithmRecord) -> dict[str, AlgorithmRecord]:
-    """The records by name.
+def check(*records: AlgorithmRecord) -> None:
+    """Check the records against each other. A test calls it with all of them: every import would pay for it.
 
     Raises:
         ValueError: two records have one name or declare one setting differently, or a preset of a record is
             missing or does not fit its settings.
     """
-    found: dict[str, AlgorithmRecord] = {}
-    declared: dict[str, tuple[AlgorithmRecord, str]] = {}
+    names: set[str] = set()
+    declared: dict[str, tuple[str, dict[str, Any]]] = {}
     for record in records:
-        if record.name in found:
+        if record.name in names:
             raise ValueError(f"two algorithms have the name {record.name}; rename one")
-        found[record.name] = record
-        for name, field in record.hyperparameters.model_fields.items():
-            first, its_name = declared.setdefault(field.alias or name, (record, name))
-            # JSON schemas decide, but they take long: they are made only where the declarations differ.
-            if _declaration(field) != _declaration(first.hyperparameters.model_fields[its_name]):
-                _check_equal(field.alias or name, first, record)
+        names.add(record.name)
+        for setting, schema in _schemas(record.hyperparameters).items():
+            first, expected = declared.setdefault(setting, (record.name, schema))
+            if schema != expected:
+                raise ValueError(
+                    f"{first} and {record.name} declare the hyperparameter {setting} differently: {expected} "
+                    f"and {schema}; give both the type and the widest bounds, and the narrower one a rule"
+                )
         _check_presets(record)
-    return found
-
-
-def _declaration(field: FieldInfo) -> tuple[Any, ...]:
-    return field.annotation, field.metadata, field.default
-
-
-def _check_equal(setting: str, first: AlgorithmRecord, second: AlgorithmRecord) -> None:
-    expected, schema = (_schemas(record.hyperparameters)[setting] for record in (first, second))
-    if schema != expected:
-        raise ValueError(
-            f"{first.name} and {second.name} declare the hyperparameter {setting} differently: {expected} "
-            f"and {schema}; give both the type and the widest bounds, and the narrower one a rule"
-        )
 
 
 def _schemas(model: type[Hyperparameters]) -> dict[str, Any]:
@@ -89,16 +76,11 @@ def owners_of(setting: str, records: Mapping[str, AlgorithmRecord]) -> list[str]
 
 
 def union_of(records: Mapping[str, AlgorithmRecord], name: str) -> type[Model]:
-    """A model of that name with the settings of all algorithms, whose descriptions say which have them."""
+    """A model of that name with the settings of all algorithms."""
     fields: dict[str, Any] = {}
     for record in records.values():
-        for setting, declared in record.hyperparameters.model_fields.items():
-            if setting not in fields:
-                field = copy(declared)
-                text, default, rest = (field.description or "").partition("Default:")
-                owners = ", ".join(owners_of(field.alias or setting, records))
-                field.description = f"{text}Algorithms: {owners}. {default}{rest}".rstrip()
-                fields[setting] = (field.annotation, field)
+        for setting, field in record.hyperparameters.model_fields.items():
+            fields.setdefault(setting, (field.annotation, copy(field)))
     return create_model(name, __base__=Model, __doc__="Settings of several algorithms.", **fields)
 
 
@@ -126,14 +108,17 @@ def listed(names: Sequence[str], conjunction: str) -> str:
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
-RECORDS = registered(
+ALL = (
     ppo.RECORD,
     impact.RECORD,
     *multi_ppo.RECORDS,
     *q_learning.RECORDS,
     *rllib.RECORDS,
 )
-"""By spec.algorithm.name, in the order in which they are listed."""
+"""In the order in which they are listed."""
+
+RECORDS: dict[str, AlgorithmRecord] = {record.name: record for record in ALL}
+"""By spec.algorithm.name."""
 
 TEAM_RECORDS = of_several_agents(RECORDS)
 """Those of them whose environments have several agents."""

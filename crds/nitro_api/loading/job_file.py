@@ -147,11 +147,11 @@ def _without_nulls(data: Any, location: Location = ()) -> Any:
     if location == _RLLIB_SETTINGS:
         return data
     if isinstance(data, dict):
-        known = (schema_at(location) or {}).get("properties", data)
+        left_out = {key for key, value in data.items() if value is None}
+        if left_out:  # else the schema, which takes long to make, is not needed
+            left_out &= (schema_at(location) or {}).get("properties", data).keys()
         return {
-            key: _without_nulls(value, (*location, key))
-            for key, value in data.items()
-            if value is not None or key not in known
+            key: _without_nulls(value, (*location, key)) for key, value in data.items() if key not in left_out
         }
     if isinstance(data, list):
         return [_without_nulls(item, (*location, index)) for index, item in enumerate(data)]

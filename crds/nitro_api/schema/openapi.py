@@ -13,6 +13,7 @@ from nitro_api.algorithms.record import COLUMNS
 from nitro_api.algorithms.registry import RECORDS, listed
 from nitro_api.base import Model, Rule, rules_of
 from nitro_api.resolution.presets import preset_values
+from nitro_api.schema.descriptions import descriptions
 from nitro_api.spec.free_json import PRESERVE
 from nitro_api.spec.job import NitroTrainingJob
 
@@ -29,6 +30,8 @@ def schema_of(model: type[Model]) -> Schema:
 def _schema_of(model: type[Model]) -> Schema:
     raw = model.model_json_schema(by_alias=True)
     definitions = raw.pop("$defs", {})
+    for name, text in descriptions(model).items():
+        raw["properties"][model.model_fields[name].alias or name].setdefault("description", text)
     schema = _structural(raw, definitions)
     _default_objects(model, schema)
     if rules := rules_of(model):

@@ -1,4 +1,7 @@
-"""What several subcommands share: options, checks of paths, and reading jobs and runs."""
+"""What several subcommands share: options, checks of paths, and reading jobs and runs.
+
+A function imports nitro_api, which takes long to load, when it reads a job: `--help` reads none.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve
-from nitro_api.resolution.episodes import keep_rollout
-from nitro_learner.algorithms.rllib import availability
 from nitro_learner.cli.exits import BAD_INPUT, FAILED, NO_ROOM, CommandError
 
 if TYPE_CHECKING:
+    from nitro_api import NitroTrainingJob
     from nitro_learner.run.rundir import RunDir
 
 
@@ -130,6 +131,10 @@ def read_job(
     Raises:
         CommandError: it is invalid, or needs what is not installed; one line per mistake.
     """
+    from nitro_api import JobInvalid, load_job, resolve
+    from nitro_api.resolution.episodes import keep_rollout
+    from nitro_learner.algorithms.rllib import availability
+
     try:
         job = load_job(path, overrides)
         if begun is not None:

@@ -1,4 +1,7 @@
-"""Ids of environments of several agents, package/module: what this machine knows of them."""
+"""Ids of environments of several agents, package/module: what this machine knows of them.
+
+The environments are imported only for such ids: they need numpy, which takes long to load.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,7 @@ import importlib.util
 import pkgutil
 
 from nitro_actor.agents import smax
-from nitro_actor.agents.mpe.scenarios import SCENARIOS
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
-from nitro_actor.make_env import make_env
 from nitro_api import JobSpec
 from nitro_api.base import matches
 from nitro_api.resolution.teams import teams_of
@@ -25,19 +26,20 @@ def is_one(id: str) -> bool:
 
 def installed(id: str) -> bool:
     """Whether its package is here, or none is needed."""
-    return id in SCENARIOS or _package("jax/smax" if id in _SMAX else id) is not None
+    return id in _scenarios() or _package("jax/smax" if id in _SMAX else id) is not None
 
 
 def mistake(id: str) -> str | None:
     """What is wrong with the id: its package is here and has no such module, or it is nearly an id that needs
     no package. None where nothing is known to be wrong."""
-    if id in SCENARIOS or id in _SMAX:
+    scenarios = _scenarios()
+    if id in scenarios or id in _SMAX:
         return None
     if id.startswith("smax/"):
         return f"must be {' or '.join(_SMAX)}; correct it"
     path = _package(id)
     package, _, name = id.rpartition("/")
-    known = {one.rpartition("/")[2] for one in SCENARIOS if one.startswith(f"{package}/")}
+    known = {one.rpartition("/")[2] for one in scenarios if one.startswith(f"{package}/")}
     if path is not None:
         known |= {module.name for module in pkgutil.iter_modules(path)}
         if name in known:
@@ -59,6 +61,8 @@ def check_policies(spec: JobSpec) -> None:
     environment = spec.environment
     if not spec.algorithm.policies or environment.entry_point is not None or not is_one(environment.id):
         return
+    from nitro_actor.make_env import make_env
+
     try:
         made = make_env(EnvironmentConfig(environment.id, 1, dict(environment.kwargs)))
     except EnvironmentConfigError:  # the learner says it before the first round, where actors are started
@@ -70,6 +74,13 @@ def check_policies(spec: JobSpec) -> None:
         )
     finally:
         made.close()
+
+
+def _scenarios() -> frozenset[str]:
+    """The ids of the scenarios that our own engine computes."""
+    from nitro_actor.agents.mpe.scenarios import SCENARIOS
+
+    return frozenset(SCENARIOS)
 
 
 def _package(id: str) -> list[str] | None:

@@ -7,9 +7,12 @@ environments whenever gymnasium is loaded.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib.util
 import re
+from functools import cache
+from pathlib import Path
 
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines import ale
@@ -71,9 +74,31 @@ def _unregistered(id: str) -> bool:
     may register anything."""
     if ":" in id or importlib.util.find_spec("gymnasium") is None:
         return False
-    import gymnasium  # here: it takes long to load
+    if id in _own_ids():
+        return False
+    import gymnasium  # here: it takes long to load, and other packages may have registered the id
 
     return id not in gymnasium.registry
+
+
+@cache
+def _own_ids() -> frozenset[str]:
+    """The ids that gymnasium's own source registers, read without importing it."""
+    found = importlib.util.find_spec("gymnasium")
+    if found is None or found.origin is None:
+        return frozenset()
+    source = Path(found.origin).parent / "envs" / "__init__.py"
+    if not source.is_file():
+        return frozenset()
+    calls = (node.value for node in ast.parse(source.read_bytes()).body if isinstance(node, ast.Expr))
+    return frozenset(
+        keyword.value.value
+        for call in calls
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register"
+        for keyword in call.keywords
+        if keyword.arg == "id" and isinstance(keyword.value, ast.Constant)
+        if isinstance(keyword.value.value, str)
+    )
 
 
 def _nearest(id: str) -> str | None:

@@ -13,7 +13,7 @@ from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.algorithms import impact, ppo
 from nitro_api.algorithms.impact import ImpactHyperparameters
 from nitro_api.algorithms.record import AlgorithmRecord, Hyperparameters, presets
-from nitro_api.algorithms.registry import RECORDS, listed, owners_of, registered, settings_of
+from nitro_api.algorithms.registry import ALL, RECORDS, check, listed, owners_of, settings_of
 from nitro_api.base import resolved
 from nitro_api.schema.explain import explain
 from nitro_api.schema.openapi import schema_at
@@ -112,14 +112,18 @@ def record(model: type[Hyperparameters], *rows: tuple[str, Any, Any]) -> Algorit
     return AlgorithmRecord("toy", "is a toy", model, "rounds", presets(rows))
 
 
+def test_the_records_of_all_algorithms_fit_each_other() -> None:
+    check(*ALL)
+
+
 def test_a_name_cannot_be_registered_twice() -> None:
     with pytest.raises(ValueError, match="two algorithms have the name ppo"):
-        registered(ppo.RECORD, replace(impact.RECORD, name="ppo"))
+        check(ppo.RECORD, replace(impact.RECORD, name="ppo"))
 
 
 def test_algorithms_must_declare_a_shared_setting_equally() -> None:
     with pytest.raises(ValueError, match="ppo and toy declare the hyperparameter gamma differently"):
-        registered(ppo.RECORD, record(Narrow, ("gamma", 0.1, 0.2)))
+        check(ppo.RECORD, record(Narrow, ("gamma", 0.1, 0.2)))
 
 
 @pytest.mark.parametrize(
@@ -133,4 +137,4 @@ def test_algorithms_must_declare_a_shared_setting_equally() -> None:
 )
 def test_presets_must_fit_the_settings(wrong: AlgorithmRecord, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        registered(ppo.RECORD, wrong)
+        check(ppo.RECORD, wrong)
