@@ -32,7 +32,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 # Fields that may differ when a run goes on: they change where and how long it runs, not what it computes.
-_FREE = ("stop", "backend", "actor", "learner", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
+_FREE = (
+    "stop",
+    "backend",
+    "actor",
+    "learner",
+    "suspend",
+    "ttlSecondsAfterFinished",
+    "activeDeadlineSeconds",
+    "scaling.hold",
+)
 
 
 @dataclass(frozen=True)
@@ -139,7 +148,7 @@ def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: Run
         OtherJob: names the fields that differ, with both values, and those that may change.
     """
     old, new = (
-        dict(_leaves({k: v for k, v in job["spec"].items() if k not in _FREE})) for job in (saved, now)
+        {path: value for path, value in _leaves(job["spec"]) if not _is_free(path)} for job in (saved, now)
     )
     differing = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
     if differing:
@@ -274,6 +283,11 @@ def package_versions() -> dict[str, str]:
     """Of what computes."""
     names = ("nitro-learner", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
     return {name: metadata.version(name) for name in names}
+
+
+def _is_free(path: str) -> bool:
+    """Whether a field, or what holds it, may change in a run that goes on."""
+    return any(path == name or path.startswith(f"{name}.") for name in _FREE)
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -162,6 +162,8 @@ def test_another_job_is_refused_by_its_fields(tmp_path: Path) -> None:
     ]
     assert "only these may change: spec.stop, spec.backend, " in remedy
     check_same_job(old, {"spec": {**old["spec"], "stop": {"rounds": 9}}}, RunDir(tmp_path))
+    held = {"scaler": "nitro", "decay": 0.96, "hold": 60}
+    check_same_job(old, {"spec": {**old["spec"], "scaling": held}}, RunDir(tmp_path))
 
 
 def _trained(path: Path, rounds: int, **spec: Any) -> RunDir:
