@@ -1,4 +1,6 @@
-"""Several agents by `nitro train` with real actor processes: sharing, kill -9 around toggles, refusals."""
+"""Several agents by `nitro train` with real actor processes: sharing, refusals, kill -9 around toggles and
+with a replay buffer.
+"""
 
 import csv
 import json
@@ -40,12 +42,12 @@ def state_of(run: Path, number: int) -> dict[str, Any]:
     return load(run / "checkpoints" / f"round-{number:06d}.safetensors").state
 
 
-def learned(run: Path) -> bytes:
+def learned(run: Path, rounds: int = ROUNDS) -> bytes:
     """Everything in the last checkpoint but the run's identity and times."""
-    state = state_of(run, ROUNDS)
+    state = state_of(run, rounds)
     state["training"].pop("seconds")
     state.pop("run")
-    return pack(ROUNDS, state)
+    return pack(rounds, state)
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +135,41 @@ def test_two_teams_learn_and_share_by_themselves(tmp_path: Path) -> None:
     assert all(agent.startswith("adversary_") for members in pairs for agent in members)
     saved = state_of(tmp_path / "run", 5)["policies"]["learners"]
     assert [sorted(part["policies"]) for part in saved][1] == ["agent_0"]
+
+
+@pytest.mark.parametrize(("algorithm", "moment"), [("vdn", "3:update"), ("qmix", "4:checkpoint")])
+def test_a_q_learner_killed_and_resumed_goes_on_with_its_replay_buffer(
+    tmp_path: Path, algorithm: str, moment: str
+) -> None:
+    # The buffer holds the last two rounds; 25 gradient steps a round.
+    settings = {"bufferSize": 1000, "replayRatio": 8, "batchSize": 128, "targetUpdateSteps": 30}
+    changes = {
+        "algorithm": {"name": algorithm, "teamReward": True, "hyperparameters": settings},
+        "sharing": {"mode": "never"},
+        "stop": {"rounds": 5},
+    }
+    job = write_job(tmp_path, **(SPREAD | changes))
+    done = nitro("train", job, "--run-dir", tmp_path / "whole")
+    assert done.returncode == 0, done.stderr
+    killed = nitro("train", job, "--run-dir", tmp_path / "run", kill=moment)
+    assert killed.returncode == -9, killed.stderr
+    again = nitro("train", "--resume", tmp_path / "run")
+    assert again.returncode == 0, again.stderr
+    assert learned(tmp_path / "run", 5) == learned(tmp_path / "whole", 5)
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    table = (tmp_path / "run" / "policies.csv").read_text()
+    assert table == (tmp_path / "whole" / "policies.csv").read_text()
+    last = list(csv.DictReader(table.splitlines()))[-1]
+    assert float(last["td_error"]) > 0
+    # The return of standing still is far below 0, and values are returns.
+    assert float(last["q_mean"]) < 0
+    assert 0.05 < float(last["epsilon"]) < 1
+    held, kept = (
+        {path.name for path in (tmp_path / run / "checkpoints" / "attachments").iterdir()}
+        for run in ("run", "whole")
+    )
+    assert held == kept
+    assert len(held) >= 2
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 They have prioritised replay (Schaul et al. 2016), double Q-learning (van Hasselt et al. 2016) and dueling
 networks (Wang et al. 2016).
 
-`paper` has the defaults of RLlib's DQN; `tuned` has settings that reach a higher return of mpe2's
-simple_spread (docs/results.md).
+`paper` has the defaults of RLlib's DQN. `tuned` has larger batches, a falling learning rate, longer
+exploration and standardised rewards.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class QLearningHyperparameters(Hyperparameters):
     """Gradients are scaled down to this global norm. 0 turns it off. Default: the preset's."""
 
     normalise_rewards: bool = resolved()
-    """Whether rewards are divided by the running deviation of the discounted return. Default: the
-    preset's."""
+    """Whether values are learned in a unit in which rewards have the mean 0 and the deviation 1. Returns and
+    what is best stay as they are. Default: the preset's."""
 
     @property
     def anneals(self) -> bool:

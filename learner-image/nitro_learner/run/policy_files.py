@@ -19,8 +19,17 @@ from nitro_learner.training.round_report import Listener, RoundReport, Row
 if TYPE_CHECKING:
     from nitro_learner.training.sharing import Regrouping
 
-STATS = ("kl", "entropy", "policy_loss", "value_loss", "explained_variance")
-"""Of a policy's update, those that have a column."""
+STATS = (
+    "kl",
+    "entropy",
+    "policy_loss",
+    "value_loss",
+    "explained_variance",
+    "td_error",
+    "q_mean",
+    "epsilon",
+)
+"""Of a policy's update, those that have a column. What an algorithm does not have is empty."""
 
 COLUMNS = (
     "round",

@@ -1,5 +1,6 @@
 """The run folder: job.yaml, metrics.csv, ledger.jsonl, log.jsonl, actors.log, summary.json, result.png,
-checkpoints/ and tensorboard/; of several agents policies.csv and sharing.jsonl as well.
+checkpoints/ and tensorboard/; of several agents policies.csv and sharing.jsonl as well. What many checkpoints
+hold, a replay buffer's rounds, is in checkpoints/attachments/.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from nitro_learner.algorithms.q_learning.mixers import Independent, Mixer, Monot
 from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, QNetwork
 from nitro_learner.algorithms.q_learning.policies import PolicyStack
 from nitro_learner.algorithms.q_learning.replay import Replay
-from nitro_learner.algorithms.q_learning.rewards import RewardScales
+from nitro_learner.algorithms.q_learning.rewards import units_of
 from nitro_learner.algorithms.q_learning.round_result import results_of
 from nitro_learner.algorithms.q_learning.training import QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Columns, positions_of, rows_of
@@ -68,7 +68,6 @@ class QLearner:
             alpha=team.settings.priority_alpha,
             epsilon=team.settings.priority_epsilon,
         )
-        self._rewards = RewardScales(len(self._columns), team.settings)
         self._reader = Reader(
             {one.name: len(one.agents) for one in team.classes},
             joint=self._mixer.joint,
@@ -128,7 +127,6 @@ class QLearner:
         """
         s = self._settings
         rows = rows_of(fragments, self._team, self._columns, state=self._mixer.sees_state)
-        self._rewards.merge(fragments, rows)
         self._replay.append(rows)
         self._check_acted()
         sampled = sum(int(fragment.tensors["terminated"].size) for fragment in fragments)
@@ -136,9 +134,8 @@ class QLearner:
         self._owed += sampled * s.replay_ratio
         steps = int(self._owed // s.batch_size)
         self._owed -= steps * s.batch_size
-        trainer = QTrainer(
-            s, self._mixer, self._replay, self._reader, self._learned, self._lanes(), self._rewards.scales
-        )
+        units = units_of(s, self._replay)
+        trainer = QTrainer(s, self._mixer, self._replay, self._reader, self._learned, self._lanes(), units)
         rate = self._rate(round)
         rng = np.random.default_rng([self._team.seed, _DRAWS, round, self._first])
         for _ in range(steps):
@@ -192,7 +189,6 @@ class QLearner:
             "groups": self._groups.to_dict(),
             "learned": self._learned.state_dict(),
             "replay": self._replay.state_dict(),
-            "rewards": self._rewards.state_dict(),
             "env_steps": self._env_steps,
             "owed": self._owed,
             "steps": self._steps,
@@ -205,7 +201,6 @@ class QLearner:
         fresh = {name: self._fresh(one) for name, one in self._classes.items()}
         self._learned.load_state_dict(state["learned"], fresh)
         self._replay.load_state_dict(state["replay"])
-        self._rewards.load_state_dict(state["rewards"])
         self._env_steps, self._steps = int(state["env_steps"]), int(state["steps"])
         self._owed = float(state["owed"])
 

@@ -60,8 +60,14 @@ class Replay:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """The rows that can be drawn, of each column."""
+        """How many rows can be drawn, of each column."""
         return self._counts
+
+    @property
+    def learnable(self) -> NDArray[np.bool_]:
+        """The rows that can be drawn, bool [size, K]."""
+        result: NDArray[np.bool_] = self._tree.weights.T > 0
+        return result
 
     def append(self, rows: Rows) -> None:
         """Take in a round. Of one that is larger than the buffer only the last rows stay."""

@@ -1,71 +1,79 @@
-"""The scale of rewards: each column of the replay buffer has its own."""
+"""The unit of a Q-learner's values: rewards of any level and spread teach values near 0."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nitro_api.algorithms.q_learning import QLearningHyperparameters
-from nitro_learner.algorithms.q_learning.transitions import Rows
-from nitro_learner.data.batch import Fragment
-from nitro_learner.networks.normalise import RewardNormaliser
+from nitro_learner.algorithms.q_learning.replay import Replay
+
+Array = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+Places = NDArray[np.int64]
+
+_NO_SPREAD = 1e-8
+"""Rewards of a smaller deviation are constant, up to rounding."""
 
 
-class RewardScales:
-    """The running deviation of each column's discounted return.
+@dataclass(frozen=True, slots=True)
+class ValueUnits:
+    """A learned value q stands for the return `level + scale * q`. Each of K columns has a unit of its own.
 
-    The replay buffer holds rewards as they came; they are scaled when they are drawn.
+    In this unit a reward r is (r + gamma c - c) / scale, and the last one of an episode (r - c) / scale,
+    where c is the level. So an episode that ends by itself leads to a return of 0 as before, and the best
+    actions stay the best. Of episodes that only time cuts it is the standardised reward (r - mean) / std.
+
+    Attributes:
+        gamma: discount per step.
+        level: f64 [K].
+        scale: f64 [K], positive.
     """
 
-    def __init__(self, columns: int, settings: QLearningHyperparameters) -> None:
-        """
+    gamma: float
+    level: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    @classmethod
+    def of_returns(cls, columns: int, gamma: float) -> ValueUnits:
+        """Values are returns themselves."""
+        return cls(gamma, np.zeros(columns), np.ones(columns))
+
+    @classmethod
+    def standard(cls, rewards: Array, ends: Flags, learnable: Flags, gamma: float) -> ValueUnits:
+        """The unit in which the rewards have the mean 0 and the deviation 1.
+
+        The level solves the mean of Bellman's equation, c = mean(r) + gamma (1 - part of ends) c.
+
         Args:
-            columns: K.
-            settings: say whether rewards are scaled at all.
+            rewards: f32 [n, K].
+            ends: where nothing follows, bool [n, K].
+            learnable: the rows that count, bool [n, K].
+            gamma: discount per step.
         """
-        self._columns = columns
-        self._normalisers = [
-            RewardNormaliser(settings.gamma) for _ in range(columns if settings.normalise_rewards else 0)
-        ]
+        units = cls.of_returns(rewards.shape[1], gamma)
+        for column, counts in enumerate(learnable.T):
+            own, end = rewards[counts, column].astype(np.float64), ends[counts, column]
+            left = 1 - gamma * (1 - end.mean())
+            if left > 0:
+                units.level[column] = own.mean() / left
+            deviation = units(own, end, np.full(len(own), column)).std()
+            if deviation > _NO_SPREAD:
+                units.scale[column] = deviation
+        return units
 
-    @property
-    def scales(self) -> NDArray[np.float32]:
-        """What each column's rewards are multiplied by, f32 [K]."""
-        if not self._normalisers:
-            return np.ones(self._columns, np.float32)
-        return np.array([one.scale for one in self._normalisers], np.float32)
+    def __call__(self, rewards: NDArray[np.floating], ends: Flags, columns: Places) -> NDArray[np.float64]:
+        """Rewards in this unit; all arguments have the shape of the result."""
+        level = self.level[columns]
+        result: NDArray[np.float64] = (rewards + self.gamma * level * ~ends - level) / self.scale[columns]
+        return result
 
-    def merge(self, fragments: Sequence[Fragment], rows: Rows) -> None:
-        """Take in a round, whose rewards are in `rows`."""
-        begin, parts = 0, []
-        for fragment in fragments:
-            length, envs = fragment.tensors["terminated"].shape
-            own = [np.stack([rows.arrays["rewards"][lane] for lane in rows.lanes[begin : begin + envs]], 1)]
-            parts.append(own[0].reshape(length, envs, self._columns))
-            begin += envs
-        for column, normaliser in enumerate(self._normalisers):
-            normaliser(
-                [
-                    Fragment(
-                        fragment.meta,
-                        {
-                            "rewards": rewards[..., column],
-                            "terminated": fragment.tensors["terminated"],
-                            "truncated": fragment.tensors["truncated"],
-                        },
-                    )
-                    for fragment, rewards in zip(fragments, parts, strict=True)
-                ]
-            )
 
-    def state_dict(self) -> dict[str, Any]:
-        """Of each column."""
-        return {"columns": [one.state_dict() for one in self._normalisers]}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict()`."""
-        for one, saved in zip(self._normalisers, state["columns"], strict=True):
-            one.load_state_dict(saved)
+def units_of(settings: QLearningHyperparameters, replay: Replay) -> ValueUnits:
+    """The units of a round's gradient steps, by what the replay buffer holds."""
+    if not settings.normalise_rewards:
+        return ValueUnits.of_returns(len(replay.counts), settings.gamma)
+    arrays = replay.arrays
+    return ValueUnits.standard(arrays["rewards"], arrays["ends"], replay.learnable, settings.gamma)

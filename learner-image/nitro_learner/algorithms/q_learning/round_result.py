@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -31,7 +31,14 @@ def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dic
     agents, columns = trainer.turn(len(steps), 0)
     places = np.broadcast_to(steps, columns.shape)
     drawn = trainer.gather(rows.arrays, agents, columns, places, places + rows.arrays["following"][places])
-    weights = torch.from_numpy(rows.learnable[places, columns].astype(np.float32)).to(drawn.targets.device)
+    weights, level, scale = (
+        torch.from_numpy(part.astype(np.float32)).to(drawn.targets.device)
+        for part in (
+            rows.learnable[places, columns],
+            trainer.units.level[columns],
+            trainer.units.scale[columns],
+        )
+    )
     lanes = tuple(torch.from_numpy(np.searchsorted(steps, lane)) for lane in rows.lanes)
     played = {
         name: PlayedRows(
@@ -50,23 +57,22 @@ def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dic
         joint = TdSurrogate(
             tuple(played.values()), trainer.mixer, mixer, drawn.state, drawn.targets, weights, lanes
         )
-        result = UpdateResult(_stats(joint) | dict(stats), joint)
+        result = UpdateResult(_stats(joint, level, scale) | dict(stats), joint)
         return {policy: result for policies in names.values() for policy in policies}
     return {
         policy: _own_result(one, row, own, lanes, stats)
         for name, one in played.items()
         for row, policy in enumerate(names[name])
-        for own in [_lanes_of(name, drawn, weights)]
+        for own in [_lanes_of(name, drawn, (drawn.targets, weights, level, scale))]
     }
 
 
-def _lanes_of(name: str, drawn: Drawn, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """A class's part of targets and weights."""
+def _lanes_of(name: str, drawn: Drawn, fields: Sequence[Tensor]) -> list[Tensor]:
+    """A class's lanes of fields [A, M]."""
     begin = 0
     for other, batch in drawn.batches.items():
         if other == name:
-            own = slice(begin, begin + len(batch.acted))
-            return drawn.targets[own], weights[own]
+            return [field[begin : begin + len(batch.acted)] for field in fields]
         begin += len(batch.acted)
     raise KeyError(name)
 
@@ -74,13 +80,13 @@ def _lanes_of(name: str, drawn: Drawn, weights: Tensor) -> tuple[Tensor, Tensor]
 def _own_result(
     one: PlayedRows,
     row: int,
-    targets_and_weights: tuple[Tensor, Tensor],
+    fields: Sequence[Tensor],
     lanes: tuple[Tensor, ...],
     stats: Mapping[str, float],
 ) -> UpdateResult:
     """The result of the policy in a row of its stack."""
     own = torch.nonzero(one.policies == row)[:, 0]
-    targets, weights = (part[own] for part in targets_and_weights)
+    targets, weights, level, scale = (field[own] for field in fields)
     played = PlayedRows(
         one.network,
         one.parameters[row : row + 1].detach().clone().requires_grad_(),
@@ -90,12 +96,17 @@ def _own_result(
         one.acted[own],
     )
     surrogate = TdSurrogate((played,), Independent(), torch.zeros(0), None, targets, weights, lanes)
-    return UpdateResult(_stats(surrogate) | dict(stats), surrogate)
+    return UpdateResult(_stats(surrogate, level, scale) | dict(stats), surrogate)
 
 
 @torch.no_grad()
-def _stats(surrogate: TdSurrogate) -> dict[str, float]:
-    """Means over a round's transitions: the loss, the errors' absolute values, and the values."""
+def _stats(surrogate: TdSurrogate, level: Tensor, scale: Tensor) -> dict[str, float]:
+    """Means over a round's transitions: the loss, the errors' absolute values, and the values as returns.
+
+    Args:
+        surrogate: of the round.
+        level, scale: see `ValueUnits`; f32 [K, M].
+    """
     chosen = torch.cat([one.chosen(torch.arange(surrogate.size)) for one in surrogate.played])
     mixed = surrogate.mixer(surrogate.mixer_parameters, chosen, surrogate.state)
     weights, total = surrogate.weights, surrogate.weights.sum().clamp(min=1)
@@ -107,5 +118,5 @@ def _stats(surrogate: TdSurrogate) -> dict[str, float]:
     return {
         "value_loss": mean(loss),
         "td_error": mean((mixed - surrogate.targets).abs()),
-        "q_mean": mean(mixed),
+        "q_mean": mean(level + scale * mixed),
     }

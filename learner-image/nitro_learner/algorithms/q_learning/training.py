@@ -19,7 +19,7 @@ from nitro_learner.algorithms.q_learning.lanes import Lanes
 from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.mixers import Mixer
 from nitro_learner.algorithms.q_learning.replay import Replay, corrections
-from nitro_learner.networks.normalise import REWARD_CLIP
+from nitro_learner.algorithms.q_learning.rewards import ValueUnits
 
 Arrays = Mapping[str, NDArray[Any]]
 Places = NDArray[np.int64]
@@ -51,6 +51,7 @@ class QTrainer:
         mixer: of the agents' values.
         learned: what the steps change.
         lanes: what is drawn, by class.
+        units: of the columns' values.
     """
 
     def __init__(
@@ -61,18 +62,18 @@ class QTrainer:
         reader: Reader,
         learned: Learned,
         lanes: Mapping[str, Lanes],
-        scales: NDArray[np.float32],
+        units: ValueUnits,
     ) -> None:
         """
         Args:
             settings: the learner's.
-            mixer, learned, lanes: see the attributes.
+            mixer, learned, lanes, units: see the attributes.
             replay: to draw from.
             reader: gathers what is drawn.
-            scales: of the columns' rewards, f32 [K].
         """
         self.mixer, self.learned, self.lanes = mixer, learned, lanes
-        self._settings, self._replay, self._reader, self._scales = settings, replay, reader, scales
+        self.units = units
+        self._settings, self._replay, self._reader = settings, replay, reader
 
     def step(self, rng: np.random.Generator, number: int, rate: float) -> None:
         """Take one gradient step.
@@ -131,7 +132,7 @@ class QTrainer:
         places: Places,
         following: Places,
     ) -> Drawn:
-        """Gather transitions and compute their targets, r + gamma (1 - terminated) mix(Q of what follows).
+        """Gather transitions and compute their targets, r + gamma (1 - end) mix(Q of what follows).
 
         Args:
             arrays: of rows; see `transitions.Rows`.
@@ -160,12 +161,10 @@ class QTrainer:
             next_state = self._reader.states(arrays, following[0])
         with torch.no_grad():
             mixed = self.mixer(learned.mixer_target[0], torch.cat(next_values), next_state)
-        rewards = np.clip(
-            arrays["rewards"][places, columns] * self._scales[columns], -REWARD_CLIP, REWARD_CLIP
-        )
-        goes_on = (~arrays["terminated"][places]).astype(np.float32)
-        discounts = self._reader.tensor(np.float32(self._settings.gamma) * goes_on)
-        targets = self._reader.tensor(rewards) + discounts * mixed
+        ends = arrays["ends"][places, columns]
+        rewards = self.units(arrays["rewards"][places, columns], ends, columns)
+        discounts = self._reader.tensor(np.float32(self._settings.gamma) * ~ends)
+        targets = self._reader.tensor(rewards.astype(np.float32)) + discounts * mixed
         return Drawn(batches, columns, places, state, targets)
 
     def _differentiate(self, chosen: Tensor, drawn: Drawn, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:

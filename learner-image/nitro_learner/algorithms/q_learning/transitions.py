@@ -47,7 +47,8 @@ class Rows:
         arrays: [n, ...] by name: CLASS/observations [n, n_c, D], CLASS/actions i64 [n, n_c], CLASS/alive bool
             (who acted; at an end who would), CLASS/goes_on bool (who acted and did not end by itself),
             CLASS/available bool [n, n_c, N] where actions are masked; global_state f32 [n, S] where the
-            environment has one; rewards f32 [n, K]; terminated bool [n]; following i64 [n].
+            environment has one; rewards f32 [n, K]; ends bool [n, K], where nothing follows for the column's
+            agents; following i64 [n].
         learnable: bool [n, K], whether the column's agents acted in the row.
         lanes: the rows of each environment of each fragment, in order of time.
     """
@@ -80,6 +81,7 @@ def rows_of(fragments: Sequence[Fragment], team: Team, columns: Columns, *, stat
         length, envs = fragment.tensors["terminated"].shape
         lanes += list(begin + np.arange(length * envs).reshape(length, envs).T)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    arrays["ends"] = _ends(arrays, arrays.pop("terminated"), team, columns)
     return Rows(arrays, arrays.pop("learnable"), tuple(lanes))
 
 
@@ -139,6 +141,23 @@ def _following(
     leads[-1, running] = steps + finals + np.arange(len(running))
     leads[terminated] = place[terminated]
     return np.concatenate([(leads - place).ravel(), np.zeros(finals + len(running), np.int64)])
+
+
+def _ends(arrays: dict[str, Array], terminated: Array, team: Team, columns: Columns) -> NDArray[np.bool_]:
+    """Of each column whether nothing follows a row for its agents, [n, K]."""
+    following = np.arange(len(terminated)) + arrays["following"]
+    # Of one agent an end of its own counts. Of a team what counts is who acts afterwards.
+    goes_on = {
+        agent: (arrays[f"{one.name}/goes_on"][:, at], arrays[f"{one.name}/alive"][following, at])
+        for one in team.classes
+        for at, agent in enumerate(one.agents)
+        if agent in team.agents
+    }
+    ends = [
+        terminated | ~np.any([goes_on[agent][len(agents) > 1] for agent in agents], axis=0)
+        for agents in columns.agents
+    ]
+    return np.stack(ends, -1)
 
 
 def positions_of(team: Team) -> dict[str, list[int]]:
