@@ -135,8 +135,7 @@ def test_the_experiments_of_this_repository_are_valid(path: Path) -> None:
     experiment = load(path)
     assert experiment.name == path.stem
     runs = plan(experiment)
-    assert len(runs) == len(experiment.seeds) * len(experiment.variants) * max(
-        1, len(experiment.environments)
-    )
+    variants = len(experiment.variants) + len(experiment.permuted)
+    assert len(runs) == len(experiment.seeds) * variants * max(1, len(experiment.environments))
     for program, what, *_ in map(str.split, experiment.commands):
         assert what in COMMANDS if program == "nitro" else (ROOT / what).exists()
