@@ -77,7 +77,7 @@ def collect_service(cluster: Cluster, name: str) -> None:
 
 def test_a_running_job_keeps_learner_and_actors_until_it_is_resumed(cluster: Cluster, start: Start) -> None:
     start(1)
-    cluster.apply(job("hopper"))
+    cluster.apply(job("hopper", scaling={"hold": 0}))
     cluster.start_learner("hopper")
     cluster.start_knative("hopper")
     cluster.report("hopper", round=1, requestedActors=5)
