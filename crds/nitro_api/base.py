@@ -103,17 +103,17 @@ class Rule:
     """Where the mistake is reported: a camelCase path below the object, or "" for the object itself."""
 
     cel: str
-    """The rule in CEL, `self` being the object; what may be absent is asked for by has()."""
+    """The rule in CEL; `self` is the object. Use has() before a field that may be absent."""
 
     sentence: str
-    """What is allowed; and the remedy."""
+    """What is allowed, and the remedy."""
 
     holds: Callable[[Any], bool]
     """The same rule on the model."""
 
     exact: str | None = None
-    """The sentence about one object, whose text fields stand in it as `{name}`; None where `sentence` says it
-    all."""
+    """The sentence about one object, with `{name}` for the value of its text field of that name; None if
+    `sentence` is enough."""
 
     def about(self, model: Any) -> Rule:
         """The rule with the sentence about that object."""
@@ -124,7 +124,7 @@ class Rule:
 
     @property
     def said_in_cel(self) -> str | None:
-        """The sentence of `about` as a CEL expression; None where `sentence` is all there is to say."""
+        """The sentence of `about` as a CEL expression; None if `exact` is None."""
         if self.exact is None:
             return None
         parts = re.split(r"{(\w+)}", self.exact.replace("'", "\\'"))
@@ -132,17 +132,17 @@ class Rule:
 
     @cached_property
     def reads(self) -> list[tuple[str, ...]]:
-        """Paths below the object that the rule looks at, and perhaps a method's name behind."""
+        """Paths below the object that the rule reads. A path may end with the name of a CEL method."""
         return [tuple(path.split(".")) for path in dict.fromkeys(re.findall(r"self\)?\.([\w.]+)", self.cel))]
 
 
 def matches(pattern: str, text: str | None) -> bool:
-    """Whether a text matches as a whole; what is absent does."""
+    """Whether the whole text matches. An absent text counts as a match."""
     return text is None or re.fullmatch(pattern, text) is not None
 
 
 def matching(path: str, pattern: str, sentence: str) -> Rule:
-    """The rule that the text `path`, if it is given, matches `pattern`: ^ first, $ last."""
+    """The rule that the text at `path`, if there is one, matches `pattern`. The pattern needs ^ and $."""
     return Rule(
         path=path,
         cel=f"!has(self.{path}) || self.{path}.matches(r'{pattern}')",

@@ -20,7 +20,7 @@ ABSENT = _Absent()
 
 @dataclass(frozen=True)
 class FieldError:
-    """One mistake: where it is, what was found there, and what is allowed and to be done."""
+    """One mistake: where it is, what was found there, what is allowed, and the remedy."""
 
     path: str
     """Full camelCase path such as `spec.scaling.minActors`; empty when it concerns the whole file."""
@@ -29,7 +29,7 @@ class FieldError:
     """What was found there; ABSENT when nothing was."""
 
     message: str
-    """What is allowed; and the remedy."""
+    """What is allowed, and the remedy."""
 
     def __str__(self) -> str:
         found = "" if self.value is ABSENT else f"{_shown(self.value)}; "

@@ -82,7 +82,7 @@ def learner() -> Collector:
 
 @contextmanager
 def operator() -> Iterator[Collector]:
-    """The operator's metrics with one job; while the block runs, for they live in the process' registry."""
+    """The operator's metrics with one job. They are in the process's registry while the block runs."""
     summary = JobSummary(lambda: [(JobKey("team", "hopper"), _JOB)])
     health = operator_metrics.Health(lambda: 1767225610.0, lambda: 0, lambda: 0.0)
     operator_metrics.API_REQUESTS.labels("GET", "200")

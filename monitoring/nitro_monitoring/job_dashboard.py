@@ -13,7 +13,7 @@ _ANY_JOB = '{__name__=~"nitro_job_info|nitro_round"}'
 
 
 def job_dashboard() -> builders.Dashboard:
-    """Built for a single job of a single namespace."""
+    """The dashboard of one job in one namespace."""
     found = board("Nitro / Job", UID, "One training job: progress, learning, actors, time and money.")
     found.with_variable(
         choice("namespace", "Namespace", f"label_values({_ANY_JOB}, namespace)", several=False)

@@ -67,7 +67,7 @@ def time(found: builders.Dashboard) -> None:
 
 
 def cost(found: builders.Dashboard) -> None:
-    """What was spent on what, how fast, and for how much return."""
+    """The costs by component, how fast they grow, and the return that they bought."""
     found.with_row(row("What does it cost?"))
     found.with_panel(
         graph(

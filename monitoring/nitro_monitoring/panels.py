@@ -55,7 +55,7 @@ def graph(
         width: of 24 columns.
         steps: thresholds; more than one are drawn as lines.
         stacked: areas on top of each other.
-        least: where the axis starts; None = where the values do.
+        least: lowest value of the axis; None = that of the data.
     """
     style = common.GraphTresholdsStyleMode.DASHED if len(steps) > 1 else common.GraphTresholdsStyleMode.OFF
     panel = _common(timeseries.Panel(), title, description, unit, queries, width, HEIGHT, steps)
@@ -112,7 +112,7 @@ class Column:
     """An instant query, one row for each set of labels: its labels and its value are columns."""
 
     title: str | None
-    """Of the value's column; None = only the labels are shown."""
+    """Title of the value's column; None = only the labels are shown."""
     expr: str
     unit: str
 

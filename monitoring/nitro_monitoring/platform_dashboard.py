@@ -34,7 +34,7 @@ _WHO = "{{namespace}}/{{job_name}}"
 
 
 def platform_dashboard() -> builders.Dashboard:
-    """Built for any number of namespaces; what concerns the operator itself does not heed the choice."""
+    """The dashboard of the chosen namespaces. Panels about the operator itself ignore the choice."""
     found = board("Nitro / Platform", UID, "All training jobs, the actors they share, and the operator.")
     found.with_variable(
         choice(

@@ -81,4 +81,4 @@ _FREE = {
     ("nitro_job_info", "scaler"): "the job's",
     ("nitro_job_info", "backend"): "the job's",
 }
-"""Labels whose values an example cannot show: one at a time for each job, or HTTP's and AWS' few."""
+"""Labels whose values one example cannot show, because each job has one of them, or HTTP or AWS has a few."""

@@ -27,7 +27,7 @@ from nitro_operator.status.summary import JobSummary
 logger = logging.getLogger(__name__)
 
 WORKERS = 8
-"""Number of reconciles that run at a time. With more, a busy API server only answers each of them later."""
+"""Number of reconciles that run at a time. More would not help: a busy API server would only answer later."""
 RECONCILE_TIMEOUT_SECONDS = 60.0
 KNATIVE_LOOK_SECONDS = 10.0
 TURNS_WHILE_PRESENT = 12
@@ -196,9 +196,9 @@ class Controller:
     async def _is_there(self, namespace: str, error: ApiError) -> bool:
         """Whether a namespace of watchNamespaces that the operator may not read still exists.
 
-        The operator's Role is deleted together with its namespace, so a deleted namespace looks like this. If
-        the namespace exists, the right is missing, perhaps only while an API server starts. The cache then
-        keeps the namespace's objects. Jobs in other namespaces are not affected.
+        The operator's Role is deleted together with its namespace, so a deleted namespace may not be read
+        either. If the namespace exists, the right is missing, perhaps only while an API server starts. Then
+        the cache keeps the namespace's objects. Jobs in other namespaces are not affected.
         """
         if namespace not in self._closed:
             self._closed.add(namespace)

@@ -1,7 +1,7 @@
 """IMPACT (Luo et al. 2020).
 
-Its preset `artifact` is `paper`, but where the authors' released code differs: no replay, a batch is one
-fragment, and the target network follows after each.
+Its preset `artifact` has the values of `paper`, except where the authors' released code differs: there is no
+replay, a batch is one fragment, and the target network follows after each batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """PPO for several agents: IPPO (de Witt et al. 2020) and MAPPO (Yu et al. 2022).
 
 Their settings are PPO's. `paper` has RLlib's defaults. `tuned` keeps observations and rewards as they are and
-its learning rate constant: of six variants, tried with one seed of mpe2's simple_spread, that one ended
-highest.
+its learning rate constant. Six variants were tried with one seed of mpe2's simple_spread, and this one ended
+with the highest return.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Preset:
     conv: Mapping[str, Any] = field(default_factory=dict)
 
     def but(self, rows: Iterable[tuple[str, Any]], settings: Settings = "hyperparameters") -> Preset:
-        """A copy with other values of some settings, whatever the environment and the network are."""
+        """A copy with other values of some settings, for every environment and every network."""
         changed = {path_of(name, settings): value for name, value in rows}
         return replace(self, usual={**self.usual, **changed}, atari={**self.atari, **changed})
 
@@ -102,10 +102,10 @@ class AlgorithmRecord:
         presets: by name; `paper` and `tuned` at least.
         tensors: the optional tensors that it needs in a fragment.
         curvature: what the boosting detector measures.
-        settings: the block in which a job writes its settings. It refuses the other one.
+        settings: the block in which a job writes its settings. The other block is refused.
         agents: whether its environments have one agent or several.
         common_reward: whether it needs one reward that all of its agents get.
-        rules: what it refuses otherwise, as rules on spec.algorithm.
+        rules: its further rules on spec.algorithm.
     """
 
     name: str

@@ -14,7 +14,7 @@ from nitro_api.base import Model
 
 
 def check(*records: AlgorithmRecord) -> None:
-    """Check the records against each other. A test calls it with all of them: every import would pay for it.
+    """Check the records against each other. Only a test calls it, because it would slow every import down.
 
     Raises:
         ValueError: two records have one name or declare one setting differently, or a preset of a record is

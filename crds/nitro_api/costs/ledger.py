@@ -23,8 +23,8 @@ class Entry:
     """One paid round."""
 
     round: int
-    """The round, counted from 1; 0 for what belongs to none: the evaluation at the end, what was broken
-    off."""
+    """The round, counted from 1. 0 is for costs that belong to no round: the evaluation at the end, and work
+    that was interrupted."""
 
     cost: RoundCost
     """What it cost. Unit: US dollars."""
@@ -51,7 +51,7 @@ class Ledger:
         self.entries: list[Entry] = []
         self._paid: set[int] = set()
         created = not path.exists()
-        # Unbuffered: what a failed write left in a buffer would be written later, by close().
+        # Unbuffered: otherwise close() would write the rest of a failed write.
         self._file = path.open("ab", buffering=0)
         try:
             self._replay()
@@ -88,7 +88,7 @@ class Ledger:
 
     @property
     def repeated_cost(self) -> RoundCost:
-        """What of `total` went into rounds that were done again after a crash. Unit: US dollars."""
+        """The part of `total` that paid for rounds repeated after a crash. Unit: US dollars."""
         return _sum([entry for entry in self.entries if entry.repeated])
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ class RoundCost:
 
     @property
     def total(self) -> float:
-        """Both."""
+        """Learner and actors together."""
         return self.learner + self.actors
 
 

@@ -22,9 +22,10 @@ from nitro_api.spec.job import JobSpec, NitroTrainingJob
 
 _RLLIB_SETTINGS = ("spec", "algorithm", "rllib")
 _FITTED = ("environment", "algorithm", "network", "scaling", "backend")
-"""Fields of spec that decide whether a network fits the environment, and a message its transport."""
+"""Fields of spec that decide whether networks fit the environment, and whether messages fit the transport."""
 _MOST_LEVELS = 40
-"""More than any field of a job may have, and far fewer than Python's recursion takes."""
+"""Most levels that are read: more than any field of a job may have, and far fewer than Python's recursion
+allows."""
 
 
 def load_job(
@@ -38,11 +39,11 @@ def load_job(
 
     `overrides` are applied first: `spec.seed=3` sets a field to a YAML value, `spec.seed=null` removes it,
     and below spec.algorithm.rllib, where null is a value, sets it to that.
-    `look_up` may find mistakes in spec.environment that these models cannot know. It is asked only where the
-    environment is right otherwise.
-    Raises JobInvalid with every mistake: unknown fields, wrong types, limits, rules across fields, what
-    `look_up` finds, and, where the fields that they depend on are right, networks that do not fit the
-    environment or messages that cannot fit where they have to.
+    `look_up` may find mistakes in spec.environment that these models cannot know. It is called only if the
+    environment has no other mistake.
+    Raises JobInvalid with every mistake: unknown fields, wrong types, limits, rules across fields, and what
+    `look_up` finds. Two kinds are found only if the fields that they depend on are right: networks that do
+    not fit the environment, and messages that cannot fit their transport.
     """
     mistakes: list[FieldError] = []
     if isinstance(source, dict):
@@ -73,7 +74,7 @@ def load_job(
 
 def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
     """The resolved job of an object as the API server has it, without its status and most metadata. A run
-    that has begun keeps the rollouts that it began with, whatever this version's defaults are.
+    that has begun keeps its rollouts, even if this version has other defaults.
 
     Raises:
         JobInvalid: with every mistake.
@@ -101,10 +102,10 @@ def _former_rollout(job: NitroTrainingJob) -> dict[str, int]:
 
 
 def _check(data: dict[str, Any]) -> tuple[NitroTrainingJob | None, list[tuple[Location, FieldError]]]:
-    """Every mistake in `data`, with its place, and the job as it is without the wrong fields, if that can be.
+    """The job without its wrong fields, or None if there is no such job; and every mistake with its place.
 
-    Pydantic looks at an object's rules only once all of its fields are right. So wrong fields are taken out,
-    required ones replaced by a right value, and then all rules are looked at that do not read those.
+    Pydantic checks an object's rules only if all of its fields are right. So wrong fields are removed, and
+    required ones are replaced by a right value. Then every rule is checked that does not read these fields.
     """
     found: list[tuple[Location, FieldError]] = []
     while True:
@@ -122,7 +123,7 @@ def _check(data: dict[str, Any]) -> tuple[NitroTrainingJob | None, list[tuple[Lo
 
 
 def _without_mistakes(data: dict[str, Any], places: Sequence[Location]) -> NitroTrainingJob | None:
-    """The job that is left without what is wrong; None where that breaks a rule."""
+    """The job without its wrong fields; None if it breaks a rule."""
     try:
         return NitroTrainingJob.model_validate(_without(data, places), by_alias=True, by_name=False)
     except ValidationError:
@@ -130,8 +131,8 @@ def _without_mistakes(data: dict[str, Any], places: Sequence[Location]) -> Nitro
 
 
 def _as_stored(value: Any, levels: int = _MOST_LEVELS) -> Any:
-    """A copy of what is at most so deep, with numbers as the API server stores them: 2.0 is 2. What is deeper
-    becomes a text, for it is wrong wherever it stands."""
+    """A copy with numbers as the API server stores them: 2.0 becomes 2. An object or a list deeper than
+    `levels` becomes a text. It is a mistake in every field, so its contents do not matter."""
     if isinstance(value, dict | list) and not levels:
         return "..."
     if isinstance(value, dict):
@@ -142,13 +143,14 @@ def _as_stored(value: Any, levels: int = _MOST_LEVELS) -> Any:
 
 
 def _without_nulls(data: Any, location: Location = ()) -> Any:
-    """A copy in which a null is an absent field, as `kubectl apply` has it. Entries of lists stay, and so do
-    RLlib's settings, some of which null switches off, and fields that there are not, which are mistakes."""
+    """A copy in which a null is an absent field, as with `kubectl apply`. A null stays in three places: as an
+    entry of a list, in RLlib's settings, some of which it switches off, and in an unknown field, which is a
+    mistake."""
     if location == _RLLIB_SETTINGS:
         return data
     if isinstance(data, dict):
         left_out = {key for key, value in data.items() if value is None}
-        if left_out:  # else the schema, which takes long to make, is not needed
+        if left_out:  # the schema takes long to make, so it is read only if it is needed
             left_out &= (schema_at(location) or {}).get("properties", data).keys()
         return {
             key: _without_nulls(value, (*location, key)) for key, value in data.items() if key not in left_out
@@ -159,14 +161,14 @@ def _without_nulls(data: Any, location: Location = ()) -> Any:
 
 
 def _touched(places: Sequence[Location], place: Location) -> bool:
-    """Whether one of the places is this one, lies within it or holds it."""
+    """Whether one of the places equals this one, lies within it or contains it."""
     return any(related(one, place) for one in places)
 
 
 def _without(data: dict[str, Any], places: Sequence[Location]) -> dict[str, Any]:
     rest = copy.deepcopy(data)
     for place in places:
-        # The whole list goes with a wrong entry: without it the others would move up.
+        # A wrong entry removes the whole list: without the entry, the later ones would move up.
         cut = next((depth for depth, part in enumerate(place) if isinstance(part, int)), len(place))
         holder = value_at(rest, place[: cut - 1])
         if not isinstance(holder, dict) or not cut:
@@ -178,7 +180,7 @@ def _without(data: dict[str, Any], places: Sequence[Location]) -> dict[str, Any]
 
 
 def _needed(place: Location) -> list[str]:
-    """Fields without which the object there is not right."""
+    """Fields that the object at this place must have."""
     required: list[str] = (schema_at(place) or {}).get("required", [])
     return [*required, "id"] if place == ("spec", "environment") else required
 
@@ -198,7 +200,7 @@ def _right_value(place: Location) -> Any:
 
 
 def apply_override(data: dict[str, Any], override: str) -> list[FieldError]:
-    """Set one field in `data` by `path=value`; say what is wrong with it otherwise."""
+    """Set one field in `data` by `path=value`. Returns the mistakes in it."""
     path, equals, text = override.partition("=")
     names = path.strip().split(".")
     if not equals or not all(names):
@@ -211,8 +213,8 @@ def apply_override(data: dict[str, Any], override: str) -> list[FieldError]:
 
 
 def set_field(data: dict[str, Any], names: Sequence[str], value: Any) -> list[FieldError]:
-    """Set the field below `data` that `names` lead to, making the objects on the way; say why that cannot be
-    otherwise."""
+    """Set the field of `data` at the path `names`, and make missing objects on the way. Returns the mistake
+    if that is not possible."""
     target = data
     for depth, name in enumerate(names[:-1]):
         if target.get(name) is None:

@@ -14,7 +14,7 @@ from nitro_api.errors import ABSENT, FieldError, JobInvalid
 MAX_BYTES = 1 << 20
 """The API server takes no larger object."""
 MAX_NODES = 100_000
-"""Values in a job, aliases counted as often as they are used; a few lines of aliases can mean billions."""
+"""Most values in a job. An alias counts each time it is used: a few lines of aliases can mean billions."""
 
 _FLOAT = re.compile(
     r"^[-+]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"
@@ -26,7 +26,7 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\ufeff\ufffe\uffff]")
 
 def to_yaml(value: Any) -> bytes:
     """JSON that is YAML as well, for the API server's apply. JSON may write a character beyond 16 bits as two
-    escapes, which YAML refuses; YAML wants an escape for some characters that JSON takes as they are."""
+    escapes, which YAML refuses. YAML requires an escape for some characters that JSON accepts unchanged."""
     text = json.dumps(value, ensure_ascii=False)
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 

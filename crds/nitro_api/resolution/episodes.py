@@ -1,8 +1,11 @@
-"""What is known of gymnasium's environments without building one: whether an actor can save their state, so
-that episodes go on from one rollout to the next, and after how many steps an episode ends. What follows from
-it for the rollouts: their length T and the number E of copies that share it.
+"""Facts about environments that are known without building one, and the rollouts that follow from them.
 
-A job is resolved where gymnasium is not installed, so this is a table. A test compares it with gymnasium.
+The facts are whether an actor can save an environment's state, so that episodes go on from one rollout to the
+next, and after how many steps an episode ends. A rollout has a length T and a number E of copies that share
+it.
+
+A job is resolved where gymnasium is not installed, so the facts are in a table. A test compares it with
+gymnasium.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ RESUMABLE = {
     "MountainCarContinuous-v0": 999,
     "Pendulum-v1": 200,
 } | {f"{name}-{version}": limit for name, limit in _MUJOCO.items() for version in ("v4", "v5")}
-"""Time limits of the ids whose state an actor can save. Atari games come with them."""
+"""Time limits of the ids whose state an actor can save. It can save Atari games too, which are not listed."""
 
 NOT_RESUMABLE = {
     "BipedalWalker-v3": 1600,
@@ -57,8 +60,8 @@ AGENTS_RESUMABLE = {
     **{f"mpe2/simple_{name}_v3": 25 for name in _PARTICLES},
     **dict.fromkeys(("smax/3s5z", "smax/8m"), 100),
 }
-"""Time limits of the ids of several agents whose state an actor can save. An argument, max_cycles, sets
-another limit of mpe2's."""
+"""Time limits of the ids of several agents whose state an actor can save. The argument max_cycles of mpe2's
+environments sets another limit."""
 
 AGENTS_NOT_RESUMABLE = {f"mpe2/simple_{name}_v3": 25 for name in _OTHER_PARTICLES}
 """Time limits of the ids of several agents whose state nobody can save; max_cycles as above."""
@@ -67,7 +70,7 @@ AGENTS_NOT_RESUMABLE = {f"mpe2/simple_{name}_v3": 25 for name in _OTHER_PARTICLE
 def resumable(environment: Environment) -> bool:
     """Whether an actor is known to save the environment's state.
 
-    Of an environment of the user's own it is not known before an actor has built it; the answer is False.
+    For a user's own environment this is unknown until an actor has built it, so the answer is False.
     """
     if environment.entry_point is not None:
         return False
@@ -75,7 +78,7 @@ def resumable(environment: Environment) -> bool:
 
 
 def time_limit(environment: Environment) -> int | None:
-    """Steps after which an episode ends at the latest; None where it is not known."""
+    """Steps after which an episode ends at the latest; None if that is not known."""
     if environment.entry_point is not None:
         return None
     registered = (RESUMABLE | NOT_RESUMABLE).get(environment.id)
@@ -87,13 +90,13 @@ def time_limit(environment: Environment) -> int | None:
 
 
 def rollout(environment: Environment, steps: int, envs: int, *, cut: bool = False) -> tuple[int, int]:
-    """T and E of a job: the one that is not set gives way, so that E divides T.
+    """T and E of a job. A value that the job does not set is chosen so that E divides T.
 
     Args:
         environment: not resolved.
-        steps, envs: what the preset has. Several copies must not cut episodes that cannot go on in the next
-            rollout, so these have fewer and perhaps longer ones.
-        cut: whether they may, as they might in runs that began under an earlier version.
+        steps, envs: the preset's T and E. Several copies must not cut episodes that cannot go on in the next
+            rollout. For such environments, E may be smaller and T may be larger.
+        cut: whether copies may cut such episodes, as in runs that began under an earlier version.
     """
     given: Any = environment  # its fields are None where they are not set
     if given.envs_per_actor is not None:
@@ -123,7 +126,7 @@ def keep_rollout(environment: Environment, begun: Mapping[str, Any]) -> None:
 
 
 def cut_warning(environment: Environment) -> str | None:
-    """When the rollouts of a resolved job are known to cut episodes that fewer copies would leave longer."""
+    """A warning if a resolved job's rollouts are known to cut episodes that fewer copies would not."""
     copies, steps = environment.envs_per_actor, environment.rollout_length // environment.envs_per_actor
     limit = time_limit(environment)
     unknown = limit is None and not environment.is_atari

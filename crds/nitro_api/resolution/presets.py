@@ -2,8 +2,8 @@
 
 `paper` has the settings of the Nitro paper (PVLDB 18(1), 2024, section 8 and table 1; PPO's are RLlib's
 defaults, which it used). `tuned` has settings in the manner of CleanRL and SB3's zoo, with several
-environments per actor and fewer actors. Here are the values that do not depend on the algorithm; each
-algorithm's record has its own, which take their place.
+environments per actor and fewer actors. The values here do not depend on the algorithm. Each algorithm's
+record has values of its own, which take precedence.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from nitro_api.spec.algorithm import AgentsAlgorithm, Algorithm
 def teams_of(
     algorithm: Algorithm, agents: Sequence[str]
 ) -> list[tuple[Algorithm | AgentsAlgorithm, tuple[str, ...]]]:
-    """The agents of each entry of `policies`, and at the end those of no entry, where there are any, who
-    learn by spec.algorithm itself.
+    """The entries of `policies`, each with its agents. Agents of no entry learn by spec.algorithm itself. If
+    there are any, they are the last team.
 
     Args:
         agents: all agents of the environment; each team keeps their order.

@@ -134,7 +134,7 @@ def _unused_warnings(spec: JobSpec) -> list[str]:
 
 
 def _unused(spec: JobSpec, *names: str) -> list[str]:
-    """Warnings about those of a scaler's settings, and its decay, that are set although it has no use for
+    """Warnings about the decay and the named settings, if they are set although the scaler does not use
     them."""
     scaling = spec.scaling
     usual = {name: Scaling.model_fields[name].default for name in names}

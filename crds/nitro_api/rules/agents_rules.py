@@ -13,7 +13,8 @@ from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.sharing import Sharing
 
 SEVERAL_AGENTS = "^([A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)+_v[0-9]+|smax/[0-9a-z_]+)$"
-"""Ids of environments of several agents: package/module, or a map of SMAX. Those of gymnasium end in -v0."""
+"""Ids of environments of several agents: package/module, or a map of SMAX. Gymnasium's ids end in -v0 or
+similar, so they do not match."""
 
 COMPETITIVE = tuple(f"mpe2/simple_{name}_v3" for name in ("adversary", "crypto", "push", "tag", "world_comm"))
 """Ids whose agents are opponents, so that they have no common reward."""
@@ -126,7 +127,7 @@ declare(
 
 
 def _lacks_a_common_reward(spec: JobSpec) -> bool:
-    """Whether all agents learn from one reward, which the job does not make from theirs."""
+    """Whether the algorithm needs one common reward, which the job does not make from the agents' rewards."""
     algorithm = spec.algorithm
     return (
         algorithm.record.common_reward
@@ -137,8 +138,8 @@ def _lacks_a_common_reward(spec: JobSpec) -> bool:
 
 
 def mistakes(job: NitroTrainingJob) -> list[FieldError]:
-    """Errors that depend on the environment's arguments, into which rules in CEL cannot look, or on values
-    that the job leaves out."""
+    """Errors that depend on the environment's arguments, which rules in CEL cannot read, or on values that
+    the job leaves out."""
     return [*_own_rewards(job.spec), *_too_many_toggles(job)]
 
 

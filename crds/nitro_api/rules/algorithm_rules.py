@@ -24,7 +24,7 @@ def rules(records: Mapping[str, AlgorithmRecord]) -> Iterator[Rule]:
     theirs = [name for name, record in records.items() if record.settings == "rllib"]
     yield Rule(
         path="rllib",
-        # CEL has no type for any JSON, and so no field of that type, but through dyn().
+        # CEL has no type for arbitrary JSON, so it can read such a field only through dyn().
         cel=f"!has(dyn(self).rllib) || {_among(theirs)}",
         sentence="is only allowed with a name that begins with rllib/; remove it or change the name",
         holds=lambda algorithm: algorithm.rllib is None or algorithm.name in theirs,

@@ -210,14 +210,15 @@ declare(
 
 
 MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "scaling.hold")
-"""What of spec may change after creation: whole fields, and fields of them."""
+"""Parts of spec that may change after creation: whole fields, and fields inside a field."""
 
 USUAL = {
     "scaling.window": "(self.scaling.scaler == 'marless' || (self.scaling.scaler == 'random-score' "
     f"&& self.algorithm.name in {list(TEAM_RECORDS)})) ? {MARLESS_WINDOW} : {WINDOW}"
 }
-"""Fields that may be left out of a spec which had their usual value, and the reverse; in CEL that value. The
-API server wrote such a default into the jobs of earlier versions, whose files do not have it."""
+"""Fields, each with its usual value in CEL. A change from the usual value to an absent field, or the reverse,
+is allowed. The API server wrote such a default into the jobs of earlier versions, whose files do not have
+it."""
 
 IMMUTABLE_SENTENCE = (
     "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "

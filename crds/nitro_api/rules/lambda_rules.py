@@ -1,4 +1,4 @@
-"""The rules of spec.backend.lambda; see rules.py."""
+"""The rules of spec.backend.lambda; see job_rules.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _URL = "^https?://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z
 _AWS_URL = (
     "^https://(vpce-[a-z0-9-]+[.])?lambda(-fips)?[.][a-z0-9-]+[.](vpce[.])?amazonaws[.]com([.]cn)?(:443)?/?$"
 )
-"""Lambda itself. Others have hosts in amazonaws.com too: whoever runs a machine or a balancer there."""
+"""Address of Lambda itself. Machines and load balancers of AWS' customers are in amazonaws.com too."""
 
 _ROLE = "^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]+$"
 _MANAGED_ONLY = {

@@ -1,7 +1,8 @@
 """What travels in the payload of a Lambda invocation, and what cannot: 6 MB each way is Lambda's limit.
 
-A job is refused here only when it cannot fit however well it is compressed. What may or may not fit, such as
-frames of pixels, the learner finds out with the first messages, and says so in the same words.
+A job is refused here only if its messages cannot fit even with good compression. Other messages, such as
+frames of pixels, may or may not fit. The learner finds that out with the first ones, and reports it in the
+same words.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ CAPACITY_BYTES = (LIMIT_BYTES - ENVELOPE_BYTES) // 4 * 3
 
 WEIGHTS_PATH = "spec.network.hiddenSizes"
 FRAGMENT_PATH = "spec.environment.rolloutLength"
-"""Which field has to give way where weights or fragments are too large."""
+"""The field to change if weights or fragments are too large."""
 
 _FLOAT_BYTES = 4
-# What zstd level 1 left of float32 tensors, rounded down: weights 0.92 (they are noise), observations and
-# actions of MuJoCo tasks 0.68 to 0.95 (tests/unit/api/rules/test_payload_rules.py measures again).
+# The share of float32 tensors that is left after zstd level 1, rounded down. Measured: 0.92 of weights (they
+# are noise), 0.68 to 0.95 of the observations and actions of MuJoCo tasks.
+# tests/unit/api/rules/test_payload_rules.py measures again.
 _WEIGHTS_LEFT, _FRAGMENT_LEFT = 0.9, 0.6
 
 SPACES: dict[str, tuple[int, int]] = {
@@ -47,7 +49,7 @@ SPACES: dict[str, tuple[int, int]] = {
     "Swimmer-v5": (8, 2),
     "Walker2d-v5": (17, 6),
 }
-"""Shapes that are known without the environment. Of any other, the least possible is taken."""
+"""Shapes that are known without the environment. For any other id, the least possible is assumed."""
 
 
 def too_large(what: str, size: int, remedy: str) -> str:
@@ -104,7 +106,8 @@ def least_fragment(spec: JobSpec) -> int:
 
 
 def _convolutions(spec: JobSpec) -> tuple[int, int]:
-    """Numbers in the filters, and the features behind them; of images of unknown size the least possible."""
+    """How many numbers the filters have, and how many features the last layer gives. For images of unknown
+    size, the least possible number of features."""
     atari, layers = spec.environment.atari, spec.network.conv_layers or []
     channels = [spec.environment.frame_stack if atari else 1, *(layer.channels for layer in layers)]
     filters = sum(

@@ -1,4 +1,4 @@
-"""The rules of spec.scaling; see rules.py."""
+"""The rules of spec.scaling; see job_rules.py."""
 
 from __future__ import annotations
 

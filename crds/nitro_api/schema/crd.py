@@ -111,7 +111,7 @@ def _immutable(name: str) -> dict[str, str]:
 
 
 def _same(path: str) -> str:
-    """The rule that a field has not changed. Its parent must have a default, so that it is always there."""
+    """The rule that a field has not changed. Its parent needs a default, so that the parent always exists."""
     if path in USUAL:
         new, old = (
             f"(has({spec}.{path}) ? {spec}.{path} : {USUAL[path].replace('self', spec)})"
@@ -122,8 +122,8 @@ def _same(path: str) -> str:
 
 
 class _CrdDumper(yaml.SafeDumper):
-    """No anchors, which some tools do not read, lists indented below their key, and the many levels of fields
-    that take any JSON in few lines."""
+    """Dumper of the CRD. It writes no anchors, because some tools do not read them. Lists are indented below
+    their key. The many levels of a field that takes any JSON are written in few lines."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True

@@ -1,4 +1,4 @@
-"""What the docstrings below the fields of a model say.
+"""Descriptions of a model's fields, from the docstrings below them.
 
 They are read from the source when a schema is made. pydantic would read them when each class is made, which
 makes every import of nitro_api slower.
@@ -41,7 +41,7 @@ def descriptions(model: type[Model]) -> dict[str, str]:
 
 
 def _own(model: type[Model]) -> dict[str, str]:
-    """Those of the fields that the class itself declares."""
+    """Descriptions of the fields that the class itself declares."""
     body = _classes(model.__module__).get(model.__name__, ())
     return {
         field.target.id: inspect.cleandoc(below.value.value)

@@ -20,8 +20,8 @@ class UnknownField(ValueError):  # noqa: N818
 
 
 def explain(path: str | None = None, width: int | None = None) -> str:
-    """Text about one field, or the tree of all with None. `path` may leave out parents where it stays unique.
-    `width` is where lines are wrapped, None for not at all; nothing is ever cut.
+    """Text about one field; without `path`, the tree of all fields. `path` may leave out parents if it stays
+    unique. Lines are wrapped at `width` columns; with None they are not wrapped. No text is cut.
 
     Raises UnknownField.
     """
@@ -37,7 +37,7 @@ def _find(path: str) -> str:
         return path
     ending = [name for name in known if name.endswith(f".{path}") and not name.startswith("metadata")]
     in_spec = [name for name in ending if name.startswith("spec.")] or ending
-    # What an entry of a list may set again is explained at the field of all.
+    # A list's entries may have the same field. Then the field outside the list is explained.
     in_spec = [name for name in in_spec if "[]" not in name] or in_spec
     if len(in_spec) == 1:
         return in_spec[0]

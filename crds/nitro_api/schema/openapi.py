@@ -47,9 +47,9 @@ def _validation(rule: Rule) -> dict[str, str]:
 
 
 def _default_objects(model: type[Model], schema: Schema) -> None:
-    """Give each object that may be left out its default, all its own defaults included.
+    """Give each object that may be left out a default, which includes the defaults of its fields.
 
-    With `{}` alone the API server would check the rules against an object without those.
+    With `{}` as default, the API server would check the rules against an object without these fields.
     """
     for name, field in model.model_fields.items():
         if field.default_factory is not None:
@@ -104,7 +104,7 @@ def _models() -> dict[str, type[Model]]:
 
 @cache
 def job_schema() -> Schema:
-    """Schema of the whole job, the presets' values in the descriptions; do not change it."""
+    """The whole job's schema, with the presets' values in the descriptions. It is cached: never change it."""
     schema = schema_of(NitroTrainingJob)
     for path, field in fields(schema):
         if values := preset_text(path):
@@ -113,7 +113,7 @@ def job_schema() -> Schema:
 
 
 def preset_text(path: str) -> str:
-    """The presets' values of a field with all cases that differ; empty when they have none.
+    """The presets' values of a field with all cases that differ; empty if no preset has one.
 
     The first algorithm that has the field gives the usual values; the others are the cases.
     """
@@ -130,15 +130,16 @@ def preset_text(path: str) -> str:
     }
     different = [f"{case} {text}" for case, text in special.items() if text != usual]
     for names, (text, both) in named.items():
-        # Where one of the two cases alone differs, a reader takes it to hold in the other case as well.
+        # If only one of the two cases differs, a reader assumes that it holds in the other case too.
         if both and {both} != ({text, atari} - {usual} or {usual}):
             different.append(f"{names} for Atari games {both}")
     return f"{usual} ({'; '.join(different)})" if different else usual
 
 
 def _named_cases(path: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The texts of algorithms, usually and for Atari games, by what those that have the same are called. No
-    game has several agents: the second text of their algorithms is empty."""
+    """The values of algorithms as two texts: the usual one, and the one for Atari games. The key names all
+    algorithms with the same texts. No game has several agents, so the second text of algorithms for several
+    agents is empty."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name in names:
         both = _preset_text(path, name, atari=True) if RECORDS[name].agents == "one" else ""
@@ -153,7 +154,7 @@ def _called(names: list[str]) -> str:
 
 
 def usual_preset_text(path: str) -> str:
-    """The presets' values of a field, such as `paper 0.96, tuned 0.995`; empty when they have none."""
+    """The presets' values of a field, such as `paper 0.96, tuned 0.995`; empty if no preset has one."""
     return next(filter(None, (_preset_text(path, name) for name in RECORDS)), "")
 
 

@@ -21,8 +21,8 @@ Location = tuple[int | str, ...]
 def located_errors(
     error: ValidationError, data: dict[str, Any], root: Schema | None = None
 ) -> list[tuple[Location, FieldError]]:
-    """Every mistake in `data` that `error` holds, each once, with its place. `root` is the schema of a file
-    that is no job."""
+    """Every mistake in `data` that `error` reports, each once, with its place. `root` is the schema of the
+    file if it is not a job."""
     found: dict[tuple[str, str], tuple[Location, FieldError]] = {}
     for item in error.errors(include_url=False):
         location, kind = _of_field(item["loc"], root), item["type"]
@@ -44,8 +44,8 @@ def located_errors(
 def broken_rules(
     model: Model, data: dict[str, Any], doubtful: Sequence[Location], location: Location = ()
 ) -> list[tuple[Location, FieldError]]:
-    """Every rule across fields that `model` breaks, or an object in it. It is at `location` of `data`; rules
-    that look at a doubtful place are left out."""
+    """Every rule across fields that `model` or an object in it breaks. `model` is at `location` of `data`.
+    Rules that read a doubtful place are left out."""
     found: list[tuple[Location, FieldError]] = []
     for name, field in type(model).model_fields.items():
         value, place = getattr(model, name), (*location, field.alias or name)
@@ -189,7 +189,8 @@ def nearest(name: str, candidates: list[str]) -> str | None:
 
 
 def _of_field(location: Location, root: Schema | None) -> Location:
-    """Without what pydantic adds: the alternative of a union that it tried, and the mark of a key."""
+    """The location without pydantic's additions: the alternative of a union that it tried, and the mark of a
+    key."""
     for length in range(1, len(location)):
         if location[length] == "[key]" or INT_OR_STRING in (schema_at(location[:length], root) or {}):
             return location[:length]

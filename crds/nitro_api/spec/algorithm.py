@@ -42,12 +42,12 @@ class AgentsAlgorithm(Model):
 
     @property
     def record(self) -> AlgorithmRecord:
-        """What is known of the algorithm of that name."""
+        """The record of the algorithm with that name."""
         return RECORDS[self.name]
 
     @model_validator(mode="after")
     def _narrow(self, info: ValidationInfo) -> Self:
-        """Keep the settings as the algorithm's own model, once the rules have let no others pass."""
+        """Turn the settings into the algorithm's own model. The rules have already refused other settings."""
         if info.context != WITHOUT_RULES:
             self.hyperparameters = self.record.hyperparameters.model_validate(self.hyperparameters.to_dict())
         return self
@@ -85,12 +85,12 @@ class Algorithm(Model):
 
     @property
     def record(self) -> AlgorithmRecord:
-        """What is known of the algorithm of that name."""
+        """The record of the algorithm with that name."""
         return RECORDS[self.name]
 
     @property
     def records(self) -> tuple[AlgorithmRecord, ...]:
-        """That and the records of the entries of `policies`."""
+        """The record of `name`, and those of the entries of `policies`."""
         return (self.record, *(entry.record for entry in self.policies or ()))
 
     @property
@@ -105,7 +105,7 @@ class Algorithm(Model):
 
     @model_validator(mode="after")
     def _narrow(self, info: ValidationInfo) -> Self:
-        """Keep the settings as the algorithm's own model, once the rules have let no others pass."""
+        """Turn the settings into the algorithm's own model. The rules have already refused other settings."""
         if info.context != WITHOUT_RULES:
             self.hyperparameters = self.record.hyperparameters.model_validate(self.hyperparameters.to_dict())
         return self

@@ -18,15 +18,15 @@ from pydantic_core.core_schema import no_info_after_validator_function
 MAX_LEVELS = 8
 """Mappings and lists within each other, the field itself the first. The schema doubles with each level."""
 MAX_KEYS = 256
-"""Of a mapping inside the field."""
+"""Most names in a mapping inside the field."""
 MAX_ENTRIES = 4096
-"""Of a list."""
+"""Most entries of a list."""
 MAX_CHARACTERS = 32_768
-"""Of a text."""
+"""Most characters of a text."""
 
 MAX_BYTES = 124 * 2**10
-"""Of the whole field as JSON. The API server has no such bound. Linux takes an environment variable of
-at most 128 KiB, and in one an actor gets its environment."""
+"""Largest size of the whole field as JSON. The API server has no such bound. But an actor gets its
+environment in an environment variable, and Linux accepts at most 128 KiB there."""
 
 MISTAKES = "free_json"
 """Type of the validation error that carries every mistake inside such a field."""

@@ -49,7 +49,7 @@ class ActorDeployment(ABC):
         return 0
 
     def times(self, measured: PodTimes) -> PodTimes | None:  # noqa: ARG002
-        """What it takes to start an actor and to let one go; None where an idle actor costs nothing.
+        """The times to start an actor and to release one; None if an idle actor costs nothing.
 
         Args:
             measured: of this job's pods.
@@ -84,7 +84,7 @@ class ActorDeployment(ABC):
         Args:
             view: the job.
             observed: its children.
-            resumed: whether the run was started before. Only then a child that failed is created again.
+            resumed: whether the run was started before. A failed child is created again only in that case.
         """
         return None
 

@@ -14,7 +14,7 @@ from nitro_operator.observation.observed import Observed
 from nitro_operator.scaling.holding import PodTimes
 
 COLD_START_SECONDS = 3.0
-"""Of the actor image: the runtime, imports and the environment."""
+"""Time of a cold start of the actor image: the runtime, imports and the environment."""
 
 
 class LambdaDeployment(ActorDeployment):
@@ -64,10 +64,11 @@ class LambdaDeployment(ActorDeployment):
 
 
 def provisioned_times(pricing: Pricing) -> PodTimes:
-    """The times by which the holding rule weighs provisioned concurrency.
+    """The times with which the holding rule decides about provisioned concurrency.
 
-    A cold start is billed like the rest of an invocation. The drain makes up for the price: a cycle is the
-    idle time that costs as much as a cold start. Where idle sandboxes are free, nothing is let go.
+    A cold start is billed like the rest of an invocation. The drain time is chosen such that an idle sandbox
+    costs as much in one cycle as a cold start does. It is 0 if that needs no drain, or if idle sandboxes are
+    free.
     """
     idle = pricing.provisioned_gb_second
     cost = COLD_START_SECONDS * pricing.lambda_gb_second

@@ -1,4 +1,4 @@
-"""The job's Secret: separate Redis users for learner and actors, and the token that actors ask for."""
+"""The job's Secret: separate Redis users for learner and actors, and the token that actors require."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def credentials_secret(view: JobView) -> Object:
 
 
 def _acl(run: str, learner: str, actor: str) -> str:
-    """Redis' user file. Passwords are hashes; users see keys of this run only; actors cannot read results."""
+    """Redis' user file, with passwords as hashes. Users see only keys of this run. Actors cannot read
+    results."""
     keys = f"~nitro:{run}:*"
     users = [
         "user default off",

@@ -12,7 +12,7 @@ from nitro_operator.kube.kinds import Object
 CONTAINER = "learner"
 METRICS_PORT = 9090
 GRACE_SECONDS = 120
-"""Time for a learner to finish its step and write a checkpoint after it was told to stop."""
+"""Time for a learner to finish its step and write a checkpoint after the signal to stop."""
 INVALID_JOB_EXIT_CODE = 2
 """Exit code of `nitro learn` when the job itself is wrong: another try would end the same way."""
 DEFAULT_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}
@@ -120,7 +120,7 @@ def _container(view: JobView) -> Object:
 
 
 def _reach_actors(view: JobView) -> list[Object]:
-    """Environment variables for the actors: their address, the Redis, and the token that they ask for."""
+    """Environment variables for the actors: their address, the Redis, and the token that they require."""
     function = view.spec.backend.lambda_
     if function is not None:
         return _reach_function(function)
@@ -142,8 +142,8 @@ def _reach_function(function: LambdaBackendSpec) -> list[Object]:
 
 
 def _aws_keys(secret: str, prefix: str = "") -> list[Object]:
-    """AWS' keys from a user's Secret, and nothing else that it holds: whoever may create a job may not be
-    allowed to read it."""
+    """AWS' keys from a user's Secret. Its other entries are not passed on, because a user who may create a
+    job may have no right to read the Secret."""
     return [
         # Only temporary credentials have a session token.
         _from_secret(prefix + key, secret, key, optional=key == "AWS_SESSION_TOKEN")

@@ -18,7 +18,7 @@ SECURE_CONTAINER: Object = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""Passes the restricted Pod Security Standard, also where a pod-level context cannot be given (Knative)."""
+"""It passes the restricted Pod Security Standard, even without a pod-level context, as with Knative."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def resources(given: Resources, default: Object) -> Object:
 
 
 def times(factor: int, found: Object) -> Object:
-    """Resources of a container that are so many times others."""
+    """Resources of a container, multiplied by a whole number."""
     if factor == 1:
         return found
     return {

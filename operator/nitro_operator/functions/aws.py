@@ -25,7 +25,8 @@ MAX_CLIENTS = 64
 NO_CREDENTIALS, UNREACHABLE, CLIENT, ENDPOINT = "NoCredentials", "Unreachable", "ClientError", "Endpoint"
 """Codes of failures that do not come from AWS."""
 EXPIRED = "ExpiredToken"
-"""As AWS calls it; botocore sees it first where it has refreshed the credentials in vain."""
+"""AWS's code for expired credentials. It is also used if botocore refreshes credentials and gets expired
+ones."""
 
 
 class AwsError(Exception):
@@ -60,13 +61,13 @@ class Aws:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
-        # One session for all: with one for each, AWS's model of Lambda would be kept ten megabytes at a time.
+        # One session for all clients: each session keeps its own ten megabytes of AWS's model of Lambda.
         self._session = boto3.session.Session()
         self._making = threading.Lock()  # to make clients from one session is not thread-safe
         self._clients: dict[tuple[Access, bool], Any] = {}
 
     async def call(self, access: Access, operation: str, **arguments: Any) -> Object:
-        """One call by its name in boto3; of Invoke, the payload is read. Raises AwsError."""
+        """Make one call, by its name in boto3. For Invoke, the answer's payload is read. Raises AwsError."""
         loop = asyncio.get_running_loop()
         try:
             answer = await loop.run_in_executor(self._threads, self._call, access, operation, arguments)
@@ -100,7 +101,7 @@ class Aws:
             failures.TokenRetrievalError,
         ) as error:
             raise AwsError(operation, NO_CREDENTIALS, str(error)) from error
-        except RuntimeError as error:  # botocore's, of credentials that were refreshed and have expired
+        except RuntimeError as error:  # from botocore: the refreshed credentials have expired too
             raise AwsError(operation, EXPIRED, str(error)) from error
         except (failures.ConnectionError, failures.HTTPClientError) as error:
             raise AwsError(operation, UNREACHABLE, str(error)) from error

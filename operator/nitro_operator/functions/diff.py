@@ -29,8 +29,8 @@ def next_change(
     Args:
         desired: the function that the job should have.
         found: the function as it is; None if there is none.
-        active: whether the job runs. If not, no function is created and no concurrency is reserved: it would
-            be missing to the account's other functions.
+        active: whether the job runs. If not, no function is created and no concurrency is reserved, because
+            the account's other functions could not use it.
         again: whether to repeat a change that AWS could not make.
     """
     name = {"FunctionName": desired.name}
@@ -57,7 +57,7 @@ def provisioning(wanted: int, current: int, minutes: int, since_change: float) -
     """Decide whether to change the provisioned concurrency now.
 
     A change to 0 is made at once, because nobody uses it. Any other change waits until `minutes` have
-    passed since the last one, because AWS bills what is being set up, which takes minutes.
+    passed since the last one, because the setup takes minutes and AWS bills them.
 
     Args:
         wanted: the forecast number; 0 = none.
@@ -66,7 +66,7 @@ def provisioning(wanted: int, current: int, minutes: int, since_change: float) -
         since_change: seconds since the last change.
 
     Returns:
-        The new number or None for no change now, and seconds until a change that is due may be made.
+        The new number (None: no change now), and the seconds until a change that has to wait may be made.
     """
     if wanted == current:
         return None, 0.0

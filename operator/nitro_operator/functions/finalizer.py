@@ -17,17 +17,17 @@ def held(job: Object) -> bool:
 
 
 async def put(kube: Kube, job: Object) -> Object | None:
-    """Add it. Returns the changed job; None if this job is deleted or being deleted. Raises ApiError."""
+    """Add the finalizer. Returns the changed job; None if it is deleted or being deleted. Raises ApiError."""
     return await _change(kube, job, present=True)
 
 
 async def drop(kube: Kube, job: Object) -> None:
-    """Remove it. Raises ApiError."""
+    """Remove the finalizer. Raises ApiError."""
     await _change(kube, job, present=False)
 
 
 async def _change(kube: Kube, job: Object, *, present: bool) -> Object | None:
-    """Write the whole list of finalizers. If somebody else changes it meanwhile, read it and try again."""
+    """Write the whole list of finalizers. If another client changes it meanwhile, read it and try again."""
     meta = job["metadata"]
     for attempt in range(ATTEMPTS):
         try:

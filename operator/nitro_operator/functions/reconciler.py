@@ -187,7 +187,11 @@ class FunctionReconciler:
     async def _provision(
         self, desired: DesiredFunction, actors: int
     ) -> tuple[int, Problem | None, float | None]:
-        """Returns the provisioned number, its problem if any, and seconds until it may change."""
+        """Change the provisioned number if a change is due.
+
+        Returns:
+            The number, its problem if any, and the seconds until it may change.
+        """
         assert desired.minutes_between_changes is not None
         name = {"FunctionName": self._name, "Qualifier": ALIAS}
         now = await self._provisioned(name)

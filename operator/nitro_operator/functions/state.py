@@ -20,7 +20,7 @@ class FunctionState:
 
 
 NOT_SEEN = FunctionState()
-"""Before the first look, and while the function is being made."""
+"""The state before the first look, and while the function is being created."""
 
 MAKING = Problem(
     "FunctionPending",

@@ -32,7 +32,7 @@ BEING_TERMINATED = "because it is being terminated"
 """Text of a refusal in a namespace that is being deleted. The API server's own answers also give the
 cause."""
 MERGE_PATCH = "application/merge-patch+json"
-# With a parameter, for the client encodes a body of the plain type once more.
+# The parameter is needed: the client would encode a body of the plain type a second time.
 APPLY_PATCH = "application/apply-patch+yaml; charset=utf-8"
 
 
@@ -110,11 +110,11 @@ class Kube:
         the watch.
 
         Yields:
-            {"type": ADDED, MODIFIED, DELETED or BOOKMARK, "object": ...}. Of a bookmark only the version
+            {"type": ADDED, MODIFIED, DELETED or BOOKMARK, "object": ...}. Only the version of a bookmark
             counts.
 
         Raises:
-            ApiError: status 410 where `since` is too old. Nothing is tried again here.
+            ApiError: status 410 if `since` is too old. Nothing is tried again here.
         """
         path = kind.path(namespace)
         query |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
@@ -178,8 +178,8 @@ class Kube:
         Args:
             namespace: of the pod.
             pod: its name.
-            grace_seconds: time for its processes to end. Of a pod that is going already, a shorter time than
-                its own shortens it.
+            grace_seconds: time for its processes to end. If the pod is terminating already, this can shorten
+                its time but not extend it.
         """
         body: Object = {
             "apiVersion": "policy/v1",

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic_core import from_json
 
 KEPT_LEVELS = 128
-"""Levels that are kept of JSON that the decoder refuses, which has more than 200."""
+"""Levels that are kept of JSON that the decoder refuses. It refuses more than 200 levels."""
 SPEC_LEVELS = 64
-"""Most levels of a job's spec. Fewer than are kept, so a spec that was cut is always refused."""
+"""Most levels of a job's spec. The limit is below KEPT_LEVELS, so a spec that was cut is always refused."""
 
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}]')
 

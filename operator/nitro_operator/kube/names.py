@@ -1,6 +1,6 @@
 """Names and labels of a job's objects, for builders and observers.
 
-Every name ends with a suffix, and no suffix of a kind is the end of another one of that kind. So jobs like
+Every name ends with a suffix. Within a kind, no suffix is the end of another suffix. So jobs like
 `hopper` and `hopper-actors` may be in one namespace.
 """
 
@@ -74,8 +74,8 @@ def owned_by(child: Object, uid: str) -> bool:
 def made_for(child: Object, job: str) -> bool:
     """Whether the operator created a child for this job, or for an earlier one of the same name.
 
-    The owner tells. A claim that outlives its job, and a child that `kubectl delete --cascade=orphan` left,
-    have no owner; their labels tell.
+    The owner reference decides. Two kinds of children have no owner: a claim that outlives its job, and a
+    child that `kubectl delete --cascade=orphan` left. For them, the labels decide.
     """
     owners = child["metadata"].get("ownerReferences") or []
     if owners:

@@ -78,7 +78,7 @@ class WorkQueue(Generic[K]):
         self._timers[key] = loop.call_later(seconds, self._due, key)
 
     def forget(self, key: K) -> None:
-        """Drop what is remembered of a key that is gone."""
+        """Forget the state of a key that is gone."""
         self._failures.pop(key, None)
         timer = self._timers.pop(key, None)
         if timer is not None:

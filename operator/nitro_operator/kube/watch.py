@@ -25,7 +25,7 @@ GONE = 410
 
 
 def selector(kind: Kind) -> dict[str, str]:
-    """The query by which the API server leaves out objects of others."""
+    """The query that makes the API server leave out objects that are not Nitro's."""
     return {} if kind is TRAINING_JOB else {"labelSelector": JOB_LABEL}
 
 
@@ -87,8 +87,8 @@ class Watch:
             )
 
     def _tell(self, error: ApiError) -> None:
-        """Log the first failure in a row. A kind that is not served, such as Knative's, is no failure. The
-        lists log a namespace of watchNamespaces that may not be read."""
+        """Log the first failure in a row, with two exceptions. A kind that is not served, such as Knative's,
+        is no failure. A namespace of watchNamespaces that may not be read is logged by the lists."""
         usual = error.status in (GONE, 404) or (error.status == 403 and self._namespace is not None)
         if self._failures == 1 and not usual:
             logger.warning("cannot watch %s now, it is tried again by itself: %s", self._kind, error)

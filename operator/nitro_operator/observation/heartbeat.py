@@ -8,18 +8,18 @@ from nitro_operator.observation.observed import Observed, learner_running
 from nitro_operator.scaling.demand import HEARTBEAT_SECONDS
 
 LATE_SECONDS = 20.0
-"""Two reports are missing: from now on the operator reads the job itself, because the watch may be broken
-without a sign."""
+"""Silence after which the operator reads the job itself: two reports are missing, and the watch may be
+broken without a sign."""
 LOOK_SECONDS = 10.0
 GAP_SECONDS = 30.0
 """Two looks with a longer gap prove nothing about the time between them."""
 
 
 class Heartbeat:
-    """Counts from when the learner's report last changed, by this process's clock.
+    """Measure the time since the learner's report last changed, by this process's clock.
 
-    Silence counts only between looks that the API server answered: in an outage learners cannot report, and
-    after it they need their time to come back. So the clock starts again with the first look that succeeds.
+    Silence counts only between looks that the API server answered. In an outage learners cannot report, and
+    after it they need time to come back. So the clock starts again with the first look that succeeds.
 
     Usage::
 
@@ -52,7 +52,7 @@ class Heartbeat:
         return self._running and silence >= LATE_SECONDS and (now - self._looked >= LOOK_SECONDS or verdict)
 
     def looked(self, now: float, *, answered: bool) -> None:
-        """Note such a look, and whether the API server answered."""
+        """Note that the job was read without the watch, and whether the API server answered."""
         gap = self._blind or now - self._looked > GAP_SECONDS
         self._looked, self._blind = now, not answered
         if answered and gap and not self._lost:

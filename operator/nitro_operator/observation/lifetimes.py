@@ -1,4 +1,4 @@
-"""How long a job's actor pods take to start and to go, as this cluster does it."""
+"""How long a job's actor pods take to start and to end in this cluster."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ USUAL = PodTimes(start=10.0, drain=30.0)
 """Assumed until pods have been measured: Knative's queue-proxy alone waits 30 s before it ends."""
 SAMPLES = 64
 LONGEST_SECONDS = 600.0
-"""A pod that took longer waited for a node or an image: no other pod need take so long."""
+"""A pod that took longer waited for a node or an image. Its time says nothing about other pods."""
 
 
 class PodLifetimes:
-    """Counts a job's actor pods and measures them, at every event of one of them.
+    """Count a job's actor pods and measure their times, at every event of a pod.
 
     Usage::
 
@@ -42,7 +42,7 @@ class PodLifetimes:
 
     @classmethod
     def restored(cls, job: Object, pods: Sequence[Object], server_now: datetime) -> PodLifetimes:
-        """Go on from what the status says; pods that have come since it was written are added."""
+        """Continue from the status. Pods that were created after it was written are added."""
         actors = reported.actors(job)
         times = PodTimes(
             USUAL.start if actors.start_seconds is None else _bounded(actors.start_seconds),
@@ -58,7 +58,7 @@ class PodLifetimes:
 
     @property
     def times(self) -> PodTimes:
-        """The medians of the last pods; what was measured or assumed before, where none has been seen."""
+        """The medians of the last pods. If none has been seen, those of the status or the usual ones."""
         return PodTimes(
             median(self._starts) if self._starts else self._before.start,
             median(self._drains) if self._drains else self._before.drain,
@@ -86,7 +86,7 @@ class PodLifetimes:
 
 
 def asked_at(pod: Object) -> datetime:
-    """When the deletion of a terminating pod was asked for."""
+    """The time at which the deletion of a terminating pod was requested."""
     meta = pod["metadata"]
     grace = timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
     return datetime.fromisoformat(meta["deletionTimestamp"]) - grace
@@ -97,7 +97,7 @@ def _created(pod: Object) -> datetime:
 
 
 def _ready_at(pod: Object) -> datetime | None:
-    """When a pod became ready; None if it is not, or if it is going."""
+    """The time at which a pod became ready; None if it is not ready, or is terminating."""
     ready = condition(pod, "Ready")
     if ready is None or ready.get("status") != "True" or terminating(pod):
         return None

@@ -14,7 +14,7 @@ LONGEST_GAP_SECONDS = 3600.0
 
 
 class PodMeter:
-    """Integrates the number of pods over time; sampled at every event of a pod, the sum is exact.
+    """Integrate the number of pods over time. The sum is exact if it is sampled at every event of a pod.
 
     Usage::
 
@@ -29,9 +29,9 @@ class PodMeter:
 
     @classmethod
     def restored(cls, job: Object, pods: Sequence[Object], server_now: datetime) -> PodMeter:
-        """Go on from the published number, adding what pods that are there now used since it was published.
+        """Continue from the published number, and add the time of existing pods since its publication.
 
-        Both times are the API server's, so a skewed clock of this machine changes nothing.
+        Both times are the API server's, so a wrong clock of this machine changes nothing.
         """
         published = reported.pod_seconds(job)
         written = job["metadata"].get(STATUS_WRITTEN_AT)

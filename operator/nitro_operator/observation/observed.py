@@ -23,7 +23,7 @@ from nitro_operator.kube.kinds import (
 
 @dataclass(frozen=True)
 class Observed:
-    """The children that decisions depend on. Only those of this very job, not of a deleted one of its
+    """The children that decisions depend on. They belong to this job, not to a deleted job of the same
     name."""
 
     learner_job: Object | None = None
@@ -53,7 +53,7 @@ def observe(cache: Cache, job: Object) -> Observed:
     service = own(KNATIVE_SERVICE, names.actors(key.name))
     claim = cache.get(VOLUME_CLAIM, key, names.checkpoint_claim(key.name))
     if learner_job is None and claim is not None and _goes_with_another(claim, uid):
-        # A learner that mounts it would find it gone, with its checkpoints, after its next pause.
+        # The claim is being removed. A learner that mounts it would lose its checkpoints at its next pause.
         foreign.append(f"{VOLUME_CLAIM} {claim['metadata']['name']}")
     revision = cache.get(REVISION, key, names.revision(key.name))
     pods = cache.children(POD, key)
@@ -79,7 +79,8 @@ def _component(pod: Object) -> str | None:
 
 
 def _goes_with_another(child: Object, uid: str) -> bool:
-    """Whether a child is garbage of a deleted job; a claim that was to outlive its job has no owner."""
+    """Whether a child is removed with a deleted job. A claim that outlives its job has no owner, so it is
+    not."""
     owners = child["metadata"].get("ownerReferences") or []
     return any(ref.get("kind") == TRAINING_JOB.kind and ref["uid"] != uid for ref in owners)
 

@@ -1,7 +1,7 @@
-"""What a job's status says, read so that nothing in it does harm.
+"""A job's status, read so that no value in it can do harm.
 
-A learner may write its job's whole status, so it is a tenant's input. The API server checks it against the
-schema and no more: a date may have a time zone that does not exist, an integer may be 1e308.
+A learner may write its job's whole status, so it is a tenant's input. The API server checks it only against
+the schema: a date may have a time zone that does not exist, and an integer may be 1e308.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nitro_api.spec.status import ActorsStatus, TrainingStatus
 from nitro_operator.kube.kinds import Object
 
 MOST_POD_SECONDS = 1e12
-"""Ten thousand pods for three years: a job has not used more."""
+"""Upper bound of a job's pod-seconds: ten thousand pods for three years. A larger number is not believed."""
 
 
 def training(job: Object) -> TrainingStatus | None:
@@ -39,7 +39,7 @@ def status(job: Object) -> Object:
 
 
 def moment(text: Any) -> datetime | None:
-    """A point in time of the status; None where there is none, or none that exists."""
+    """A point in time from the status; None if it is absent or not a valid time."""
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -48,7 +48,7 @@ def moment(text: Any) -> datetime | None:
 
 
 def since(job: Object, name: str, now: datetime) -> datetime | None:
-    """A point in the job's life: not before it was made, not after now."""
+    """A point in time from the status, limited to the job's life: from its creation until now."""
     found = moment(status(job).get(name))
     if found is None:
         return None

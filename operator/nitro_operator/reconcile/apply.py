@@ -23,8 +23,8 @@ from nitro_operator.kube.kinds import (
 )
 
 CREATED_ONCE = frozenset({LEARNER_JOB, KNATIVE_SERVICE, VOLUME_CLAIM})
-"""Kinds whose spec cannot change once they are there (or, Knative's, must not: it would make a new
-Revision). A claim can grow."""
+"""Kinds whose spec cannot change after creation. Knative's spec could, but must not, because a change would
+make a new Revision. A claim can grow."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Refused:
 
 
 class Applier:
-    """Creates what is not there, and server-side applies what differs from the watch cache.
+    """Create missing children, and server-side apply those that differ from the watch cache.
 
-    Nothing is written where nothing differs, and nothing that was not made for this job or an earlier one of
-    its name: with our ownerReference somebody else's object would be deleted together with the job.
+    Nothing is written if nothing differs. An object that was made neither for this job nor for an earlier one
+    of its name is never written: our ownerReference would delete a stranger's object together with the job.
     """
 
     def __init__(self, kube: Kube, cache: Cache) -> None:
@@ -92,16 +92,16 @@ class Applier:
         self._remember(key, obj, await self._kube.apply(obj, force=True))
 
     async def _existing(self, kind: Kind, key: JobKey, name: str) -> Object:
-        """An object that is there and that the watch has not told of: it may be anybody's."""
-        # By a list, because the operator has no right to get what it watches.
+        """An existing object that the watch has not reported. Anybody may have created it."""
+        # It is listed, because the operator has no right to get objects of the kinds that it watches.
         found = await self._kube.list(kind, key.namespace, fieldSelector=f"metadata.name={name}")
         if not found:
             raise ApiError(503, "Deleted", f"{kind} {name} was there a moment ago; it is tried again")
         return found[0]
 
     async def _disown(self, key: JobKey, obj: Object, observed: Object) -> None:
-        """Remove a deleted job of this name from a child's owners. An apply alone leaves it there, because
-        who created the child owns the list as well."""
+        """Remove a deleted job of this name from a child's owners. An apply alone leaves that owner there,
+        because the field manager that created the child owns the list too."""
         mine = obj["metadata"].get("ownerReferences") or []
         found = observed["metadata"].get("ownerReferences") or []
         others = [ref for ref in found if ref.get("kind") != TRAINING_JOB.kind]
@@ -124,13 +124,13 @@ class Applier:
     def _differs(self, key: JobKey, obj: Object, observed: Object) -> bool:
         if not drifted(obj, observed):
             return False
-        # The server may write a value in its own way: what the same request led to before is no drift.
+        # The server may store a value in its own form. So the earlier result of the same request is no drift.
         asked, made = self._accepted.get((key, kind_of(obj), obj["metadata"]["name"]), ("", ""))
         return not (asked == _text(obj) and made == _text(projection(obj, observed)))
 
 
 def _stranger(obj: Object) -> str:
-    """Whose an object is that was not made for the job."""
+    """The owner, in words, of an object that was not made for the job."""
     owners = obj["metadata"].get("ownerReferences") or []
     if owners:
         return "it belongs to " + ", ".join(f"{owner.get('kind')} {owner.get('name')}" for owner in owners)

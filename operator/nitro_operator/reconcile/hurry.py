@@ -1,9 +1,9 @@
-"""Actor pods that are going and idle end at once.
+"""Idle actor pods that are terminating end at once.
 
-Knative's queue-proxy waits 30 s before it ends, for requests that may still be on their way to its pod. Here
-it is known when there are none: a round ends after all its requests are answered. So a pod that was going
-when a round began has nothing to do when that round has ended. If a request were broken off all the same, the
-learner would send it again, with the same result.
+Knative's queue-proxy waits 30 s before it ends, for requests that may still be on their way to its pod. The
+operator knows when there are none: a round ends after all its requests are answered. So a pod that was
+terminating when a round began has nothing to do after the end of that round. If a request were interrupted
+nevertheless, the learner would send it again, with the same result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Hurrier:
         self._room = asyncio.Semaphore(AT_ONCE)
 
     async def hurry(self, run: ReconcileContext) -> None:
-        """Have a job's idle pods end, if it is known that they are idle."""
+        """End a job's terminating pods at once if they are known to be idle."""
         view = run.memory.view
         in_rounds = view is not None and view.spec.algorithm.record.feeding == "rounds"
         ended = run.judgement.stage is not Stage.ACTIVE and not learner_running(run.observed)
@@ -61,12 +61,12 @@ class Hurrier:
 def idle_pods(
     pods: Sequence[Object], requests: Sequence[datetime], now: datetime, *, ended: bool
 ) -> list[Object]:
-    """The pods that are going and have nothing to do.
+    """The terminating pods that have nothing to do.
 
     Args:
         pods: actor pods of a job.
-        requests: when the last two rounds began; empty where requests may outlast their round.
-        now: the API server's time, like all others here.
+        requests: when the last two rounds began; empty if requests may outlast their round.
+        now: the API server's time, like all other times here.
         ended: whether the learner has ended, so that nobody waits for an answer.
     """
     before = now if ended else requests[0] - SETTLE if len(requests) == 2 else None
@@ -77,5 +77,5 @@ def idle_pods(
 
 
 def _left(pod: Object, now: datetime) -> float:
-    """Seconds of its grace period that are left."""
+    """Seconds that are left of a pod's grace period."""
     return (datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]) - now).total_seconds()

@@ -88,7 +88,7 @@ class RequestClock:
             self.began = [*self.began[-1:], server_now]
 
     def age(self, now: float) -> float:
-        """Seconds since the present request was first seen; 0 before any was."""
+        """Seconds since the present request was first seen; 0 before the first request."""
         return max(0.0, now - self._seen) if self._request is not None else 0.0
 
     def answered(self, now: float) -> float | None:

@@ -1,4 +1,4 @@
-"""The writes of the status, only if something is new, and the events."""
+"""The writes of the status and of the events. The status is written only if something in it is new."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Publisher:
             except ApiError as error:
                 if error.status != 422:
                     raise
-                # Other writers' conditions stay beside ours, and may leave them no room: they are replaced.
+                # An apply keeps other writers' conditions, which may fill the list. So the list is replaced.
                 alone = {"status": {"conditions": new["conditions"]}}
                 await self._kube.merge(TRAINING_JOB, meta["namespace"], meta["name"], alone, "status")
                 answer = await self._kube.apply(body, force=True, subresource="status")

@@ -50,14 +50,14 @@ class Sharing:
         """The number of actors to run: those that are held, if any are.
 
         After an outage of the API server, Knative's activator may not know the actors. It sends them no
-        request until their number changes. So there is one more while none answers.
+        request until their number changes. So one more actor runs while none answers.
         """
         if not _is_held(run, deployment):
             return 0
         return run.held + (run.silent is not None and deployment.serving(run.observed) and run.held > 0)
 
     def count(self, key: JobKey, pods: list[Object]) -> None:
-        """Note the actors that exist, also of a job that is gone: growth waits until they are."""
+        """Note the existing actors, also of a deleted job: other jobs cannot grow until those are gone."""
         existing = [pod for pod in pods if alive(pod)]
         going = sum(actors_of(pod) for pod in existing if terminating(pod))
         self._platform.exist(key, sum(map(actors_of, existing)), going)

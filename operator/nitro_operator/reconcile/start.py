@@ -28,7 +28,7 @@ from nitro_operator.status.phase import seconds_left
 WAIT_SECONDS = 2.0
 """Time between two looks at objects that are being deleted."""
 PODLESS_SECONDS = 10.0
-"""A Job without a pod after so long is stuck; its events say why."""
+"""Time after which a Job without a pod is stuck; its events say why."""
 DEADLINE_TOLERANCE_SECONDS = 5
 
 
@@ -42,7 +42,7 @@ class Starter:
         self._applier = Applier(kube, cache)
 
     def forget(self, key: JobKey) -> None:
-        """Drop what is remembered of a job that is gone."""
+        """Forget the state of a job that is gone."""
         self._applier.forget(key)
 
     async def start(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:

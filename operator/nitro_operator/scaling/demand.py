@@ -34,7 +34,7 @@ def holding(
         training: the learner's report.
         elapsed: seconds since its request.
         held: actors that are held now, starting ones included.
-        times: what starting and letting go takes.
+        times: to start an actor and to release one.
     """
     demand = demand_of(spec, training, elapsed)
     if spec.scaling.hold == "auto":
@@ -43,7 +43,7 @@ def holding(
 
 
 def demand_of(spec: JobSpec, training: TrainingStatus | None, elapsed: float) -> Demand:
-    """The requests that a learner has reported. A number beyond the job's range counts as its end."""
+    """The requests that a learner has reported. A number outside the job's range is clipped to it."""
     now = requested(spec, training)
     rounds = (training.history if training is not None else None) or []
     past = [
@@ -65,7 +65,7 @@ def silent(training: TrainingStatus | None) -> str | None:
 
 
 def score(training: TrainingStatus | None) -> float:
-    """The boosting score S_k, from 0 to 1: the status takes no other. It is 1 without a report: a job's first
+    """The boosting score S_k. The status accepts only 0 to 1. It is 1 without a report, because a job's first
     rounds are its most valuable."""
     found = training.boosting_score if training is not None else None
     return 1.0 if found is None else found

@@ -1,7 +1,7 @@
 """The number of actors that each job may have under the platform's limit.
 
-Every job gets its minimum first, so that none starves. The rest goes to the highest scores first, because
-there an actor teaches most; what is left then, to idle actors that are held for later rounds. A running job
+Every job gets its minimum first, so that none starves. The rest goes to the highest scores first, because an
+actor helps these jobs most. The actors that are still left are held idle for later rounds. A running job
 keeps its minimum until it ends, even if the limit was lowered.
 """
 

@@ -109,7 +109,7 @@ def hold_for(seconds: float, demand: Demand, held: int) -> Holding:
 
 
 def _sizes(demand: Demand, held: int) -> list[int]:
-    """The numbers between which all actors have been needed alike: no other number can be the answer."""
+    """The numbers that can be the answer. All actors between two neighbours were needed at the same times."""
     known = {demand.requested, held, demand.fewest, demand.most, *(r.actors for r in demand.past)}
     return sorted(n for n in known if n > 0)
 

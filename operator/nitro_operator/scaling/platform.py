@@ -9,9 +9,9 @@ from nitro_operator.scaling.grants import UNLIMITED, GrantRequest, grants, settl
 class Platform:
     """Requests of all active jobs, and the grants that they hold.
 
-    A job holds a larger grant from the decision on. It holds the old, larger grant until the smaller one is
-    published. So the sum of the published grants never exceeds the limit, or the minima of running jobs if
-    the limit was lowered below them.
+    When a grant grows, the job holds the new one from the decision on. When a grant shrinks, the job holds
+    the old one until the new one is published. So the sum of the published grants never exceeds the limit, or
+    the minima of running jobs if the limit was lowered below them.
     """
 
     def __init__(self, limit: int) -> None:

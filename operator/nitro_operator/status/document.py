@@ -49,7 +49,7 @@ class PodReport:
     started: int = 0
     draining: int = 0
     times: PodTimes | None = None
-    """What starting and letting go takes; None for a backend without pods."""
+    """Times to start a pod and to release one; None for a backend without pods."""
 
     def to_status(self, busy: float | None) -> Object:
         """The fields of status.actors. `busy`: pod-seconds in which actors worked; None if unknown."""
@@ -159,7 +159,7 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
 
 
 def _busy(s: Situation) -> float | None:
-    """Pod-seconds in which all actors of the pods would have worked."""
+    """The actors' working time, divided by the actors per pod. Unit: pod-seconds. None if it is unknown."""
     busy = s.training.busy_seconds if s.training is not None else None
     return busy / s.view.spec.actor.per_pod if busy is not None and s.view is not None else None
 

@@ -8,12 +8,12 @@ from nitro_operator.scaling.holding import PodTimes
 
 ROUNDS = 10
 FEWEST_ROUNDS = 5
-"""The first rounds of a job start actors: they say nothing of the later ones."""
+"""Fewer rounds give no warning: a job's first rounds start actors, so they say nothing of later ones."""
 LATE_SHARE = 0.5
 
 
 def lateness(training: TrainingStatus | None, times: PodTimes | None) -> Problem | None:
-    """What to tell if fewer than half of the last rounds' slots found a ready actor.
+    """The problem that fewer than half of the last rounds' slots found a ready actor; None otherwise.
 
     Args:
         training: the learner's report.

@@ -15,9 +15,9 @@ class SharingNews:
         self._toggles: int | None = None
 
     def of(self, job: Object) -> Condition | None:
-        """What happened since the call before, as the event to post; None if nothing did.
+        """The event to post about toggles since the previous call; None if there were none.
 
-        Of several toggles only the last is told. What happened before the first call is not news: this
+        Only the last of several toggles is reported. Toggles before the first call are not news, because this
         operator may have started in the middle of a run.
         """
         raw = reported.section(job, "sharing")
