@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nitro_learner.experiments.statistics import Interval
 
-# Resamples of fewer seeds hardly differ from each other: of two, every second one is a single seed twice.
+# With fewer seeds the resamples hardly differ: with two seeds, half of them hold one seed twice.
 SEEDS_FOR_A_VERDICT = 5
 
 
@@ -22,7 +22,7 @@ def head(titles: Sequence[str], texts: int = 1) -> list[str]:
 
 
 def number(value: float, *, sign: bool = False) -> str:
-    """Written short; a dash for NaN."""
+    """The value as a short text; a dash for NaN."""
     if math.isnan(value):
         return "-"
     plus = "+" if sign else ""

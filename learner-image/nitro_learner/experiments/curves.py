@@ -1,8 +1,8 @@
 """Runs as curves over what they have spent, and their values at exactly the budget.
 
-A run ends with the round in which it reaches its budget, so it overshoots by up to a round's actors, and
-variants by different amounts. Every curve is therefore read at the budget by linear interpolation between the
-rounds before and after it.
+A run ends with the round in which it reaches its budget, so it overshoots by up to a round's actors. Variants
+overshoot by different amounts. Every curve is therefore read at the budget by linear interpolation between
+the rounds before and after it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SPENT = {
 """The column with what a run had spent when each of its rounds ended, by the budget's unit."""
 
 STEPS = frozenset({"actors", "boosting_score", "convexity_ratio"})
-"""Metrics that a round has, and not a moment."""
+"""Metrics that hold for a whole round, not for one moment."""
 
 UNITS = {
     "rounds": "rounds",
@@ -45,7 +45,8 @@ class Curve:
     """Points (x, y) of one metric of one run, x ascending, without gaps: f64 [n] each.
 
     Attributes:
-        steps: whether a value holds for its whole round, from the point before; else lines join the points.
+        steps: whether a value holds for its whole round, which begins at the point before. Otherwise lines
+            join the points.
     """
 
     x: Floats
@@ -67,8 +68,8 @@ class Curve:
         return float(self.values(np.array([x]))[0])
 
     def mean(self, start: float, end: float) -> float:
-        """Mean of y over x from `start` to `end` (the area under the curve by its width); NaN where there is
-        nothing between them, or the curve does not reach so far."""
+        """Mean of y over x from `start` to `end`: the area under the curve divided by its width. NaN where
+        `start` is not below `end`, or where the curve does not cover both."""
         if not start < end:
             return float("nan")
         inside = (self.x > start) & (self.x < end)
@@ -94,8 +95,9 @@ class Curve:
 class FinishedRun:
     """A run folder's metrics.csv by column, f64 [rounds] with NaN where a cell is empty, and its summary.
 
-    One column is made here: `actor_rounds`, the rollouts that the run had learned from. The actors of a round
-    are not it: an off-policy round ends before all of them have answered, and a slot may be lost.
+    One column is computed here: `actor_rounds`, the number of rollouts that the run had learned from. The
+    column `actors` does not give it: an off-policy round ends before all its actors have answered, and a slot
+    may be lost.
     """
 
     columns: Columns
@@ -104,8 +106,8 @@ class FinishedRun:
     def curve(self, metric: str, unit: str) -> Curve:
         """A column over what was spent.
 
-        An evaluation belongs to the policy that its round sampled with, so it lies at what was spent before
-        that round; the last point is the final policy's.
+        An evaluation belongs to the policy that its round sampled with. Its point therefore lies at what was
+        spent before that round. The last point is the final policy's.
         """
         x, y = self.columns[SPENT[unit]], self.columns[metric]
         if metric == "evaluation_mean":
@@ -115,16 +117,15 @@ class FinishedRun:
         return self._to_the_end(Curve(x[known], y[known], steps=metric in STEPS), unit)
 
     def spent(self, unit: str, other: str) -> Curve:
-        """What was spent in the other unit, over what was spent in the first; before the first round
-        nothing."""
+        """What was spent in the unit `other`, over what was spent in `unit`. The curve begins at (0, 0)."""
         x, y = (np.append(0.0, self.columns[SPENT[each]]) for each in (unit, other))
         return self._to_the_end(Curve(x, y), unit, dollars=other == "dollars")
 
     def _to_the_end(self, curve: Curve, unit: str, *, dollars: bool = False) -> Curve:
-        """The curve, over dollars up to all that the run has cost.
+        """The curve; where a budget in dollars ended the run, extended to all that the run has cost.
 
-        What is paid outside of rounds counts for the budget too, as what an interruption broke off. It may be
-        what reached the budget, and the last round then lies below it.
+        Costs outside of rounds count for the budget too, for example those of a round that an interruption
+        ended. Such a cost may be the one that reached the budget. The last round then lies below the budget.
         """
         total = self.summary.get("cost", {}).get("total", 0.0)
         by_budget = unit == "dollars" and self.summary.get("reason") == "BudgetSpent"

@@ -27,7 +27,7 @@ def write(folder: ExperimentDir, experiment: Experiment) -> str:
     """Write everything into the folder and return the text of report.md.
 
     Raises:
-        RunDirError: no seed is finished by every variant that has finished any.
+        RunDirError: no seed is finished by all variants. Variants without a finished run do not count.
     """
     collected = collect(folder, experiment)
     results = [one for one in collected if one.seeds]
@@ -45,9 +45,9 @@ def write(folder: ExperimentDir, experiment: Experiment) -> str:
 
 
 def insert(text: str, folder: ExperimentDir, name: str, page: Path) -> None:
-    """Put a report into a Markdown page, between the markers of its experiment, and its pictures beside it.
+    """Put a report between its experiment's markers in a Markdown page, and its pictures beside the page.
 
-    A page that does not exist is created. In a page with headings of its own the report's headings are one
+    A page that does not exist is created. In a page that has other headings, the report's headings are one
     level lower.
 
     Raises:
@@ -173,7 +173,7 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
 
 
 def _training(results: Results, score: str) -> str:
-    """The interval that a table's means over training are of."""
+    """A line that names the interval over which the means over training are taken."""
     start, end = results.training(score)
     unit = UNITS[results.budget.unit]
     if start < end:

@@ -29,7 +29,7 @@ _LEGEND_COLUMNS = 7
 
 
 def draw_metric(results: Results, metric: str, path: Path) -> bool:
-    """One metric of all variants; False where it was never measured."""
+    """Draw one metric of all variants. Return False where it was never measured."""
     if all(results.band(variant, metric) is None for variant in results.runs):
         return False
     with picture(path, figsize=(7.5, 4.2)) as (figure, axis):
@@ -41,7 +41,7 @@ def draw_metric(results: Results, metric: str, path: Path) -> bool:
 
 
 def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
-    """The score's curves, and beside them every paired difference at the budget with its interval."""
+    """Draw the score's curves, and beside them every paired difference at the budget with its interval."""
     comparisons = results.comparisons(experiment.score)
     # A row for each comparison, below a row that names what its group is compared with.
     rows = len(comparisons) + len({one.other for one in comparisons})
@@ -52,7 +52,7 @@ def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
         _title(left, f"{results.environment}, seeds: {len(results.seeds)}, mean and 95 % interval")
         _differences(right, comparisons, list(results.runs))
         handles, names = left.get_legend_handles_labels()
-        # There are none where runs have one round each: a point is no curve.
+        # There are no names where each run has one round: a single point is not drawn as a curve.
         columns = max(1, min(len(names), _LEGEND_COLUMNS))
         figure.legend(handles, names, loc="lower left", ncols=columns, fontsize=9, columnspacing=1.4)
         below = 0.3 * -(-len(names) // columns) / height
@@ -61,8 +61,10 @@ def draw_overview(results: Results, experiment: Experiment, path: Path) -> Path:
 
 
 def _differences(axis: Axes, comparisons: Sequence[Comparison], order: Sequence[str]) -> None:
-    """Points with intervals, one row each, right of zero where the variant is better than what it is compared
-    with."""
+    """Draw each difference as a point with its interval, in a row of its own.
+
+    A point right of zero means that the variant is better than the one it is compared with.
+    """
     labels: list[str] = []
     heads: list[int] = []
     for index, one in enumerate(comparisons):
@@ -83,7 +85,7 @@ def _differences(axis: Axes, comparisons: Sequence[Comparison], order: Sequence[
     axis.tick_params(axis="y", length=0)
     axis.grid(axis="y", visible=False)
     axis.set_xlabel("Difference of return at the budget")
-    # Long names leave a narrow axis, beyond whose right end there is no room.
+    # Long names make the axis narrow, and there is no room to the right of it.
     _title(axis, "Paired by seed, 95 % interval; right of 0 is better", "right")
 
 

@@ -36,12 +36,12 @@ class ExperimentDir:
         return RunDir(self.path / run.folder)
 
     def check_ours(self) -> None:
-        """Make sure that nothing is overwritten that somebody else wrote.
+        """Make sure that the experiment overwrites no other files.
 
         Raises:
-            RunDirError: the folder holds something else than an experiment.
+            RunDirError: the folder holds something other than an experiment.
         """
-        # An older version marked no folder, but left both files.
+        # An older version did not mark its folders, but left both files.
         ours = folders.is_marked(self.path) or (self.spec.exists() and self.machine.exists())
         if not ours and (names := folders.contents(self.path)):
             raise RunDirError(
@@ -53,7 +53,7 @@ class ExperimentDir:
         """Make the folder and write down the experiment and the machine.
 
         Raises:
-            RunDirError: it holds something else.
+            RunDirError: the folder holds something else.
         """
         others = [entry for entry in self.path.glob("*") if not entry.name.startswith(".")]
         if others and not self.spec.exists():
@@ -69,7 +69,7 @@ class ExperimentDir:
             writer.write_text(self.machine, json.dumps([*machines, machine()], indent=2) + "\n")
 
     def machines(self) -> list[dict[str, Any]]:
-        """All machines that worked on it.
+        """All machines that worked on the experiment.
 
         Raises:
             RunDirError: machine.json is damaged.
@@ -118,13 +118,14 @@ class ExperimentDir:
         """
         folder = self.run(run)
         folders.mark(folder.path)
-        # It tells of a smaller budget, or of an interruption; beside the new job it would pass for its end.
+        # An old summary is that of a smaller budget or of an interruption. Beside the new job it would look
+        # like the end of that job's run.
         folder.summary.unlink(missing_ok=True)
         folder.write_text(folder.job, self._job(run).to_yaml())
         return folder
 
     def _job(self, run: PlannedRun) -> NitroTrainingJob:
-        """The run's job; a permuted control, whose source has ended, gets its schedule."""
+        """The run's job. A permuted control, whose source has ended, gets the schedule of its source."""
         if run.source is None:
             return run.job
         job = control_of(run.source.job, self.run(run.source).metrics)
@@ -133,7 +134,7 @@ class ExperimentDir:
 
 
 def machine() -> dict[str, Any]:
-    """What results depend on besides the job: processor, cores, and versions of what computes."""
+    """What results depend on besides the job: processor, cores, and versions of the libraries."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),

@@ -1,7 +1,8 @@
 """Permuted controls: runs that repeat another run's actors of each round, in a random order within blocks.
 
-Such a run has the same seed and spends the same, at nearly the same time. What its order of rounds lacks is
-the scaler's knowledge of which round needs more actors; where it learns as well, the scaler knows nothing.
+Such a run has the same seed, and spends the same at nearly the same time. Its random order does not depend on
+which round needs more actors; the scaler's order should. If the control learns equally well, the scaler's
+choice of rounds has no value.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from nitro_learner.run.metrics_file import read_metrics
 from nitro_learner.run.rundir import RunDirError
 
 _ORDER = 0x7065726D
-"""Sets the random numbers of this module apart from others of the same seed."""
+"""A number that sets the random numbers of this module apart from others of the same seed."""
 
 
 def permuted(actors: Sequence[int], block: int, seed: int) -> list[int]:
-    """The numbers, with the order drawn anew by the seed within each block of `block` numbers."""
+    """The same numbers in another order, which the seed draws within each block of `block` numbers."""
     generator = np.random.default_rng([_ORDER, seed])
     blocks = [actors[start : start + block] for start in range(0, len(actors), block)]
     return [int(number) for part in blocks for number in generator.permutation(part)]
@@ -38,11 +39,11 @@ def control_of(job: NitroTrainingJob, metrics: Path) -> NitroTrainingJob:
     """The control of a run that has ended.
 
     Args:
-        job: of that run, resolved. Its seed is the control's, its spec.scaling.window the length of a block.
-        metrics: its metrics.csv.
+        job: that run's resolved job. The control has the same seed. A block has spec.scaling.window rounds.
+        metrics: that run's metrics.csv.
 
     Raises:
-        RunDirError: the file is missing or damaged, or has more rounds than a schedule.
+        RunDirError: the file is missing or damaged, or has more rounds than a schedule may have.
     """
     actors = [int(row["actors"] or 0) for row in read_metrics(metrics)]
     if len(actors) > MOST_ROUNDS:

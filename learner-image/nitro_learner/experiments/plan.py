@@ -14,8 +14,8 @@ from nitro_api.loading.job_file import set_field
 from nitro_learner.experiments.permuted import with_schedule
 from nitro_learner.experiments.spec import Budget, Experiment
 
-# One learner thread and one actor process: an on-policy run has one of them work at a time, so it keeps one
-# core busy. Results do not depend on it.
+# One learner thread and one actor process. In an on-policy run only one of them works at a time, so the run
+# keeps one core busy. Results do not depend on this.
 _BACKEND = {"type": "Local", "local": {"processes": 1}}
 _MOST_ROUNDS = 1_000_000
 _GIVEN = {
@@ -23,7 +23,8 @@ _GIVEN = {
     "spec.seed": "seeds",
     "spec.backend": "the experiment, which runs on this machine",
 }
-# Stop conditions that MinionsRL's scalers look at; a run that ends by one before the budget does not compare.
+# Stop conditions that MinionsRL's scalers look at. A run that one of them ends before the budget cannot be
+# compared.
 _AIMS = ("spec.stop.targetReward", "spec.stop.budgetDollars")
 _STOP = {"actorRounds": "actorRounds", "envSteps": "envSteps", "dollars": "budgetDollars"}
 
@@ -33,8 +34,8 @@ class PlannedRun:
     """One run: the job it trains, resolved, and its folder below the experiment's.
 
     Attributes:
-        source: of a permuted control, the run whose actors it repeats; it must have ended before. `job` has a
-            schedule of one round until then.
+        source: for a permuted control, the run whose actors it repeats. The source must have ended before the
+            control begins. Until then `job` has a schedule of one round.
     """
 
     environment: str
@@ -50,10 +51,10 @@ class PlannedRun:
 
 
 def plan(experiment: Experiment) -> list[PlannedRun]:
-    """All runs, seed by seed: whenever it is stopped, as many seeds as possible are complete and compare.
+    """All runs, seed by seed, so that a stopped experiment has as many complete seeds as possible.
 
     Raises:
-        JobInvalid: a variant's job is invalid; every mistake with the variant's name.
+        JobInvalid: a variant's job is invalid. The error lists every mistake with the variant's name.
     """
     mistakes: dict[str, FieldError] = {}
     jobs: dict[tuple[str, str], NitroTrainingJob] = {}
@@ -132,7 +133,7 @@ def _job(
 
 
 def _limits(budget: Budget) -> dict[str, Any]:
-    """spec.stop of every run; the limit of rounds gives way where the budget is another."""
+    """spec.stop of every run. Where the budget is not in rounds, the limit of rounds is the highest one."""
     if budget.unit == "rounds":
         return {"rounds": budget.rounds}
     return {_STOP[budget.unit]: budget.to_dict()[budget.unit], "rounds": _MOST_ROUNDS}

@@ -21,7 +21,7 @@ _BAR = 20
 
 
 class Pace:
-    """Estimate what is left from what this sitting has done, in runs."""
+    """Estimate the time left from the share of the runs that this process has done."""
 
     def __init__(self, states: Sequence[RunState]) -> None:
         self._states = states
@@ -42,7 +42,7 @@ class Pace:
 
 
 class ProgressLines(Watcher):
-    """A line when a run ends."""
+    """Print a line when a run ends."""
 
     def __init__(self, states: Sequence[RunState], stream: TextIO | None = None) -> None:
         self._states = states
@@ -63,7 +63,7 @@ class ProgressLines(Watcher):
 
 
 class ProgressJson(Watcher):
-    """One JSON object per line and change: {"event": "run", ...}."""
+    """Print one JSON object, on a line of its own, for each change: {"event": "run", ...}."""
 
     def __init__(self, states: Sequence[RunState], stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
@@ -111,7 +111,7 @@ class _Row:
 
 
 class ProgressTable(Watcher):
-    """A row per variant, drawn again in place."""
+    """Draw a table with a row per variant, again and again in place."""
 
     def __init__(self, states: Sequence[RunState]) -> None:
         from rich.console import Console

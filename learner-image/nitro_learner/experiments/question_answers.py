@@ -45,11 +45,12 @@ def _answers(results: Results, experiment: Experiment, variant: str, other: str)
 
 
 def _dearer(ours: Floats, theirs: Floats) -> str:
-    """How much more one costs than the other, over the seeds in which both have a price."""
+    """How much more `ours` cost than `theirs`, over the seeds in which both have a price."""
     both = np.isfinite(ours) & np.isfinite(theirs)
     priced = int(both.sum())
     among = "" if priced == len(both) else f" ({priced} of {len(both)} seeds)"
-    # There is no share of nothing: where prices are zero, or a first policy had reached the target already.
+    # A difference from zero has no percentage. A price is zero where nothing costs anything, or where the
+    # first policy had reached the target already.
     if not priced or not theirs[both].all():
         return f"not known{among}"
     change = statistics.relative_difference(ours[both], theirs[both])

@@ -23,8 +23,11 @@ Line = dict[str, str | float]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A variant against another, over paired seeds: differences of the score at the budget and of its mean
-    over training, and the probability that a run of it scores higher."""
+    """A variant against another, over paired seeds.
+
+    It holds the differences of the score at the budget and of its mean over training, and the probability
+    that a run of the variant scores higher.
+    """
 
     variant: str
     other: str
@@ -50,9 +53,9 @@ class Results:
 
     Attributes:
         environment: its id.
-        seeds: that count.
-        runs: by variant, in the order of `seeds`; without variants that have no finished run.
-        missing: variants without one.
+        seeds: the seeds that count.
+        runs: by variant, in the order of `seeds`. Variants without a finished run are left out.
+        missing: variants that are not in `runs`.
     """
 
     def __init__(
@@ -74,33 +77,37 @@ class Results:
         return [run.curve(metric, self.budget.unit) for run in self.runs[variant]]
 
     def at_budget(self, variant: str, metric: str) -> Floats:
-        """f64 [seeds]."""
+        """The metric when each run reached the budget, f64 [seeds]."""
         return np.array([curve.at(self.budget.amount) for curve in self.curves(variant, metric)])
 
     def training(self, metric: str) -> tuple[float, float]:
-        """Where `over_training` begins and ends: from where every run's curve is known, because one that
-        began later would lack the poor returns of the beginning, to the budget. NaN where there is no such
-        curve."""
-        if metric not in self._starts:  # of all runs, and asked for by each
+        """Where `over_training` begins and ends.
+
+        It begins where the curves of all runs are known: a curve that begins later lacks the poor returns of
+        the beginning. It ends at the budget. The beginning is NaN where a run has no curve.
+        """
+        if metric not in self._starts:  # the same for all variants
             curves = [curve for variant in self.runs for curve in self.curves(variant, metric)]
             known = bool(curves) and all(len(curve.x) for curve in curves)
             self._starts[metric] = max(float(curve.x[0]) for curve in curves) if known else float("nan")
         return self._starts[metric], self.budget.amount
 
     def over_training(self, variant: str, metric: str) -> Floats:
-        """Mean over `training`, f64 [seeds]; NaN where nothing lies between its beginning and its end."""
+        """Mean of the metric over the interval of `training`, f64 [seeds]; NaN where that is empty."""
         start, end = self.training(metric)
         return np.array([curve.mean(start, end) for curve in self.curves(variant, metric)])
 
     def spent(self, variant: str, unit: str) -> Floats:
-        """What a run had spent in another unit when it was at the budget, f64 [seeds]."""
+        """What each run had spent in the unit `unit` when it reached the budget, f64 [seeds]."""
         return np.array(
             [run.spent(self.budget.unit, unit).at(self.budget.amount) for run in self.runs[variant]]
         )
 
     def price_of_target(self, variant: str) -> Floats:
-        """Dollars when the score first reached the target, NaN where it never did within the budget, f64
-        [seeds]."""
+        """Dollars that each run had spent when its score first reached the target, f64 [seeds].
+
+        NaN where the score did not reach it within the budget.
+        """
         assert self._experiment.target is not None
         prices = []
         for run, curve in zip(self.runs[variant], self.curves(variant, self._experiment.score), strict=True):
@@ -129,7 +136,7 @@ class Results:
         return found
 
     def band(self, variant: str, metric: str) -> Band | None:
-        """None where the metric was never measured."""
+        """The metric's mean and interval over what was spent; None where a run has fewer than two points."""
         curves = self.curves(variant, metric)
         if not curves or not all(len(curve.x) > 1 for curve in curves):
             return None
@@ -155,7 +162,7 @@ def collect(folder: ExperimentDir, experiment: Experiment) -> list[Results]:
 
 
 def rows(folder: ExperimentDir, experiment: Experiment, results: Sequence[Results]) -> Iterator[Line]:
-    """One row per finished run, for runs.csv; over training it is read where the compared runs are."""
+    """One row per finished run, for runs.csv. Means over training use the interval of the compared runs."""
     of = {one.environment: one for one in results}
     for run in plan(experiment):
         if folder.finished(run):

@@ -1,7 +1,7 @@
-"""Trains an experiment's runs, some at a time, each by `nitro train` in a process of its own.
+"""Training of an experiment's runs, some at a time, each by `nitro train` in a process of its own.
 
-Everything that matters is in the run folders: after a kill -9 of this process (which takes its children with
-it) the same command goes on where it was, and finished runs are left alone.
+Everything that matters is in the run folders. A kill -9 of this process ends its children, too. The same
+command then goes on where it was, and does not repeat finished runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nitro_learner.training.waiting import Interrupted, unless
 
 # A run that gets a signal to stop ends its update and writes a checkpoint.
 _GRACE_SECONDS = 120.0
-# Stopped after a checkpoint, or before it could have one and when it took too long for one.
+# Exit codes of a stopped run: after a checkpoint, before its first one, or when a checkpoint took too long.
 _STOPPED = (75, -signal.SIGTERM, -signal.SIGKILL)
 
 
@@ -36,9 +36,9 @@ class RunState:
 
     Attributes:
         status: `waiting`, `running`, `done`, `failed` or `stopped` (it can go on).
-        fraction: of its budget that it has spent, at most 1.
+        fraction: share of its budget that the run has spent, at most 1.
         score: newest mean return of the last 20 training episodes.
-        message: why it failed.
+        message: why the run failed.
     """
 
     run: PlannedRun
@@ -54,7 +54,7 @@ class Watcher:
     """Receive the runs' progress. By default the methods do nothing."""
 
     def changed(self, state: RunState) -> None:
-        """A run started, ended or finished a round."""
+        """Handle that a run started, ended or finished a round."""
 
 
 class Runner:
@@ -66,10 +66,10 @@ class Runner:
         await runner.train()
 
     Args:
-        jobs: runs at a time.
+        jobs: number of runs that train at a time.
 
     Attributes:
-        states: of all runs, in their order; those that were done before included.
+        states: states of all runs, in the order of `runs`; runs that were done before are included.
 
     Raises:
         RunDirError: a folder holds a run of another job.
@@ -111,8 +111,8 @@ class Runner:
 
         Raises:
             BackendError: a process cannot be started.
-            OSError: a run's folder cannot be written, or the watcher could not tell of a change: then all
-                runs were stopped.
+            OSError: a run's folder cannot be written, or the watcher could not report a change. All runs were
+                then stopped.
         """
         waiting = iter([state for state in self.states if state.status == "waiting"])
         group = ProcessGroup()
@@ -144,8 +144,10 @@ class Runner:
                 self._change(state, "failed")
 
     async def _source_failed(self, source: PlannedRun) -> str | None:
-        """Wait until the source of a permuted control has ended; say so where it has failed. It was begun
-        before, because it comes before its control."""
+        """Wait until the source of a permuted control has ended. Return a message where it has failed.
+
+        The source has begun already, because it comes before its control.
+        """
         await self._ended[source.folder].wait()
         (state,) = (state for state in self.states if state.run.folder == source.folder)
         return None if state.status == "done" else f"its source {source.label} has not ended"
@@ -181,7 +183,7 @@ class Runner:
             return await child.wait()
 
     def _heard(self, state: RunState, line: str) -> None:
-        """A line of a child: a round's row, or something for people, of which the last words are kept."""
+        """Handle a line of a child's output; only a round's row matters here."""
         event: Any = None
         with contextlib.suppress(ValueError):
             event = json.loads(line)
@@ -190,7 +192,7 @@ class Runner:
             self._tell(state)
 
     def _look(self, state: RunState) -> None:
-        """Read from the run's folder how far it is."""
+        """Read from the run's folder how far the run is."""
         try:
             columns = read(self._folder.run(state.run), state.run.job).columns
         except RunDirError:
@@ -211,14 +213,20 @@ class Runner:
         try:
             with naming("the output"):
                 self.watcher.changed(state)
-        except OSError as error:  # in a child's reader it would end the reading, and the child would stand
+        except OSError as error:  # raised here, it would end the reading of the child, which would hang
             self.watcher, self._untold = Watcher(), error
             self.interrupt()
 
 
 async def follow(commands: Sequence[str], folder: ExperimentDir) -> str | None:
-    """Run an experiment's commands one after the other, their output shown; the first that failed or
-    None. Raises BackendError where one cannot be started."""
+    """Run an experiment's commands one after the other, and show their output.
+
+    Returns:
+        The first command that failed; None where all succeeded.
+
+    Raises:
+        BackendError: a command cannot be started.
+    """
     group = ProcessGroup()
     await group.start()
     try:

@@ -28,22 +28,25 @@ from nitro_learner.training.round_report import COLUMNS
 Score = Literal["reward_mean", "evaluation_mean"]
 SCORES: tuple[Score, ...] = get_args(Score)
 FIGURES = ("reward_mean", "evaluation_mean", "actors", "cost_total")
-"""Drawn unless the file says otherwise."""
+"""The metrics that are drawn unless the file names others."""
 
 _Text = Annotated[str, Field(min_length=1, max_length=2000)]
 _NAME = re.compile(r"(?=.{1,63}$)[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 class Budget(Model):
-    """What every run may spend; exactly one of these. A run ends with the round in which it reaches it, and
-    the report reads every curve at exactly the budget."""
+    """What every run may spend. Exactly one of the fields is set.
+
+    A run ends with the round in which it reaches the budget. The report reads every curve at exactly the
+    budget.
+    """
 
     rounds: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Rounds."""
 
     actor_rounds: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Rollouts learned from, which on-policy are the actors of all rounds together: the paper's unit of
-    cost."""
+    """Rollouts that the run learned from: the paper's unit of cost. In an on-policy run it is the sum of the
+    actors of all rounds."""
 
     env_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Environment steps trained on."""
@@ -53,7 +56,7 @@ class Budget(Model):
 
     @property
     def unit(self) -> str:
-        """The one that is set, as it is written in the file."""
+        """The name of the field that is set, as the file has it."""
         return next(iter(self.to_dict()))
 
     @property
@@ -62,8 +65,8 @@ class Budget(Model):
 
 
 class Experiment(Model):
-    """An experiment. Runs are environments x variants x seeds; or, for a figure that is not made of training
-    curves, only `commands`."""
+    """An experiment. Its runs are environments x variants x seeds. For a figure that is not made of training
+    curves it has only `commands`."""
 
     name: _Text
     """Name of the folder with its results."""
@@ -75,7 +78,8 @@ class Experiment(Model):
     """What is smaller than in the paper."""
 
     core_hours: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """What all its runs take, by measured rates; printed before they start. Unit: hours of one core."""
+    """Time that all its runs take, estimated from measured rates. It is printed before they start. Unit:
+    hours of one core."""
 
     job: Any = None
     """The base job: the path of a job file, relative to this file, or the job itself."""
@@ -90,8 +94,8 @@ class Experiment(Model):
     """What is compared: a name, and the fields that it overrides, by path as in --set."""
 
     permuted: Annotated[dict[str, str], Field(max_length=50)] = Field(default_factory=dict)
-    """Controls: a name, and the variant whose runs it repeats, seed by seed, with their own actors of each
-    round in a random order within blocks of spec.scaling.window rounds."""
+    """Controls: a name, and the variant whose runs the control repeats, seed by seed. It uses the actors of
+    those runs' rounds in a random order within blocks of spec.scaling.window rounds."""
 
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(max_length=1000)] = Field(
         default_factory=list
@@ -105,8 +109,8 @@ class Experiment(Model):
     """Variants that the others are compared with. Default: the first."""
 
     questions: Annotated[dict[_Text, list[_Text]], Field(max_length=20)] = Field(default_factory=dict)
-    """What is asked, and the two variants whose difference answers: a table above all others says whether the
-    first one's return is better than the second's, and what it cost."""
+    """Questions, each with the two variants whose difference answers it. The report's first table says
+    whether the first variant's return is better than the second's, and how their costs differ."""
 
     score: Score = "reward_mean"
     """What is compared: the mean return of the last 20 training episodes, or of evaluations with mean
@@ -119,18 +123,18 @@ class Experiment(Model):
     """Columns of metrics.csv, one picture each."""
 
     commands: Annotated[list[_Text], Field(max_length=20)] = Field(default_factory=list)
-    """Commands that make the rest, run after the runs: `nitro` or `python` and its arguments; {dir} is the
-    folder with the results."""
+    """Commands that make everything else, after the runs have ended. Each is `nitro` or `python` with its
+    arguments; {dir} is the folder with the results."""
 
 
 _SCHEMA = schema_of(Experiment)
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
-    """The experiment in a file, its base job included as a mapping.
+    """The experiment in a file, with its base job as a mapping.
 
     Raises:
-        JobInvalid: with every mistake of the file itself; `plan` tells those of the jobs.
+        JobInvalid: the file has mistakes. The error lists all of them; `plan` finds those of the jobs.
     """
     data, mistakes = yamlfile.read(path)
     if not isinstance(data, dict):
@@ -156,7 +160,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
 
 
 def _rules(experiment: Experiment) -> list[FieldError]:
-    """Mistakes across fields."""
+    """Mistakes that concern several fields together."""
     found: list[FieldError] = []
     named = {"name": experiment.name} | {f"variants.{name}": name for name in experiment.variants}
     named |= {f"permuted.{name}": name for name in experiment.permuted}

@@ -1,6 +1,6 @@
 """Statistics of few seeds as the field recommends them (Agarwal et al., NeurIPS 2021; their library rliable).
 
-Scores are f64 [seeds]; where two variants are compared, of the same seeds in the same order.
+Scores are f64 [seeds]. Where two variants are compared, both have the same seeds in the same order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def interquartile_mean(scores: Floats) -> float:
 
 
 def mean(scores: Floats) -> Interval:
-    """The mean."""
+    """The mean and its interval."""
     return _bootstrap(len(scores), lambda rows: scores[rows].mean(axis=-1))
 
 
@@ -62,7 +62,7 @@ def paired_difference(scores: Floats, others: Floats) -> Interval:
 
 
 def relative_difference(scores: Floats, others: Floats) -> Interval:
-    """By how much the mean of scores is above the mean of others, seeds paired. Unit: percent."""
+    """Difference of the means, seeds paired. Unit: percent of the mean of `others`."""
 
     def statistic(rows: NDArray[np.int64]) -> Floats:
         return np.asarray(100 * (scores[rows].mean(axis=-1) / others[rows].mean(axis=-1) - 1))
@@ -71,9 +71,11 @@ def relative_difference(scores: Floats, others: Floats) -> Interval:
 
 
 def probability_of_improvement(scores: Floats, others: Floats) -> Interval:
-    """P(X > Y) over all pairs of runs, ties counted half: the Mann-Whitney U statistic by its largest
-    value. The two are resampled apart, as rliable does: a run drawn for both sides would be compared with
-    itself."""
+    """P(X > Y) over all pairs of runs, where a tie counts half.
+
+    It is the Mann-Whitney U statistic divided by its largest value. Each side is resampled separately, as
+    rliable does; otherwise a run drawn for both sides would be compared with itself.
+    """
 
     def statistic(rows: NDArray[np.int64], other_rows: NDArray[np.int64]) -> Floats:
         difference = scores[rows][..., :, None] - others[other_rows][..., None, :]
@@ -83,8 +85,15 @@ def probability_of_improvement(scores: Floats, others: Floats) -> Interval:
 
 
 def _bootstrap(count: int, statistic: Callable[..., Floats], draws: int = 1) -> Interval:
-    """A statistic of rows [..., count], of so many draws, at all rows and over resamples of them. The
-    resamples are the same every time, so that a report repeats itself."""
+    """A statistic at all rows, with its interval over resamples of the rows.
+
+    The resamples are the same every time, so that a report can be repeated.
+
+    Args:
+        count: number of rows.
+        statistic: takes `draws` arrays of row indices [..., count], and returns a value for each resample.
+        draws: how many sides are resampled separately.
+    """
     value = float(statistic(*[np.arange(count)] * draws))
     if count < 2:
         return Interval(value, float("nan"), float("nan"))

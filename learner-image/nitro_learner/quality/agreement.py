@@ -23,9 +23,9 @@ def intraclass_correlation(values: Floats) -> float:
 def correlation_of_changes(values: Floats) -> float:
     """`intraclass_correlation` of the differences from each round to the next.
 
-    Neighbouring differences hold the same measurement with opposite signs. So of m of them noise spreads the
-    means by 1 + 1/m as much as that of independent ones; that part is taken off. Of few rounds the quotient
-    is then rather too low than too high, as that of `intraclass_correlation` is.
+    Neighbouring differences hold the same measurement with opposite signs. Noise therefore spreads the means
+    of m differences 1 + 1/m times as much as the means of independent ones. The surplus is subtracted. With
+    few rounds the result tends to be too low, like that of `intraclass_correlation`.
     """
     changes = values[1:] - values[:-1]
     if min(changes.shape) < 2:
@@ -35,7 +35,7 @@ def correlation_of_changes(values: Floats) -> float:
 
 
 def _mean_squares(values: Floats) -> tuple[float, float]:
-    """Between rounds and within them, of the one-way analysis of variance."""
+    """The mean squares between rounds and within them, from the one-way analysis of variance."""
     rounds, repeats = values.shape
     means = values.mean(axis=1)
     between = repeats * float(means.var(ddof=1))
@@ -44,7 +44,7 @@ def _mean_squares(values: Floats) -> tuple[float, float]:
 
 
 def _share(between: float, within: float, repeats: int) -> float:
-    """The ICC of the mean squares."""
+    """The ICC, computed from the mean squares."""
     total = between + (repeats - 1) * within
     return (between - within) / total if total > 0 else float("nan")
 

@@ -1,8 +1,9 @@
 """What more actors buy, measured: a run is continued from a checkpoint in three ways, over several seeds.
 
-One branch has minActors in every round, the second a multiple of them in the next one. The third has
-minActors in every round, and as many further rounds as the second one's additional actors make up: the same
-actors, spent later. Branches of one seed share the slots that they have in common, so differences are paired.
+The first branch has minActors in every round. The second has a multiple of minActors in the next round, and
+minActors after it. The third has minActors in every round, and further rounds that together have the second
+branch's additional actors: the same actors, spent later. Branches of one seed share the slots that they have
+in common, so differences are paired.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class BranchDir(ExperimentDir):
 
     def prepare(self, run: PlannedRun) -> RunDir:
         folder = super().prepare(run)
-        # Its own files and not the folder: planting may have been broken off before the checkpoint was whole.
+        # Look for a checkpoint, not for the folder: `_plant` may have been interrupted before it ended.
         if not CheckpointStore(folder.checkpoints, keep_last=1).rounds():
             self._plant(folder, run)
         return folder
 
     def _plant(self, folder: RunDir, run: PlannedRun) -> None:
-        """Copy the checkpoint that the branch grows from; the number of its next actors is the branch's."""
+        """Copy the checkpoint from which the branch goes on, with the branch's actors for the next round."""
         round = _round(run)
         store = CheckpointStore(self._source.checkpoints, keep_last=1)
         state = copy.deepcopy(load(store.path(round)).state)
@@ -64,8 +65,9 @@ class Gains:
     """What actors bought, as differences of return between branches, f64 [rounds, seeds] each.
 
     Attributes:
-        sooner: with additional actors in the next round, above the branch without them.
-        later: with the same additional actors in further rounds, above the branch without them.
+        sooner: return with additional actors in the next round, minus that of the branch without them.
+        later: return with the same additional actors in further rounds, minus that of the branch without
+            them.
     """
 
     sooner: Floats
@@ -78,12 +80,12 @@ def branches(
     """All branches, for each seed and after each of `rounds`.
 
     Args:
-        factor: times minActors in the next round of the second branch.
+        factor: multiple of minActors in the next round of the second branch.
         seeds: branches per round and kind.
-        ahead: rounds that the first two branches go on.
+        ahead: number of rounds of each of the first two branches.
 
     Raises:
-        JobInvalid: there cannot be so many actors or rounds.
+        JobInvalid: a job cannot have so many actors or rounds.
     """
     return [
         _branch(job, round, kind, seed, following)
@@ -105,21 +107,21 @@ def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: 
     spec, actors = data["spec"], job.spec.scaling.min_actors
     first, last = following[0], round + len(following)
     spec["seed"] = job.spec.seed + 1 + seed
-    # Only the next round may have more actors than minActors; the checkpoint that is planted asks for them.
+    # Only the next round may have more actors than minActors; the copied checkpoint asks for them.
     numbers = {"minActors": actors, "maxActors": first, "initialActors": actors}
     spec["scaling"] = {"scaler": "fixed", **numbers}
     spec["stop"] = {"rounds": last}
     spec["evaluation"] = {"episodes": _EPISODES, "everyRounds": last}
     spec["backend"] = {"type": "Local", "local": {"processes": 1}}
     variant = f"round-{round}-{kind}"
-    # Another factor or length has a folder of its own, so that a run can be asked for several.
+    # Each factor and length has its own folder, so that a run can be measured with several of them.
     spent = f"{len(following)}-rounds-first-{first}-actors"
     folder = PurePosixPath("branches", f"{variant}-{spent}", f"seed-{seed}")
     return PlannedRun(job.spec.environment.id, variant, seed, resolve(load_job(data)), folder)
 
 
 def _round(run: PlannedRun) -> int:
-    """After which round the branch begins."""
+    """The round after which the branch begins."""
     return int(run.variant.split("-")[1])
 
 

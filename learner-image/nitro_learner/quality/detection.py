@@ -51,12 +51,12 @@ class Plan:
     """What to measure.
 
     Attributes:
-        rounds: rounds to sample again.
-        repeats: times each.
-        gain: seeds over which the gain is measured; None for no gain.
-        factor: times minActors that a branch has.
-        ahead: rounds of a branch.
-        jobs: branches at a time; None for one per core.
+        rounds: number of rounds to sample again.
+        repeats: how many times each of them is sampled.
+        gain: number of seeds over which the gain is measured; None where it is not measured.
+        factor: multiple of minActors in a branch's next round.
+        ahead: number of rounds of a branch.
+        jobs: number of branches that train at a time; None for one per core.
     """
 
     rounds: int
@@ -90,7 +90,10 @@ def measure(runs: Sequence[tuple[RunDir, NitroTrainingJob]], plan: Plan) -> dict
 def _look_again(
     folder: RunDir, job: NitroTrainingJob, table: dict[str, dict[str, float]], plan: Plan
 ) -> dict[str, Any]:
-    """Add reliability, and what the gain says, to the statistics' table."""
+    """Add each statistic's reliability, and how well it foretells the gain, to `table`.
+
+    Return the results that are not those of one statistic.
+    """
     rounds = _rounds(folder, plan.rounds)
     # An invalid job is reported before anything is measured.
     factor, ahead = plan.factor, plan.ahead
@@ -132,7 +135,7 @@ def _look_again(
 
 
 def _rounds(folder: RunDir, count: int) -> list[int]:
-    """Up to `count` rounds, evenly over those that can be repeated."""
+    """Up to `count` rounds, spread evenly over the rounds that can be repeated."""
     possible = repeatable(folder)
     if len(possible) < 3:
         raise RunDirError(
@@ -144,7 +147,7 @@ def _rounds(folder: RunDir, count: int) -> list[int]:
 
 
 def _gains(folder: RunDir, runs: Sequence[PlannedRun], rounds: Sequence[int], jobs: int | None) -> Gains:
-    """Train the branches that are not there yet."""
+    """Train the branches that have not been trained yet, and return the gains."""
     planted = BranchDir(folder.path / "detector", folder)
     longest = max(run.job.spec.stop.rounds for run in runs)
     runner = Runner(planted, runs, Budget(rounds=longest), jobs=jobs or machine()["cores"])
@@ -157,7 +160,7 @@ def _gains(folder: RunDir, runs: Sequence[PlannedRun], rounds: Sequence[int], jo
 
 
 def _table(result: dict[str, Any]) -> list[list[str]]:
-    """The statistics' table, its heading first; columns that nobody has are left out."""
+    """The statistics' table, with its heading first. Columns without any value are left out."""
     rows = result["statistics"]
     shown = [(key, title) for key, title in _COLUMNS if any(key in row for row in rows.values())]
     return [

@@ -16,8 +16,8 @@ from nitro_learner.training.round_report import STATISTICS
 def improvements(run: FinishedRun) -> Floats:
     """What each round added to the policy's return, f64 [rounds], NaN where it is not known.
 
-    Row j's returns are of the policy that round j sampled with, so round j added the difference of row
-    j + 1's and row j's. By mean actions where every round was evaluated, else of its training episodes.
+    Row j has the returns of the policy that round j sampled with, so round j added row j + 1 minus row j. The
+    returns are those of evaluations where every round was evaluated, else those of the training episodes.
     """
     evaluated = run.columns["evaluation_mean"][1:]
     known = len(evaluated) > 0 and np.isfinite(evaluated).all()

@@ -17,7 +17,7 @@ from nitro_learner.run.rundir import RunDir
 from nitro_learner.studies.probe import opened
 from nitro_learner.training.round_report import STATISTICS
 
-# Positive or negative throughout, and over orders of magnitude.
+# Statistics that mostly keep their sign, and whose magnitudes differ by powers of ten.
 _LOGARITHMIC = frozenset({"convexity_ratio", "lambda_min", "lambda_max"})
 
 
@@ -28,11 +28,11 @@ async def repeat(
     repeats: int,
     progress: Callable[[int], None],
 ) -> dict[str, Floats]:
-    """Every statistic at some rounds, f64 [rounds, repeats]; those that some measurement lacks are left out.
+    """Every statistic at some rounds, f64 [rounds, repeats]. Those that a measurement lacks are left out.
 
-    Each repeat samples minActors slots with the round's policy, from the states that the round's episodes
-    went on from, updates from the checkpoint before the round and measures: all that would differ had the
-    round been sampled again.
+    Each repeat samples minActors slots with the round's policy. The slots begin in the states in which the
+    round's slots began. The repeat then updates from the checkpoint before the round, and measures. The
+    repeats therefore differ as much as the round would differ if it were sampled again.
 
     Args:
         progress: called with each round that is done.
@@ -81,8 +81,11 @@ def _tables(measured: Sequence[Sequence[Mapping[str, float | None]]]) -> dict[st
 
 
 def compared(name: str, values: Floats) -> Floats:
-    """A statistic's values as they are compared: some by the logarithm of their magnitude, with its sign
-    turned where they are negative, so that the order stays. Values of both signs stay as they are."""
+    """A statistic's values in the form in which they are compared.
+
+    For the statistics of _LOGARITHMIC this is the logarithm of the magnitude. Where all values are negative,
+    its sign is reversed, so that the order stays. Values of both signs stay as they are.
+    """
     if name not in _LOGARITHMIC or not ((values > 0).all() or (values < 0).all()):
         return values
     found: Floats = np.sign(values) * np.log(np.abs(values))

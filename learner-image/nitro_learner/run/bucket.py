@@ -2,7 +2,7 @@
 on an empty disk takes it from there.
 
 A checkpoint is uploaded last, so the bucket's metrics and ledger never know less than its newest checkpoint.
-S3 replaces an object at once or not at all, which is what a rename is to a file system.
+S3 replaces an object at once or not at all, like a rename in a file system.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class RunBucket:
         where: spec.learner.checkpoint.s3.
         run: name of the run's own folder there.
 
-    Credentials are those of the Secret that the job names, which the operator gives in
-    NITRO_S3_AWS_ACCESS_KEY_ID and so on, else what boto3 finds.
+    Credentials are those of the Secret that the job names; the operator passes them in
+    NITRO_S3_AWS_ACCESS_KEY_ID and so on. Without them, boto3 looks for credentials.
 
     Raises:
-        BucketError: the credentials are not whole, or the endpoint is no URL.
+        BucketError: the credentials are incomplete, or the endpoint is no URL.
     """
 
     def __init__(self, where: CheckpointBucket, run: str) -> None:
@@ -63,8 +63,10 @@ class RunBucket:
         return f"s3://{self.bucket}/{self.prefix}"
 
     def restore(self, folder: RunDir) -> None:
-        """Copy the run, the checkpoints last, into a folder without a checkpoint: an empty one, or one in
-        which this was broken off. A folder with a checkpoint stays as it is.
+        """Copy the run, the checkpoints last, into a folder without a checkpoint.
+
+        Such a folder is empty, or an earlier copy into it was interrupted. A folder with a checkpoint stays
+        as it is.
 
         Raises:
             BucketError: the bucket cannot be read.
@@ -81,22 +83,23 @@ class RunBucket:
                 temporary.replace(path)
 
     def keep(self, folder: RunDir, *, ended: bool = False) -> None:
-        """Copy what a continuation needs, the checkpoints last, and remove those that are gone; of a run
-        that has ended, everything.
+        """Copy what a resumed run needs, the checkpoints last, and remove old checkpoints from the bucket.
+
+        If the run has ended, everything is copied.
 
         Raises:
             BucketError: the bucket cannot be written.
         """
         local = {str(path.relative_to(folder.path)): path for path in _files(folder.path)}
         checkpoints = folder.checkpoints.relative_to(folder.path).parts[0]
-        if not ended:  # logs and TensorBoard's events grow, and would go whole with every checkpoint
+        if not ended:  # logs and TensorBoard's events grow: no copy with every checkpoint
             files = (folder.job, folder.metrics, folder.policies, folder.sharing, folder.ledger)
             needed = {path.name for path in files}
             local = {n: p for n, p in local.items() if n in needed or n.startswith(checkpoints)}
         with self._explained("written"):
             there = self._names()
             for name in sorted(local, key=lambda name: (name.startswith(checkpoints), name)):
-                # Checkpoints never change, so one that is there already need not go again.
+                # Checkpoints never change, so one that is in the bucket is not copied again.
                 if not (name.startswith(checkpoints) and name in there):
                     self._s3.upload_file(str(local[name]), self.bucket, self.prefix + name)
             gone = {name for name in there - local.keys() if name.startswith(checkpoints)}
@@ -104,12 +107,15 @@ class RunBucket:
                 self._s3.delete_object(Bucket=self.bucket, Key=self.prefix + name)
 
     def store(self, folder: RunDir, keep_last: int) -> CheckpointStore:
-        """Checkpoints of the folder that are safe once the bucket has them."""
+        """The checkpoints of the folder; each one that is saved is copied to the bucket, too."""
         return _BucketCheckpoints(folder, keep_last, self)
 
     def _names(self) -> set[str]:
-        """The objects of this run, without their prefix. Others' that name no file of a folder, such as the
-        empty ones that stand for folders in Amazon's console, are left alone."""
+        """The names of this run's objects, without their prefix.
+
+        Objects that name no file are left out, such as the empty ones that stand for folders in Amazon's
+        console.
+        """
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
         keys = (item["Key"] for page in pages for item in page.get("Contents", []))
         names = (key.removeprefix(self.prefix) for key in keys)
@@ -138,8 +144,8 @@ class _BucketCheckpoints(CheckpointStore):
         try:
             self._bucket.keep(self._folder)
         except BucketError as error:
-            # The next checkpoint takes along what this one could not; a bucket that stays away ends the run,
-            # because nothing of it would outlive the pod.
+            # The next checkpoint copies what this one could not. A bucket that stays unreachable ends the
+            # run, because nothing of the run would outlive the pod.
             self._misses += 1
             if self._misses >= _MISSES:
                 raise

@@ -29,7 +29,7 @@ def is_marked(path: Path) -> bool:
 
 
 def contents(path: Path) -> list[str]:
-    """Names of everything in a folder but an empty lock, which a process leaves that starts just now."""
+    """Names of everything in a folder except an empty lock: a process that is just starting has made it."""
     if not path.is_dir():
         return []
     return sorted(entry.name for entry in path.iterdir() if entry.name != LOCK or entry.stat().st_size > 0)

@@ -1,4 +1,4 @@
-"""What the updates of several agents would cost as serverless functions: a model, they run in the learner.
+"""A model of what the updates of several agents would cost as serverless functions. They run in the learner.
 
 MARLess runs a function for each policy, and for actor-critic algorithms another one for its critic; VDN and
 QMIX have a joint loss, so they run one in all. Each is billed for its time and memory. Here a function takes
@@ -19,8 +19,8 @@ from nitro_learner.run.policy_files import read_groups
 from nitro_learner.run.rundir import RunDir
 
 MEMORY_GB = 2.0
-"""Of a function. With it the model meets what MARLess published for IPPO without sharing: 12 functions of
-3.75 s in 100 rounds are 0.15 dollars, and the paper has 0.17."""
+"""Memory of a function. With it the model agrees with what MARLess published for IPPO without sharing: 12
+functions of 3.75 s in 100 rounds cost 0.15 dollars here, and 0.17 in the paper."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class FunctionCost:
     """The modelled cost of a run's updates.
 
     Attributes:
-        functions: that would have run, in all rounds.
-        dollars: for them.
+        functions: number of functions that would have run, in all rounds.
+        dollars: cost of these functions.
         apart: dollars if every agent had had a policy of its own in every round.
     """
 
@@ -38,12 +38,12 @@ class FunctionCost:
     apart: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As summary.json has it."""
+        """The cost as summary.json has it."""
         return {"functions": self.functions, "dollars": self.dollars, "withoutSharing": self.apart}
 
 
 def function_cost(folder: RunDir) -> FunctionCost | None:
-    """The modelled cost of the run in a folder; None of a run of one agent, or without a round.
+    """The modelled cost of the run in a folder; None for a run of one agent, or without a round.
 
     Raises:
         RunDirError: the folder is damaged.
@@ -68,7 +68,7 @@ def function_cost(folder: RunDir) -> FunctionCost | None:
 
 
 def _functions(algorithm: Mapping[str, Any], groups: Sequence[tuple[str, ...]]) -> int:
-    """Of a round with one policy for each group of agents."""
+    """The number of functions in a round with one policy for each group of agents."""
     entries = algorithm.get("policies") or []
     per_policy, joint = 0, set()
     for agents in groups:

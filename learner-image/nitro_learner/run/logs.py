@@ -43,8 +43,8 @@ class JsonFormatter(logging.Formatter):
 
 
 class _QuietFileHandler(logging.FileHandler):
-    """A log that cannot be written (disk full) must not end the training; the checkpoint says what is
-    wrong.
+    """A handler that ignores write errors: a log on a full disk must not end the training. The checkpoint
+    reports what is wrong.
     """
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
@@ -52,7 +52,7 @@ class _QuietFileHandler(logging.FileHandler):
 
 
 def finite(fields: dict[str, Any]) -> dict[str, Any]:
-    """The same fields with NaN and infinities as None, which JSON has no word for."""
+    """The same fields with NaN and infinities as None, which JSON cannot express."""
     return {
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in fields.items()

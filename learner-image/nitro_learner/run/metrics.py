@@ -1,8 +1,8 @@
 """The learner's Prometheus metrics; docs/metrics.md lists them with the operator's.
 
-Every series has the labels namespace and job_name, never actor or pod names, and every other label one of a
-few known values. Counters count what this process has seen, so that a restart is an ordinary reset, which
-`rate` and `increase` handle. Only the cost goes on from where it was: its journal never goes back, not even
+Every series has the labels namespace and job_name, and never actor or pod names. Every other label has one of
+a few known values. Counters count what this process has seen, so that a restart is an ordinary reset, which
+`rate` and `increase` handle. Only the cost goes on from its last value: its ledger never goes back, not even
 when rounds are done again.
 """
 
@@ -63,7 +63,7 @@ RETRY_REASONS = (
     "weights_invalid",
     "weights_missing",
 )
-"""Of tries that were repeated; from nitro_learner.backends and nitro_learner.tasks."""
+"""Reasons why tries were repeated; from nitro_learner.backends and nitro_learner.tasks."""
 
 
 class LearnerMetrics(Listener):
@@ -94,7 +94,7 @@ class LearnerMetrics(Listener):
             "Actor slots: requested for the next round, running now, and how those of the newest round ended",
             "state",
         )
-        # What may be missing in a round: set once it is known.
+        # Values that may be missing in a round: each is set once it is known.
         self._values = {
             "reward_mean": gauge("nitro_episode_reward_mean", "Mean return of the last 20 training episodes"),
             "reward_std": gauge(
@@ -258,7 +258,7 @@ class LearnerMetrics(Listener):
         self._steps = report.env_steps
         self.slots.labels(*job).inc(report.actors)
         self.ready.labels(*job).inc(report.ready)
-        # Of a resumed run the first report only says where it stands.
+        # The first report of a resumed run only says where the run stands.
         before = report.busy_seconds if self._busy is None else self._busy
         self.busy.labels(*job).inc(max(0.0, report.busy_seconds - before))
         self._busy = report.busy_seconds

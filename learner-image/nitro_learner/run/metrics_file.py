@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nitro_learner.run.rundir import RunDirError
 from nitro_learner.training.round_report import COLUMNS
 
-# Of every round; what else is measured depends on the job.
+# Columns of every round. The other columns depend on the job.
 _ALWAYS = ("env_steps", "wall_seconds", "actors", "cost_total")
 
 
@@ -32,11 +32,11 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def read_metrics(path: Path) -> list[dict[str, float | None]]:
-    """The rows as numbers, an empty cell as None, and so a column that an older version did not write.
+    """The rows as numbers. An empty cell is None, and so is a column that an older version did not write.
 
     Raises:
-        RunDirError: there is no such file, it holds no rounds, something else than numbers, or not what every
-            round has.
+        RunDirError: the file is missing, holds no rounds, holds something other than numbers, or lacks a
+            value that every round has.
     """
     rows = read_numbers(path)
     if not rows:
@@ -50,7 +50,7 @@ def read_metrics(path: Path) -> list[dict[str, float | None]]:
 
 
 def read_numbers(path: Path) -> list[dict[str, float | None]]:
-    """As `read_metrics`, but without a round it is empty."""
+    """As `read_metrics`, but empty where there is no round, and without a check for missing values."""
     try:
         return [
             dict.fromkeys(COLUMNS) | {name: float(value) if value else None for name, value in row.items()}

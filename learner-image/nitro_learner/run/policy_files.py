@@ -29,7 +29,7 @@ STATS = (
     "q_mean",
     "epsilon",
 )
-"""Of a policy's update, those that have a column. What an algorithm does not have is empty."""
+"""The statistics of a policy's update that have a column. The cell is empty where an algorithm has none."""
 
 COLUMNS = (
     "round",
@@ -53,9 +53,9 @@ class Toggle:
         shared: whether agents share policies from then on.
         groups: the agents of every policy.
         reason: why, as the end of a sentence.
-        bases: what decided whose policy a group goes on with, by the policy's name; of groups of several
-            only.
-        distances: of each pool of agents that was compared: `agents`, and the rows of their `distances`.
+        bases: what decided whose policy a group goes on with, by the policy's name; only for groups of
+            several agents.
+        distances: for each pool of agents that was compared, `agents` and the rows of their `distances`.
     """
 
     round: int
@@ -67,7 +67,7 @@ class Toggle:
 
     @classmethod
     def of(cls, regrouping: Regrouping) -> Toggle:
-        """Of the event."""
+        """The toggle of an event."""
         return cls(
             regrouping.round,
             regrouping.shared,

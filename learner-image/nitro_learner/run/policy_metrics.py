@@ -12,7 +12,7 @@ from nitro_learner.training.round_report import PolicyReport
 
 class PolicyMetrics:
     """Series by policy; a single-agent run has one policy. The policies of a run change when agents begin to
-    share them: the series of one that is gone ends.
+    share them. The series of a policy that is gone end.
 
     Args:
         gauge: makes a gauge of a job, from its name, its text and its further labels.
@@ -47,7 +47,7 @@ class PolicyMetrics:
         self._groups = gauge("nitro_sharing_groups", "Policies of several agents, each of a group of them")
 
     def measured(self, policies: Mapping[str, PolicyReport]) -> None:
-        """A round was sampled with these policies and learned from."""
+        """Set the series after a round that these policies sampled and learned from."""
         for policy, own in policies.items():
             values = {
                 "reward_mean": own.reward_mean,
@@ -62,10 +62,10 @@ class PolicyMetrics:
         self.grouped({policy: own.agents for policy, own in policies.items()})
 
     def grouped(self, groups: Mapping[str, Sequence[str]]) -> None:
-        """These are the agents of each policy from now on."""
+        """Set which agents each policy has from now on, and remove the series of policies that are gone."""
         for gone in self._known - groups.keys():
             for gauge in (*self._values.values(), self._agents):
-                with contextlib.suppress(KeyError):  # it was never measured of this policy
+                with contextlib.suppress(KeyError):  # this policy has no such series
                     gauge.remove(*self._job, gone)
         self._known = set(groups)
         if sum(map(len, groups.values())) < 2:

@@ -56,8 +56,8 @@ class TensorBoard(Listener):
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self._writer = EventFileWriter(str(self.directory))
-        # Tells TensorBoard to hide the points that an earlier sitting wrote of rounds that are done again. A
-        # sitting that ended before its first checkpoint leaves such points, too.
+        # Tell TensorBoard to hide the points that an earlier session wrote for rounds that are done again. A
+        # session that ended before its first checkpoint leaves such points, too.
         done = int(history[-1]["env_steps"] or 0) if history else 0
         self._writer.add_event(Event(step=done + 1, session_log=SessionLog(status=SessionLog.START)))
 

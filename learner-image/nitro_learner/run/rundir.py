@@ -1,6 +1,6 @@
 """The run folder: job.yaml, metrics.csv, ledger.jsonl, log.jsonl, actors.log, summary.json, result.png,
-checkpoints/ and tensorboard/; of several agents policies.csv and sharing.jsonl as well. What many checkpoints
-hold, a replay buffer's rounds, is in checkpoints/attachments/.
+checkpoints/ and tensorboard/. A run of several agents has policies.csv and sharing.jsonl as well. The folder
+checkpoints/attachments/ has what many checkpoints share: a replay buffer's rounds.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class RunDirError(Exception):
 
 
 class RunDirBusy(RunDirError):  # noqa: N818
-    """Another learner is training in it."""
+    """Another learner is training in the folder."""
 
 
 class OtherJob(RunDirError):  # noqa: N818
-    """It holds a run of another job."""
+    """The folder holds a run of another job."""
 
 
 @contextmanager
@@ -42,10 +42,10 @@ def naming(what: Path | str) -> Iterator[None]:
 
 
 class RunDir:
-    """Paths of one run and what is written to them by hand.
+    """Paths of one run, and its small files: the job and the summary.
 
     Args:
-        path: the folder; `create` makes it.
+        path: the folder; `fresh` makes a new one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,8 +77,8 @@ class RunDir:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second learner out of the folder while the context is open; the lock goes with the process,
-        however it dies.
+        """Keep a second learner out of the folder while the context is open; the lock ends with the process,
+        however that dies.
 
         Raises:
             RunDirBusy: another learner holds it.
@@ -95,14 +95,14 @@ class RunDir:
 
     def is_ours(self) -> bool:
         """Whether `nitro` made what is in the folder. A run of an older version, or one copied without hidden
-        files, is known by its checkpoints."""
+        files, is recognised by its checkpoints."""
         return folders.is_marked(self.path) or any(self.checkpoints.glob("round-*.safetensors"))
 
     def check_free(self) -> None:
-        """Make sure that a new run overwrites nothing that somebody else wrote.
+        """Make sure that a new run overwrites no other files.
 
         Raises:
-            RunDirError: the folder holds other things than a run.
+            RunDirError: the folder holds something other than a run.
         """
         if not self.is_ours() and (names := folders.contents(self.path)):
             raise RunDirError(
@@ -130,8 +130,8 @@ class RunDir:
             path.unlink(missing_ok=True)
 
     def has_run(self) -> bool:
-        """Whether the folder holds anything of a run: a round, a checkpoint, or a cost. Without them it only
-        knows a job, which failed before it began."""
+        """Whether the folder holds anything of a run: a round, a checkpoint, or a cost. Without them it
+        holds at most a job that failed before it began."""
         rows = self.metrics.read_bytes().splitlines()[1:] if self.metrics.exists() else []
         paid = self.ledger.exists() and self.ledger.stat().st_size > 0
         return bool(rows) or paid or any(self.checkpoints.glob("round-*.safetensors"))
@@ -160,7 +160,7 @@ class RunDir:
         return dict(found)
 
     def read_summary(self) -> dict[str, Any]:
-        """What summary.json says; nothing while the run has not ended, or when it was broken off.
+        """What summary.json says; empty while the run has not ended, or when it was broken off.
 
         Raises RunDirError where it is damaged.
         """

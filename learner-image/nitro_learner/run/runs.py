@@ -52,8 +52,8 @@ class OpenRun:
         id: the run's identity, kept over resumes.
         checkpoint: where to go on from; None = from the start.
         history: rows of metrics.csv up to the checkpoint.
-        ended: where a run stands that has come to its end under the job's stop conditions, its last
-            evaluation included; None for one that has more to do.
+        ended: progress of a run that has ended under the job's stop conditions, with its last evaluation;
+            None for a run that has more to do.
     """
 
     folder: RunDir
@@ -76,16 +76,16 @@ def open_run(
     """Prepare a run folder for a resolved job.
 
     Args:
-        resume: whether to go on with the run in it; without a checkpoint it starts over, which gives the same
-            result.
+        resume: whether to go on with the run in the folder. Without a checkpoint the run starts over, which
+            gives the same result.
         run_id: identity of a new run; a random one by default.
-        bucket: where the run is kept beside the folder, and taken from when the folder has no checkpoint.
+        bucket: a second copy of the run. The run is copied from it when the folder has no checkpoint.
 
     Raises:
-        RunDirError: the folder holds a run and `resume` is false, or one of another job or schedule, or one
-            that has lost rounds.
+        RunDirError: the folder holds a run and `resume` is false, or it holds a run of another job or
+            schedule, or a run that has lost rounds.
         CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
-        AgentError: the run begins, and the file of its scaling agent cannot be used.
+        AgentError: the run is at its beginning, and the file of its scaling agent cannot be used.
     """
     if bucket is not None:
         bucket.restore(folder)
@@ -119,8 +119,8 @@ def open_run(
 
 
 def _ended(folder: RunDir, job: NitroTrainingJob, checkpoint: Checkpoint) -> Progress | None:
-    """Where the run of this checkpoint stands, if its summary says that it ended there and the job does not
-    ask for more."""
+    """Progress of the run at this checkpoint, if its summary says that it ended there and the job does not
+    ask for more; else None."""
     summary = folder.read_summary()
     if not summary.get("finished") or summary.get("rounds") != checkpoint.round:
         return None
@@ -132,7 +132,7 @@ def _ended(folder: RunDir, job: NitroTrainingJob, checkpoint: Checkpoint) -> Pro
 
 
 def earlier_outcome(run: OpenRun) -> Outcome | None:
-    """How a run ended that came to its end in an earlier sitting, without the returns of its evaluation."""
+    """Outcome of a run that ended in an earlier session, without the returns of its evaluation; else None."""
     reason = decide(run.job.spec.stop, run.ended) if run.ended else None
     if run.ended is None or reason is None:
         return None
@@ -163,9 +163,9 @@ def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: Run
 
 
 def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder: RunDir) -> None:
-    """Refuse to go on to another number of rounds where the learning rate falls to zero over them, or where
-    the rounds in which sharing toggles are drawn from them. Of a job on a cluster, whose user may change
-    spec.stop and has no other folder, it only warns.
+    """Refuse to go on to another number of rounds where the run depends on it: the learning rate falls to
+    zero over the rounds, or the rounds of toggles are drawn from them. For a job on a cluster there is only a
+    warning, because its user may change spec.stop and has no other folder.
 
     Raises:
         RunDirError
@@ -188,7 +188,7 @@ def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder:
 
 
 def open_ledger(folder: RunDir) -> Ledger:
-    """The folder's ledger, which is made where there is none. Raises RunDirError when it cannot be read."""
+    """The folder's ledger; a new one where there is none. Raises RunDirError when it cannot be read."""
     try:
         return Ledger(folder.ledger)
     except LedgerCorrupt as error:
@@ -267,8 +267,8 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
 
 
 def _pretraining(run: OpenRun) -> dict[str, Any] | None:
-    """The cost of the pre-training of the run's agent: the agent in its checkpoint, because the file may hold
-    another one by now; None where it is unknown."""
+    """The cost of the pre-training of the run's agent; None where it is unknown. The agent in the
+    checkpoint comes first, because the agent's file may hold another one by now."""
     spent: dict[str, Any] | None = None
     with contextlib.suppress(CheckpointError):
         checkpoint = run.checkpoints.latest()
@@ -280,7 +280,7 @@ def _pretraining(run: OpenRun) -> dict[str, Any] | None:
 
 
 def package_versions() -> dict[str, str]:
-    """Of what computes."""
+    """The versions of the packages that compute."""
     names = ("nitro-learner", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
     return {name: metadata.version(name) for name in names}
 

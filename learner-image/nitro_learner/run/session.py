@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class Aborted(Exception):  # noqa: N818
-    """A second signal came: the run was broken off where it was."""
+    """A second signal came, and the run was stopped at once."""
 
 
 class _LastRow(Listener):
@@ -60,9 +60,9 @@ async def train(
     """Train in an open run folder until the end or an interruption, and return the outcome with its
     summary.
 
-    `draw` makes the run's picture: run folders in, a picture of that name out. `limits` is spec.stop as it is
-    now, where that may have changed since the run began. The first SIGINT or
-    SIGTERM stops it after a checkpoint (`on_interrupt` is called to say so), the second breaks it off.
+    `draw` takes run folders and a path, and draws their picture to that path. `limits` returns spec.stop as
+    it is now, which may have changed since the run began. The first SIGINT or SIGTERM stops the run after a
+    checkpoint, and `on_interrupt` is called. The second stops it at once.
 
     Raises:
         TrainingFailed, Aborted, OSError
@@ -101,7 +101,7 @@ async def train(
         with contextlib.suppress(RunDirError):
             try:
                 await asyncio.to_thread(draw, [folder.path], folder.plot)
-            except OSError as error:  # the run has ended, and nitro plot draws it any time
+            except OSError as error:  # the run has ended; nitro plot can draw it later
                 logger.warning("The picture %s could not be drawn: %s", folder.plot, error.strerror or error)
     return outcome, result
 

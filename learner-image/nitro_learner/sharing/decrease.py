@@ -61,7 +61,7 @@ class DecreaseDetector:
 
     @property
     def slope(self) -> float | None:
-        """Of R over the window; None while it is not full."""
+        """The slope of R over the window; None while the window is not full."""
         if len(self._recent) < (self._recent.maxlen or 0):
             return None
         return least_squares_slope(self.window)
@@ -73,7 +73,7 @@ class DecreaseDetector:
         return slope is not None and slope < self._threshold
 
     def clear(self) -> None:
-        """Empty the window. The range of the returns stays: it is the run's."""
+        """Empty the window. The range of the returns stays, because it is that of the whole run."""
         self._recent.clear()
 
     def state_dict(self) -> dict[str, Any]:

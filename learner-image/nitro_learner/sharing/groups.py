@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 STARTS = 10
-"""K-Means runs from so many starts and keeps the best result."""
+"""Number of starts of K-Means. The best result is kept."""
 
 Reason = Literal["convexity ratio", "return", "order"]
 """What decided on a group's base."""
 
 
 def policy_count(agents: int, sharing: int) -> int:
-    """N', the policies of all agents together while they share for the `sharing`-th time, from 1.
+    """N', the number of policies of all agents while they share for the `sharing`-th time, from 1.
 
-    N' = min(2^j, the largest power of two below N). MARLess prints 2^(floor(log2 N) + 1) as the limit, which
-    is no sharing at all from the third time on.
+    N' = min(2^j, the largest power of two below N). MARLess prints 2^(floor(log2 N) + 1) as the limit. That
+    is more than N, so after a few times no agents would share.
     """
     if agents < 2:
         raise ValueError(f"{agents} agent cannot share; at least 2 can")
@@ -31,8 +31,10 @@ def policy_count(agents: int, sharing: int) -> int:
 
 
 def share_of(policies: int, pool: int, agents: int) -> int:
-    """How many of `policies` a pool of agents gets that is part of `agents`: its share, rounded half up, at
-    least 1."""
+    """How many of `policies` a pool gets that has `pool` of all `agents`.
+
+    It is the pool's share, rounded half up, and at least 1.
+    """
     return max(1, math.floor(policies * pool / agents + 0.5))
 
 
@@ -41,7 +43,7 @@ def cluster(distances: NDArray[np.float64], count: int, seed: Sequence[int]) -> 
 
     Args:
         distances: symmetric, f64 [n, n].
-        count: of clusters.
+        count: number of clusters.
         seed: equal seeds give equal groups.
 
     Returns:
@@ -69,7 +71,7 @@ def _best_labels(rows: NDArray[np.float64], count: int, seed: Sequence[int]) -> 
         except vq.ClusterError:  # a cluster ran empty: the other starts decide
             continue
         found.append((float(((rows - centroids[labels]) ** 2).sum()), labels.tolist()))
-    if not found:  # nor could any other start: all agents are as good as alike
+    if not found:  # every start failed: the agents hardly differ
         return [0] * len(rows)
     return min(found, key=lambda item: item[0])[1]
 
@@ -77,7 +79,7 @@ def _best_labels(rows: NDArray[np.float64], count: int, seed: Sequence[int]) -> 
 def random_groups(agents: int, count: int, seed: Sequence[int]) -> list[list[int]]:
     """A random partition of the indices below `agents` into `count` groups, none of them empty.
 
-    Every group gets one agent, and each agent that is left a group of its own choice. Ordered as `cluster`.
+    Every group first gets one agent. Each remaining agent then gets a random group. Ordered as in `cluster`.
     """
     generator = np.random.default_rng(list(seed))
     order = generator.permutation(agents).tolist()
@@ -93,13 +95,13 @@ def base(
 ) -> tuple[str, Reason]:
     """The agent whose policy a group goes on with, and what decided.
 
-    The highest convexity ratio wins (MARLess). One that is missing loses against all. Between equals the
-    highest return decides, then the order.
+    The highest convexity ratio wins (MARLess). A missing ratio loses against all. Between equal ratios
+    the highest return decides, then the order.
 
     Args:
         members: of the group, in order.
-        ratios: of each agent's policy.
-        returns: of each agent in the newest round; a missing one loses against all.
+        ratios: convexity ratio of each agent's policy.
+        returns: return of each agent in the newest round; a missing one loses against all.
     """
 
     def rank(agent: str) -> tuple[float, float]:

@@ -10,17 +10,17 @@ import numpy as np
 from nitro_learner.sharing.decrease import DecreaseDetector
 
 _TOGGLES = 0x7066
-"""Sets the random numbers of this module apart from others of the same seed."""
+"""A number that sets the random numbers of this module apart from others of the same seed."""
 
 
 class Mode(Protocol):
-    """Says after each round whether the run toggles."""
+    """A rule that says after each round whether the run toggles."""
 
     def toggles(self, round: int, returns: Mapping[str, float]) -> str | None:
-        """Why sharing begins or ends after round `round`, as the end of a sentence; None where it does not.
+        """Why sharing begins or ends after round `round`, as the end of a sentence; None if neither.
 
         Args:
-            returns: mean return of each agent's episodes that ended in it; empty where none did.
+            returns: mean return of each agent's episodes that ended in the round; empty where none ended.
         """
         ...
 
@@ -37,19 +37,19 @@ class Static:
     """`never` and `always`: groups stay as they are at the start."""
 
     def toggles(self, round: int, returns: Mapping[str, float]) -> str | None:  # noqa: ARG002
-        """None."""
+        """Return None: groups never change."""
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing."""
+        """Return an empty state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Nothing to do."""
+        """Do nothing: there is no state."""
 
 
 class Dynamic:
-    """`dynamic`: whenever the agents' returns fall.
+    """`dynamic`: the run toggles whenever the agents' returns fall.
 
     Args:
         window: W, rounds.
@@ -72,7 +72,7 @@ class Dynamic:
         return f"the slope of the returns, {slope:.4f}, is below {self._threshold:g}"
 
     def state_dict(self) -> dict[str, Any]:
-        """The detector's."""
+        """The detector's state."""
         return self._detector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -81,17 +81,18 @@ class Dynamic:
 
 
 class RandomToggle(Static):
-    """`random-toggle`, the control of `dynamic`: after rounds drawn by the seed.
+    """`random-toggle`, the control of `dynamic`: the run toggles after rounds that the seed draws.
 
     Attributes:
-        rounds: those rounds. As with `dynamic`, there are at least `window` rounds before each toggle.
+        rounds: the rounds after which it toggles. As with `dynamic`, there are at least `window` rounds
+            before each toggle.
 
     Raises:
         ValueError: the run is too short for so many toggles.
     """
 
     def __init__(self, toggles: int, window: int, rounds: int, seed: int) -> None:
-        # The last round's toggle would teach nothing.
+        # A toggle after the last round would change nothing.
         free = rounds - 1 - toggles * window
         if free < 0:
             raise ValueError(

@@ -6,16 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 OBSERVATIONS = 512
-"""Observations of all agents of a pool together on which their policies are compared."""
+"""Number of observations, of all agents of a pool together, on which their policies are compared."""
 
 SAMPLES = 512
-"""Pairs of observation and action of each agent that its density is estimated from."""
+"""Number of pairs of observation and action from which each agent's density is estimated."""
 
 COMPONENTS = 3
-"""Principal components of these pairs."""
+"""Number of principal components of these pairs."""
 
 _JITTER = 1e-6
-"""Of the components' spread: added along each so that a density exists where samples lie on a plane."""
+"""Noise along each component, as a share of the components' spread. It makes a density exist where samples
+lie on a plane."""
 
 
 def symmetrised(divergences: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -29,14 +30,14 @@ def symmetrised(divergences: NDArray[np.float64]) -> NDArray[np.float64]:
 def densities(samples: list[NDArray[np.float64]], seed: list[int]) -> NDArray[np.float64]:
     """KL divergences f64 [n, n] between densities of what agents saw and did: MARLess' own similarity.
 
-    Principal components of all samples together, a Gaussian kernel estimate for each agent with Scott's
-    bandwidth, and for each pair the mean of log p_i - log p_j over the samples of i. Every column is divided
-    by its standard deviation first. The paper does not say how many components and samples there are, nor
-    the bandwidth.
+    First, every column is divided by its standard deviation, and the samples are projected on the principal
+    components of all samples together. A Gaussian kernel estimate with Scott's bandwidth gives each agent's
+    density. The divergence of a pair is the mean of log p_i - log p_j over the samples of i. The paper states
+    neither the number of components and samples nor the bandwidth.
 
     Args:
         samples: of each agent, observations beside actions, f64 [m, features], m above `COMPONENTS`.
-        seed: of the jitter without which samples on a plane would have no density.
+        seed: of the jitter. Without jitter, samples on a plane would have no density.
     """
     # Imported only now: it takes half a second, and `kde` is seldom asked for.
     from scipy.stats import gaussian_kde

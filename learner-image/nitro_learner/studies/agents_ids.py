@@ -20,18 +20,21 @@ _SMAX = [f"smax/{name}" for name in smax.MAPS]
 
 
 def is_one(id: str) -> bool:
-    """Whether it is such an id."""
+    """Whether it is the id of an environment of several agents."""
     return matches(SEVERAL_AGENTS, id)
 
 
 def installed(id: str) -> bool:
-    """Whether its package is here, or none is needed."""
+    """Whether the environment's package is installed here, or it needs none."""
     return id in _scenarios() or _package("jax/smax" if id in _SMAX else id) is not None
 
 
 def mistake(id: str) -> str | None:
-    """What is wrong with the id: its package is here and has no such module, or it is nearly an id that needs
-    no package. None where nothing is known to be wrong."""
+    """What is wrong with the id; None where no mistake is known.
+
+    Either its package is installed here and has no such module, or the id is nearly one that needs no
+    package.
+    """
     scenarios = _scenarios()
     if id in scenarios or id in _SMAX:
         return None
@@ -56,7 +59,8 @@ def check_policies(spec: JobSpec) -> None:
     """Check the agents that a resolved job names, where its environment can be built here.
 
     Raises:
-        JobInvalid: an entry of spec.algorithm.policies names no agent of it, or one that another names.
+        JobInvalid: an entry of spec.algorithm.policies names no agent of the environment, or one that
+            another entry names.
     """
     environment = spec.environment
     if not spec.algorithm.policies or environment.entry_point is not None or not is_one(environment.id):
@@ -65,7 +69,7 @@ def check_policies(spec: JobSpec) -> None:
 
     try:
         made = make_env(EnvironmentConfig(environment.id, 1, dict(environment.kwargs)))
-    except EnvironmentConfigError:  # the learner says it before the first round, where actors are started
+    except EnvironmentConfigError:  # the learner reports it when it starts the actors
         return
     try:
         teams_of(

@@ -25,8 +25,11 @@ _VERSION = re.compile(r"-v\d+$")
 
 
 def mistakes(spec: JobSpec) -> list[FieldError]:
-    """An id that the actors do not know either: a game that does not exist, or nearly an id of gymnasium's
-    where the job names no actor image of its own."""
+    """Mistakes in an id that the actors do not know either.
+
+    Such an id names a game that does not exist, or it is nearly a known id and the job names no actor image
+    of its own.
+    """
     id = spec.environment.id
     if spec.environment.entry_point is not None or id is None:
         return []
@@ -44,7 +47,7 @@ def mistakes(spec: JobSpec) -> list[FieldError]:
 
 
 def doubts(spec: JobSpec) -> list[str]:
-    """A sentence for an id that is not registered here, and may be where the actors run."""
+    """A sentence for an id that is not registered here, but may be registered where the actors run."""
     id = spec.environment.id
     if spec.environment.entry_point is not None or id is None or id.startswith(_ATARI):
         return []
@@ -70,8 +73,10 @@ def _wrong_game(id: str) -> list[FieldError]:
 
 
 def _unregistered(id: str) -> bool:
-    """Whether gymnasium is here and does not have the id. A module in front of the id is imported first, and
-    may register anything."""
+    """Whether gymnasium is installed here and does not have the id.
+
+    False for an id with a module in front: gymnasium imports the module first, and it may register anything.
+    """
     if ":" in id or importlib.util.find_spec("gymnasium") is None:
         return False
     if id in _own_ids():

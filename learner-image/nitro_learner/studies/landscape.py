@@ -1,7 +1,8 @@
 """The landscape around a policy: return and surrogate on a plane through it (Nitro, figures 3 and 8).
 
-The plane is spanned by the eigenvectors of the two extremes whose ratio is R: along one the surrogate curves
-up the most, along the other down. Both have unit length, so the axes are distances in parameter space.
+The plane is spanned by the eigenvectors of the largest and the smallest eigenvalue, from which R is computed.
+Along the first the surrogate curves up the most, along the second it curves down the most. Both have unit
+length, so the axes are distances in parameter space.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class Landscape:
     the smallest's.
 
     Attributes:
-        round: after which the policy is the middle.
+        round: the policy after this round is the middle.
         x: distances, f64 [n].
         returns: mean return by mean actions, f64 [n, n]; every point plays the same episodes.
-        surrogate: of the round's data, f64 [n, n].
-        ratio: R of the place; None where there is none.
+        surrogate: its value on the round's data, f64 [n, n].
+        ratio: R at the middle; None where it has no value.
         lambda_min: smallest eigenvalue.
         lambda_max: largest eigenvalue.
     """
@@ -71,12 +72,12 @@ async def survey(
     episodes: int,
     progress: Callable[[int, int], None],
 ) -> Landscape:
-    """Repeat the probe's round and evaluate the loss around the policy that it gives.
+    """Repeat the probe's round, and evaluate return and surrogate around the policy after it.
 
     Args:
-        points: per axis.
+        points: number of points per axis.
         span: the plane reaches from -span to span.
-        episodes: per point.
+        episodes: number of episodes per point.
         progress: called after each point with the number of points done and the total.
 
     Raises:

@@ -36,7 +36,7 @@ from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import sums_of_classes
 from nitro_learner.sampling.seeds import evaluation_seed
 
-# Slots of evaluations after training, whose episodes shall not be those that were seen in it.
+# The slot of evaluations after training: their episodes must differ from those of evaluations in training.
 _LATER_SLOT = 1_000_000
 _FRAMES = 1_000
 
@@ -60,7 +60,7 @@ class Played:
         returns: undiscounted and summed over the agents, f64 [episodes].
         lengths: i64 [episodes].
         agent_means: each agent's mean return.
-        class_means: each agent class's, summed over its agents.
+        class_means: each agent class's mean return, summed over its agents.
     """
 
     returns: NDArray[np.float64]
@@ -79,9 +79,10 @@ class Filmed:
 
 
 def find_own(spec: JobSpec) -> None:
-    """Let Python find the environment's module in the command's folder, as actor processes do.
+    """Let Python find the environment's module in the current folder, as actor processes do.
 
-    Python puts that folder on the path of `python -m`, which they are started by, but not of a program.
+    Actor processes are started by `python -m`, for which Python puts that folder on its path. It does not do
+    so for an installed program.
     """
     environment = spec.environment
     if (environment.entry_point or ":" in environment.id) and not sys.flags.safe_path:
@@ -178,7 +179,7 @@ def _renderable(spec: JobSpec) -> Any:
             environment = _make(wanted.id, wanted.entry_point, kwargs)
             environment.reset(seed=0)
             picture = environment.render()
-    # Whatever a renderer raises where it has no display: there are as many kinds as renderers.
+    # Every renderer raises an error of another kind where it has no display.
     except Exception as error:
         raise VideoError(
             f"{wanted.id} cannot be drawn here ({type(error).__name__}: {error}). "
@@ -200,7 +201,7 @@ def _make(id: str, entry_point: str | None, kwargs: dict[str, Any]) -> Any:
 
 
 def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[_Step]:
-    """As `_episode`, of an Atari game, whose engine shows its screens without gymnasium."""
+    """As `_episode`, for an Atari game: its engine shows the screens without gymnasium."""
     environment.reset([seed])
     distribution = np.empty((1, policy.parameters_per_action), np.float32)
     ended = False

@@ -1,4 +1,4 @@
-"""Trains MinionsRL's scaling agent: episode after episode, each one a whole training run of the job."""
+"""Pre-training of MinionsRL's scaling agent: each episode is a whole training run of the job."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from nitro_learner.training.waiting import Interrupted
 
 
 class Explorer(Scaler):
-    """An agent that learns: it draws its choices, and keeps them.
+    """A scaler with an agent that learns: it draws the agent's choices, and keeps them.
 
     Attributes:
-        choices: of the rounds so far, the last one for a round that may never come.
+        choices: those made after the rounds so far. The last one is for a round that may never come.
         seconds: wall time of the rounds so far.
     """
 
@@ -56,10 +56,10 @@ class Episode:
 
     Attributes:
         choices: one for each round after the first.
-        rewards: what followed each.
+        rewards: the reward that followed each choice.
         best: highest mean return of an evaluation.
         actors: of each round.
-        spent: what it took, attempts included that a crash or an interruption ended.
+        spent: what the episode cost, including attempts that a crash or an interruption ended.
     """
 
     choices: Sequence[Choice]
@@ -79,7 +79,7 @@ class _Diary(Listener):
         self.reports.append(report)
 
     def best(self, outcome: Outcome) -> float:
-        """Highest mean return of an evaluation; of the training episodes where none succeeded."""
+        """Highest mean return of an evaluation, or of the training episodes where no evaluation succeeded."""
         played = [fmean(outcome.evaluation)] if outcome.evaluation else []
         played += [report.evaluation_mean for report in self.reports if report.evaluation_mean is not None]
         played = played or [report.reward_mean for report in self.reports if report.reward_mean is not None]
@@ -87,11 +87,13 @@ class _Diary(Listener):
 
 
 def rewards(seconds: Sequence[float], best: float, target: float, beta: float) -> list[float]:
-    """What followed the decisions after rounds 1 to K - 1: -beta P_k of the round decided on, and at the end
-    best - target unless the target was reached (MinionsRL's reward).
+    """MinionsRL's rewards for the decisions after rounds 1 to K - 1.
+
+    Each is -beta P_k, where k is the round that was decided on. The last one also has best - target, unless
+    the target was reached.
 
     Args:
-        seconds: P_1 to P_K.
+        seconds: P_1 to P_K, the wall times of the rounds.
         best: highest mean return of an evaluation.
         target: spec.stop.targetReward.
         beta: return that a second of training is worth.
@@ -112,7 +114,7 @@ def pretrain(
 ) -> ScalingAgent:
     """Train the agent of `spec.scaling.agent` until it has learned from so many episodes.
 
-    It is written after each one; an agent that is already there goes on.
+    The agent is written to its file after each episode. An agent that is in the file goes on learning.
 
     Args:
         job: resolved, with scaler `minionsrl` and backend Local.
@@ -123,7 +125,7 @@ def pretrain(
 
     Raises:
         AgentError: the file holds another agent.
-        Interrupted: by a signal; the episodes before are in the file.
+        Interrupted: a signal came. The earlier episodes are in the file.
         Aborted, TrainingFailed, CheckpointError, OSError
     """
     spec = job.spec
@@ -138,14 +140,14 @@ def pretrain(
         agent.learn(episode.choices, episode.rewards)
         agent.spent += episode.spent
         agent.save(path)
-        # Only now: until here the next call counts what the folder's attempts cost.
+        # Not earlier: if this process dies before, the next call counts what the folder's attempts cost.
         _clear(folder)
         done(number, episode)
     return agent
 
 
 def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
-    """The file's agent if it is this job's, a new one without a file."""
+    """The agent in the file, if it is this job's; a new agent where there is no file."""
     range_ = {"minActors": spec.scaling.min_actors, "maxActors": spec.scaling.max_actors}
     task = {
         "environment": spec.environment.id,
@@ -213,7 +215,7 @@ async def _play(
 
 
 def _folder(path: Path, number: int) -> Path:
-    """Where an episode is played, until it is learned from."""
+    """The folder in which an episode is played, and which exists until the agent has learned from it."""
     return path.with_name(f"{path.name}.episode-{number}")
 
 
@@ -235,8 +237,8 @@ def _attempt(folder: Path) -> Path:
 def _spent(folder: Path, steps: int) -> Spent:
     """Cost of all attempts at an episode, from their ledgers and metrics.
 
-    A round is paid for before its row is written. Of one that a kill left without a row the ledger knows the
-    actors, which off-policy may be more than it learned from.
+    A round is paid for before its row is written. A kill may leave a round without a row. Its actors are then
+    taken from the ledger; in an off-policy run, the round may have learned from fewer.
     """
     total = Spent(episodes=1)
     for path in sorted(folder.glob("attempt-*/ledger.jsonl")):

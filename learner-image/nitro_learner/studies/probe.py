@@ -1,4 +1,4 @@
-"""A run opened at one of its rounds, with live actors: repeats the round, and asks what the run did not.
+"""A run opened at one of its rounds, with live actors. It repeats the round, and can measure more.
 
 async with opened(folder, job, 12) as probe:
     result = await probe.update(await probe.sample(probe.actors))      # round 12 again, to the bit
@@ -39,9 +39,9 @@ class Probe:
     """The run just before round `round`.
 
     Attributes:
-        actors: I_round, as the run had it; initialActors before the first round.
+        actors: I_round, the number of actors that the run had in it; for the first round initialActors.
         algorithm: as it was after the round before.
-        compute: runs what takes long.
+        compute: runs long computations.
     """
 
     job: NitroTrainingJob
@@ -55,11 +55,11 @@ class Probe:
     dispatcher: Dispatcher
 
     def __post_init__(self) -> None:
-        # Versions from here on are weights that only this probe has.
+        # Higher versions are weights that only this probe has.
         self._version = self.round
 
     async def sample(self, slots: int) -> list[Fragment]:
-        """The first `slots` slots of the round; those that the run had are equal to its to the bit.
+        """Sample the first `slots` slots of the round. Those that the run had are the same, to the bit.
 
         Raises:
             RoundFailed, BackendError, CacheError
@@ -67,8 +67,10 @@ class Probe:
         return (await self.samples(slots, 1))[0]
 
     async def samples(self, slots: int, times: int) -> list[list[Fragment]]:
-        """`sample` several times over. All go on from where the run's slots stood, as a round does that is
-        sampled again, and draw other actions; the first is the run's.
+        """Sample the round `times` times.
+
+        All samples begin where the run's slots stood, as when a round is sampled again. They draw different
+        actions. The first sample is the run's own.
 
         Raises:
             RoundFailed, BackendError, CacheError
@@ -100,10 +102,10 @@ class Probe:
         ]
 
     async def update(self, fragments: list[Fragment]) -> UpdateResult:
-        """The round's update: the algorithm is then as it was after the round.
+        """Do the round's update: the algorithm is then as it was after the round.
 
-        Not so an off-policy one, whose rounds nobody repeats exactly: it learns from each fragment once, in
-        order, and replays nothing.
+        An off-policy algorithm is an exception, because its rounds cannot be repeated exactly. Here it learns
+        from each fragment once, in order, and replays nothing.
         """
         return await self.compute.update(
             _learn, self.algorithm, self.job.spec.algorithm.record.feeding, fragments, self.round

@@ -1,8 +1,9 @@
 """What one actor of a job needs, measured on a real actor process, and what it would cost in each setting.
 
 Lambda gives a function CPU in proportion to its memory: one full core at 1,769 MB
-(https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html). An actor computes in one thread, so
-below that a rollout takes longer in the same proportion and costs the same, and above it only costs more.
+(https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html). An actor computes in one thread.
+Below one core a rollout therefore takes longer in the same proportion, and costs the same. Above one core it
+only costs more.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ CORE_MIB = 1769
 
 MEMORIES_MIB = (128, 256, 512, 768, 1024, 1280, 1536, CORE_MIB, 2048, 3072, 10_240)
 HEADROOM = 1.5
-"""A setting has room for the peak that was measured so many times: the peak of a longer run is higher, and
-Lambda counts its own runtime client too."""
+"""The memory of a setting is at least the measured peak times this factor: a longer run has a higher peak,
+and Lambda counts its own runtime client too."""
 
 _EQUAL = 1.02
-"""Costs within 2 % are equal; of those the fastest is recommended."""
+"""Costs within 2 % count as equal. Among settings of equal cost, the fastest is recommended."""
 _PODS, _MOST_PER_POD = 8, 32
 _RUN = "profile"
 _SECONDS, _LEAST, _MOST = 3.0, 3, 200
@@ -52,8 +53,8 @@ class Measured:
         start_seconds: from its start until it was ready, its Redis included.
         steps: T of a rollout.
         seconds: a rollout's wall time by the actor's own clock, median.
-        core_seconds: processor time of a rollout, mean; `seconds` where the system does not tell.
-        rollouts: that were measured.
+        core_seconds: processor time of a rollout, mean; `seconds` where the system does not report it.
+        rollouts: number of rollouts that were measured.
     """
 
     peak_bytes: int
@@ -69,9 +70,9 @@ class Setting:
     """One size of a Lambda function.
 
     Attributes:
-        cores: its share of one.
-        seconds: that a rollout takes.
-        dollars: for 1,000 environment steps.
+        cores: its share of one core, at most 1.
+        seconds: time that a rollout takes.
+        dollars: cost of 1,000 environment steps.
         fits: whether the actor has enough memory in it.
     """
 
@@ -145,7 +146,7 @@ async def _sample(work: Dispatcher, backend: LocalBackend, spec: JobSpec, start_
 
 
 def settings(measured: Measured, pricing: Pricing) -> list[Setting]:
-    """Every size of a function, with what a rollout takes and costs in it."""
+    """Every size of a function, with the time of a rollout and the cost of steps in it."""
     found = []
     for memory in MEMORIES_MIB:
         cores = min(1.0, memory / CORE_MIB)
@@ -169,7 +170,7 @@ def recommended(choices: list[Setting]) -> Setting | None:
 
 
 def requests(measured: Measured) -> dict[str, str]:
-    """What an actor's pod should request on Knative; its memory is the limit, too."""
+    """What an actor's pod should request on Knative. The memory is its limit, too."""
     mebibytes = math.ceil(HEADROOM * measured.peak_bytes / 2**20 / 32) * 32
     return {"cpu": "1", "memory": f"{mebibytes}Mi"}
 
@@ -180,7 +181,7 @@ def per_pod(scaling: Scaling) -> int:
 
 
 def pod_dollars(measured: Measured, pricing: Pricing) -> float:
-    """Dollars for 1,000 steps of a busy pod of that size."""
+    """Dollars for 1,000 steps of a busy pod with the memory of `requests`."""
     gigabytes = int(requests(measured)["memory"].removesuffix("Mi")) / 1024
     return 1000 * measured.core_seconds * gigabytes * pricing.pod_gb_second / measured.steps
 

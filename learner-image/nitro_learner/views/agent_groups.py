@@ -24,7 +24,7 @@ class AgentGroups:
     """Who played which policy in a run of several agents.
 
     Attributes:
-        policies: of each round, the policy of each agent.
+        policies: for each round, the policy of each agent.
         toggles: in order.
     """
 
@@ -41,7 +41,7 @@ class AgentGroups:
 
         Args:
             edges: where each round begins, and where the last one ends, [rounds + 1].
-            colours: of the policies; they come again after the last one.
+            colours: of the policies; they are repeated after the last one.
         """
         for lane, agent in enumerate(self.agents):
             played = [policies[agent] for policies in self.policies]
@@ -56,7 +56,7 @@ class AgentGroups:
         axes.grid(visible=False, axis="y")
 
     def marks(self, edges: Floats) -> Floats:
-        """Where sharing toggled: the end of the round after which it did."""
+        """The positions where sharing toggled: each is the end of the last round before it."""
         return np.array([edges[toggle.round] for toggle in self.toggles if toggle.round < len(edges)])
 
 
@@ -65,16 +65,16 @@ def edges_of(xs: Floats, *, rounds: bool) -> Floats:
 
     Args:
         xs: the x axis' column of metrics.csv: what the end of each round had reached.
-        rounds: whether it is the rounds' own numbers, around which they lie.
+        rounds: whether `xs` are the rounds' numbers. Each round then lies around its number.
     """
     return np.append(xs[0] - 0.5, xs + 0.5) if rounds else np.append(0.0, xs)
 
 
 def groups_of(folder: RunDir, rounds: int) -> AgentGroups | None:
-    """Read them from a run folder; None of a run of one agent.
+    """Read who played which policy from a run folder; None for a run of one agent.
 
     Args:
-        rounds: of metrics.csv; what policies.csv has beyond them is left out.
+        rounds: number of rounds in metrics.csv. Later rounds of policies.csv are left out.
 
     Raises:
         RunDirError: a file is damaged.

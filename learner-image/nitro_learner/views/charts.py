@@ -23,10 +23,11 @@ Columns = Mapping[str, Floats]
 """Columns of metrics.csv: f64 [rounds], NaN where a cell is empty."""
 
 POINTS = 500
-"""Points of a curve at most: a longer run is drawn by the means of equal parts."""
+"""The most points of a curve. For a longer run, the means of equal parts are drawn."""
 
 _INCHES = (4, 2.2)
-"""Small, so that 7.5 points of it are legible on a phone: the page stretches it over the phone's width."""
+"""Size of a chart. It is small so that text of 7.5 points is legible on a phone: the page stretches the chart
+over the phone's width."""
 
 # Colours that nothing else uses; in the SVG each becomes a variable of the page's style.
 _INK, _GRID, _PAPER = "#010101", "#010102", "#010103"
@@ -35,7 +36,7 @@ _VARIABLES = {_INK: "--ink", _GRID: "--grid", _PAPER: "--paper"} | {
     colour: f"--series-{number}" for number, colour in enumerate(_SERIES)
 }
 _ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
-"""Of a legend above the axes, where it covers no curve."""
+"""The place of a legend above the axes, where it covers no curve."""
 _STAGES = ("sample", "update", "detect", "dispatch", "evaluate", "checkpoint")
 
 
@@ -54,7 +55,7 @@ def charts(columns: Columns, x: str, groups: AgentGroups | None = None) -> list[
     Args:
         columns: at least `round` and that of the axis; the other columns of metrics.csv where they are known.
         x: what the x axis is, of `axes_of(columns)`.
-        groups: of several agents, who played which policy.
+        groups: who played which policy; only for several agents.
     """
     drawn = []
 
@@ -127,7 +128,7 @@ def _actors(axes: Axes, columns: Columns, x: Floats) -> None:
     at, actors = thin(x), thin(columns["actors"])
     where: Literal["mid", "pre"] = "mid"
     if x is not columns["round"]:
-        # On these axes a round's actors belong to what lies between the round's beginning and its end.
+        # On these axes a round's actors are drawn from the round's beginning to its end.
         at, actors, where = np.append(0.0, at), np.append(actors[:1], actors), "pre"
     axes.step(at, actors, color=_SERIES[4], lw=1.4, where=where)
     axes.set_ylim(bottom=0)
@@ -157,13 +158,13 @@ def _stages(axes: Axes, columns: Columns, x: Floats) -> None:
 
 
 def _svg(draw: Callable[[Axes, Columns, Floats], None], columns: Columns, x: str) -> str:
-    """One chart. Text stays text, so the page's font and colours hold and a reader can search it."""
+    """One chart. Text stays text: it has the page's font and colours, and a reader can search it."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     style: dict[str, Any] = {
         "svg.fonttype": "none",
-        # The axis is part of every id: a browser resolves none that lies in a chart that is not shown.
+        # The axis is part of every id, because a browser does not resolve an id in a hidden chart.
         "svg.hashsalt": f"nitro-{x}-{draw.__name__}",
         "font.size": 8,
         "text.color": _INK,

@@ -8,9 +8,9 @@ from nitro_learner.run.rundir import RunDir, RunDirError
 
 
 def parts(page: Path, name: str) -> tuple[str, str]:
-    """The page up to and with the first marker of `name`, and from the second one on.
+    """The page up to and including the first marker of `name`, and the page from the second marker on.
 
-    A page that does not exist has nothing but the two markers.
+    A page that does not exist counts as one that has only the two markers.
 
     Raises:
         RunDirError: the page exists and lacks the markers.

@@ -28,8 +28,8 @@ Groups = Mapping[str, Sequence[Run]]
 
 @dataclass(frozen=True)
 class _Panel:
-    """A row of the picture; `colour` is that of a single run's curve, `steps` whether a value holds for a
-    round, `environment` the only one whose runs it shows.
+    """A row of the picture. `colour` is that of a single run's curve; `steps` says whether a value holds for
+    a whole round. `environment` is the only one whose runs the row shows.
     """
 
     column: str
@@ -47,7 +47,7 @@ _GROUPS = _Panel("groups", "Policy of\neach agent", COLOURS[0])
 _STEPS = _Panel("env_steps", "Environment\nsteps", COLOURS[3])
 
 _WIDTH, _TALL, _LOW = 11.0, 2.9, 1.7
-"""Inches: of the picture, and the heights of a panel of returns and of the others."""
+"""Inches: width of the picture, height of a panel of returns, and height of the other panels."""
 _GAPS = (0.14, 0.09, 0.16)
 """Inches above the title, the line below it and the legend."""
 _TITLE_NAMES = 5
@@ -62,19 +62,19 @@ class _Axis:
 
     @property
     def step(self) -> Literal["mid", "pre"]:
-        """A round's value belongs around its number; on the other axes, to what lies before its end."""
+        """Where a round's value is drawn: around its number, or on other axes before its end."""
         return "mid" if self.column == "round" else "pre"
 
 
 def draw(directories: Sequence[Path], out: Path, x: str = "steps") -> Path:
-    """Draw the runs to a PNG (or whatever `out` ends in). Runs that differ in their seed only become one
+    """Draw the runs to a PNG (or whatever `out` ends in). Runs that differ only in their seed become one
     mean with a band. The returns of each environment have a panel of their own.
 
     Args:
-        x: what the left column's x axis is, of X_AXES; that of the right column is time.
+        x: the left column's x axis, a name in X_AXES. The right column's x axis is time.
 
     Raises:
-        RunDirError: a folder is none of a run, or holds no round.
+        RunDirError: a folder is not a run folder, or holds no round.
     """
     groups = group([read_run(RunDir(directory)) for directory in directories])
     panels = _panels(groups, x)
@@ -160,7 +160,7 @@ def _curve(
     """One group's curve: the run itself, or the mean of several with a band of one standard deviation.
 
     Args:
-        filled: whether a single run's curve has a colour below it; those of several would mix.
+        filled: whether the area below a single run's curve is coloured. The colours of several would mix.
     """
     drawstyle = f"steps-{x.step}" if panel.steps else "default"
     step = x.step if panel.steps else None
@@ -191,8 +191,8 @@ def _learner_cost(axis: Axes, run: Run, x: _Axis) -> None:
 
 
 def _evaluations(axis: Axes, runs: Sequence[Run], x: _Axis, colour: str) -> None:
-    """Evaluation means as dots; of one run with their standard deviation. A line joins them where no training
-    return says more."""
+    """Draw evaluation means as dots, for a single run with their standard deviation. A line joins the dots
+    where training returns are missing, or are those of short episodes only."""
     for run in runs:
         columns = run.columns
         played = np.isfinite(columns["evaluation_mean"])
@@ -210,7 +210,7 @@ def _evaluations(axis: Axes, runs: Sequence[Run], x: _Axis, colour: str) -> None
 
 
 def _head(figure: Figure, corner: Axes, groups: Groups) -> None:
-    """Title, subtitle and legend above the panels, where they cover no curve; the picture grows by them."""
+    """Put title, subtitle and legend above the panels, where they cover no curve."""
     title, subtitle = titles(groups)
     name = figure.text(0, 0, fill(title, 80), va="top", fontsize=15, fontweight="bold", color=INK)
     what = figure.text(0, 0, fill(subtitle, 120), va="top", fontsize=10.5, color=MUTED)

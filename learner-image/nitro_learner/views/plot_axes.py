@@ -18,4 +18,4 @@ X_AXES = {
     "round": XAxis("round", "Round"),
     "dollars": XAxis("cost_total", "Cost ($)"),
 }
-"""By the name that a user chooses them by; the first is the default."""
+"""The axes by the name that a user chooses; the first is the default."""

@@ -31,7 +31,7 @@ class Run:
         name: of the job.
         spec: as in job.yaml, without what may differ between seeds of one experiment.
         columns: metrics.csv by column, f64 [rounds], NaN where a cell is empty.
-        groups: of several agents, who played which policy.
+        groups: who played which policy; only for several agents.
     """
 
     name: str
@@ -63,7 +63,7 @@ def read_run(run_dir: RunDir) -> Run:
     """Read a run folder.
 
     Raises:
-        RunDirError: it is none, or holds no round.
+        RunDirError: the folder is not a run folder, or holds no round.
     """
     job = run_dir.read_job()
     columns = columns_of(read_metrics(run_dir.metrics))
@@ -101,7 +101,7 @@ def group(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _differing(specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Fields that are not equal in all of them, by path."""
+    """Paths of the fields that are not equal in all specs."""
     paths = sorted({path for each in specs for path in each})
     return [path for path in paths if len({str(each.get(path)) for each in specs}) > 1]
 
@@ -113,7 +113,7 @@ def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
 
 
 def align(runs: Sequence[Run], x: str, y: str, *, steps: bool = False) -> tuple[Floats, Floats]:
-    """The curves of those runs that have a value, at common positions where all of these are known.
+    """The curves of those runs that have a value, at common positions where all of them are known.
 
     Args:
         steps: whether a value holds for its whole round, from the end of the round before.
@@ -126,7 +126,7 @@ def align(runs: Sequence[Run], x: str, y: str, *, steps: bool = False) -> tuple[
         if run.has(y):
             known = np.isfinite(run.columns[y])
             points.append((run.columns[x][known], run.columns[y][known]))
-            # `round` counts the rounds themselves: its positions are no ends.
+            # `round` counts the rounds themselves: its positions are not the ends of rounds.
             whole = steps and x != "round"
             starts.append(np.append(0.0, run.columns[x])[np.argmax(known) + (not whole)])
     if not points:
@@ -137,6 +137,6 @@ def align(runs: Sequence[Run], x: str, y: str, *, steps: bool = False) -> tuple[
     else:
         grid = np.linspace(start, end, 200) if end > start else np.empty(0)
     if steps:
-        # A round's value holds until the round's end; between two rounds there is nothing.
+        # A round's value holds until the round's end; values are not interpolated between rounds.
         return grid, np.array([ys[np.searchsorted(xs, grid).clip(max=len(xs) - 1)] for xs, ys in points])
     return grid, np.array([np.interp(grid, xs, ys) for xs, ys in points])

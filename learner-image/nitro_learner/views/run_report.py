@@ -32,7 +32,8 @@ _HISTORY = {
     "cost_total": "cost",
 }
 _NOW = {"env_steps": "envSteps", "cut_share": "cutShare"}
-"""What the status has of the last round, of every learner's version. A cut share it has of no other round."""
+"""What the status has for the last round, whatever the learner's version. Of the cut share it has no other
+round's."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,11 @@ class RunReport:
         columns: its rounds, as metrics.csv names them.
         cost: US dollars by component, `total` last.
         evaluation: mean, std and episodes of the final evaluation, where there was one.
-        versions: what it was trained with.
+        versions: versions of the packages that it was trained with.
         note: what a reader should know of the data.
         pods: pod-seconds that were paid, and actor-seconds that were used; None without pods.
-        groups: of several agents, who played which policy.
-        functions: of several agents, what the updates would cost as functions: modelled.
+        groups: who played which policy; only for several agents.
+        functions: modelled cost of the updates as serverless functions; only for several agents.
     """
 
     job: Mapping[str, Any]
@@ -87,8 +88,8 @@ class RunReport:
         )
 
     def _charts(self) -> str:
-        """The charts over each x axis that there is data for, and a choice between them. It needs no script:
-        the page's style shows the charts of the axis that is checked."""
+        """The charts over each x axis that there is data for, and a choice between them. The choice needs no
+        script: the page's style shows the charts of the axis that is checked."""
         names = axes_of(self.columns)
         choices = [
             f'<label><input type="radio" name="x" id="x-{name}"{" checked" if name == names[0] else ""}>'
@@ -152,7 +153,7 @@ class RunReport:
         return rows
 
     def _sharing(self) -> str:
-        """The section about what was shared when, by whom, and what it saved; nothing for one agent."""
+        """The section about which agents shared policies, when, and what this saved. Empty for one agent."""
         if self.groups is None:
             return ""
         titles = ("After round", "What", "Groups", "Distances between agents")
@@ -195,7 +196,7 @@ class RunReport:
 
 
 def of_run(path: Path) -> RunReport:
-    """The report of a run folder, also of one that trains still or was cut off.
+    """The report of a run folder, also of a run that still trains or was cut off.
 
     Raises:
         RunDirError: it holds no finished round, or is damaged.

@@ -220,7 +220,7 @@ class LiveTable(Listener):
 
         doing = f"{self._doing} ({time.monotonic() - self._since:.0f} s)" if self._doing else None
         caption = "\n".join(filter(None, (self._note, self._sharing, doing))) or None
-        # Where a terminal is narrow the stages give way, not the digits of everything.
+        # A narrow terminal shows no stages, so that the other columns keep all their digits.
         narrow = self._console.width < _WIDE
         shown = [index for index, (title, _) in enumerate(_HEADINGS) if not (narrow and title in _STAGES)]
         table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left", padding=(0, 1, 0, 0))

@@ -25,7 +25,7 @@ _STYLES = {
     "Succeeded": "cyan",
 }
 _COLUMNS = (
-    # Title, and the terminal's width from which it is shown: what says least goes first.
+    # Title, and the least width of a terminal that shows it. The least important columns are left out first.
     ("NAMESPACE", 100),
     ("JOB", 0),
     ("PHASE", 0),
@@ -46,7 +46,7 @@ _NUMBERS = {"ROUND", "STEPS", "RETURN", "SCORE", "POLICIES", "ACTORS", "COST", "
 
 @dataclass(frozen=True)
 class Row:
-    """A job as the table shows it. `actors` is ready of granted pods; None is not known yet.
+    """A job as the table shows it. `ready` and `granted` count actors' pods. None means: not known yet.
 
     `policies`: those of several agents; `shared`: whether agents share them now. None with a single agent.
     `short`: training returns are those of short episodes only, so the return is the last evaluation's.
@@ -70,7 +70,7 @@ class Row:
 
     @classmethod
     def of(cls, job: Mapping[str, Any], now: datetime) -> Row:
-        """Of a NitroTrainingJob as the API server has it."""
+        """The row of a NitroTrainingJob, which is as the API server has it."""
         status = job.get("status") or {}
         training, actors = status.get("training") or {}, status.get("actors") or {}
         sharing = status.get("sharing") or {}
@@ -114,7 +114,7 @@ class Row:
 
 
 def table(rows: Sequence[Row], width: int, note: str = "") -> Group:
-    """The jobs, those that run first, and a line of totals."""
+    """The table of the jobs, with running jobs first, and a line of totals."""
     shown = [title for title, least in _COLUMNS if width >= least]
     if not any(row.policies for row in rows):  # no job has several agents
         shown = [title for title in shown if title != "POLICIES"]
@@ -137,7 +137,7 @@ def table(rows: Sequence[Row], width: int, note: str = "") -> Group:
 
 
 def _widths(shown: Sequence[str], cells: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
-    """The columns' widths. Names give way: a number that was cut would be another number."""
+    """The columns' widths. Only names are cut: a cut number would be another number."""
     widths = {title: max(len(title), *(len(row[title]) for row in cells), 0) for title in shown}
     excess = sum(widths.values()) + _GAP * (len(shown) - 1) - width
     for title in ("JOB", "NAMESPACE"):
@@ -161,7 +161,7 @@ def totals(rows: Sequence[Row]) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = _TREND) -> str:
-    """The last `width` values as bars, the lowest of them lowest; one value, or equal ones, in the middle."""
+    """The last `width` values as bars. The lowest value has the lowest bar; equal values have middle bars."""
     last = values[-width:]
     if not last:
         return ""
@@ -172,7 +172,7 @@ def sparkline(values: Sequence[float], width: int = _TREND) -> str:
 
 
 def age(seconds: float) -> str:
-    """As kubectl writes ages: 45s, 12m, 3h, 2d."""
+    """An age as kubectl writes it: 45s, 12m, 3h, 2d."""
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{int(seconds // length)}{unit}"
