@@ -54,7 +54,7 @@ class Actor:
             WeightsMissingError, WeightsInvalidError, EnvironmentCallError, PolicyError, and what the exchange
             raises
         """
-        with np.errstate(all="ignore"):  # what is not finite becomes an error, not a warning
+        with np.errstate(all="ignore"):  # NaN and infinity raise an error later, not a warning here
             return self._run(request, exchange)
 
     def _run(self, request: Request, exchange: Exchange) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class Actor:
 
 
 def _resident_bytes() -> int:
-    """Memory of this process: now on Linux, its peak elsewhere."""
+    """Memory of this process: the present value on Linux, the peak on other systems."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

@@ -15,9 +15,9 @@ class AtariConfig:
 
     Attributes:
         frame_size: height and width of a frame.
-        frame_skip: screens that an action lasts.
-        sticky_actions: probability, at each screen, that the game still sees the action before.
-        noop_max: most idle screens at an episode's begin.
+        frame_skip: number of screens that one action lasts.
+        sticky_actions: probability, at each screen, that the game still gets the previous action.
+        noop_max: largest number of idle screens at the start of an episode.
     """
 
     frame_size: int = 84
@@ -34,7 +34,7 @@ class EnvironmentConfig:
         count: E, copies that are stepped together.
         frame_stack: observations that the policy sees at once.
         clip_rewards: whether fragments carry only the rewards' signs.
-        atari: of a game of the Arcade Learning Environment.
+        atari: settings for a game of the Arcade Learning Environment.
     """
 
     id: str
@@ -50,7 +50,7 @@ class EnvironmentConfig:
         """Read {"id", "kwargs", "entryPoint", "envs", "frameStack", "clipRewards", "atari"}.
 
         Raises:
-            EnvironmentConfigError: the text is no such object.
+            EnvironmentConfigError: the text is not such an object.
         """
         try:
             value = dict(json.loads(text))

@@ -24,7 +24,7 @@ class Shape(NamedTuple):
         return self.height * self.width * self.channels
 
     def behind(self, layer: Mapping[str, Any]) -> "Shape":
-        """The shape that a layer gives this one."""
+        """Return the output shape of a layer whose input has this shape."""
         trimmed = layer["kernel"] - 1 if layer["padding"] == "valid" else 0
         height, width = (math.ceil((n - trimmed) / layer["stride"]) for n in (self.height, self.width))
         return Shape(height, width, layer["channels"])
@@ -38,12 +38,12 @@ class Convolution:
     a row of a patch is one item for all its channels.
 
     Args:
-        image: what it sees.
+        image: shape of its input.
         layer: its description, checked.
         weight: f32 [channels, channels before, kernel, kernel].
         bias: f32 [channels].
         activation: of (array, out=array).
-        first: whether it is the network's first.
+        first: whether it is the network's first layer.
     """
 
     def __init__(
@@ -67,7 +67,8 @@ class Convolution:
         matrix = np.ascontiguousarray(weight.transpose(order).reshape(-1, self.output.channels))
         self._depth = len(matrix)
         self._float_product, self._pixel_product = MatMul(matrix), MatMul(matrix / np.float32(255))
-        # A row of the output at a time: adding few channels at a time would cost more than the product.
+        # The bias is added to a whole row of the output at once: adding it to a few channels at a time would
+        # cost more than the product.
         self._bias = np.tile(bias, self.output.width)
         self._activation = activation
         self._rows = 0
@@ -127,11 +128,11 @@ class Convolution:
 
 
 def _padding(size: int, parts: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Zeros before and after a side: the fewest that give that many parts. An odd one goes after."""
+    """Zeros before and after a side: the fewest that give `parts` outputs. An odd zero goes after it."""
     total = max((parts - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
 
 
 def _item(size: int) -> np.dtype[Any]:
-    """An item of so many bytes, to be copied as one."""
+    """A dtype of `size` bytes, which numpy copies as one item."""
     return np.dtype(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")

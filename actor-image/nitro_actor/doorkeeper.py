@@ -13,14 +13,14 @@ class Doorkeeper(ABC):
     """The service behind an HTTP server.
 
     Args:
-        token: that requests must carry; None where they need none.
+        token: the token that requests must carry; None if they need no token.
     """
 
     def __init__(self, token: str | None) -> None:
         self._token = token.encode() if token else None
         self._counting = threading.Lock()
         self.unanswered = 0
-        """Requests whose answer's last byte has not left."""
+        """Number of requests whose answers are not sent completely."""
         self.draining = False
 
     def drain(self) -> None:
@@ -30,7 +30,7 @@ class Doorkeeper(ABC):
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Around a request, from its head to its answer's last byte: the process does not end in between."""
+        """Keep the process alive from a request's head to the last byte of its answer."""
         with self._counting:
             self.unanswered += 1
         try:
@@ -51,11 +51,11 @@ class Doorkeeper(ABC):
 
     @abstractmethod
     def woken(self) -> None:
-        """Look again whether the process may end."""
+        """Check again whether the process may end."""
 
     @abstractmethod
     def ready(self) -> Answer:
-        """Whether requests are welcome."""
+        """Answer whether requests are accepted."""
 
     @abstractmethod
     def spec(self) -> Answer:
@@ -63,4 +63,4 @@ class Doorkeeper(ABC):
 
     @abstractmethod
     def rollout(self, read_body: Callable[[], bytes]) -> Answer:
-        """Work on one rollout request. One too many is refused, before its body is read."""
+        """Work on one rollout request. Without a free actor it is refused before its body is read."""

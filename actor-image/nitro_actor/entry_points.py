@@ -26,11 +26,11 @@ def load(entry_point: str) -> Any:
     try:
         loaded = importlib.import_module(module)
     except ImportError as error:
-        where = traces.raised_at(error)  # nowhere in the user's code where its module itself is missing
+        where = traces.raised_at(error)  # empty if the user's module itself is missing
         raise EnvironmentConfigError(
             f"entryPoint {entry_point} cannot be loaded ({error}{where}); {_remedy(module, error.name)}"
         ) from (error if where else None)
-    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
+    except (Exception, SystemExit) as error:  # a user's module may raise anything on import
         where = " in the actor's image" if _in_an_image() else ""
         raise EnvironmentConfigError(
             f"entryPoint {entry_point} cannot be loaded: importing {module} raised {type(error).__name__}: "
@@ -45,7 +45,7 @@ def load(entry_point: str) -> Any:
 
 
 def _remedy(module: str, missing: str | None) -> str:
-    """What to do where an entry point's module, or another one that it imports, is missing."""
+    """What to do when an entry point's module, or a module that it imports, is missing."""
     if _in_an_image():
         return "install its package in the actor's image"
     top = module.partition(".")[0]
@@ -58,7 +58,7 @@ def _remedy(module: str, missing: str | None) -> str:
 
 
 def where_to_install(package: str) -> str:
-    """What to do where a package is missing that a job names."""
+    """What to do when a package that a job names is missing."""
     if _in_an_image():
         return f"install {package} in the actor's image"
     return f"install {package} for the Python that runs Nitro, {sys.executable}"

@@ -18,7 +18,7 @@ class EnvironmentSpec:
     """Spaces of an environment.
 
     Attributes:
-        frame_shape: of one observation as the engine shows it and as fragments carry it.
+        frame_shape: shape of one observation, as the engine shows it and as fragments carry it.
         observation_dtype: float32 or uint8.
         action_size: A for continuous actions, the number of actions for discrete ones.
         action_low, action_high: f32 [A], None for discrete actions.
@@ -47,7 +47,7 @@ class EnvironmentSpec:
         return self.action_low is not None
 
     def to_json(self) -> dict[str, Any]:
-        """As GET /v1/spec answers. A missing bound of an action is null."""
+        """The answer to GET /v1/spec. A missing bound of an action is null."""
         action: dict[str, Any] = {"kind": "discrete", "n": self.action_size}
         if self.action_low is not None and self.action_high is not None:
             low, high = _bounds(self.action_low), _bounds(self.action_high)
@@ -86,7 +86,7 @@ class Environment:
         self.lengths = np.zeros(engine.count, np.int64)
         self._engine = engine
         self._limit = spec.time_limit or np.iinfo(np.int64).max
-        # Without a stack there is nothing to keep: the engine's own array is shown.
+        # Without a stack no frames are kept: the engine's own array is shown.
         shape = (engine.count, spec.frame_stack, *spec.frame_shape)
         self._stack = np.zeros(shape, self.frames.dtype) if spec.frame_stack > 1 else None
 

@@ -7,9 +7,9 @@
     {"kind": "rollout", "request": BASE64, "weights": BASE64} weights and fragment in the messages
         -> {"status": 200, "body": the acknowledgement, "fragment": BASE64}
 
-`request` is the body of POST /v1/rollout, and `status` and `body` are what that is answered with: an error of
-the request or of the environment is an answer, not a failed invocation. Only a sandbox that dies, runs out of
-time or cannot build its environment fails by Lambda's own means.
+`request` is the body of POST /v1/rollout, and `status` and `body` are those of its answer. An error of the
+request or of the environment is an answer, not a failed invocation. The invocation itself fails only if the
+sandbox dies, runs out of time or cannot build its environment.
 """
 
 import time
@@ -32,7 +32,7 @@ class Function:
 
     Args:
         actor: built in the init phase; it keeps the newest weights across invocations.
-        store: the Redis of requests without weights; None where the function reaches none.
+        store: Redis, for requests without weights; None if the function reaches no Redis.
     """
 
     def __init__(self, actor: Actor, store: Store | None) -> None:
@@ -61,7 +61,7 @@ class Function:
                 raise wire.WireError(
                     "weights: the request carries none, and the function has no NITRO_REDIS_URL"
                 )
-            # Wall-clock time, because other clocks may be frozen, too.
+            # Wall-clock time, because other clocks may stand still while the sandbox is frozen.
             if time.time() - self._stored_at > _IDLE_SECONDS:
                 self._store.close()
             status, body = work(self._actor, request, self._store)

@@ -2,7 +2,7 @@
 
 Importing this module is the init phase: it builds the environment, once per sandbox. Settings come from
 environment variables: NITRO_ENVIRONMENT, and NITRO_REDIS_URL where weights and fragments go through Redis.
-Who may invoke is decided by IAM, so there is no token. Nothing is written to /tmp.
+IAM decides who may invoke the function, so there is no token. Nothing is written to /tmp.
 """
 
 import os
@@ -18,10 +18,11 @@ from nitro_actor.store import Store
 
 
 def build() -> Function:
-    """The handler of this process's settings.
+    """Build the handler from this process's settings.
 
     Raises:
-        EnvironmentConfigError, ValueError: they are wrong; awslambdaric reports it as the init phase's error.
+        EnvironmentConfigError, ValueError: the settings are wrong; awslambdaric reports this as an error of
+            the init phase.
     """
     began = time.perf_counter()
     config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))

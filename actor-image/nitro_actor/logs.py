@@ -7,6 +7,6 @@ from typing import Any
 
 
 def log(event: str, *, level: str = "info", **fields: Any) -> None:
-    """One event as one line of JSON on stderr."""
+    """Write one event as one line of JSON on stderr."""
     line = json.dumps({"time": time.time(), "level": level, "event": event, **fields}, default=str)
     print(line, file=sys.stderr, flush=True)

@@ -39,7 +39,7 @@ def make_env(config: EnvironmentConfig) -> AnyEnvironment:
         EnvironmentConfigError: it does not exist, cannot be built, or its spaces are not supported.
     """
     if config.entry_point is None and PETTING_ZOO.fullmatch(config.id):
-        from nitro_actor.agents.make import make_by_id  # of several agents alone
+        from nitro_actor.agents.make import make_by_id  # only needed for several agents
 
         return make_by_id(config)
     if config.entry_point is None and config.id.startswith(SMAX):
@@ -168,7 +168,7 @@ def _factory(config: EnvironmentConfig, gymnasium: Any) -> tuple[Any, int | None
         return make_own, limit
     module, separator, name = config.id.rpartition(":")
     if separator:
-        importlib.import_module(module)  # which registers it
+        importlib.import_module(module)  # the import registers the environment
     spec = gymnasium.spec(name)
     kwargs = dict(config.kwargs)
     limit = _time_limit(kwargs.pop("max_episode_steps", spec.max_episode_steps))

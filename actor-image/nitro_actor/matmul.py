@@ -1,9 +1,10 @@
 """Matrix products of a few rows with a layer's weight, in blocks that OpenBLAS multiplies without copying.
 
-It copies ("packs") large matrices into another order first. That pays where each number is used many times,
-but a policy for a few observations multiplies by few columns or few rows, and waits for the copies. For
-AVX-512 OpenBLAS has kernels that read small matrices where they are (sgemm_small_kernel_permit_skylakex.c):
-with these the networks for images take half of the time (bench_actor.py).
+OpenBLAS first copies ("packs") large matrices into another order. That pays if each number is used many
+times, but a policy for a few observations multiplies by few columns or few rows, and waits for the copies.
+For AVX-512, OpenBLAS has kernels that read small matrices where they are
+(sgemm_small_kernel_permit_skylakex.c): with these the networks for images take half of the time
+(bench_actor.py).
 """
 
 from collections.abc import Callable
@@ -39,7 +40,7 @@ class MatMul:
         plan(x, out)
 
     def _plan(self, rows: int) -> Callable[[Floats, Floats], None]:
-        """Choose the multiplication for so many rows."""
+        """Choose the multiplication for this number of rows."""
         depth, width = self._weight.shape
         if not AVX512 or rows * depth * width <= _SMALL:
             return self._whole

@@ -117,7 +117,7 @@ NETWORKS: dict[str, type[Mlp] | type[Conv]] = {"mlp": Mlp, "conv": Conv}
 
 
 def linear(tensors: Tensors, name: str) -> tuple[Floats, Floats]:
-    """The weight as (in, out), contiguous, which is fastest for a product of few rows; and the bias."""
+    """The weight (in, out), contiguous because that is fastest for products of few rows, and the bias."""
     return np.ascontiguousarray(tensors[f"{name}.weight"].T), tensors[f"{name}.bias"]
 
 

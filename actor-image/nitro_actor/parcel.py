@@ -1,7 +1,7 @@
 """Weights and fragments inside the messages, for actors that cannot reach Redis.
 
 A Lambda invocation's request and response are JSON of at most 6 MB each; there is no binary Invoke
-(https://github.com/aws/aws-lambda-roadmap/issues/91), so what is binary travels in base64.
+(https://github.com/aws/aws-lambda-roadmap/issues/91), so binary data travels in base64.
 """
 
 import base64
@@ -13,10 +13,10 @@ LIMIT_BYTES = 6 * 2**20
 """Lambda's limit of a request and of a response."""
 
 ENVELOPE_BYTES = 8 * 2**10
-"""Bytes of both that are reserved for metadata and for the JSON around the base64."""
+"""Bytes of a request and of a response that are reserved for metadata and for the JSON around the base64."""
 
 CAPACITY_BYTES = (LIMIT_BYTES - ENVELOPE_BYTES) // 4 * 3
-"""The most bytes of a message; base64 takes four characters for three of them."""
+"""The largest size of a message in bytes; base64 takes four characters for three bytes."""
 
 
 class ParcelTooLargeError(RuntimeError):
@@ -32,7 +32,7 @@ class Parcel:
         """The fragment in base64, once there is one."""
 
     def get(self, key: str) -> bytes | None:  # noqa: ARG002 - the weights that came are the ones asked for
-        """The weights that the request carried; the actor checks which ones they are."""
+        """The weights that the request carried; the actor checks that they are the right ones."""
         return self._weights
 
     def append(self, key: str, value: bytes, ttl: int) -> None:  # noqa: ARG002
@@ -53,7 +53,7 @@ def unpack(text: object, name: str) -> bytes:
     """The bytes of a base64 text.
 
     Raises:
-        WireError: it is none; the text names the field.
+        WireError: the text is not base64; the message names the field.
     """
     if not isinstance(text, str):
         raise WireError(f"{name}: must be a text in base64, not {type(text).__name__}")

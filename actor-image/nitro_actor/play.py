@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Play(Protocol):
-    """Play an environment. A policy is what `policy` returns; tensors have their names in messages.
+    """Play an environment. A policy is a result of `policy`; tensors are named as in messages.
 
     `nitro_actor.rollout` describes arguments and errors.
     """
 
     def step_bytes(self) -> int:
-        """The most that a step of one environment adds to a fragment, bytes."""
+        """The largest number of bytes that a step of one environment adds to a fragment."""
 
     def policy(self, container: WeightsContainer) -> Any:
-        """What acts. Raises WireError where the weights do not fit the environment."""
+        """Build the policy. Raises WireError if the weights do not fit the environment."""
 
     def rollout(
         self,
@@ -49,7 +49,7 @@ def play_of(environment: AnyEnvironment) -> Play:
     """How to play an environment, of one agent or of several."""
     if isinstance(environment, Environment):
         return OneAgent(environment)
-    from nitro_actor.agents.play import SeveralAgents  # actors of one agent do without
+    from nitro_actor.agents.play import SeveralAgents  # actors of one agent do not need it
 
     return SeveralAgents(environment)
 
@@ -64,7 +64,8 @@ class OneAgent:
         """See `Play`."""
         spec = self._environment.spec
         row = int(np.prod(spec.frame_shape)) * np.dtype(spec.observation_dtype).itemsize
-        # Each step is at most an observation, a final one, the action and its distribution, and some numbers.
+        # A step adds at most an observation, a final observation, the action and its distribution, and some
+        # numbers.
         return 2 * row + 12 * spec.action_size + 64
 
     def policy(self, container: WeightsContainer) -> Policy:

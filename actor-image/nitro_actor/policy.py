@@ -36,7 +36,8 @@ class Policy:
         self._continuous = spec.continuous
         self._network: Network = NETWORKS[network["kind"]](network, tensors, spec.observation_shape)
         self._head = linear(tensors, "policy.head")
-        # Clamped once where it is a parameter, in every distribution where it depends on the state.
+        # The log std is clamped once if it is a parameter, and in every distribution if it depends on the
+        # state.
         self._log_std = (
             np.clip(tensors["policy.log_std"], _LOWEST, _HIGHEST) if "policy.log_std" in tensors else None
         )
@@ -120,7 +121,7 @@ def gaussian_log_probabilities(distribution: Floats, actions: np.ndarray) -> Flo
 
 
 def _check(weights: PolicyWeights, spec: EnvironmentSpec) -> None:
-    """Compare weights with what their network and the environment ask for."""
+    """Check that the weights fit their network and the environment."""
     network, tensors = weights.network, weights.tensors
     if network.get("kind") not in NETWORKS:
         raise wire.WireError(f"weights: network {network!r} is unknown; known kinds: {sorted(NETWORKS)}")

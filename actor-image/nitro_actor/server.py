@@ -1,6 +1,6 @@
 """The actor's HTTP server: `python -m nitro_actor.server`.
 
-    POST /v1/rollout   one request (see nitro_actor.request) -> 200 when its fragment is stored
+    POST /v1/rollout   one request (see nitro_actor.protocol.request) -> 200 when its fragment is stored
     GET  /v1/spec      the environment's spaces
     GET  /healthz      the process answers
     GET  /readyz       the environment is built and the actor takes requests
@@ -11,8 +11,9 @@ SIGTERM lets the request in flight finish, then the process exits with 0. SIGUSR
 where each thread stands, and so does a crash, such as a segmentation fault.
 
 Settings come from environment variables: NITRO_ENVIRONMENT, NITRO_REDIS_URL, NITRO_TOKEN, NITRO_HOST, PORT,
-NITRO_TIMEOUT_SECONDS (of a request; one that does not end by far ends the process), and NITRO_ACTORS (with
-more than one, each is such a process of its own behind this server; see team.py).
+NITRO_TIMEOUT_SECONDS (time limit of a request; a request that exceeds it by far ends the process), and
+NITRO_ACTORS (the number of actors; with more than one, each is a process of its own behind this server, see
+team.py).
 """
 
 import faulthandler
@@ -40,10 +41,10 @@ from nitro_actor.web import listen
 
 
 def main() -> int:
-    """Run until SIGTERM or SIGINT; 1 where the settings or the environment are wrong."""
+    """Run until SIGTERM or SIGINT. Returns the exit code: 1 if the settings or the environment are wrong."""
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what an environment prints must not be lost with a crash
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a crash must not lose an environment's output
         sys.stdout.reconfigure(line_buffering=True)
     warnings.showwarning = _log_warning
     token, actors = os.environ.get("NITRO_TOKEN"), int(os.environ.get("NITRO_ACTORS") or 1)
@@ -84,8 +85,9 @@ def _any_host() -> str:
 def on_termination(action: Callable[[], None]) -> None:
     """Run an action in a thread at every SIGTERM and SIGINT.
 
-    A handler in Python would not do: the main thread may be about to wait for its next job, and then handlers
-    do not run before a job comes. The interpreter writes a signal's number to this socket at once.
+    A Python signal handler would not be enough. It runs in the main thread, and while that thread waits for
+    its next job, the handler may run only when a job comes. But the interpreter writes a signal's number to
+    this socket at once.
     """
     numbers = (signal.SIGTERM, signal.SIGINT)
     reader, writer = socket.socketpair()

@@ -24,9 +24,9 @@ class Service(Doorkeeper):
     """Connect the threads of HTTP connections with the actor in the main thread.
 
     Args:
-        token: that requests must carry; None where they need none.
-        timeout: after which a request is given up, in seconds; None where whoever started this process
-            replaces one that hangs.
+        token: the token that requests must carry; None if they need no token.
+        timeout: seconds after which a request is given up; None if the parent process replaces a process that
+            hangs.
     """
 
     def __init__(self, token: str | None, timeout: float | None = None) -> None:
@@ -38,7 +38,7 @@ class Service(Doorkeeper):
         self._began = time.perf_counter()
 
     def serve(self, build: Callable[[], tuple[Actor, Exchange]]) -> None:
-        """Build the actor and its exchange, then work off requests in this thread until `drain`."""
+        """Build the actor and its exchange, then work on requests in this thread until `drain`."""
         actor, exchange = build()
         self._spec = actor.environment.spec.to_json()
         log("ready", environment=actor.environment.spec.id, seconds=time.perf_counter() - self._began)
@@ -46,7 +46,7 @@ class Service(Doorkeeper):
             job = self._jobs.get()
             if job is not None:
                 job(actor, exchange)
-            elif self.unanswered == 0:  # else the last one to be answered wakes this loop again
+            elif self.unanswered == 0:  # else the last answer wakes this loop again
                 break
         actor.environment.close()
 
@@ -74,7 +74,8 @@ class Service(Doorkeeper):
             self._jobs.put(lambda actor, exchange: done.put(work(actor, request, exchange)))
             return done.get(timeout=self._limit)
         except queue.Empty:
-            # Only the main thread could end it, and the main thread hangs. The container is restarted.
+            # Only the main thread could end the request, and the main thread hangs. The container is
+            # restarted.
             frames = traces.of_thread(sys._current_frames()[threading.main_thread().ident or 0])
             where = traces.standing(frames)
             told = f"the {request.kind} of slot {request.slot} does not end{where and f': it is in {where}'}"

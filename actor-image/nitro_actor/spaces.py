@@ -35,7 +35,7 @@ def observation_dtype(space: Any, how: str) -> str:
         how: the end of the sentence "Wrap the environment", for an error.
 
     Raises:
-        EnvironmentConfigError: policies cannot see such observations.
+        EnvironmentConfigError: policies cannot use such observations.
     """
     if isinstance(space, gymnasium.spaces.Box):
         if space.dtype == np.uint8:
@@ -56,7 +56,7 @@ def actions(space: Any, how: str) -> Actions:
 
 
 def native_action(space: Any, action: np.ndarray) -> Any:
-    """An action as the space has it: from an i64 from 0, or from f32 [A] within the bounds."""
+    """Convert an action, i64 counted from 0 or f32 [A] within the bounds, to the space's own form."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return int(action) + int(space.start)
     assert isinstance(space, gymnasium.spaces.Box)

@@ -10,5 +10,5 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 # OpenBLAS takes slow kernels on processors newer than itself; AVX-512 ones are three times as fast on Zen 5.
 if AVX512:
     os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
-# No window system, which takes MuJoCo long to load. Code that renders sets another one.
+# MuJoCo loads no window system, because loading one takes long. Code that renders sets another value.
 os.environ.setdefault("MUJOCO_GL", "disable")

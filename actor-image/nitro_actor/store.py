@@ -1,7 +1,7 @@
 """The actor's access to Redis: read weights, append a fragment.
 
-A small client of its own over hiredis: redis-py takes longer to load than everything else an actor needs,
-and a starting actor holds up a round.
+The module has its own small client on top of hiredis. redis-py takes longer to load than everything else that
+an actor needs, and a round waits for an actor that starts.
 """
 
 import contextlib
@@ -179,7 +179,7 @@ def _refusal(text: str) -> Exception:
     if text.startswith("OOM"):
         return StoreFullError(f"Redis is full: {text}. Give it more memory, or fewer or smaller fragments")
     if text.startswith(("LOADING", "MASTERDOWN", "READONLY")):
-        return ConnectionError(text)  # it passes: worth another try
+        return ConnectionError(text)  # the error is temporary: worth another try
     return StoreError(f"Redis refuses: {text}")
 
 

@@ -18,7 +18,7 @@ from nitro_actor.logs import log
 _POLL_SECONDS = 0.05
 _PROBE_SECONDS = 5.0
 _END_SECONDS = 10.0
-"""For an actor process to end that has been told to."""
+"""Seconds that an actor process has to end after it was terminated."""
 
 
 class _Member:
@@ -33,7 +33,7 @@ class _Member:
         threading.Thread(target=self._read, name="output", daemon=True).start()
 
     def ready(self) -> bool:
-        """Wait until it takes requests; False if it ends before."""
+        """Wait until the process takes requests; False if it ends before that."""
         while self.process.poll() is None:
             if self._listening.wait(_POLL_SECONDS):
                 try:
@@ -47,7 +47,7 @@ class _Member:
     def ask(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], seconds: float | None
     ) -> Answer:
-        """One HTTP exchange. Raises OSError where the process breaks it off."""
+        """Make one HTTP exchange. Raises OSError if the process breaks it off."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=seconds)
         try:
             connection.request(method, path, body, headers)
@@ -60,7 +60,7 @@ class _Member:
         return answer.status, found
 
     def _read(self) -> None:
-        """Hand on what it prints; its first line says where it listens."""
+        """Forward the process's output; its first line says where the process listens."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if self._listening.is_set():
@@ -73,11 +73,11 @@ class _Member:
 class Team(Doorkeeper):
     """The service of a pod with several actors. It has no environment itself.
 
-    A process that ends, because its environment crashed or hung, is started again; the request that it had is
-    broken off, as with a pod of one actor. One that ends before it is ready ends the pod.
+    A process may end because its environment crashed or hung. It is started again, and its request is broken
+    off, as in a pod of one actor. A process that ends before it is ready ends the pod.
 
     Args:
-        token: that requests must carry; None where they need none.
+        token: the token that requests must carry; None if they need no token.
         actors: number of processes.
     """
 
@@ -117,7 +117,7 @@ class Team(Doorkeeper):
                 member.process.send_signal(signal.SIGUSR1)
 
     def ready(self) -> Answer:
-        """Whether requests are welcome: all actors are ready."""
+        """Answer whether all actors are ready for requests."""
         self._require_ready()
         return 200, {"status": "ready"}
 
@@ -127,7 +127,7 @@ class Team(Doorkeeper):
         return 200, self._spec or {}
 
     def rollout(self, read_body: Callable[[], bytes]) -> Answer:
-        """Have a free actor work on one rollout request. One too many is refused, before its body is read."""
+        """Let a free actor work on a rollout request. If none is free, refuse it before its body is read."""
         self._require_ready()
         with self._change:
             if not self._free:

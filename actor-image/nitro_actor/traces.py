@@ -80,14 +80,14 @@ def begins_dump(line: str) -> bool:
 
 
 def standing(frames: Sequence[Frame]) -> str:
-    """The call of the environment in which a stack (innermost first) stands, and its place; else empty."""
+    """The environment's call that a stack (innermost first) is in, and its place; empty if there is none."""
     outside = list(takewhile(lambda frame: not _is_ours(frame), frames))
     frame = _own(frames)
     return f"{outside[-1].function}() at {frame}" if outside and frame else ""
 
 
 def _own(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame of the user's own code; of an installed package where nothing else is there."""
+    """The innermost frame of the user's own code; if there is none, of an installed package."""
     outside = [frame for frame in frames if not _is_ours(frame) and not frame.file.startswith("<")]
     own = (frame for frame in outside if not frame.file.startswith(_LIBRARIES))
     installed = (frame for frame in outside if _installed(frame))

@@ -36,7 +36,7 @@ class _TimedReader(io.RawIOBase):
         self._deadline = 0.0
 
     def within(self, seconds: float) -> None:
-        """Let the reads from now on take so long altogether."""
+        """Limit the total time of all reads from now on."""
         self._deadline = time.monotonic() + seconds
 
     def readable(self) -> bool:
@@ -59,7 +59,7 @@ class _Connections:
         self._most = most
         self._open = 0
         self._idle: dict[socket.socket, None] = {}
-        """Without a whole head of a request, the one that is idle for longest first."""
+        """Connections that have not sent a complete head of a request; the longest idle one comes first."""
 
     def admit(self) -> bool:
         """Count one more connection; False where all are busy."""
@@ -69,7 +69,7 @@ class _Connections:
                     return False
                 longest = next(iter(self._idle))
                 del self._idle[longest]
-                # Its thread reads the end of the connection and leaves.
+                # The connection's thread then reads the end of the connection and stops.
                 with contextlib.suppress(OSError):
                     longest.shutdown(socket.SHUT_RDWR)
             self._open += 1
@@ -155,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(*self.service.rollout(self._body))
 
     def _answer(self, method: Callable[[], None]) -> None:
-        """Run a method and answer what it raises."""
+        """Run a method, and answer with an error if it raises one."""
         lengths = self.headers.get_all("Content-Length", [])
         sent = "Transfer-Encoding" in self.headers or any(length != "0" for length in lengths)
         self._body_left = sent or self.command == "POST"
@@ -235,7 +235,7 @@ class _HttpServer(ThreadingHTTPServer):
     def server_bind(self) -> None:
         if self.address_family == socket.AF_INET6:  # IPv4 as well, whatever the system's default is
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        # Not HTTPServer's, which looks up the host's name: without DNS that takes seconds.
+        # HTTPServer's own method is not used: it looks up the host's name, which takes seconds without DNS.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()

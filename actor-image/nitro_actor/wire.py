@@ -58,7 +58,8 @@ def encode(meta: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> bytes:
     """Write a message; equal arguments give equal bytes.
 
     Raises:
-        WireError: a dtype outside f64, f32, i64, i32, u64, u8, bool; metadata that is no finite JSON.
+        WireError: a dtype outside f64, f32, i64, i32, u64, u8, bool; metadata that JSON cannot express, such
+            as NaN.
     """
     # Largest items first, as the safetensors library does: every array is aligned to its item size.
     arrays = sorted(
@@ -94,7 +95,7 @@ def decode(data: bytes, *, limit: int = MAX_BYTES) -> tuple[dict[str, Any], dict
     """
     if len(data) > limit:
         raise WireError(f"the message has {len(data)} bytes; at most {limit} are accepted")
-    # No safetensors file starts with these bytes: read as its header's length they mean 4 GB and more.
+    # No safetensors file starts with these bytes: as the length of its header they would mean 4 GB or more.
     if data[:4] == zstandard.FRAME_HEADER:
         data = _decompress(data, limit)
     header, body = _header(data)
@@ -204,7 +205,7 @@ def _tensors(header: dict[str, Any], body: memoryview) -> dict[str, np.ndarray]:
             array = np.frombuffer(body[begin:end], dtype).reshape(shape)
         except ValueError as error:
             raise WireError(f"tensor {name}: {error}") from error
-        # A bool is one byte; any but 0 and 1 has no defined meaning to numpy.
+        # A bool is one byte; numpy defines no meaning for bytes other than 0 and 1.
         if dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
             raise WireError(f"tensor {name}: holds bytes that are neither true nor false")
         tensors[name] = array

@@ -12,9 +12,9 @@ from nitro_actor.protocol.fields import NAME
 def group(spaces: Mapping[str, tuple[dict[str, Any], dict[str, Any]]]) -> tuple[AgentClass, ...]:
     """Make classes of the agents whose spaces are equal, ordered by name.
 
-    A class has the common beginning of its agents' names, without what joins it to a number: `adversary` of
-    `adversary_0` and `adversary_1`. It is `agent` where they have nothing in common, and gets a number where
-    another class has that name.
+    The name of a class is the common beginning of its agents' names, without the separator before a number:
+    `adversary` for `adversary_0` and `adversary_1`. The name is `agent` if they have nothing in common. It
+    gets a number if another class already has that name.
 
     Args:
         spaces: observation and action of each agent, as the EnvironmentSpec has them.
@@ -41,7 +41,7 @@ def group(spaces: Mapping[str, tuple[dict[str, Any], dict[str, Any]]]) -> tuple[
 
 
 def _common(agents: list[str]) -> str:
-    first, last = min(agents), max(agents)  # what these share all share
+    first, last = min(agents), max(agents)  # a prefix of both is a prefix of all
     same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     return "".join(letter for letter, _ in same).rstrip("0123456789").rstrip("._-") or AGENT
 

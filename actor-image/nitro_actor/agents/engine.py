@@ -1,4 +1,4 @@
-"""What an engine of several agents is: E copies of one environment, stepped together, without time limits.
+"""The interface of engines of several agents: E copies of one environment, stepped without time limits.
 
     engine.reset(seeds)
     while True:
@@ -23,7 +23,7 @@ from nitro_actor.protocol.agents import AgentClass
 
 @dataclass(frozen=True, slots=True)
 class AgentsStep:
-    """What one step of all copies gave. The next step may overwrite the arrays.
+    """The result of one step of all copies. The next step may overwrite the arrays.
 
     Attributes:
         rewards: f64 [E, n_c] by class; 0 for an agent that did not act.
@@ -47,9 +47,9 @@ class AgentsEngine(ABC):
         observations: [E, n_c, *observation shape], f32 or u8, by class. The current ones, updated in place; 0
             for an agent that is not alive.
         alive: bool [E, n_c] by class, who acts in the next step; updated in place.
-        available: bool [E, n_c, N] by class, for classes whose action space is masked; updated in place. All
-            of them for an agent that is not alive.
-        state_size: S of the environment's own global state; None where it has none, or where that is the
+        available: bool [E, n_c, N] by class, for classes whose action space is masked; updated in place. An
+            agent that is not alive has all actions available.
+        state_size: S of the environment's own global state; None if it has no state, or if its state is the
             concatenation of all observations.
         time_limit: steps after which `AgentsEnvironment` cuts an episode; None for no limit.
         resumable: whether `snapshot` and `restore` are exact.
@@ -66,7 +66,7 @@ class AgentsEngine(ABC):
 
     @abstractmethod
     def reset(self, seeds: Sequence[int]) -> None:
-        """Begin new episodes in all copies, copy i's random generator seeded anew by seeds[i]."""
+        """Begin new episodes in all copies. The random generator of copy i is seeded anew with seeds[i]."""
 
     @abstractmethod
     def reset_one(self, index: int) -> None:
@@ -98,7 +98,7 @@ class AgentsEngine(ABC):
         return None
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:  # noqa: ARG002
-        """What a viewer sees of one copy now, u8 [height, width, 3]; None where the engine draws nothing."""
+        """A picture of one copy now, u8 [height, width, 3]; None where the engine draws nothing."""
         return None
 
     def close(self) -> None:

@@ -21,12 +21,12 @@ class AgentsSpec:
     """Spaces of an environment of several agents.
 
     Attributes:
-        classes: ordered by name. `frame` is one observation as the engine shows it, `shape` what a policy
-            sees: `stack` of them.
+        classes: ordered by name. `frame` is the shape of one observation as the engine shows it. `shape` is
+            the shape that a policy sees: `stack` frames together.
         state_size: numbers of the global state; None where it is the concatenation of the observations.
         time_limit: steps after which an episode is truncated, None for no limit.
         resumable: whether fragments carry an end state.
-        packages: whose versions are told.
+        packages: names of the packages whose versions `to_json` lists.
     """
 
     id: str
@@ -42,7 +42,7 @@ class AgentsSpec:
         return tuple(agent for one in self.classes for agent in one.agents)
 
     def to_json(self) -> dict[str, Any]:
-        """As GET /v1/spec answers."""
+        """The answer to GET /v1/spec."""
         spec: dict[str, Any] = {
             "protocol": PROTOCOL_VERSION,
             "id": self.id,
@@ -106,7 +106,7 @@ class AgentsEnvironment:
 
     @property
     def observations(self) -> Mapping[str, np.ndarray]:
-        """What policies see, [E, n_c, *shape] by class; the next step may overwrite it."""
+        """The policies' observations, [E, n_c, *shape] by class; the next step may overwrite them."""
         return {name: join(stack, 2) for name, stack in self._stacks.items()} or self.frames
 
     @property

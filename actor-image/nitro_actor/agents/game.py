@@ -1,4 +1,4 @@
-"""One environment of PettingZoo's parallel interface, each of whose calls is checked."""
+"""One environment with PettingZoo's parallel interface; each of its calls is checked."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Game:
     """
 
     def __init__(self, index: int, environment: Any) -> None:
-        """Raise EnvironmentConfigError where it does not have the parallel interface."""
+        """Raise EnvironmentConfigError if the environment does not have the parallel interface."""
         self.environment = environment
         self.acting: list[str] = []
         self.watching: list[str] = []
@@ -91,7 +91,7 @@ class Game:
             played: the action of each acting agent, f32 [A] or i64 from 0.
 
         Returns:
-            The rewards of those agents, who of them terminated, and whether the episode was truncated.
+            The rewards of those agents, which of them terminated, and whether the episode was truncated.
         """
         acted = self.acting
         native = {agent: native_action(self._spaces[agent][1], action) for agent, action in played.items()}
@@ -142,7 +142,7 @@ class Game:
         seen, count = self._of(self._observations, agent, "observation"), int(self._spaces[agent][1].n)
         holder = seen if isinstance(seen, Mapping) else self._infos.get(agent, {})
         given = holder.get(MASK)
-        # Nobody acts after a truncation, so that not every environment has masks there.
+        # Nobody acts after a truncation, so some environments give no masks then.
         over = not self.acting
         if given is None:
             if over:
@@ -176,12 +176,12 @@ class Game:
         return generator
 
     def order(self) -> list[int]:
-        """Who acts, as indices of `agents` in the order of the environment's; -1 fills the rest."""
+        """The acting agents, as indices into `agents`, in the environment's own order; -1 fills the rest."""
         acting = [self.agents.index(agent) for agent in self.acting]
         return acting + [-1] * (len(self.agents) - len(acting))
 
     def go_on(self, order: Sequence[int], generator: np.random.Generator | None) -> None:
-        """Let those act that `order` had, with this generator."""
+        """Make the agents act that `order` returned, and use this generator."""
         self.acting = [self.agents[i] for i in order if 0 <= i < len(self.agents)]
         self._inner.agents = list(self.acting)
         if generator is not None:

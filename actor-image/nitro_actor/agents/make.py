@@ -73,7 +73,7 @@ def make_agents(
         EnvironmentConfigError: it cannot be built, or its spaces are not supported.
     """
 
-    # Here: the fast engines do without gymnasium, which takes long to load.
+    # Imported here: gymnasium takes long to load, and the fast engines do not need it.
     from nitro_actor.agents.parallel import ParallelEngine
     from nitro_actor.agents.tuples import TupleEnvironment
 
@@ -83,7 +83,7 @@ def make_agents(
 
     try:
         engine = ParallelEngine(make, config.count, time_limit)
-    except EnvironmentConfigError:  # which says all of it
+    except EnvironmentConfigError:  # it already says everything
         raise
     except (Exception, SystemExit) as error:
         raise unbuildable(config, error) from error
@@ -109,7 +109,7 @@ def _environment(
 
 
 def _exists(module: str) -> bool:
-    """Whether a module can be found; whatever it raises when it is imported is for others to say."""
+    """Whether a module can be found. Errors of its import are reported elsewhere."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

@@ -1,7 +1,7 @@
 """The engine for environments of PettingZoo's parallel interface: E of them, stepped one after the other.
 
-Who stands in `agents` acts: an agent that terminated leaves it, and may come back later in the episode.
-An environment is resumable where it has
+The agents in the environment's list `agents` act. An agent that terminated leaves the list, and may come back
+later in the episode. An environment is resumable where it has
 
     def get_state(self) -> dict[str, np.ndarray]: ...   # everything but agents and np_random
     def set_state(self, state: dict[str, np.ndarray]) -> None: ...   # after a reset
@@ -60,14 +60,14 @@ class ParallelEngine(AgentsEngine):
         self._step = AgentsStep(self._rewards, self._died, *np.zeros((2, count), bool))
         self._never_acted = set(places)
         self._episodes = 0
-        self.reset([0] * count)  # a first look at what the spaces promise, before the first round
+        self.reset([0] * count)  # checks the spaces before the first round
         self.state_size = self._state_size()
         self._keepers = [_keeper(game) for game in self._games]
         self.resumable = all(keeper is not None for keeper in self._keepers)
 
     def reset(self, seeds: Sequence[int]) -> None:
         for index, seed in enumerate(seeds):
-            self._reset(index, seed % 2**32)  # NumPy's global generator takes no more
+            self._reset(index, seed % 2**32)  # NumPy's global generator takes 32 bits
 
     def reset_one(self, index: int) -> None:
         self._episodes += 1
@@ -107,7 +107,7 @@ class ParallelEngine(AgentsEngine):
         return step
 
     def _clear(self, index: int) -> None:
-        """Forget what was seen and done in one copy."""
+        """Reset the arrays of one copy: no agent is alive, and all actions are available."""
         for arrays in (self.observations, self.alive, self._rewards, self._died):
             for array in arrays.values():
                 array[index] = 0
@@ -115,7 +115,7 @@ class ParallelEngine(AgentsEngine):
             array[index] = True
 
     def _show(self, index: int, game: Game) -> None:
-        """Copy who acts in one copy, and what its agents see and may do."""
+        """Write into the arrays who acts in one copy, and what its agents see and may do."""
         for agent in game.acting:
             name, row = self._places[agent]
             self.alive[name][index, row] = True
@@ -148,7 +148,7 @@ class ParallelEngine(AgentsEngine):
         return states
 
     def _state_size(self) -> int | None:
-        """Numbers of the global state, unless it says no more than the observations do."""
+        """The size of the global state; None if it says no more than the observations do."""
         states = [state for game in self._games if (state := game.state()) is not None]
         if not states:
             return None
@@ -209,8 +209,8 @@ class ParallelEngine(AgentsEngine):
 
 
 def _keeper(game: Game) -> Hook | None:
-    """What saves and restores an environment's state; None if that is not possible."""
-    # Another generator than gymnasium's cannot be kept.
+    """The object that saves and restores an environment's state; None if that is not possible."""
+    # Only a generator of gymnasium's kind can be saved.
     if game.generator is not None and not isinstance(
         getattr(game.generator, "bit_generator", None), np.random.PCG64
     ):

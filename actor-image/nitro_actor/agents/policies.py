@@ -1,6 +1,6 @@
 """The policies of several agents in numpy: networks, normalisation, masks and action distributions.
 
-Beside what `nitro_actor.policy` knows, the description of a policy's network may have
+Besides the fields that `nitro_actor.policy` knows, the description of a policy's network may have
 
     head: q         Q values of discrete actions; the policy takes the available action with the highest, or
                     a random available one with probability `epsilon`
@@ -29,7 +29,7 @@ UNAVAILABLE = np.float32(-1e9)
 
 
 class Policies:
-    """What all agents play by."""
+    """The policies of all agents."""
 
     def __init__(self, container: WeightsContainer, spec: AgentsSpec, count: int) -> None:
         """Build from weights.
@@ -44,7 +44,7 @@ class Policies:
         self.classes = {one.name: ClassPolicies(one, container, count) for one in spec.classes}
 
     def noise(self, seed: np.random.SeedSequence, length: int) -> dict[str, "Noise"]:
-        """All random numbers of a rollout by class, drawn at once. They do not depend on who shares what."""
+        """All random numbers of a rollout by class, drawn at once, whichever agents share policies."""
         seeds = seed.spawn(len(self.classes))
         return {
             name: one.noise(own, length) for (name, one), own in zip(self.classes.items(), seeds, strict=True)
@@ -56,7 +56,8 @@ class Noise:
 
     Attributes:
         actions: standard normal f32 [L, E, n_c, A], or Gumbel f32 [L, E, n_c, N].
-        explore: uniform f64 [L, E, n_c], a Q head explores where it is below epsilon; None without such.
+        explore: uniform f64 [L, E, n_c]; a Q head explores where the number is below epsilon. None without a
+            Q head.
     """
 
     def __init__(self, actions: Floats, explore: NDArray[np.float64] | None) -> None:
@@ -142,7 +143,7 @@ class ClassPolicies:
         if noise.explore is not None:
             assert self._greedy is not None
             np.copyto(scores, distribution, where=self._greedy[:, None])
-            # The highest of equally distributed numbers is a uniform choice.
+            # All numbers have the same distribution, so the highest one is a uniform choice.
             np.copyto(scores, drawn, where=(self._greedy & (noise.explore[t] < self._epsilon))[..., None])
             if available is not None:
                 np.copyto(scores, UNAVAILABLE, where=~available)
@@ -158,7 +159,7 @@ class ClassPolicies:
     def log_probabilities(
         self, distribution: Floats, actions: np.ndarray, available: NDArray[np.bool_] | None
     ) -> Floats:
-        """Log probability of each action, f32 [L, E, n_c]; of a Q head that of its exploring policy."""
+        """Log probability of each action, f32 [L, E, n_c]. For a Q head: of its exploring policy."""
         if self._continuous:
             return gaussian_log_probabilities(distribution, actions)
         chosen = actions[..., None]
@@ -167,14 +168,14 @@ class ClassPolicies:
             choices = self._actions if available is None else available.sum(axis=-1)
             best = actions == distribution.argmax(axis=-1)
             probability = self._epsilon / choices + (1 - self._epsilon) * best
-            # An action that cannot occur does not: it is that of an agent that did not act.
+            # Only an agent that did not act can have an action of probability 0; the maximum avoids log 0.
             explored = np.log(np.maximum(probability, np.finfo(np.float32).tiny)).astype(np.float32)
             np.copyto(result, explored, where=self._greedy)
         return result
 
 
 def check(weights: PolicyWeights, one: AgentClass) -> None:
-    """Compare a policy's weights with what its network and a class of agents ask for.
+    """Check that a policy's weights fit its network and a class of agents.
 
     Raises:
         WireError: they do not fit; the text names the field or tensor.

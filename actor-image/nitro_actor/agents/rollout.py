@@ -140,7 +140,7 @@ def evaluate(
 
 
 class _Record:
-    """What a rollout keeps of one class of agents."""
+    """The data that a rollout keeps of one class of agents."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class _Record:
         self._final_available: list[np.ndarray] = []
 
     def act(self, t: int, observations: np.ndarray) -> None:
-        """Choose the actions of step t, which policies see the observations of."""
+        """Choose the actions of step t from its observations."""
         self._observations[t] = self._frames
         self._alive[t] = self._now_alive
         available = self._now_available
@@ -180,13 +180,13 @@ class _Record:
         self._policies.sample(self._distribution[t], self._noise, t, available, self.actions[t])
 
     def cut(self, indices: np.ndarray) -> None:
-        """Keep what the last step of truncated episodes led to."""
+        """Keep the data that follow the last step of truncated episodes."""
         self._finals.append(self._frames[indices])
         if self._now_available is not None:
             self._final_available.append(self._now_available[indices])
 
     def tensors(self, optional_tensors: Collection[str], *, clip_rewards: bool) -> Tensors:
-        """By their names in the message."""
+        """The tensors by their names in the message."""
         _require_finite(self._class, self._distribution)
         if not np.isfinite(self.rewards).all():
             raise EnvironmentCallError(
@@ -219,7 +219,7 @@ class _Record:
 
 
 class _States:
-    """The global states of a rollout, where the environment has some of its own."""
+    """The global states of a rollout, if the environment has its own."""
 
     def __init__(self, environment: AgentsEnvironment, length: int) -> None:
         self._environment = environment
@@ -233,13 +233,13 @@ class _States:
             self._states[t] = self._environment.state()
 
     def cut(self, indices: np.ndarray) -> None:
-        """Keep what the last step of truncated episodes led to."""
+        """Keep the data that follow the last step of truncated episodes."""
         state = self._environment.state()
         if state is not None:
             self._finals.append(state[indices])
 
     def tensors(self) -> Tensors:
-        """By their names in the message; none where there is no state."""
+        """The tensors by their names in the message; none if there is no state."""
         last = self._environment.state()
         if self._states is None or last is None:
             return {}
@@ -256,7 +256,7 @@ def _joined(rows: list[np.ndarray], like: np.ndarray) -> np.ndarray:
 
 
 def _require_finite(one: AgentClass, distribution: np.ndarray) -> None:
-    """Refuse NaN and infinity in what a policy says: engines refuse them in what it sees."""
+    """Refuse NaN and infinity in a policy's output; engines refuse them in its observations."""
     if not np.isfinite(distribution).all():
         t, index, agent = (int(i) for i in np.argwhere(~np.isfinite(distribution))[0][:3])
         raise PolicyError(

@@ -85,7 +85,7 @@ class Stack:
 
 
 def shape_of(weights: PolicyWeights) -> tuple[Any, ...]:
-    """What policies must have in common to be stacked."""
+    """The properties that policies must have in common to be stacked."""
     network = weights.network
     described = (network.get(name) for name in ("activation", "head", "dueling", "agentIds", "logStd"))
     return (tuple(network["hidden"]), *described, tuple(sorted(weights.tensors)))

@@ -1,6 +1,6 @@
-"""gymnasium's environments whose spaces are tuples, one space for each agent, as PettingZoo's parallel ones.
+"""Adapter from gymnasium environments with one space per agent to PettingZoo's parallel interface.
 
-Such are lbforaging's and rware's. The agents are called agent_0, agent_1 and so on.
+lbforaging and rware have such environments. The agents are called agent_0, agent_1 and so on.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from nitro_actor.engines.states import without_checks
 
 
 class TupleEnvironment:
-    """One of them, with lists in place of the dictionaries by agent."""
+    """A gymnasium environment with tuple spaces, seen through dictionaries by agent."""
 
     def __init__(self, environment: gymnasium.Env[Any, Any]) -> None:
         self.environment = environment

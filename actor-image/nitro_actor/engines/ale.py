@@ -18,7 +18,7 @@ _VERSION = "-v5"
 
 @functools.cache
 def library() -> Any:
-    """ale-py's extension module, quiet but for errors.
+    """ale-py's extension module, which logs errors only.
 
     Raises:
         EnvironmentConfigError: it is not installed.
@@ -40,10 +40,10 @@ def library() -> Any:
 def rom(name: str) -> Path:
     """The file of a game by the name in its id, such as SpaceInvaders-v5.
 
-    Checked here, because the emulator ends the process where it does not know a file.
+    The file is checked here because the emulator ends the process if it does not know a file.
 
     Raises:
-        EnvironmentConfigError: there is no such game, or its file is missing or another one.
+        EnvironmentConfigError: there is no such game, or its file is missing or is not the expected one.
     """
     folder = _folder() / "roms"
     sums = json.loads((folder / "md5.json").read_text())
@@ -73,5 +73,5 @@ def _folder() -> Path:
 
 
 def _title(file: str) -> str:
-    """space_invaders.bin: SpaceInvaders, as gymnasium's ids have it."""
+    """The game's name as in gymnasium's ids, such as SpaceInvaders for space_invaders.bin."""
     return file.removesuffix(".bin").title().replace("_", "")

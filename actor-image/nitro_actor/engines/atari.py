@@ -1,9 +1,10 @@
 """The engine for Atari 2600 games: one emulator per copy, its screens made smaller and grey.
 
-Actions are sticky as in Machado et al. (2018): at each screen the game may still see the action before.
-This is drawn here, not by the emulator, whose saved state lacks its last action: resumed episodes go on to
-the bit. An episode begins by restoring the game's start, because the emulator's own reset takes as long as
-ten steps and, in some games, depends on what was played before."""
+Actions are sticky as in Machado et al. (2018): at each screen the game may still get the previous action.
+This module draws the random numbers for it. The emulator cannot, because its saved state lacks its last
+action, and resumed episodes must be equal to the bit. An episode begins by restoring the game's start,
+because the emulator's own reset takes as long as ten steps and, in some games, depends on the last
+episode."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -81,7 +82,7 @@ class AtariEngine(Engine):
         if self._config.noop_max:
             for _ in range(self._generators[index].integers(1, self._config.noop_max + 1)):
                 game.act(_IDLE)
-            if game.game_over(with_truncation=False):  # idled to death: as it was before
+            if game.game_over(with_truncation=False):  # the idle screens ended the game
                 game.restoreState(self._start)
             else:
                 game.getScreenGrayscale(screen)
@@ -89,7 +90,8 @@ class AtariEngine(Engine):
 
     def step(self, actions: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         skip, sticky = self._config.frame_skip, self._config.sticky_actions
-        # First all emulators, then all screens: in turns, each would push the other's data out of the cache.
+        # First step all emulators, then shrink all screens. In turns, each would push the other's data out of
+        # the cache.
         for index, game in enumerate(self._games):
             wanted, seen = self._legal[actions[index]], int(self._sticking[index])
             sticks = (self._generators[index].random(skip) < sticky).tolist()
@@ -147,7 +149,7 @@ class AtariEngine(Engine):
             snapshot["system"], snapshot["system_bytes"], snapshot["system_digest"], strict=True
         ):
             state = row[: max(size, 0)].tobytes()
-            # The emulator crashes over a damaged state.
+            # The emulator crashes if the state is damaged.
             if not np.array_equal(_digest(state), digest):
                 raise wire.WireError("tensor system: is damaged, it does not have its digest")
             states.append(state)

@@ -19,7 +19,7 @@ Snapshot = dict[str, np.ndarray]
 
 
 class EnvironmentCallError(RuntimeError):
-    """The environment raised, or returned what its spaces do not allow. The text names what and where."""
+    """The environment failed, or returned a value outside its spaces. The text says what and where."""
 
 
 class Engine(ABC):
@@ -37,7 +37,7 @@ class Engine(ABC):
 
     @abstractmethod
     def reset(self, seeds: Sequence[int]) -> None:
-        """Begin new episodes in all copies, copy i's random generator seeded anew by seeds[i]."""
+        """Begin new episodes in all copies. The random generator of copy i is seeded anew with seeds[i]."""
 
     @abstractmethod
     def reset_one(self, index: int) -> None:

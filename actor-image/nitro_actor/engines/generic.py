@@ -33,7 +33,7 @@ class GenericEngine(Engine):
         self._environments = [make() for _ in range(count)]
         first = self._environments[0]
         self._state_keepers = [state_keeper(environment) for environment in self._environments]
-        # Only these are called at every step: the others cost the loop nothing.
+        # Only keepers of this kind are called at every step; for the others the loop does no work.
         self._replays = [
             keeper if isinstance(keeper, MujocoReplay) else None for keeper in self._state_keepers
         ]
@@ -47,7 +47,7 @@ class GenericEngine(Engine):
 
     def reset(self, seeds: Sequence[int]) -> None:
         for index, seed in enumerate(seeds):
-            self._reset(index, seed % 2**32)  # NumPy's global generator takes no more
+            self._reset(index, seed % 2**32)  # NumPy's global generator takes 32 bits
 
     def reset_one(self, index: int) -> None:
         self._reset(index, None)

@@ -1,8 +1,9 @@
 """The fast engine for gymnasium's MuJoCo locomotion tasks.
 
-It computes what gymnasium computes, to the bit, without its per-step Python: one MjData per copy, its state
-gathered into one array, observations, rewards and termination vectorised over the copies. The tasks are
-listed in `nitro_actor.engines.tasks`. gymnasium is not imported; only its model files are read.
+Its results are equal to gymnasium's, to the bit, but it does not run gymnasium's Python code at every step.
+Each copy has one MjData, and the states of all copies are gathered into one array. Observations, rewards and
+termination are vectorised over the copies. The tasks are listed in `nitro_actor.engines.tasks`. gymnasium is
+not imported; only its model files are read.
 """
 
 import importlib.util
@@ -81,8 +82,9 @@ class MujocoEngine(Engine):
         return rewards, terminated, self._never_truncated
 
     def snapshot(self) -> Snapshot:
-        """Physics (with the solver's warm start), random generators, and what lags behind the physics:
-        the observation, which shows quantities of the last substep, and where the forward speed starts."""
+        """The physics (with the solver's warm start), the random generators, and two values that lag behind
+        the physics: the observation, which shows quantities of the last substep, and the position from which
+        the forward speed is measured."""
         physics = np.empty((self.count, mujoco.mj_stateSize(self._model, _STATE)))
         for row, data in zip(physics, self._data, strict=True):
             mujoco.mj_getState(self._model, data, row, _STATE)

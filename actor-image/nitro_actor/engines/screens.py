@@ -1,4 +1,4 @@
-"""Screens of a game to frames: smaller, each pixel the mean of the area that it covers."""
+"""Shrink a game's screens to frames: each pixel is the mean of the area that it covers."""
 
 import math
 
@@ -9,18 +9,18 @@ Floats = NDArray[np.float32]
 
 
 class Resize:
-    """One image [height, width] to [size, size].
+    """Shrink an image from [height, width] to [size, size].
 
-    The mean over areas is a linear map of the rows, then one of the columns, and each repeats: 210 rows
-    become 84 as 42 times 5 become 2, 160 columns as 4 times 40 become 21. So both are products with small
-    matrices.
+    The mean over areas is a linear map of the rows, followed by a linear map of the columns. Each map repeats
+    in blocks: 210 rows become 84 in 42 blocks that map 5 rows to 2, and 160 columns become 84 in 4 blocks
+    that map 40 columns to 21. So both maps are products with small matrices.
     """
 
     def __init__(self, height: int, width: int, size: int) -> None:
         blocks, periods = math.gcd(height, size), math.gcd(width, size)
         self._rows = areas(height // blocks, size // blocks)
         self._columns = areas(width // periods, size // periods).T.copy()
-        # A block's rows come first in these, so that one product does all blocks.
+        # The first axis of these arrays is the row inside a block, so that one product computes all blocks.
         self._image = np.empty((height // blocks, blocks, width), np.float32)
         self._low = np.empty((size // blocks, blocks, width), np.float32)
         self._frame = np.empty((size // blocks, blocks, size), np.float32)

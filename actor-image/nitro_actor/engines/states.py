@@ -1,7 +1,7 @@
 """How the generic engine saves and restores the state of one environment, where that is possible.
 
 gymnasium's own MuJoCo and classic control environments are resumable as they are. A user's environment is
-when it has
+resumable when it has
 
     def get_state(self) -> dict[str, np.ndarray]: ...   # everything but np_random, arrays of fixed shapes
     def set_state(self, state: dict[str, np.ndarray]) -> None: ...   # after a reset
@@ -20,7 +20,7 @@ from nitro_actor import wire
 
 
 class StateKeeper(Protocol):
-    """Save and restore one environment between two steps, all but its random generator.
+    """Save and restore the state of one environment between two steps, without its random generator.
 
     Attributes:
         resets: whether every `set` needs a reset before it, which takes longer than `set` itself. Otherwise
@@ -54,8 +54,8 @@ class Hook:
 class MujocoReplay:
     """The state of one of gymnasium's MuJoCo environments: the physics before its last step, and its action.
 
-    Derived quantities lag one substep behind the physics and some rewards start from them. Doing the last
-    step again brings back all of it, whatever the environment reads.
+    Derived quantities lag one substep behind the physics and some rewards start from them. Repeating the last
+    step restores all of them, whichever of them the environment reads.
     """
 
     resets = True
@@ -110,8 +110,8 @@ class MujocoReplay:
 class ClassicControl:
     """The state of one of gymnasium's classic control environments: a few numbers and their precision.
 
-    Some of them are f32 after a reset and f64 after a step, or the other way round, and the arithmetic of the
-    next step follows that.
+    Some of them are f32 after a reset and f64 after a step, or the other way round. The precision of the next
+    step's arithmetic depends on it.
     """
 
     resets = False
@@ -130,7 +130,7 @@ class ClassicControl:
         kept = {"state": state.astype(np.float64), "single": np.array(state.dtype == np.float32)}
         for name in self._optional:
             value = getattr(self._environment, name)
-            # Whether there is a value, and the value.
+            # Two numbers: whether there is a value, and the value.
             kept[name] = np.array([value is not None, 0.0 if value is None else value], np.float64)
         return kept
 
@@ -154,7 +154,7 @@ _CLASSIC: dict[str, dict[str, Callable[[float], Any]]] = {
 
 def state_keeper(environment: gymnasium.Env[Any, Any]) -> StateKeeper | None:
     """The class that saves and restores the environment's state; None if that is not possible."""
-    # An old environment's own np_random may be a RandomState, which has none.
+    # An old environment's own np_random may be a RandomState, which has no bit_generator.
     if not isinstance(getattr(environment.unwrapped.np_random, "bit_generator", None), np.random.PCG64):
         return None
     inner = without_checks(environment)
@@ -162,7 +162,7 @@ def state_keeper(environment: gymnasium.Env[Any, Any]) -> StateKeeper | None:
         return Hook(inner)
     if inner is not inner.unwrapped:
         return None
-    # Exactly these classes: one derived from them may hold more.
+    # Only these classes themselves: a derived class may hold more state.
     kind = f"{type(inner).__module__}.{type(inner).__qualname__}"
     if kind.startswith("gymnasium.envs.mujoco."):
         return MujocoReplay(inner)

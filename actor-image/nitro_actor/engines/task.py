@@ -23,7 +23,7 @@ class Task:
         xml: the model's file among gymnasium's assets.
         defaults: the keyword arguments that are honoured, with gymnasium's defaults.
         hidden: how many leading positions an observation leaves out by default.
-        position: f64 [E], where the forward speed of the next step is measured from.
+        position: f64 [E], the positions from which the forward speed of the next step is measured.
     """
 
     xml: ClassVar[str]
@@ -58,7 +58,7 @@ class Task:
         return position, generator.uniform(-scale, scale, self._model.nv)
 
     def begin(self, index: int, state: NDArray[np.float64]) -> None:
-        """A new episode began in one copy."""
+        """Take note that a new episode began in one copy."""
         self.position[index] = self.locate(state)[index]
 
     def locate(self, state: NDArray[np.float64]) -> NDArray[np.float64]:

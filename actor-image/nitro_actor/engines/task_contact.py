@@ -87,7 +87,8 @@ class Humanoid(Task):
 
     def __init__(self, model: Any, data: Sequence[Any], options: Mapping[str, Any]) -> None:
         super().__init__(model, data, options)
-        # The root body's entries are always zero and not shown, nor the free joint's actuator forces.
+        # Two parts are not shown: the root body's entries, which are always zero, and the free joint's
+        # actuator forces.
         shown = {"cinert": 1, "cvel": 1, "qfrc_actuator": 6, "cfrc_ext": 1}
         names = [name for name in shown if self.options[f"include_{name}_in_observation"] is True]
         self._extras = [[getattr(one, name)[shown[name] :].reshape(-1) for name in names] for one in data]

@@ -13,7 +13,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class MetadataError(WireError):
-    """A whole message whose metadata is not what the protocol says. The text names the field."""
+    """A complete message whose metadata breaks the protocol. The text names the field."""
 
 
 class ProtocolError(MetadataError):

@@ -1,8 +1,8 @@
 """The fragment: what an actor sampled for one request, its names, dtypes and shapes.
 
 Per-agent arrays are grouped by agent class and named `{class}/{field}`. The axis after the environments' is
-the class's: one entry for each of its n_c agents. What an environment has once is named without a class. A
-rollout of L steps of E environments:
+the class's: one entry for each of its n_c agents. An array that an environment has once is named without a
+class. A rollout of L steps of E environments:
 
     {class}/observations            [L, E, n_c, *frame]        f32 or u8
     {class}/actions                 [L, E, n_c, A] or [L, E, n_c]   f32 or i64
@@ -13,7 +13,7 @@ rollout of L steps of E environments:
     {class}/final_observations      [n, n_c, *frame]           of truncated episodes, see below
     {class}/earlier_observations    [E, n_c, k - 1, *frame]    where the policy sees stacks of k frames
     {class}/alive                   [L, E, n_c]                bool, who acted; where there are classes
-    {class}/died                    [L, E, n_c]                bool, who ended by itself in it; likewise
+    {class}/died                    [L, E, n_c]                bool, who ended by itself in the step; likewise
     {class}/available               [L, E, n_c, N]             bool, where the action space is masked
     {class}/last_available          [E, n_c, N]                bool, likewise
     {class}/final_available         [n, n_c, N]                bool, likewise
@@ -27,18 +27,19 @@ rollout of L steps of E environments:
 
 An episode that ends begins anew in the same step, so the observation after a truncated step is in
 final_observations: one row for each truncated step that did not terminate, by step, then environment. The
-observations are not one array of L + 1 steps: L of them lie as the network wants its rows, so that neither
-side copies them.
+observations are not one array of L + 1 steps. So the first L of them lie in memory as the rows that the
+network needs, and neither side copies them.
 
 An episode of several agents is terminated in a step after which no agent goes on, and truncated where it was
 cut before. An agent that died does not act until it is alive again, in the same episode or in the next. Where
-an agent is not alive its rewards and observations are 0, all of its actions are available, and what it did is
-ignored.
+an agent is not alive its rewards and observations are 0, all of its actions are available, and the action
+that it took is ignored.
 
 An evaluation has episode_returns and episode_lengths alone.
 
-An environment of one agent is one class of one agent, both named `agent`. Its arrays are the ones without the
-class axis, seen with an axis of length 1: `from_one_agent` and `of_one_agent` copy nothing.
+An environment of one agent is one class of one agent, both named `agent`. The actor and the learner keep its
+arrays without the class axis. In messages the axis has length 1. `from_one_agent` and `of_one_agent` add and
+remove it without a copy.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -71,7 +72,7 @@ AGENT_AXIS = {
     "final_available": 1,
     EARLIER: 1,
 }
-"""Which axis of each per-agent field is the class's."""
+"""The number of the class axis in each per-agent field."""
 
 _PREFIX = f"{AGENT}/"
 
@@ -82,7 +83,7 @@ class FragmentContainer:
 
     Attributes:
         kind: "rollout" or "evaluate".
-        steps: T of a rollout; of an evaluation the steps that its episodes took.
+        steps: T for a rollout; for an evaluation, the steps that its episodes took.
         envs: E.
         resumed: whether the environments went on from an end state.
         tensors: by their names in the message.
@@ -123,7 +124,7 @@ class FragmentContainer:
 
     @classmethod
     def decode(cls, data: bytes, *, limit: int = wire.MAX_BYTES) -> "FragmentContainer":
-        """Read a message. Whether the tensors are those of a rollout is for `tensor_specs` to say.
+        """Read a message. This does not check the tensors; `tensor_specs` says what a rollout's tensors are.
 
         Raises:
             ProtocolError: it is of another protocol version.

@@ -1,6 +1,6 @@
 """The end state of a fragment's environments, from which the next fragment of the slot goes on.
 
-Its tensors are named `state/NAME` in messages. Only the environment knows what they hold.
+Its tensors are named `state/NAME` in messages. Only the environment knows their meaning.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The weights container: every policy of one version, and which agent plays which of them.
 
-One key in Redis holds all policies, so a request names one key however many there are.
+One key in Redis holds all policies, so a request names one key for any number of policies.
 """
 
 import math
@@ -42,7 +42,7 @@ class PolicyWeights:
             MetadataError: the text names the field.
         """
         clip = meta.get("observationClip")
-        # Not converted first: a whole number may be too large for a float.
+        # The number is not converted to a float first, because a whole number may be too large for a float.
         if clip is not None and (type(clip) not in (int, float) or not 0 < clip < math.inf):
             raise MetadataError(f"observationClip: {clip!r} is no positive number")
         return cls(fields.mapping(meta, "network"), tensors, clip)
@@ -125,7 +125,7 @@ class WeightsContainer:
         """Check that the container's agents are those of the environment.
 
         Raises:
-            MetadataError: one is missing, or not the environment's.
+            MetadataError: an agent is missing, or is not the environment's.
         """
         wanted = sorted(agents)
         if sorted(self.agents) != wanted:

@@ -92,8 +92,8 @@ class ActorCriticAlgorithm:
                 normaliser.load_state_dict(state[name])
 
     def inputs(self, observations: np.ndarray) -> np.ndarray:
-        """Raw observations [n, *obs] as the networks take them: normalised if they are to be, flat unless
-        they are images."""
+        """Convert raw observations [n, *obs] to the networks' inputs: normalised if the job asks for it, and
+        flat unless they are images."""
         rows = observations if self.observations is None else self.observations(observations)
         return rows if self.network.images else vectors(rows)
 
@@ -125,7 +125,7 @@ class ActorCriticAlgorithm:
         return loss_terms(self.network, self.distribution, samples, c, self.chunk)
 
     def learning_rate(self, round: int) -> float:
-        """Of round `round` (from 1)."""
+        """The learning rate of round `round` (from 1)."""
         return annealed(self.settings, round, self._rounds)
 
     def check_finite(self, round: int) -> None:
@@ -137,7 +137,7 @@ class ActorCriticAlgorithm:
             )
 
     def coefficients(self) -> Coefficients:
-        """The loss's, as they are now."""
+        """The loss's present coefficients."""
         s = self.settings
         return Coefficients(
             clip=s.clip,
@@ -148,16 +148,15 @@ class ActorCriticAlgorithm:
         )
 
     def scaled(self, advantages: Tensor) -> Tensor:
-        """A batch's advantages as `standardiseAdvantages` wants them; a minibatch's are left to `step`."""
+        """Standardise a batch's advantages unless the job says `off`. `step` standardises a minibatch's."""
         return advantages if self.settings.standardise_advantages == "off" else standardise(advantages)
 
     def standardised(self, advantages: Tensor) -> Tensor | None:
-        """A batch's advantages for the detector, whose objective has standardised ones whatever the loss has;
-        None where `scaled` made them so."""
+        """Standardised advantages for the detector's objective; None if `scaled` has standardised them."""
         return standardise(advantages) if self.settings.standardise_advantages == "off" else None
 
     def adapt_kl_coefficient(self, kl: float) -> None:
-        """See `adapted`."""
+        """Adapt the KL penalty's weight to a divergence; see `adapted`."""
         self.kl_coefficient = adapted(self.kl_coefficient, kl, self.settings.kl_target)
 
 
@@ -169,7 +168,7 @@ def adapted(coefficient: float, kl: float, target: float) -> float:
 
 
 def annealed(settings: ActorCriticHyperparameters, round: int, rounds: int | None) -> float:
-    """The learning rate of round `round` (from 1) of a run of `rounds`; without a last round it stays."""
+    """The learning rate of round `round` (from 1) of a run of `rounds`; constant if that is None."""
     if not settings.learning_rate_anneal or rounds is None:
         return settings.learning_rate
     return settings.learning_rate * max(0.0, 1 - (round - 1) / rounds)
@@ -192,12 +191,12 @@ def loss_terms(
 
 
 def standardise(advantages: Tensor) -> Tensor:
-    """Mean 0 and deviation 1, dividing by max(1e-4, std)."""
+    """Shift and scale to mean 0 and deviation 1; the divisor is max(1e-4, std)."""
     return (advantages - advantages.mean()) / advantages.std(correction=0).clamp(min=1e-4)
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - Var(returns - values) / Var(returns): 1 for a perfect critic, 0 for one without any idea.
+    """1 - Var(returns - values) / Var(returns): 1 for a perfect critic, 0 for one that explains nothing.
 
     Raises:
         ValueError: the tensors differ in shape.

@@ -1,6 +1,7 @@
 """Adam on one flat parameter: the kernel of `torch.optim.Adam(fused=True)` without its class.
 
-Making that class imports torch's compiler: three seconds of a learner's start for nothing that is used here.
+Making that class imports torch's compiler. This takes three seconds of a learner's start, and nothing of it
+is used here.
 """
 
 from collections.abc import Mapping

@@ -18,10 +18,10 @@ Off-policy, from fragments as they arrive, whichever of the last few weights the
         result = algorithm.end_round(k)
         detector.measure(result.surrogate, k)           # before the next call of take or replay
 
-Its record in nitro_api/algorithms says which of the two it implements.
+An algorithm's record in nitro_api/algorithms says which of the two it implements.
 
-An algorithm learns one policy. A `JointLearner` learns several that a centralised critic or a mixer couples;
-`policy_set.py` makes a set of either.
+An algorithm learns one policy. A `JointLearner` learns several policies that a centralised critic or a mixer
+couples. `policy_set.py` makes a set of policies from either kind.
 """
 
 from collections.abc import Mapping
@@ -69,8 +69,8 @@ class Algorithm(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a continuation needs, but for fragments that off-policy ones still hold: nested dicts of
-        tensors, arrays, numbers, strings and None."""
+        """Everything that a continuation needs, except the fragments that an off-policy algorithm still
+        holds: nested dicts of tensors, arrays, numbers, strings and None."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -173,8 +173,8 @@ class OffPolicyAlgorithm(Algorithm, Protocol):
         ...
 
     def replay(self) -> bool:
-        """Learn once more from fragments of before, for a moment (tens of milliseconds); False when there is
-        nothing that may be learned from again before the next `take`."""
+        """Learn once more from earlier fragments, for a moment (tens of milliseconds). Returns False when no
+        fragment may be used again before the next `take`."""
         ...
 
     def end_round(self, round: int) -> UpdateResult:

@@ -1,4 +1,4 @@
-"""The policies of a run: who learns each, which agent plays which, and the one version of them all.
+"""The policies of a run: the learner of each, the agents that play it, and one version for all of them.
 
 A single-agent run is a set of one policy. Both go through the same code:
 
@@ -29,7 +29,7 @@ from nitro_learner.algorithms.base import (
 from nitro_learner.data.batch import Fragment
 
 SINGLE_AGENT = {AGENT: DEFAULT_POLICY}
-"""Who plays which policy in a single-agent run."""
+"""The policy of the agent in a single-agent run."""
 
 
 class OnePolicy:
@@ -67,7 +67,7 @@ class OnePolicy:
         return {self.policies[0]: self._off_policy.end_round(round)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The algorithm's."""
+        """The algorithm's state."""
         return self.algorithm.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ class PolicySet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the policies, by learner."""
+        """Names of the policies, learner by learner."""
         return tuple(name for learner in self.learners for name in learner.policies)
 
     def groups(self) -> dict[str, tuple[str, ...]]:
@@ -189,7 +189,7 @@ class PolicySet:
 
     def replay(self) -> bool:
         """Learn once more from earlier fragments; see `OffPolicyAlgorithm`. False when no learner can."""
-        # A list: every learner has its turn, whatever the ones before it did.
+        # A list, so that every learner gets its turn, even if an earlier one has replayed.
         replayed = [learner.replay() for learner in self._off_policy]
         return any(replayed)
 
@@ -208,7 +208,7 @@ class PolicySet:
         return cast("tuple[OffPolicyJointLearner, ...]", self.learners)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint holds of the policies."""
+        """The policies' part of a checkpoint."""
         return {
             "version": self.version,
             "agents": self.agents,
@@ -241,8 +241,8 @@ class PolicySet:
 
 
 def saved_policies(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The policies' part of a checkpoint's state; of a checkpoint before version 0.2 its one algorithm, whose
-    version was the number of rounds."""
+    """The policies' part of a checkpoint's state. A checkpoint from before version 0.2 has one algorithm, and
+    its number of rounds is the version."""
     if "policies" in state:
         policies: dict[str, Any] = state["policies"]
         return policies

@@ -24,7 +24,7 @@ ALGORITHMS = {
     "rllib/appo": "rllib.impala:RllibAppo",
     "rllib/impala": "rllib.impala:RllibImpala",
 }
-"""The class that learns, by spec.algorithm.name: its module in this folder, and its name there."""
+"""The class of each algorithm, by spec.algorithm.name: its module in this folder, and its name there."""
 
 _PROTOCOLS: dict[Feeding, Any] = {"rounds": OnPolicyAlgorithm, "arrivals": OffPolicyAlgorithm}
 
@@ -54,7 +54,7 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
 
 
 def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> PolicySet:
-    """The policies of a resolved job, with what learns them. Arguments as `make`.
+    """The policies of a resolved job, with their learners. Arguments as `make`.
 
     Raises:
         JobInvalid: see `make` and `make_teams`.
@@ -74,7 +74,8 @@ def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu
 
 
 def _learns(name: str) -> Any:
-    """The class that learns."""
+    """The class of an algorithm, by the algorithm's name."""
     module, _, own = ALGORITHMS[name].partition(":")
-    # Imported only now: RLlib's take seconds, and are not installed everywhere.
+    # The class is imported only now: RLlib's classes take seconds to import, and are not installed
+    # everywhere.
     return getattr(import_module(f"nitro_learner.algorithms.{module}"), own)

@@ -1,7 +1,7 @@
 """The interface of the trajectory cache: weights out, fragments in.
 
-Keys carry a digest of the weights they belong to. So what an earlier life of the same run left behind, or a
-warm actor still keeps, is never taken for this one's.
+Keys carry a digest of the weights they belong to. So data that an earlier process of the same run left
+behind, or that a warm actor still keeps, is never mistaken for data of this process.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nitro_actor import keys
 
 KEPT_VERSIONS = 2
-"""The newest versions stay: the evaluation of one may run beside the sampling of the next."""
+"""Number of newest versions that stay: the evaluation of one may run beside the sampling of the next."""
 
 
 class CacheError(Exception):
@@ -55,7 +55,7 @@ class Cache(ABC):
         self.kept_versions = KEPT_VERSIONS
 
     def weights_key(self, version: int) -> str:
-        """Where ``version`` lies; KeyError when this cache has not published it (or has dropped it)."""
+        """The key of the weights ``version``. Raises KeyError if this cache does not have them (any more)."""
         return f"{keys.weights(self._run, version)}:{self._weights[version].digest}"
 
     def round_key(self, round: int, version: int) -> str:
@@ -109,12 +109,12 @@ class Cache(ABC):
 
     @abstractmethod
     async def memory(self) -> Memory:
-        """How full it is."""
+        """How full the cache is."""
 
     @abstractmethod
     async def wait_reachable(self, seconds: float) -> None:
-        """Return as soon as it answers. Raises CacheUnreachable after ``seconds``."""
+        """Return as soon as the cache answers. Raises CacheUnreachable after ``seconds``."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Close what is open."""
+        """Close the connections, if there are any."""

@@ -54,10 +54,10 @@ class MemoryCache(Cache):
         return Memory(used=used, limit=0)
 
     async def restore_weights(self, version: int) -> None:
-        """Nothing is ever lost here."""
+        """Do nothing: this cache never loses weights."""
 
     async def wait_reachable(self, seconds: float) -> None:
-        """It always is."""
+        """Return at once: this cache is always reachable."""
 
     async def close(self) -> None:
         self._payloads.clear()

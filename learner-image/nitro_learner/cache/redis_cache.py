@@ -25,7 +25,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from nitro_learner.cache.base import Cache, CacheError, CacheFull, CacheUnreachable, Memory
 
 WEIGHTS_TTL_SECONDS = 6 * 3600
-"""Weights of a run that died go by themselves; a live run restores what expired."""
+"""The weights of a run that died expire by themselves; a live run stores expired weights again."""
 
 POP_LIMIT = 64
 """Fragments taken by one command: bounds the reply's size."""
@@ -46,8 +46,9 @@ class RedisCache(Cache):
         self._restoring = asyncio.Lock()
         self._redis = redis.asyncio.from_url(
             url,
-            # With a time-out of its own redis-py sends by asyncio.wait_for, which until Python 3.12 can
-            # swallow a cancellation: the consumer of a finished round would wait on. `_call` has one.
+            # With a time-out of its own, redis-py sends through asyncio.wait_for. Before Python 3.12 this can
+            # swallow a cancellation, and then the consumer of a finished round would go on waiting. `_call`
+            # has the time-out instead.
             socket_timeout=None,
             socket_connect_timeout=_CONNECT_SECONDS,
             # Only this method retries: it knows which errors are worth it.
@@ -74,7 +75,7 @@ class RedisCache(Cache):
         return list(reply or [])
 
     async def wait(self, key: str, seconds: float) -> bytes | None:
-        """As Cache.wait.
+        """Take the next fragment, as Cache.wait does.
 
         One try only: a connection that breaks may have lost the fragment, and the caller looks again anyway.
         """
@@ -108,7 +109,7 @@ class RedisCache(Cache):
         await self._redis.aclose()
 
     async def _call(self, command: Callable[[], Awaitable[Any]], what: str, tries: int = _TRIES) -> Any:
-        """One command, tried again with full jitter while Redis cannot be reached."""
+        """Run one command, and try again with full jitter while Redis cannot be reached."""
         for attempt in range(tries):
             try:
                 async with asyncio.timeout(_COMMAND_SECONDS):

@@ -1,7 +1,7 @@
 """Attachments: arrays that many checkpoints hold and that never change, each in a file of its own.
 
-A checkpoint names the file, and the name has a digest of its bytes. So a replay buffer is written once, round
-by round, however many checkpoints hold it; and a file that is damaged is noticed. A file stays as long as a
+A checkpoint names the file, and the name has a digest of its bytes. So each round of a replay buffer is
+written once, even if many checkpoints hold it, and a damaged file is noticed. A file stays as long as a
 checkpoint names it.
 """
 
@@ -22,7 +22,7 @@ from nitro_learner.checkpoints import files
 from nitro_learner.checkpoints.files import CheckpointError
 
 FOLDER = "attachments"
-"""Beside the checkpoints."""
+"""The folder of attachments, beside the checkpoints."""
 
 _NAME = re.compile(r"[a-z]+-[0-9a-f]{32}\.safetensors")
 Arrays = Mapping[str, NDArray[Any]]
@@ -31,8 +31,8 @@ Arrays = Mapping[str, NDArray[Any]]
 class Attachment:
     """Arrays by name, part of a checkpoint's state.
 
-    Whoever makes the state keeps the object as long as its states have these arrays, so that each is written
-    once.
+    The maker of the state keeps this object as long as its states have these arrays, so that each array is
+    written once.
     """
 
     def __init__(self, kind: str, arrays: Callable[[], Arrays], name: str | None = None) -> None:
@@ -48,7 +48,7 @@ class Attachment:
 
     @property
     def name(self) -> str:
-        """Of the file.
+        """The file's name.
 
         Raises:
             TypeError: it is not written yet.

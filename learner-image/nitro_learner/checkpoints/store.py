@@ -3,8 +3,8 @@
 A file holds the tensors of a nested state and, under the one metadata key `nitro`, canonical JSON with the
 state's structure, references to its tensors, and a digest of all of it. (safetensors writes several metadata
 keys in random order, so there is one.) A checkpoint is written beside its final name, flushed to disk and
-renamed, so a crash at any moment leaves the previous one whole. What many checkpoints hold and never changes
-lies in files of its own; see `attachments.py`.
+renamed, so a crash at any moment leaves the previous one whole. Data that many checkpoints hold and that
+never changes lies in files of its own; see `attachments.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 SCHEMA = 1
 _NAME = re.compile(r"round-(\d{6,})\.safetensors")
-# Markers of what JSON has no word for. A user's dictionary cannot clash: the state's keys are ours.
+# Markers for types that JSON does not have. A user's dictionary cannot clash: the state's keys are ours.
 _TENSOR, _ARRAY, _TUPLE, _ITEMS = "$tensor", "$array", "$tuple", "$items"
 _ATTACHMENT = "$attachment"
 

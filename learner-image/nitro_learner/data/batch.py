@@ -22,18 +22,17 @@ class Fragment:
     Attributes:
         meta: the message's metadata: run, round, slot, attempt, weightsVersion, seed, steps (T), envs (E),
             resumed.
-        tensors: arrays that were validated by whoever made the fragment; those of one agent are
-            observations [L, E, *obs], raw, f32 or u8; actions f32 [L, E, A] or i64 [L, E]; log_probs f32 [L,
-            E] and distribution f32 [L, E, P] (mean and log-std, or logits), each only where the algorithm's
-            record wants it; rewards f32 [L, E];
-            terminated, truncated bool [L, E]; last_observations [E, *obs];
+        tensors: arrays, which the maker of the fragment has validated. With one agent they are observations
+            [L, E, *obs], raw, f32 or u8; actions f32 [L, E, A] or i64 [L, E]; log_probs f32 [L, E] and
+            distribution f32 [L, E, P] (mean and log-std, or logits), each only where the algorithm's record
+            wants it; rewards f32 [L, E]; terminated, truncated bool [L, E]; last_observations [E, *obs];
             final_observations [n, *obs], one for each truncated and not terminated step in order of (t, e);
-            episode_returns f64 [m], episode_lengths i64 [m]; "state/..." of the environment's end state.
-            Of several agents, only what an environment has once is here: terminated, truncated,
+            episode_returns f64 [m], episode_lengths i64 [m]; "state/..." of the environment's end state. With
+            several agents, only the arrays that an environment has once are here: terminated, truncated,
             episode_returns f64 [m, agents], episode_lengths, the end state, and where the algorithm's record
             wants a global state and the environment has one of its own, global_state f32 [L, E, S],
             last_global_state [E, S] and final_global_state [n, S].
-        classes: of several agents, the arrays of each agent class by field; see `by_class`.
+        classes: with several agents, the arrays of each agent class by field; see `by_class`.
     """
 
     meta: Mapping[str, Any]
@@ -69,9 +68,9 @@ class Fragment:
         """The per-agent arrays of each agent class, with the class's axis: observations [L, E, n_c, *obs],
         rewards [L, E, n_c], last_observations [E, n_c, *obs] and so on; one agent is a class of one.
 
-        Of several agents, alive [L, E, n_c] says who acted in a step. Only those steps are transitions of the
-        agent. died [L, E, n_c] says who ended by itself in it: nothing follows for that agent, so its value
-        is not bootstrapped. An agent that is alive later came back.
+        With several agents, alive [L, E, n_c] says who acted in a step. Only those steps are transitions of
+        the agent. died [L, E, n_c] says who ended by itself in it: nothing follows for that agent, so its
+        value is not bootstrapped. An agent that is alive later came back.
 
         `nitro_actor.protocol.fragment` names the fields. Stacked frames are whole observations here.
         """
@@ -88,7 +87,7 @@ class Fragment:
 
 def vectors(observations: np.ndarray) -> np.ndarray:
     """Observations [n, *obs] as f32 [n, D]."""
-    # numpy cannot infer the width of no rows, as where no episode was truncated.
+    # numpy cannot infer the width of zero rows, which occur if no episode was truncated.
     width = math.prod(observations.shape[1:])
     return observations.astype(np.float32, copy=False).reshape(len(observations), width)
 
@@ -120,7 +119,7 @@ class Batch:
 
 
 class Rollouts:
-    """Fragments as one: rows [N, ...] for the networks, lanes [L, lanes] for what runs along time.
+    """Fragments as one: rows [N, ...] for the networks, lanes [L, lanes] for computations along time.
 
     A row is a transition, ordered by fragment, then step, then environment; a lane is one environment of one
     fragment.
@@ -193,7 +192,7 @@ class Rollouts:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
     def _observations(self, name: str, axes: int) -> tuple[Tensor, Callable[[Tensor], list[np.ndarray]]]:
-        """All fragments' rows of an array with `axes` leading axes, and how to give results back to each."""
+        """All fragments' rows of an array with `axes` leading axes, and a function to split results."""
         arrays = [fragment.tensors[name] for fragment in self._fragments]
         rows = np.concatenate([a.reshape(-1, *a.shape[axes:]) for a in arrays])
         ends = np.cumsum([int(np.prod(a.shape[:axes])) for a in arrays])[:-1]
@@ -225,9 +224,9 @@ def assemble(
 
     Args:
         fragments: sorted by slot.
-        rewards: f32 [L, E] of each fragment, as the critic shall see them.
+        rewards: f32 [L, E] of each fragment, as the critic sees them.
         prepare: raw observations [n, *obs] to the networks' inputs, f32 [n, D] or images as they are.
-        values: those to V [n].
+        values: the networks' inputs to V [n].
         gamma: discount per step.
         gae_lambda: lambda of the advantage estimate.
         device: where the tensors shall live.

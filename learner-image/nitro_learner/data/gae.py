@@ -21,7 +21,7 @@ def advantages(
         rewards: r_t, float [L, lanes].
         values: V(s_t), float [L, lanes].
         next_values: V of the observation that followed the step, before any reset, float [L, lanes]; see
-            `next_values`. Not read where terminated: a terminal state is worth nothing.
+            `next_values`. Not read where terminated: the value of a terminal state is 0.
         terminated: the step ended its episode in a terminal state, bool [L, lanes].
         truncated: the step ended its episode by a limit, bool [L, lanes]. Bootstraps, but the sum stops
             there.
@@ -96,8 +96,8 @@ def through_waiting(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Values of lanes whose agents do not act in every step.
 
-    A step in which an agent waits is worth its reward and what follows it: r_t + gamma V(s_{t+1}). So its
-    delta is zero, and an earlier step bootstraps from the next one in which the agent acts.
+    The value of a step in which an agent waits is its reward and the value after it: r_t + gamma V(s_{t+1}).
+    So its delta is zero, and an earlier step bootstraps from the next one in which the agent acts.
 
     Args:
         rewards, values, terminated, truncated: as `advantages` has them.

@@ -11,7 +11,7 @@ from nitro_actor.stacking import stacked_shape
 def restack(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A rollout's tensors with whole observations in place of frames; the same where nothing was stacked.
 
-    A stack never reaches across the begin of an episode: its first frame stands for those before it.
+    A stack never holds frames of an earlier episode: the episode's first frame takes their places.
 
     Args:
         tensors: as `nitro_actor.rollout.rollout` returns them.

@@ -20,7 +20,7 @@ class Distribution(Protocol):
         ...
 
     def entropy(self, params: Tensor) -> Tensor:
-        """[n], nats."""
+        """The entropy, [n], nats."""
         ...
 
     def kl(self, old: Tensor, new: Tensor) -> Tensor:

@@ -1,12 +1,12 @@
 """Dense products, convolutions and tanh at the speed of the machine, for the hand-written passes and for
 autograd alike.
 
-PyTorch's CPU path takes float32 products from MKL, which on AMD runs at half of what oneDNN reaches (on Intel
-oneDNN takes twice MKL's time for a weight's gradient), and on AMD a tanh that takes ten times NumPy's. Both
-alternatives come with PyTorch and NumPy; what they do not cover (other dtypes, CUDA, small products, a
-PyTorch without oneDNN) takes PyTorch's own operators. Its second derivative of a convolution is made of
-dilated convolutions, which are slow; here it is made of the same three operators as the first.
-tests/benchmarks/bench_learner.py has figures.
+On a CPU, PyTorch computes float32 products with MKL. On AMD, MKL has half of oneDNN's speed; on Intel, oneDNN
+takes twice MKL's time for a weight's gradient. On AMD, PyTorch's tanh takes ten times as long as NumPy's. So
+this module uses oneDNN, which comes with PyTorch, except on Intel, and NumPy's tanh. Cases that these do not
+cover (other dtypes, CUDA, small products, a PyTorch without oneDNN) use PyTorch's own operators. PyTorch
+computes the second derivative of a convolution by dilated convolutions, which are slow. Here it is made of
+the same three operators as the first derivative. tests/benchmarks/bench_learner.py has figures.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from nitro_actor.processor import INTEL
 
 _ONEDNN_ABOVE = 2**20
-"""Multiply-adds from which oneDNN is faster in spite of its 14 us per call."""
+"""From this number of multiply-adds on oneDNN is faster, in spite of its 14 us per call."""
 
 _TAKES_ONEDNN = not INTEL and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
@@ -84,7 +84,7 @@ class _OuterProduct(Function):
 
 
 class _Convolution(Function):
-    """x * w, differentiable twice. Its gradients are bilinear too, and theirs are these three again."""
+    """x * w, differentiable twice. Its gradients are bilinear too; theirs are the same three operators."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, stride: int, padding: list[int]) -> Tensor:
@@ -153,8 +153,8 @@ def convolution_gradients(
     by_weight: bool = False,
     by_bias: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of conv2d(x, w, bias) with the gradient g by its output: those that are wanted, the others undefined.
-    Without a graph."""
+    """The gradients of conv2d(x, w, bias), given the gradient g by its output. Those that are not wanted are
+    undefined. Without a graph."""
     gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
         g,
         x,
@@ -185,7 +185,7 @@ class _Tanh(Function):
 
 
 class _TanhGradient(Function):
-    """g (1 - y^2). What its own gradient needs is the same in all Hessian-vector products: made once."""
+    """g (1 - y^2). One factor of its gradient is the same in all Hessian-vector products: computed once."""
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, y: Tensor) -> Tensor:

@@ -114,7 +114,7 @@ class RewardNormaliser:
 
     @property
     def scale(self) -> np.float64:
-        """What rewards are multiplied by at present."""
+        """The present factor by which rewards are multiplied."""
         return np.float64(1 / np.sqrt(self._moments.variance + EPSILON))
 
     def _returns(self, fragment: Fragment) -> np.ndarray:
@@ -136,7 +136,7 @@ class RewardNormaliser:
         return returns
 
     def forget_episodes(self) -> None:
-        """Forget the returns of episodes that are under way, as when others go on with them."""
+        """Forget the returns of running episodes, for instance when other agents go on with them."""
         self._running.clear()
 
     def state_dict(self) -> dict[str, Any]:

@@ -40,18 +40,18 @@ class AgentError(JobInvalid):
     """The file that spec.scaling.agent names cannot be used; the message has the remedy."""
 
     def __init__(self, path: Path, message: str) -> None:
-        # The path in the sentence: as the field's value it would be cut where it is long.
+        # The path is part of the sentence: as the field's value, a long path would be cut.
         super().__init__([FieldError("spec.scaling.agent", ABSENT, f"{path} {message}")])
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What an agent's pre-training took so far, broken-off episodes included.
+    """The cost of an agent's pre-training so far, including episodes that were broken off.
 
     Attributes:
         episodes: training runs that it learned from.
-        rounds: of those runs.
-        env_steps: that those runs learned from.
+        rounds: number of rounds of those runs.
+        env_steps: environment steps that those runs learned from.
         seconds: wall time.
         learner, actors: US dollars.
     """
@@ -83,11 +83,11 @@ class Choice:
 
 
 def features(outcome: RoundOutcome, budget: float) -> NDArray[np.float32]:
-    """What the agent sees after round k - 1, f32 [8].
+    """The agent's observation after round k - 1, f32 [8].
 
     k; of round k - 1 the policy's loss, the mean return of the episodes that ended in it (where none did, of
     the last 20), the update's KL divergence, and the seconds of the update, of an actor and of the whole
-    round; and the share of the budget that is left. What was not measured is 0.
+    round; and the share of the budget that is left. A value that was not measured is 0.
     """
     found = outcome.statistics
     return np.array(
@@ -115,7 +115,7 @@ class ScalingAgent:
 
     Attributes:
         task: what it was trained on; names and values that JSON has.
-        spent: what its training took; whoever plays the episodes keeps it.
+        spent: the cost of its training; the code that plays the episodes updates it.
     """
 
     def __init__(self, fewest: int, most: int, *, task: dict[str, Any], seed: int) -> None:
@@ -135,7 +135,7 @@ class ScalingAgent:
         return self.fewest + index
 
     def logits(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Of all choices, f32 [choices]."""
+        """The logits of all choices, f32 [choices]."""
         assert self._ppo.observations is not None
         inputs = torch.from_numpy(self._ppo.observations(seen[None]))
         with torch.no_grad():
@@ -155,7 +155,7 @@ class ScalingAgent:
         return Choice(seen, index, log_prob, logits)
 
     def learn(self, choices: Sequence[Choice], rewards: Sequence[float]) -> None:
-        """Learn from an episode: its decisions, and what followed each. Without decisions it only counts."""
+        """Learn from an episode: its decisions and their rewards. Without decisions it is only counted."""
         assert len(choices) == len(rewards)
         self.episodes += 1
         if choices:
@@ -201,7 +201,7 @@ class ScalingAgent:
         return agent
 
     def state_dict(self) -> dict[str, Any]:
-        """The policy, and all that its training needs to go on to the bit."""
+        """The policy, and everything that its training needs to continue with equal bits."""
         return self._ppo.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -20,13 +20,13 @@ from typing import Any, Literal
 from nitro_api import JobSpec
 
 Need = Literal["curvature", "gradient-noise"]
-"""What is measured only for a scaler that asks. `curvature`: convexity_ratio, lambda_min and lambda_max;
-`gradient-noise`: gradient_signal, gradient_noise and gradient_snr."""
+"""Statistics that are measured only for a scaler that asks for them. `curvature`: convexity_ratio, lambda_min
+and lambda_max; `gradient-noise`: gradient_signal, gradient_noise and gradient_snr."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What is known of a policy that plays the next round.
+    """The known values of a policy that plays the next round.
 
     Attributes:
         convexity_ratio: C of its objective in this round; None when it was not measured, or failed.
@@ -40,20 +40,20 @@ class PolicyOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOutcome:
-    """What is known when a round has been trained on.
+    """The known values after the update of a round.
 
     Attributes:
         round: k, from 1.
         actors: I_k, the actors that sampled the round.
         statistics: what the update and the detector found, finite, by the names of metrics.csv's columns;
-            what was not measured, or failed, is missing. Of several policies they are means.
+            those that were not measured, or failed, are missing. With several policies they are means.
         policies: each policy that plays the next round.
         reward_mean: mean return of recent training episodes; None before the first has ended.
         reward_round: mean return of the training episodes that ended in this round; None without any.
         seconds: the round's wall time.
-        learner_seconds: of it, the update.
+        learner_seconds: the part of `seconds` that the update took.
         actor_seconds: mean duration of an actor's invocation.
-        cost: of the run so far. Unit: US dollars.
+        cost: cost of the run so far. Unit: US dollars.
     """
 
     round: int
@@ -70,7 +70,7 @@ class RoundOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What one policy asks for: its score in [0, 1], and the actors by it, not rounded."""
+    """What one policy asks for: its score in [0, 1], and the number of actors for this score, not rounded."""
 
     score: float
     actors: float
@@ -78,12 +78,12 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the next round gets.
+    """The decision for the next round.
 
     Attributes:
         actors: I_{k+1}.
         score: the boosting score S_k in [0, 1] behind it; None for a scaler that has no score.
-        policies: what each policy asks for, of a scaler that asks them.
+        policies: what each policy asks for; empty if the scaler does not ask the policies.
     """
 
     actors: int

@@ -78,7 +78,7 @@ class MarlessScaler(Scaler):
 
 
 class MarlessRandomScaler(MarlessScaler):
-    """`random-score` of several agents: MarlessScaler with another C^j, a value drawn uniformly from the
+    """`random-score` for several agents: MarlessScaler with another C^j, a value drawn uniformly from the
     policy's own values so far by (seed, k, j). All else is equal."""
 
     def __init__(self, spec: JobSpec) -> None:

@@ -36,7 +36,7 @@ class MinionsRLScaler(Scaler):
 
     @property
     def agent(self) -> ScalingAgent:
-        """Raise AgentError where there is none."""
+        """The agent. Raises AgentError if there is none."""
         if isinstance(self._agent, AgentError):
             raise self._agent
         return self._agent
@@ -45,8 +45,8 @@ class MinionsRLScaler(Scaler):
         return Decision(self.agent.best(features(outcome, self._budget)))
 
     def state_dict(self) -> dict[str, Any]:
-        """The agent, and the cost of its pre-training (None from an older checkpoint). A resumed run so
-        keeps the agent that it began with, even if the file has changed."""
+        """The agent, and the cost of its pre-training (None from an older checkpoint). So a resumed run keeps
+        the agent that it began with, even if the file has changed."""
         return {"agent": self.agent.state_dict(), "spent": self._spent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

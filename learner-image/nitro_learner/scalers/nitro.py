@@ -8,13 +8,13 @@ section 5.3).
 The paper's x is the convexity ratio R. The other modes put another statistic in its place, each one with the
 sign that a low value calls for more actors:
 
-    lambda-min          the Hessian's smallest eigenvalue. R = -lambda_max / lambda_min rises with it: this is
-                        the half of R that samples tell apart best from round to round.
-    noise               the signal-to-noise ratio of a round's gradient with I_min actors. What one more actor
-                        adds to an update's gain grows as it falls: the gain with B samples is the greatest
-                        gain times 1 / (1 + B_noise / B) (McCandlish et al. 2018, equation 2.6).
-    explained-variance  the critic's. What it leaves unexplained of the returns is the variance of the
-                        advantages, and so the noise of the policy's gradient, which more samples average out.
+    lambda-min          the Hessian's smallest eigenvalue. R = -lambda_max / lambda_min rises with it. Of the
+                        two eigenvalues, samples show this one's changes from round to round best.
+    noise               the signal-to-noise ratio of a round's gradient with I_min actors. The lower it is,
+                        the more one additional actor adds to an update's gain: the gain with B samples is the
+                        greatest gain times 1 / (1 + B_noise / B) (McCandlish et al. 2018, equation 2.6).
+    explained-variance  the critic's. The unexplained part of the returns' variance is the variance of the
+                        advantages. It makes the policy's gradient noisy; more samples average the noise out.
 
 Where the paper has no rule: without x_k the score is 0 and W stays as it is; with fewer than two values in W
 the quotient is 1; with equal values it is 0.5.
@@ -37,7 +37,7 @@ STATISTICS = {
 """The statistic that each mode scores, by its name in metrics.csv."""
 
 _LOWEST = {"explained_variance": -1.0}
-"""Where one value may lie arbitrarily far from the others, and would leave no room between those."""
+"""Lower limits of statistics that have no lower bound: one far value would hide all other differences."""
 
 _NEEDS: dict[str, frozenset[Need]] = {
     "paper": frozenset({"curvature"}),
@@ -79,9 +79,10 @@ class NitroScaler(Scaler):
         return Decision(self.clip(self.scaling.max_actors * score), score)
 
     def _artifact(self, outcome: RoundOutcome, ratio: float | None) -> Decision:
-        """R d^k is compared, large values boost, and no round gets fewer than I_max d^(k^2).
+        """Compare R d^k. Large values give more actors, and no round gets fewer than I_max d^(k^2).
 
-        The released code appends both R d^k and R, so that W holds n / 2 rounds of both; so does this.
+        The released code appends both R d^k and R, so that W holds n / 2 rounds of both. This method does the
+        same.
         """
         floor = self.clip(self.scaling.max_actors * self.scaling.decay ** (outcome.round**2))
         if ratio is None:

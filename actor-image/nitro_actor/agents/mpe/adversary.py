@@ -14,7 +14,8 @@ _FORCE = 5.0
 
 
 class Adversary(Scenario):
-    """The adversary is paid for being near the goal; the good ones for their nearest, and for its distance.
+    """An adversary is rewarded for being near the goal. The good agents are rewarded for how near their
+    nearest one is to the goal, and for how far the adversary is from it.
 
     The last body marks the goal: it lies on one of the landmarks.
     """

@@ -20,8 +20,8 @@ from nitro_actor.protocol.agents import AgentClass
 class MpeEngine(AgentsEngine):
     """E copies of one scenario, each with its own random generator.
 
-    The time limit is the environment's affair. Where a scenario ends by success in the very step of the time
-    limit, mpe2 calls the episode truncated; here it terminated.
+    `AgentsEnvironment` applies the time limit. If a scenario ends by success in the same step as the time
+    limit, mpe2 reports the episode as truncated, and this engine reports it as terminated.
 
     Attributes:
         time_limit: mpe2's `max_cycles`, steps.
@@ -120,7 +120,7 @@ class MpeEngine(AgentsEngine):
         return draw(positions[order], np.array(scenario.bodies.radii)[order], scenario.colors[order])
 
     def _end(self, ended: NDArray[np.bool_]) -> None:
-        """The episodes of some copies ended by themselves: nobody acts there until a reset."""
+        """Mark copies whose episodes ended by themselves: nobody acts there until a reset."""
         self._terminated[:] = ended
         for name, alive in self.alive.items():
             self._died[name][:] = ended[:, None]

@@ -42,7 +42,7 @@ class Observer:
         np.take(self._state, self._rows, axis=0, out=self._seen, mode="clip")
         np.take(self._state, self._subtracted, axis=0, out=self._minus, mode="clip")
         np.subtract(self._seen, self._minus, out=self._seen)
-        # Twice as fast as turning the axes and the type in one copy.
+        # This is twice as fast as changing the order of the axes and the dtype in one copy.
         self._single[:] = self._seen
         for name, part in self._parts.items():
             observations = self.observations[name]

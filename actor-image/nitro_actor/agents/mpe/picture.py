@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 _SIZE = 400
 """Pixels of either side."""
 _FIELD = 1.2
-"""What is seen at least: from minus to plus this, along both axes."""
+"""The smallest view: from minus this value to plus this value, along both axes."""
 
 
 def draw(

@@ -1,7 +1,7 @@
-"""Players that learn nothing: the scale on which the returns of learners are read.
+"""Players that learn nothing. Their returns are the scale for reading the returns of learners.
 
-In simple_spread agents that stand still score more than agents that act at random, so a return above random
-proves no learning.
+In simple_spread, agents that stand still score more than agents that act at random. So a return above that of
+random agents does not prove learning.
 """
 
 import functools
@@ -27,17 +27,17 @@ _MOST_AGENTS = 7
 
 
 def play_random(observations: NDArray[np.float32], generator: np.random.Generator) -> Actions:
-    """Uniformly random actions."""
+    """Choose uniformly random actions."""
     return generator.integers(0, ACTIONS, observations.shape[:2])
 
 
 def play_still(observations: NDArray[np.float32], generator: np.random.Generator) -> Actions:  # noqa: ARG001
-    """No action at all."""
+    """Choose to stand still."""
     return np.zeros(observations.shape[:2], np.int64)
 
 
 def play_assigned(observations: NDArray[np.float32], generator: np.random.Generator) -> Actions:  # noqa: ARG001
-    """In simple_spread: each agent goes to a landmark of its own, so that all ways together are the shortest.
+    """Send each agent of simple_spread to its own landmark, with the smallest sum of distances.
 
     Raises:
         ValueError: there are more than 7 agents, too many to try all assignments.

@@ -1,4 +1,4 @@
-"""What a scenario is: the bodies of a world, where episodes begin, what agents see and what they are paid."""
+"""The interface of scenarios: bodies of a world, starts of episodes, agents' observations and rewards."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -34,7 +34,8 @@ class Scenario(ABC):
 
     Attributes:
         defaults: the keyword arguments that are honoured, with mpe2's defaults.
-        checks: which of their values are. Others are left to mpe2.
+        checks: for each of these arguments, a test of the values that are honoured. Other values are left to
+            mpe2.
         bodies: the bodies of its world.
         teams: the agents of each class, as numbers of bodies; ordered by the classes' names and the bodies.
         colors: u8 [M, 3] of the bodies in a picture.
@@ -62,7 +63,7 @@ class Scenario(ABC):
 
     @abstractmethod
     def outcome(self, world: World, rewards: Array) -> NDArray[np.bool_] | None:
-        """Write the rewards of a step that has just been done, f64 [n, E], by agents in the bodies' order.
+        """Write the rewards of the last step, f64 [n, E], by agents in the bodies' order.
 
         Returns:
             bool [E], the copies whose episode ended; None where episodes only end by their time limit.

@@ -24,7 +24,7 @@ _FORCE = 5.0
 
 
 class Spread(Scenario):
-    """All agents are paid for how near the landmarks' nearest agents are, and each one for its collisions."""
+    """All agents are rewarded if agents are near all landmarks. Each agent pays for its own collisions."""
 
     defaults: ClassVar = {"N": 3, "local_ratio": 0.5, "max_cycles": 25, "terminate_on_success": False}
     checks: ClassVar = {
@@ -54,7 +54,7 @@ class Spread(Scenario):
     def view(self, agent: int) -> View:
         agents = self._agents
         view = View(self.bodies, agent).own().offsets(range(agents, 2 * agents)).offsets(range(agents))
-        # What the others say: nothing.
+        # The other agents' messages, which are always zero.
         return view.absolute([self.bodies.zero] * 2 * (agents - 1))
 
     def outcome(self, world: World, rewards: Array) -> NDArray[np.bool_] | None:

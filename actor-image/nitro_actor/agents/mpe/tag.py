@@ -18,7 +18,7 @@ def _is_number(value: object) -> bool:
 
 
 class Tag(Scenario):
-    """Each contact of an adversary and a good agent pays all adversaries, and costs the good agent.
+    """Each contact of an adversary with a good agent rewards all adversaries and costs the good agent.
 
     A good agent also pays for being outside of the field.
     """

@@ -24,7 +24,7 @@ _KEPT_SPEED = 0.75
 """Share of its velocity that an agent keeps in a step."""
 _STIFFNESS = 100.0
 _MARGIN = 1e-3
-"""Depth over which the force of a contact sets in."""
+"""Depth of a contact over which its force rises."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Bodies:
     Attributes:
         agents: n.
         radii: of all M bodies.
-        forces: of the push of each agent.
+        forces: strength of each agent's push.
         speeds: the highest speed of each agent; None where agents have no limit.
         colliders: how many bodies, counted from the first one, push agents away.
     """
@@ -68,7 +68,7 @@ class World:
     """E copies of a world of M bodies, of which the first n are agents.
 
     Attributes:
-        state: f64 [K, E], all that a world consists of; `Bodies` tells its rows.
+        state: f64 [K, E], the whole state of the worlds; `Bodies` says what its rows hold.
         positions: f64 [2, M, E], a view of it.
         velocities: f64 [2, n, E], a view of it.
         distances: f64 [M, n, E] from every body to every agent, infinite from an agent to itself. `measure`
@@ -105,7 +105,7 @@ class World:
         self._selves[:] = np.inf
 
     def step(self, actions: NDArray[np.intp]) -> None:
-        """Move all copies by one step and measure the distances. They must be up to date before.
+        """Move all copies by one step and measure the distances. They must be up to date before the call.
 
         Args:
             actions: intp [n, E], from 0 to 4.
@@ -127,7 +127,7 @@ class World:
         self.measure()
 
     def _slow_down(self, limits: Array) -> None:
-        """Keep directions, but no speed above its limit."""
+        """Reduce speeds above the limits, and keep the directions."""
         np.multiply(self.velocities, self.velocities, out=self._moved)
         speeds = np.sqrt(self._moved[0] + self._moved[1])
         fast = speeds > limits
@@ -162,7 +162,7 @@ class _Contacts:
         self._offsets = offsets[:colliders]
         self._distances = distances[:colliders]
         self._rows = distances.reshape(-1, count)
-        # What an agent's forces are summed from: its own first, then those of the bodies in their order.
+        # The terms of an agent's sum of forces: its own force first, then those of the bodies in their order.
         self._forces = np.empty((1 + colliders, 2, agents, count))
         self.push = self._forces[0]
 

@@ -18,7 +18,7 @@ Arrays = dict[str, jax.Array]
 
 _ENEMY = "enemy_"
 _STOP = 4
-"""The action of those that cannot act."""
+"""The action of agents that cannot act."""
 
 
 def functions(map_name: str) -> tuple[Callable[[jax.Array], Any], Callable[[Arrays, jax.Array], Any]]:
@@ -45,7 +45,7 @@ def functions(map_name: str) -> tuple[Callable[[jax.Array], Any], Callable[[Arra
         chosen = {agent: actions[i] for i, agent in enumerate(agents)}
         _, state, rewards, _, _ = battle.step_env(theirs, state, chosen)
         alive = state.state.unit_alive
-        # The time limit, which also ends JaxMARL's episodes, is the environment's affair.
+        # The time limit, which also ends JaxMARL's episodes, is applied by `AgentsEnvironment`.
         ended = ~alive[:allies].any() | ~alive[allies:].any()
         return _flat(ours, state), show(state, ended), {"reward": rewards[agents[0]], "ended": ended}
 

@@ -89,6 +89,6 @@ class SmaxEngine(AgentsEngine):
             np.copyto(kept, snapshot[name])
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """All that changes. What is shown is kept as well: another program would round it in its own way."""
+        """All arrays that change. Shown ones are saved too: another program would round them differently."""
         groups = {"state": self._state, "shown": self._shown}
         return {f"{group}/{name}": one for group, kept in groups.items() for name, one in kept.items()}

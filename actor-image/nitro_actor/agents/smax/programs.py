@@ -1,7 +1,8 @@
 """Compiled programs of SMAX: traced from JaxMARL once, and kept in a folder.
 
 A program is two files: StableHLO, which JAX loads without JaxMARL and without tracing, and what XLA compiled
-from it, in the folder `xla`. With both an actor is ready within a second of processor time, else it takes 14.
+from it, in the folder `xla`. With both files an actor is ready within a second of processor time. Without
+them it takes 14 seconds.
 """
 
 import hashlib
@@ -11,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# AVX2 is the most that may be compiled in: programs move from the machine that builds an image to others, and
-# equal requests shall give equal bits there. One thread, because an actor has one core.
+# Programs use at most AVX2: they move from the machine that builds an image to other machines, and equal
+# requests must give equal bits there. They use one thread, because an actor has one core.
 os.environ["XLA_FLAGS"] = "--xla_cpu_max_isa=AVX2 --xla_cpu_multi_thread_eigen=false"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -30,11 +31,11 @@ _KEY = (2,)
 
 
 class Programs(NamedTuple):
-    """What runs a map.
+    """The programs of a map.
 
     Attributes:
-        begin: `battle.functions`' `begin`, of one copy.
-        step: its `step`, of E copies: every array has a first axis of E more.
+        begin: `begin` of `battle.functions`, for one copy.
+        step: `step` of the same, for E copies: every array has one more axis, the first, of length E.
         state: dtype and shape of each array of a state of E copies.
     """
 
@@ -47,13 +48,13 @@ def load(map_name: str, copies: int) -> Programs:
     """Load the programs of a map, after making them where the folder has none.
 
     Raises:
-        EnvironmentConfigError: it has none, and JaxMARL is not installed.
+        EnvironmentConfigError: the folder has none, and JaxMARL is not installed.
     """
     folder = _folder()
     jax.config.update("jax_compilation_cache_dir", str(folder / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    # A step is too short for another thread to be worth its hand-over.
+    # A step is so short that handing it to another thread does not pay.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     begin, step = (_path(folder, map_name, what) for what in ("begin", f"step-{copies}"))
     if not (begin.exists() and step.exists()):
@@ -90,7 +91,7 @@ def _write(path: Path, data: bytes | bytearray) -> None:
 
 
 def _path(folder: Path, map_name: str, what: str) -> Path:
-    """A program's file. Its name has a digest of what it was traced from, so that none is out of date."""
+    """A program's file. Its name has a digest of the traced code, so that no program is out of date."""
     source = Path(__file__).with_name("battle.py").read_bytes() + jax.__version__.encode()
     return folder / f"{map_name}-{hashlib.sha256(source).hexdigest()[:12]}-{what}"
 

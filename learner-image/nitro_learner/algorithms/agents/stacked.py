@@ -1,7 +1,7 @@
 """Networks of several policies that compute together: one batched product for a layer of all of them.
 
 Parameters are rows of one tensor [P, n], a row for each policy. So a policy is selected, copied and inserted
-as a row, and what trains together is stacked as it is needed:
+as a row, and policies that train together are stacked when needed:
 
     network = StackedPerceptron(inputs, hidden, {"head": actions}, "tanh")
     parameters = torch.stack([network.initial(generator, ...) for each policy])       # [P, n]
@@ -61,7 +61,7 @@ class StackedPerceptron:
 
     Attributes:
         size: n, parameters of a policy.
-        outputs: of all heads together.
+        outputs: number of outputs of all heads together.
     """
 
     def __init__(

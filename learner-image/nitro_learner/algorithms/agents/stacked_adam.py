@@ -14,7 +14,7 @@ from nitro_learner.algorithms.adam import adam_step
 
 @dataclass(frozen=True, slots=True)
 class AdamState:
-    """What Adam knows of one policy.
+    """Adam's state of one policy.
 
     Attributes:
         mean, square: moments of its gradients, f32 [n].
@@ -27,12 +27,12 @@ class AdamState:
 
     @classmethod
     def fresh(cls, size: int, device: str = "cpu") -> AdamState:
-        """Before the first step."""
+        """The state before the first step."""
         mean, square = torch.zeros(2, size, device=device)
         return cls(mean, square, torch.zeros((), device=device))
 
     def copy(self) -> AdamState:
-        """A state that further steps of this one do not change."""
+        """A copy that further steps do not change."""
         return AdamState(self.mean.clone(), self.square.clone(), self.steps.clone())
 
     def state_dict(self) -> dict[str, Tensor]:

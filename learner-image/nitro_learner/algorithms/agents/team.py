@@ -38,7 +38,8 @@ class Team:
         settings: resolved.
         network: resolved.
         rounds: spec.stop.rounds, for settings that change over a run; None without that limit.
-        reward: `own`: each agent learns from its own reward. `team`: from the sum over the team's agents.
+        reward: with `own` each agent learns from its own reward, with `team` from the sum over the team's
+            agents.
         group_batch: see `GroupBatch`.
         agent_ids: whether an agent's index in its class is appended to its observation, one-hot.
     """
@@ -61,16 +62,16 @@ class SharingLearner(OnPolicyJointLearner, Protocol):
     """Learns a team whose agents may share policies.
 
     A policy has the name of one of its agents. At first each agent plays the policy of its own name; with
-    `agent_ids` all agents of a class play that of its first agent. What an agent has learned from stays with
-    the agent; weights, optimiser state, targets and normalisers belong to the policy.
+    `agent_ids` all agents of a class play that of its first agent. The data that an agent has learned from
+    stay with the agent. Weights, optimiser state, targets and normalisers belong to the policy.
     """
 
     def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
         """Let each policy be played by the agents of its group.
 
         Args:
-            groups: every agent of the team once, by the name of its policy. A policy that exists goes on. One
-                that does not is a copy of the policy that the agent of its name plays now.
+            groups: every agent of the team once, by the name of its policy. An existing policy goes on. A new
+                policy is a copy of the policy that the agent of its name plays now.
 
         Raises:
             ValueError: a group has agents of several classes, or an agent is missing or occurs twice.

@@ -47,7 +47,7 @@ def check_agents(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     """Make sure that the environment has as many agents as the algorithm learns.
 
     Raises:
-        JobInvalid: it has not.
+        JobInvalid: the environment has another number of agents.
     """
     several, name = "classes" in environment, spec.algorithm.name
     if several == (spec.algorithm.record.agents == "several"):

@@ -1,4 +1,4 @@
-"""IMPACT (Luo et al. 2020): PPO on replayed fragments of older policies, held together by a target network.
+"""IMPACT (Luo et al. 2020): PPO on replayed fragments of older policies, stabilised by a target network.
 
     rho = min(mu / pi_target, 2);  r = rho pi / mu;  L = -E[min(r A, clip(r, 1 - c, 1 + c) A)]
 
@@ -40,7 +40,7 @@ _BUFFER = {"discrete": (4, 2), "continuous": (16, 20)}
 
 @dataclass(frozen=True, slots=True)
 class _Sampled:
-    """A fragment and its rewards f32 [L, E] as the critic shall see them."""
+    """A fragment and its rewards f32 [L, E], as the critic sees them."""
 
     fragment: Fragment
     rewards: np.ndarray
@@ -49,8 +49,9 @@ class _Sampled:
 class Impact(ActorCriticAlgorithm):
     """IMPACT. See `OffPolicyAlgorithm` for the interface.
 
-    The buffer is no part of the state: a resumed run fills it anew, as at its start. It may hold more than a
-    checkpoint should write every round, and requests that were running when the run stopped are lost anyway.
+    The buffer is not part of the state: a resumed run fills it again, as at its start. It may hold more data
+    than a checkpoint should write every round, and requests that were running when the run stopped are lost
+    in any case.
     """
 
     settings: ImpactHyperparameters
@@ -122,8 +123,8 @@ class Impact(ActorCriticAlgorithm):
 
     @torch.no_grad()
     def samples(self, batch: list[_Sampled]) -> tuple[Samples, dict[str, float]]:
-        """The loss's samples of fragments at the present target network and critic, and what describes them:
-        explained_variance and advantage_std."""
+        """Make the loss's samples from fragments, at the present target network and critic, and their
+        statistics explained_variance and advantage_std."""
         rollouts = Rollouts(
             [sampled.fragment for sampled in batch],
             [sampled.rewards for sampled in batch],
@@ -183,7 +184,7 @@ class Impact(ActorCriticAlgorithm):
 
 
 def denominator(target_log_probs: Tensor, log_probs: Tensor) -> Tensor:
-    """log max(pi_target, mu / 2), [n]: what the ratio that IMPACT clips is taken to.
+    """log max(pi_target, mu / 2), [n]: the denominator of the ratio that IMPACT clips.
 
     Raises:
         ValueError: the tensors differ in shape.

@@ -35,7 +35,7 @@ class CircularBuffer(Generic[T]):
         self._entries.clear()
 
     def draw(self, generator: np.random.Generator) -> T | None:
-        """A batch that has uses left, one use of which is gone with this; None when there is none."""
+        """Draw a batch that has uses left, and count one use of it; None when there is no such batch."""
         usable = [entry for entry in self._entries if entry.uses]
         if not usable:
             return None

@@ -14,7 +14,7 @@ from nitro_learner.data.shapes import check
 
 @dataclass(frozen=True, slots=True)
 class VTrace:
-    """What V-trace gives, both float32 [L, lanes].
+    """The results of V-trace, both float32 [L, lanes].
 
     Attributes:
         targets: v_s, which the critic learns.
@@ -46,7 +46,8 @@ def vtrace(
         next_values: V of the observation that followed the step, before any reset, float [L, lanes]; see
             `gae.next_values`. Not read where terminated.
         terminated: the step ended its episode in a terminal state, bool [L, lanes].
-        truncated: the step ended its episode by a limit, bool [L, lanes]. Bootstraps, but traces stop there.
+        truncated: the step ended its episode by a limit, bool [L, lanes]. The step bootstraps, but traces
+            stop there.
         gamma: discount per step.
         lam: shortens the traces (ibid., remark 2); 1 is plain V-trace.
 
@@ -69,7 +70,7 @@ def vtrace(
     delta = rho * (rewards + gamma * bootstraps - values)
     ended = terminated | truncated
     excess = _backward_sums(delta.copy(), np.where(ended, 0.0, gamma * lam * rho))  # v_s - V(s)
-    # v_{s+1} - V(s+1) is zero behind an episode's end and behind the fragment's, where V itself bootstraps.
+    # v_{s+1} - V(s+1) is zero after the end of an episode or of the fragment, where V itself bootstraps.
     following = np.concatenate([excess[1:], np.zeros_like(excess[:1])])
     advantages = delta + gamma * rho * np.where(ended, 0.0, following)
     return VTrace((values + excess).astype(np.float32), advantages.astype(np.float32))

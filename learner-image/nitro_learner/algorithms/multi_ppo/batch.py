@@ -1,4 +1,4 @@
-"""What one policy of a team learns from in a round."""
+"""The samples that one policy of a team learns from in a round."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class BatchMaker:
     def inputs(
         self, policy: AgentPolicy, rollouts: PolicyRollouts, when: When
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What a policy and its critic see, f32 [n, D] and [n, S]; one array where they see the same."""
+        """The inputs of a policy and of its critic, f32 [n, D] and [n, S]; one array if both are the same."""
         raw = rollouts.observations(when)
         own = vectors(raw if policy.observations is None else policy.observations(raw))
         identity = [rollouts.identities(len(own))] if self._team.agent_ids else []
@@ -142,7 +142,7 @@ class BatchMaker:
 
 def chosen_agents(fragments: Sequence[Fragment], agents: int, seed: Sequence[int]) -> np.ndarray:
     """Choose which of a policy's agents it learns from, int64 [N]: one at each step of each environment, all
-    equally likely. So it learns from as much as one agent has."""
+    equally likely. So the policy learns from as many samples as one agent has."""
     steps = sum(fragment.tensors["terminated"].size for fragment in fragments)
     return np.random.default_rng(list(seed)).integers(agents, size=steps)
 

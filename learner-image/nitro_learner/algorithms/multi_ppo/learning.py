@@ -1,8 +1,8 @@
 """Proximal policy optimisation for the agents of a team.
 
-Each policy is learned as PPO learns one, by its agents' own data. Policies of one shape that have equally
-many samples train together, in batched products. `ippo` and `mappo` differ in what the critic sees: the
-agent's observation (de Witt et al. 2020), or the state of all agents (Yu et al. 2022).
+Each policy learns by PPO from its own agents' data. Policies of one shape that have equally many samples
+train together, in batched products. `ippo` and `mappo` differ in what the critic sees: the agent's
+observation (de Witt et al. 2020), or the state of all agents (Yu et al. 2022).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from nitro_learner.networks.distributions import Categorical, Distribution, Gaus
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
 _INITIAL, _ORDER, _CHOICE = range(3)
-"""What random numbers are for: first parameters, the order of samples, the agents that are learned from."""
+"""Uses of random numbers: first parameters, the order of samples, the agents that are learned from."""
 
 
 class MultiPpo:
@@ -283,7 +283,7 @@ class MultiPpo:
 
 
 def _batch_stats(batch: PolicyBatch) -> dict[str, float]:
-    """Statistics of what a policy learned from, over samples of agents that acted."""
+    """Statistics of a policy's batch, over the samples of agents that acted."""
     acted = batch.samples.weights > 0
     if not acted.any():
         return {"explained_variance": 0.0, "advantage_std": 0.0}

@@ -19,14 +19,15 @@ from nitro_learner.networks.normalise import ObservationNormaliser, RewardNormal
 
 @dataclass(frozen=True, slots=True)
 class AgentPolicy:
-    """What belongs to a policy, whoever plays it.
+    """The data of a policy, whichever agents play it.
 
     Attributes:
         parameters: f32 [n], the policy's and then the critic's.
         adam: of these parameters.
         kl_coefficient: weight of the KL penalty.
         observations: standardises the policy's observations; None where they stay raw.
-        states: standardises the global states that its critic sees; None where that sees none, or raw ones.
+        states: standardises the global states that its critic sees; None if the critic sees no states, or raw
+            ones.
         rewards: scales rewards; None where they stay as they are.
     """
 
@@ -53,13 +54,13 @@ class AgentPolicy:
         return replace(self, parameters=parameters, adam=adam, kl_coefficient=kl_coefficient)
 
     def scaled(self, lanes: Sequence[Fragment]) -> list[np.ndarray]:
-        """A round's rewards as the critic shall see them, f32 [L, lanes] of each fragment."""
+        """A round's rewards as the critic sees them, f32 [L, lanes] of each fragment."""
         if self.rewards is None:
             return [fragment.tensors["rewards"] for fragment in lanes]
         return self.rewards(list(lanes))
 
     def state_dict(self, network: StackedActorCritic) -> dict[str, Any]:
-        """What a checkpoint holds of it."""
+        """The policy's part of a checkpoint."""
         return {
             "parameters": {
                 name: value[0].detach().cpu().clone()

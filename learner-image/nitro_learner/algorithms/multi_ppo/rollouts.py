@@ -1,4 +1,4 @@
-"""What the agents of one policy played in a round, as rows for networks and as lanes along time."""
+"""The transitions of one policy's agents in a round, as rows for networks and as lanes along time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ When = Literal["", "last_", "final_"]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What GAE makes of a round.
+    """The results of GAE for a round.
 
     Attributes:
         values: of the critic, f32 [N].
@@ -86,7 +86,7 @@ class PolicyRollouts:
         return np.concatenate([self._joined(fragment, when) for fragment in self._fragments])
 
     def of_agents(self, rows: np.ndarray) -> np.ndarray:
-        """What an environment has once, [n / k, ...], for each of the policy's agents, [n, ...]."""
+        """Repeat an environment's rows [n / k, ...] for each of the policy's agents, [n, ...]."""
         return np.repeat(rows, self.agents, axis=0)
 
     def identities(self, rows: int) -> np.ndarray:
@@ -119,7 +119,7 @@ class PolicyRollouts:
         """Generalised advantage estimates along the lanes.
 
         Args:
-            rewards: f32 [L, E * k] of each fragment, as the critic shall see them.
+            rewards: f32 [L, E * k] of each fragment, as the critic sees them.
             values: the critic's, f32 [n], of the observations or states of that kind.
             gamma: discount per step.
             gae_lambda: lambda of the estimate.
@@ -158,7 +158,7 @@ class PolicyRollouts:
         gamma: float,
         gae_lambda: float,
     ) -> np.ndarray:
-        """Of the lanes of all fragments, f32 [L, lanes]."""
+        """The advantages of the lanes of all fragments, f32 [L, lanes]."""
         lives = [self._lives(fragment) for fragment in self._fragments]
         alive, died = (
             np.concatenate([each.reshape(len(rewards), -1) for each in lanes], axis=1)
@@ -173,8 +173,8 @@ class PolicyRollouts:
         )
 
     def _lives(self, fragment: Fragment) -> tuple[np.ndarray, np.ndarray]:
-        """Whether an agent acted in a step and whether it died in it, bool [L, E, k]. Fragments do not say so
-        of agents that live as long as their episode."""
+        """Whether an agent acted in a step and whether it died in it, bool [L, E, k]. Fragments carry neither
+        for agents that live as long as their episode."""
         if "alive" in fragment.by_class[self._class.name]:
             return self.field(fragment, "alive"), self.field(fragment, "died")
         shape = (*fragment.tensors["terminated"].shape, self.agents)

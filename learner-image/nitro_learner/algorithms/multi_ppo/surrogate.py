@@ -22,7 +22,7 @@ CHUNK = 1024
 
 @dataclass(frozen=True, slots=True)
 class MultiPpoSurrogate:
-    """What `PpoSurrogate` is for one agent. Means are over transitions of agents that acted.
+    """The counterpart of `PpoSurrogate` for several agents. Means are over transitions of agents that acted.
 
     Attributes:
         network: shape of policy and critic.

@@ -24,12 +24,12 @@ CPU_CHUNK, GPU_CHUNK = 1024, 2**16
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a round made of policies that trained together.
+    """The result of a round for policies that trained together.
 
     Attributes:
         parameters: f32 [P, n].
         adam: each policy's.
-        samples: as the loss saw them, but for advantages that are standardised in each minibatch.
+        samples: as the loss saw them, except that advantages may be standardised in each minibatch.
         terms: means of the loss's terms at these parameters, by policy.
     """
 

@@ -1,5 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017), as RLlib's with the `paper` preset, as CleanRL's with
-`tuned`."""
+"""Proximal policy optimisation (Schulman et al. 2017): preset `paper` as in RLlib, `tuned` as in CleanRL."""
 
 import copy
 import math

@@ -111,7 +111,7 @@ _COLUMNS = tuple(field.name for field in fields(Samples))
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The loss's terms, one value per sample [n]; their mean is what the formula's E stands for."""
+    """The loss's terms, one value per sample [n]; the formula's E is their mean."""
 
     surrogate: Tensor
     kl: Tensor

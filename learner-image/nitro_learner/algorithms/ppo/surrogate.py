@@ -21,10 +21,12 @@ class PpoSurrogate:
     Attributes:
         network: at theta_{k+1}.
         samples: as the loss sees them.
-        sampled: a copy at theta_k, which sampled the round; None where `network` has not been updated since.
+        sampled: a copy at theta_k, which sampled the round; None if `network` has not been updated since
+            then.
         slots: fragments in the samples, all of one length.
         envs: environments of each fragment.
-        standardised: f32 [n], the advantages where the loss sees other ones; None where it sees these.
+        standardised: f32 [n], standardised advantages if the loss sees other ones; None if the loss sees
+            these.
     """
 
     network: ActorCritic

@@ -1,4 +1,4 @@
-"""What a gradient step learns from, gathered from rows of transitions."""
+"""The batch of a gradient step, gathered from rows of transitions."""
 
 from __future__ import annotations
 
@@ -89,11 +89,12 @@ class Reader:
             policies: see `LaneBatch`.
             agents: positions on the class axis, i64 [A, B] or [A, 1].
             places: rows, i64 [A, B] or [1, B].
-            following: rows that they lead to.
+            following: the rows that `places` lead to.
         """
         agents, places, following = np.broadcast_arrays(agents, places, following)
         available = arrays.get(f"{name}/available")
-        # Of one agent an end of its own counts. Of a team what counts is who acts afterwards.
+        # A single agent bootstraps unless it ended by itself. A team bootstraps from the agents that act
+        # afterwards.
         bootstraps = (
             arrays[f"{name}/alive"][following, agents]
             if self._joint

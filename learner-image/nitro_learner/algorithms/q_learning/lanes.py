@@ -1,4 +1,4 @@
-"""Who learns from whose transitions in a gradient step."""
+"""Which policy learns from which agents' transitions in a gradient step."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """What a class's agents draw in a gradient step.
+    """The lanes of a class's agents in a gradient step.
 
     Attributes:
         policies: the row of each lane's policy, i64 [A].
         agents: the positions of each lane's agents on the class axis. They fill it in turn.
-        columns: of each agent of the class, its column of the replay buffer, i64 [n_c].
+        columns: the column of the replay buffer of each agent of the class, i64 [n_c].
         shares: the part of each lane in its policy's loss, f32 [A]. A joint loss has no such parts.
     """
 
@@ -34,7 +34,7 @@ class Lanes:
     shares: Tensor
 
     def agents_of(self, size: int, turn: int) -> Places:
-        """The agents of `size` transitions of each lane, i64 [A, size]; another agent begins each turn."""
+        """The agents of each lane's `size` transitions, i64 [A, size]. Turns begin with different agents."""
         order = np.arange(size) + turn
         return np.stack([own[order % len(own)] for own in self.agents])
 
@@ -44,11 +44,12 @@ def lanes_of(
 ) -> Lanes:
     """Make the lanes of a class.
 
-    Of agents with a joint value, and with groupBatch `all`, each agent is a lane. Else a policy is one, which
-    its agents fill in turn: so it learns from as much as the policy of one agent.
+    Each agent is a lane if the agents have a joint value, or with groupBatch `all`. Otherwise each policy is
+    a lane, which its agents fill in turn. So a policy of several agents learns from as many transitions as a
+    policy of one agent.
 
     Args:
-        team, groups: who plays what.
+        team, groups: which agents play which policies.
         one: the class.
         policies: of the class, in the order of their stack.
         joint: whether the team's agents have one value.
@@ -59,7 +60,7 @@ def lanes_of(
     else:
         members = [groups.positions(policy) for policy in policies]
     played = [policies.index(groups.agents[one.agents[lane[0]]]) for lane in members]
-    # Of agents of other teams no column is ever asked for.
+    # The columns of other teams' agents are never read.
     columns = [0 if joint or agent not in team.agents else team.agents.index(agent) for agent in one.agents]
     return Lanes(
         torch.tensor(played, device=device),

@@ -13,7 +13,7 @@ from nitro_learner.algorithms.q_learning.policies import PolicyStack
 
 
 class Learned:
-    """What gradient steps change.
+    """The parameters that gradient steps change.
 
     Attributes:
         stacks: the policies of each class.
@@ -45,12 +45,12 @@ class Learned:
             stack.follow()
 
     def finite(self) -> bool:
-        """Whether all parameters are."""
+        """Whether all parameters are finite."""
         parts = [self.mixer, *(stack.parameters for stack in self.stacks.values())]
         return all(bool(torch.isfinite(part).all()) for part in parts)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint holds."""
+        """The state for a checkpoint."""
         (adam,) = self._adam.states()
         return {
             "policies": {name: stack.state_dict() for name, stack in self.stacks.items()},

@@ -2,7 +2,7 @@
 
 The three differ in the mixer: each agent's value alone (IQL), the sum of the values (VDN), or a monotonic
 network of them (QMIX). A round's transitions go into the replay buffer, and then come as many gradient steps
-as `replayRatio` says. What an agent has seen stays with the agent, whichever policy it plays.
+as `replayRatio` says. An agent's transitions stay with the agent, whichever policy it plays.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from nitro_learner.algorithms.q_learning.transitions import Columns, positions_o
 from nitro_learner.data.batch import Fragment, vectors
 
 _INITIAL, _MIXER, _DRAWS = range(3)
-"""What random numbers are for: first parameters, the mixer's, and the rows that are drawn."""
+"""Uses of random numbers: first parameters, the mixer's parameters, and the rows that are drawn."""
 
 
 class QLearner:
@@ -205,7 +205,7 @@ class QLearner:
         self._owed = float(state["owed"])
 
     def _lanes(self) -> dict[str, Lanes]:
-        """What is drawn in a gradient step, by class."""
+        """The lanes of a gradient step, by class."""
         return {
             name: lanes_of(
                 self._team,

@@ -1,4 +1,4 @@
-"""Mixers: from the values of a team's agents to what one loss is taken of."""
+"""Mixers: functions from the values of a team's agents to the values that the loss compares with targets."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Independent:
     size = 0
 
     def initial(self, generator: torch.Generator) -> Tensor:  # noqa: ARG002
-        """No parameters."""
+        """Return no parameters."""
         return torch.zeros(0)
 
     def __call__(self, parameters: Tensor, values: Tensor, state: Tensor | None) -> Tensor:  # noqa: ARG002
-        """The values."""
+        """Return the values as they are."""
         return values
 
 
@@ -66,11 +66,11 @@ class Sum:
     size = 0
 
     def initial(self, generator: torch.Generator) -> Tensor:  # noqa: ARG002
-        """No parameters."""
+        """Return no parameters."""
         return torch.zeros(0)
 
     def __call__(self, parameters: Tensor, values: Tensor, state: Tensor | None) -> Tensor:  # noqa: ARG002
-        """The sum."""
+        """Return the sum of the values."""
         return values.sum(0, keepdim=True)
 
 
@@ -110,7 +110,7 @@ class Monotonic:
         """Mix; see `Mixer`.
 
         Raises:
-            ValueError: without a state, or the agents are others than it was made for.
+            ValueError: the state is missing, or the number of agents differs from the mixer's.
         """
         if state is None or len(values) != self._agents:
             raise ValueError(f"a mixer of {self._agents} agents and their state got {len(values)} values")

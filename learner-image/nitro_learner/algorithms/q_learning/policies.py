@@ -47,7 +47,7 @@ class PolicyStack:
         self.targets.copy_(self.parameters)
 
     def regrouped(self, sources: Mapping[str, str]) -> PolicyStack:
-        """A stack of other policies: each a copy of the one here that `sources` names."""
+        """A stack of other policies. Each is a copy of the policy of this stack that `sources` names."""
         adam = dict(zip(self.names, self._adam.states(), strict=True))
         rows = {
             name: (self.parameters[self.names.index(one)], self.targets[self.names.index(one)], adam[one])
@@ -56,7 +56,7 @@ class PolicyStack:
         return PolicyStack(rows, self.network, self._adam_epsilon)
 
     def state_dict(self) -> dict[str, Any]:
-        """By policy."""
+        """The state of each policy, by its name."""
         adam = self._adam.states()
         return {
             name: {

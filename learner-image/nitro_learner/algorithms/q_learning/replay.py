@@ -35,8 +35,8 @@ class _StoredRound:
 class Replay:
     """A ring of rows. Each of K columns, an agent or a whole team, has priorities of its own.
 
-    It holds whole rounds: a round whose first row is overwritten is not drawn from any more. So what it holds
-    follows from the checkpoint's attachments, a file for each round.
+    It holds whole rounds: a round whose first row is overwritten is not drawn from any more. So its content
+    follows from the checkpoint's attachments, one file for each round.
 
     Attributes:
         arrays: the ring's arrays by name, [size, ...]; see `Rows`.
@@ -70,7 +70,7 @@ class Replay:
         return result
 
     def append(self, rows: Rows) -> None:
-        """Take in a round. Of one that is larger than the buffer only the last rows stay."""
+        """Take in a round. If the round is larger than the buffer, only its last rows stay."""
         end = self._end + len(rows)
         begin = max(self._end, end - self._size)
         kept = slice(begin - self._end, None)
@@ -84,7 +84,7 @@ class Replay:
         """Draw rows of columns.
 
         Args:
-            columns: of which column each row is; broadcast to the shape of `shares`.
+            columns: the column of each row; broadcast to the shape of `shares`.
             shares: uniform in [0, 1).
 
         Returns:
@@ -105,12 +105,12 @@ class Replay:
         np.maximum.at(self._largest, columns, priorities)
 
     def following(self, places: Places) -> Places:
-        """The places of the rows that rows lead to."""
+        """The places of the rows that follow the given ones."""
         result: Places = (places + self.arrays["following"][places]) % self._size
         return result
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows are attachments, which each checkpoint that needs them refers to."""
+        """The state, whose rows are attachments. Each checkpoint names the attachments that it needs."""
         return {
             "rounds": [{"begin": one.begin, "end": one.end, "rows": one.attachment} for one in self._rounds],
             "end": self._end,
@@ -142,7 +142,7 @@ class Replay:
         self._count()
 
     def _insert(self, begin: int, arrays: Mapping[str, Array], priorities: Array) -> None:
-        """Write rows from `begin` on, with priorities [n, K], and give up rounds that they overwrite."""
+        """Write rows from `begin` on, with priorities [n, K], and drop the rounds that they overwrite."""
         count = len(priorities)
         for name, array in arrays.items():
             if name not in self.arrays:
@@ -175,8 +175,8 @@ def corrections(counts: Places, probabilities: NDArray[np.float64], beta: float)
 
     Args:
         counts: n, the rows that could be drawn, [A, B].
-        probabilities: P of each that was, [A, B].
-        beta: 1 corrects for all of what priorities do to the mean.
+        probabilities: P of each row that was drawn, [A, B].
+        beta: 1 corrects the whole bias that priorities bring into the mean.
 
     Returns:
         f32 [A, B]; each of the A has its own scale.

@@ -1,4 +1,4 @@
-"""The unit of a Q-learner's values: rewards of any level and spread teach values near 0."""
+"""The unit of a Q-learner's values: learned values are near 0 for rewards of any level and spread."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ValueUnits:
     """A learned value q stands for the return `level + scale * q`. Each of K columns has a unit of its own.
 
     In this unit a reward r is (r + gamma c - c) / scale, and the last one of an episode (r - c) / scale,
-    where c is the level. So an episode that ends by itself leads to a return of 0 as before, and the best
-    actions stay the best. Of episodes that only time cuts it is the standardised reward (r - mean) / std.
+    where c is the level. So the return after the end of an episode is still 0, and the best actions stay the
+    best. If only time limits end episodes, a reward in this unit is the standardised reward (r - mean) / std.
 
     Attributes:
         gamma: discount per step.
@@ -38,7 +38,7 @@ class ValueUnits:
 
     @classmethod
     def of_returns(cls, columns: int, gamma: float) -> ValueUnits:
-        """Values are returns themselves."""
+        """The unit in which values are the returns themselves."""
         return cls(gamma, np.zeros(columns), np.ones(columns))
 
     @classmethod
@@ -65,7 +65,7 @@ class ValueUnits:
         return units
 
     def __call__(self, rewards: NDArray[np.floating], ends: Flags, columns: Places) -> NDArray[np.float64]:
-        """Rewards in this unit; all arguments have the shape of the result."""
+        """Convert rewards to this unit; all arguments have the shape of the result."""
         level = self.level[columns]
         result: NDArray[np.float64] = (rewards + self.gamma * level * ~ends - level) / self.scale[columns]
         return result

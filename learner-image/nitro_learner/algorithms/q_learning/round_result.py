@@ -1,4 +1,4 @@
-"""What a round taught each policy of a Q-learner: statistics and objectives, of the round's transitions."""
+"""The result of a round for each policy of a Q-learner: statistics and objectives of its transitions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from nitro_learner.algorithms.q_learning.transitions import Rows
 def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dict[str, UpdateResult]:
     """Results by policy, at the parameters after the round's gradient steps.
 
-    Policies with a joint value share one objective. Of the others each has its own, of transitions like those
-    that it learns from.
+    Policies with a joint value share one objective. Each other policy has its own objective, over transitions
+    like those that it learns from.
 
     Args:
         trainer: of the round.

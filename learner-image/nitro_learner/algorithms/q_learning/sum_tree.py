@@ -48,11 +48,11 @@ class SumTree:
         return self._levels[0][:, : self._entries]
 
     def of(self, trees: Indices, entries: Indices) -> Weights:
-        """The weights f64 of entries, any shape. `trees` says of which tree each is, and is broadcast."""
+        """The weights f64 of entries, any shape. `trees` gives the tree of each entry, and is broadcast."""
         return self._levels[0][trees, entries]
 
     def set(self, trees: Indices, entries: Indices, weights: NDArray[Any]) -> None:
-        """Give entries their weights, as `of` takes them. Of an entry that occurs twice the last one counts.
+        """Give entries their weights, as `of` takes them. If an entry occurs twice, its last weight counts.
 
         Raises:
             ValueError: a weight is negative or not finite.
@@ -69,9 +69,9 @@ class SumTree:
         `shares`.
 
         Args:
-            trees: of which tree each is; broadcast.
-            shares: in [0, 1). Uniform ones draw each entry in proportion to its weight. An entry that weighs
-                nothing is never found.
+            trees: the tree of each share; broadcast.
+            shares: in [0, 1). Uniform ones draw each entry in proportion to its weight. An entry of weight 0
+                is never found.
 
         Raises:
             ValueError: all weights of a tree are 0.
@@ -83,7 +83,8 @@ class SumTree:
         found = np.zeros(shares.shape, np.int64)
         for level in reversed(self._levels):
             sums = self._nodes(level)[trees, found].cumsum(-1)
-            # Rounding may leave a rest as large as all children: then it is the last that weighs anything.
+            # Rounding may leave a rest as large as all children. Then the last child with a weight is the
+            # one.
             last = (sums < sums[..., -1:]).sum(-1)
             child = np.minimum((sums <= rest[..., None]).sum(-1), last)
             before = np.take_along_axis(sums, np.maximum(child - 1, 0)[..., None], -1)[..., 0]

@@ -21,7 +21,7 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, slots=True)
 class PlayedRows:
-    """What agents of one class did in a round, and the networks that value it.
+    """The actions of agents of one class in a round, and the networks that value them.
 
     Attributes:
         network: their shape.
@@ -48,8 +48,8 @@ class PlayedRows:
 
 @dataclass(frozen=True, slots=True)
 class TdSurrogate:
-    """The mean Huber loss of a round's transitions at the learned parameters, negative where it is to be
-    maximised. A step in which nobody acted counts for nothing.
+    """The mean Huber loss of a round's transitions at the learned parameters, with a negative sign if the
+    objective is maximised. A step in which nobody acted does not count.
 
     Attributes:
         played: by class.

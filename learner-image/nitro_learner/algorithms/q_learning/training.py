@@ -118,7 +118,7 @@ class QTrainer:
             learned.follow()
 
     def turn(self, size: int, number: int) -> tuple[dict[str, Places], Places]:
-        """Whose transitions the step of a number learns from: agents i64 [A, size] by class, and columns."""
+        """The agents of step `number`'s transitions, i64 [A, size] by class, and their columns."""
         agents = {name: lanes.agents_of(size, number) for name, lanes in self.lanes.items()}
         if self.mixer.joint:
             return agents, np.zeros((1, size), np.int64)

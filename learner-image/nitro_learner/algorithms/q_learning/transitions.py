@@ -2,7 +2,8 @@
 
 A row is a step of an environment, with all of its agents. The observations that a step leads to are those of
 another row, so each observation is kept once: `following` is the distance to that row. Where a rollout ends
-or an episode was truncated the row behind is an end: it has observations, but no action was taken there.
+or an episode was truncated, the step leads to a row that is an end: it has observations, but no action was
+taken there.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What a learner learns values of: each of its agents (IQL), or the team as one.
+    """The columns of values that a learner learns: one for each agent (IQL), or one for the whole team.
 
     Attributes:
-        agents: of each value, in the team's order.
+        agents: the agents of each column, in the team's order.
     """
 
     agents: tuple[tuple[str, ...], ...]
@@ -132,7 +133,7 @@ def _of_fragment(fragment: Fragment, team: Team, columns: Columns, state: bool) 
 def _following(
     terminated: NDArray[np.bool_], cut: NDArray[np.bool_], running: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """How many rows behind each row the one is that it leads to; 0 where nothing follows."""
+    """The distance from each row to the row that it leads to; 0 where nothing follows."""
     length, envs = terminated.shape
     steps, finals = terminated.size, int(cut.sum())
     place = np.arange(steps).reshape(length, envs)
@@ -144,9 +145,9 @@ def _following(
 
 
 def _ends(arrays: dict[str, Array], terminated: Array, team: Team, columns: Columns) -> NDArray[np.bool_]:
-    """Of each column whether nothing follows a row for its agents, [n, K]."""
+    """Whether nothing follows a row for the agents of each column, [n, K]."""
     following = np.arange(len(terminated)) + arrays["following"]
-    # Of one agent an end of its own counts. Of a team what counts is who acts afterwards.
+    # A single agent goes on unless it ended by itself. A team goes on if one of its agents acts afterwards.
     goes_on = {
         agent: (arrays[f"{one.name}/goes_on"][:, at], arrays[f"{one.name}/alive"][following, at])
         for one in team.classes

@@ -1,7 +1,7 @@
-"""What a job needs that is not installed everywhere: Ray's RLlib, for algorithms whose name begins with
-`rllib/`.
+"""The availability of Ray's RLlib. Algorithms whose name begins with `rllib/` need it, and it is not
+installed everywhere.
 
-Nothing heavy is imported for jobs that do without it.
+Jobs that do not need it import nothing heavy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REMEDY = (
     "--build-arg EXTRAS=rllib"
 )
 _PACKAGES = ("ray", "tree", "fsspec", "pandas", "pyarrow", "scipy")
-"""What importing RLlib needs: those of the extra `rllib`, by their modules' names."""
+"""Packages that importing RLlib needs: those of the extra `rllib`, by their modules' names."""
 
 
 class RllibError(Exception):
@@ -31,7 +31,7 @@ class RllibError(Exception):
 
 
 def lacking(spec: JobSpec) -> bool:
-    """Whether the job asks for RLlib where it is not installed, or not the one that is needed."""
+    """Whether the job needs RLlib, and RLlib is missing or has another version than the needed one."""
     return spec.algorithm.record.settings == "rllib" and _obstacle() is not None
 
 
@@ -50,7 +50,7 @@ def check(spec: JobSpec) -> None:
     prepare()
     try:
         from nitro_learner.algorithms.rllib import settings
-    except Exception as error:  # what an import of a broken package raises can be anything
+    except Exception as error:  # importing a broken package can raise anything
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise _unusable(
             spec, f"needs RLlib of Ray {_needed()}, which cannot be imported ({reason})"
@@ -62,7 +62,7 @@ def check(spec: JobSpec) -> None:
 
 
 def _obstacle() -> str | None:
-    """What about the installed packages keeps RLlib from being used, found without importing it."""
+    """The reason why the installed packages cannot be used, found without importing them; else None."""
     if not all(map(importlib.util.find_spec, _PACKAGES)):
         return "needs Ray's RLlib, which is not installed"
     needed = _needed()
@@ -88,8 +88,8 @@ def _unusable(spec: JobSpec, obstacle: str) -> JobInvalid:
 
 
 def prepare() -> None:
-    """Before the first import of Ray: no usage statistics, no runtime that starts by itself, no advice on
-    parts that are not used here."""
+    """Set Ray's options before its first import: no usage statistics, no runtime that starts by itself, no
+    advice on parts that are not used here."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_AUTO_CONNECT": "0"}
     for name in (
         "ray._common.deprecation",

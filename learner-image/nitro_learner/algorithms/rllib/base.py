@@ -37,7 +37,7 @@ class RllibAlgorithm:
     Attributes:
         config: RLlib's, with every setting of the job.
         learner: RLlib's, built.
-        network: ours, inside the learner's RLModule: what RLlib trains, the actors get.
+        network: our network inside the learner's RLModule. RLlib trains it, and the actors get it.
     """
 
     def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu", **fixed: Any) -> None:
@@ -94,7 +94,7 @@ class RllibAlgorithm:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_network(state["network"], self._network_meta)
         self._steps, self._updates = int(state["steps"]), int(state["updates"])
-        # Or RLlib would keep its weights where the state has seen fewer updates.
+        # Otherwise RLlib would keep its own weights if the state has seen fewer updates.
         self.learner._weights_seq_no = 0
         self.learner.set_state(state["learner"])
         # RLlib's own state leaves out these two.
@@ -115,7 +115,7 @@ class RllibAlgorithm:
     def learn(
         self, fragments: list[Fragment], timesteps: dict[str, int], minibatch_size: int = 0
     ) -> dict[str, float]:
-        """One update of RLlib's learner on these fragments.
+        """Make one update of RLlib's learner on these fragments.
 
         Args:
             fragments: at least one.
@@ -131,14 +131,15 @@ class RllibAlgorithm:
         chunks = episodes(fragments)
         with _keyed(self._seed, self._updates):
             try:
-                # Of the base class: APPO's and IMPALA's own hands the batch to a thread that does the same.
+                # The method of the base class, because APPO's and IMPALA's own hand the batch to a thread
+                # that does the same.
                 result = Learner.update(
                     self.learner,
                     episodes=chunks,
                     timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps, **timesteps},
                     num_epochs=self.config.num_epochs,
                     minibatch_size=minibatch_size,
-                    # RLlib would shuffle whole batches too: to no end, and V-trace needs their order.
+                    # RLlib would also shuffle whole batches. That has no use, and V-trace needs their order.
                     shuffle_batch_per_epoch=self.config.shuffle_batch_per_epoch and minibatch_size > 0,
                 )
             except Exception as error:
@@ -164,7 +165,7 @@ class RllibAlgorithm:
             )
 
     def coefficients(self, *, clip: float, value: float, value_clip: float) -> Coefficients:
-        """Of the loss that RLlib minimises at present."""
+        """The coefficients of the loss that RLlib minimises at present."""
         return Coefficients(
             clip=clip,
             kl=self.kl_coefficient,
@@ -183,7 +184,7 @@ class RllibAlgorithm:
 def _placed_on(device: str) -> Iterator[None]:
     """Place learners that are built in the block on this torch device.
 
-    Asked for a GPU, RLlib would have Ray say which, and that starts a Ray runtime.
+    If RLlib itself is asked for a GPU, it asks Ray for the device, and that starts a Ray runtime.
     """
     theirs = torch_learner.get_device
     torch_learner.get_device = lambda *_: torch.device(device)
@@ -198,7 +199,8 @@ def _keyed(seed: int, update: int) -> Iterator[None]:
     """Seed the global random numbers, which RLlib draws from, by (seed, update), and restore them
     afterwards.
 
-    So a resumed run draws what an undisturbed one does, and nothing of it has to be in a checkpoint.
+    So a resumed run draws the same numbers as an undisturbed one, and a checkpoint need not hold the
+    generators' states.
     """
     key = int(np.random.SeedSequence([seed, update, 0x524C6C6962]).generate_state(1, np.uint32)[0])
     python, numpy = random.getstate(), np.random.get_state()

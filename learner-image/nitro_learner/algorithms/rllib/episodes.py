@@ -36,7 +36,7 @@ def _chunks(fragment: Fragment) -> Iterator[SingleAgentEpisode]:
             if cut[at]:
                 last = tensors["final_observations"][final[at]]
             elif terminated[at]:
-                # A terminal state is worth nothing, so nobody looks at its observation; the wire leaves it
+                # The value of a terminal state is 0, so its observation is never used, and messages leave it
                 # out.
                 last = tensors["observations"][at]
             else:
@@ -60,5 +60,5 @@ def _chunks(fragment: Fragment) -> Iterator[SingleAgentEpisode]:
 
 
 def _buffer(array: np.ndarray) -> InfiniteLookbackBuffer:
-    """RLlib's column of an episode; one that is an array needs no work per step."""
+    """RLlib's column of an episode. A column that is an array needs no work per step."""
     return InfiniteLookbackBuffer(data=np.ascontiguousarray(array), lookback=0)

@@ -2,7 +2,7 @@
 
 RLlib hands its batches to a thread, which draws them from a queue or from a circular buffer whenever it can.
 Here the same updates are made one after the other, by the calls of `OffPolicyAlgorithm`: they can be repeated
-to the bit, there is no thread that could hang, and what goes wrong in an update is raised where it happens.
+to the bit, no thread can hang, and an error of an update is raised where it happens.
 """
 
 import math
@@ -32,7 +32,7 @@ _MAX_STALENESS = 4
 class RllibImpala(RllibAlgorithm):
     """IMPALA: each fragment is a batch, learned from once. See `OffPolicyAlgorithm` for the interface.
 
-    As with IMPACT the buffer is no part of the state.
+    As with IMPACT, the buffer is not part of the state.
     """
 
     _policy_loss, _value_loss = "mean_pi_loss", "mean_vf_loss"
@@ -107,9 +107,9 @@ class RllibImpala(RllibAlgorithm):
         return CircularBuffer(1, 1)
 
     def _denominator(self, target_log_probs: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
-        """log of what the surrogate's ratio is taken to.
+        """The log of the denominator of the surrogate's ratio.
 
-        IMPALA has none: its gradient is that of r A where r is 1, at the present policy.
+        IMPALA has no ratio. Its gradient is that of r A at the present policy, where r is 1.
         """
         return target_log_probs
 

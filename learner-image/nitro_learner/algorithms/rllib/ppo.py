@@ -57,8 +57,9 @@ class RllibPpo(RllibAlgorithm):
     def _assemble(self, fragments: list[Fragment]) -> Batch:
         """The round as the detector sees it.
 
-        It is our own batch, not RLlib's: that one has a row without meaning for every episode, and its
-        advantages are standardised with those. On all other rows the two agree (a test compares them).
+        It is our own batch, not RLlib's. RLlib's batch has a row without meaning for every episode, and these
+        rows take part when RLlib standardises advantages. On all other rows the two agree (a test compares
+        them).
         """
         return assemble(
             fragments,

@@ -1,5 +1,5 @@
-"""RLlib's settings of a job: from spec.algorithm.rllib to RLlib's own config object, or to every mistake in
-them.
+"""RLlib's settings of a job: read from spec.algorithm.rllib into RLlib's own config object, or list every
+mistake in them.
 
 A setting is a keyword of the config's `training()`, with RLlib's name, type and default.
 """
@@ -43,7 +43,7 @@ _ELSEWHERE_OFF_POLICY = {"minibatch_size": "spec.environment.rolloutLength, sinc
 
 _INEFFECTIVE = frozenset(
     [
-        # Of RLlib's own sampling, threads and queues, which the learner alone does not have.
+        # Settings of RLlib's own sampling, threads and queues, which the learner alone does not have.
         "broadcast_interval",
         "learner_queue_size",
         "learner_queue_timeout",
@@ -55,7 +55,7 @@ _INEFFECTIVE = frozenset(
         "simple_queue_size",
         "timeout_s_aggregator_manager",
         "timeout_s_sampler_manager",
-        # Of RLlib's old API stack, or read by nobody.
+        # Settings of RLlib's old API stack, or settings that nothing reads.
         "decay",
         "entropy_coeff_schedule",
         "epsilon",
@@ -93,8 +93,8 @@ _NULLABLE = frozenset(
         "vtrace_clip_rho_threshold",
     ]
 )
-"""What null switches off. RLlib's types allow it for all settings, but its learners fail with the others, or
-take it for another value."""
+"""Settings that null switches off. RLlib's types allow null for all settings, but its learners fail with null
+in the others, or take it for another value."""
 
 _RENAMED = {
     # RLlib's former names.
@@ -104,7 +104,7 @@ _RENAMED = {
     "numsgditer": "num_epochs",
     "sgdminibatchsize": "minibatch_size",
     "targetupdatefrequency": "target_network_update_freq",
-    # Ours, and usual ones.
+    # Nitro's names, and names that are usual elsewhere.
     "bufferbatches": "circular_buffer_num_batches",
     "bufferuses": "circular_buffer_iterations_per_batch",
     "clip": "clip_param",
@@ -121,13 +121,13 @@ _RENAMED = {
     "valuecoefficient": "vf_loss_coeff",
     "vfcoef": "vf_loss_coeff",
 }
-"""The present names of settings by those, in lower case and without underscores, that they have elsewhere."""
+"""RLlib's present names of settings, by other names that they have, in lower case and without underscores."""
 
 
 def configure(name: str, settings: Mapping[str, Any], **fixed: Any) -> AlgorithmConfig:
     """RLlib's config of the algorithm `name` with these settings, for a learner in this process.
 
-    `fixed` are further keywords of `training()`, which are not the job's to set.
+    `fixed` are further keywords of `training()`, which a job cannot set.
     """
     config = CONFIGS[name]()
     known = keywords(name)
@@ -147,10 +147,10 @@ def mistakes(name: str, settings: Mapping[str, Any]) -> list[FieldError]:
     if found:
         return found
     try:
-        # The batch's size is a round's: RLlib's check against its own default of it says nothing.
+        # The batch has the size of a round, so RLlib's check against its own default size says nothing.
         configure(name, settings, train_batch_size_per_learner=2**31).validate()
     except ValueError as error:
-        # The second line tells how to switch the checks off.
+        # The second line says how to switch the checks off.
         reason = str(error).splitlines()[0]
         return [FieldError("spec.algorithm.rllib", dict(settings), f"RLlib refuses it: {reason}")]
     return []
@@ -196,15 +196,15 @@ def _out_of_range(key: str, numbers: list[float]) -> str | None:
 
 
 def _numbers(value: Any) -> list[float]:
-    """A number, or those of a schedule; none of anything else."""
+    """The number itself, or the numbers of a schedule; an empty list for anything else."""
     if isinstance(value, int | float):
         return [value]
     return [number for step in value for number in step] if isinstance(value, list) else []
 
 
 def keywords(name: str) -> dict[str, Any]:
-    """What a job may set: what `training()` of the algorithm's config takes, with the types. Those of every
-    class on the way, since each passes on the rest."""
+    """The settings that a job may make: the keywords of `training()` of the algorithm's config, with their
+    types. The keywords of all base classes count, since each class passes on those that it does not know."""
     config = CONFIGS[name]
     found: dict[str, Any] = {}
     for owner in config.__mro__:
@@ -215,7 +215,7 @@ def keywords(name: str) -> dict[str, Any]:
             # Deprecated keywords have no annotation.
             if keyword.kind is keyword.KEYWORD_ONLY and keyword.annotation is not keyword.empty:
                 found.setdefault(keyword.name, keyword.annotation)
-    # PPO's says a number, but every algorithm takes a schedule.
+    # PPO's annotation says a number, but every algorithm takes a schedule.
     found["entropy_coeff"] = found["lr"]
     left_out = _INEFFECTIVE | _ELSEWHERE.keys()
     if name != "rllib/ppo":

@@ -1,9 +1,9 @@
 """V-trace as RLlib's APPO and IMPALA train on it, for the detector.
 
 RLlib puts a row without meaning behind each chunk of an episode and cuts the rows into lanes of a fragment's
-length. Inside a lane V-trace takes such a row's value back, and with it the bootstrap of the chunk before it,
-where our own V-trace (`algorithms/impact/vtrace.py`) bootstraps. So what the loss sees is computed from
-RLlib's own batch.
+length. Inside a lane, V-trace takes such a row's value back, and with it the bootstrap of the chunk before
+it. Our own V-trace (`algorithms/impact/vtrace.py`) bootstraps there. So the quantities that the loss sees are
+computed from RLlib's own batch.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,8 @@ from nitro_learner.networks.distributions import Distribution
 
 
 class Traces(NamedTuple):
-    """What RLlib's loss makes of fragments at the present weights, f32, by fragment, step and environment.
+    """The quantities that RLlib's loss computes from fragments at the present weights, f32, by fragment, step
+    and environment.
 
     Attributes:
         policy: [N, P], the policy's distribution.
@@ -53,7 +54,8 @@ def traced(
         learner: RLlib's, of APPO or IMPALA.
         fragments: at least one.
         distribution: the policies'.
-        target: RLlib's batch and the policy's distribution [n, P] for it to that of V-trace's target policy.
+        target: a function of RLlib's batch and the policy's distribution [n, P] for it. It returns the
+            distribution of V-trace's target policy.
     """
     traces = [_traced(learner, fragment, distribution, target) for fragment in fragments]
     return Traces(*map(torch.cat, zip(*traces, strict=True)))
@@ -81,7 +83,8 @@ def _traced(
         discounts=config.gamma * by_lane((mask & ~batch[Columns.TERMINATEDS]).float()),
         rewards=by_lane(batch[Columns.REWARDS]),
         values=lanes,
-        # The value of the next lane's first row; the last lane ends in a row that has no discount.
+        # Bootstrap from the value of the next lane's first row; the last lane ends in a row that has no
+        # discount.
         bootstrap_values=lanes[0].roll(-1),
         clip_rho_threshold=config.vtrace_clip_rho_threshold,
         clip_pg_rho_threshold=config.vtrace_clip_pg_rho_threshold,
