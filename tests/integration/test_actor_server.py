@@ -391,9 +391,21 @@ class TestHttp:
 
     def test_slow_bodies_do_not_hold_the_actor(self, actor: ActorProcess) -> None:
         head = f"POST /v1/rollout HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", actor.port), timeout=120) as slow:
-            slow.sendall(head.encode() + b"x")
-            _eventually(lambda: actor.rollout(steps=4)[0] == 503, "the slow request is not in hand")
+        with contextlib.ExitStack() as stack:
+
+            def begin() -> socket.socket:
+                slow = stack.enter_context(socket.create_connection(("127.0.0.1", actor.port), timeout=120))
+                slow.sendall(head.encode() + b"x")
+                return slow
+
+            def holds_the_actor() -> bool:
+                nonlocal slow
+                if _received(slow):  # one of this test's own requests was in its way
+                    slow = begin()
+                return actor.rollout(steps=4)[0] == 503
+
+            slow = begin()
+            _eventually(holds_the_actor, "the slow request is not in hand")
             while not (reply := _received(slow)):
                 slow.sendall(b"x")  # a byte now and then must not win time
                 time.sleep(0.5)

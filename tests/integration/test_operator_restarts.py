@@ -10,6 +10,7 @@ import pytest
 from apiserver import ApiServer
 from cluster_support import Cluster
 from operator_support import (
+    JOB,
     Object,
     OperatorProcess,
     eventually,
@@ -51,6 +52,10 @@ def cluster(apiserver: ApiServer, namespace: str) -> Cluster:
 def remove_knative(apiserver: ApiServer) -> None:
     names = [definition["metadata"]["name"] for definition in knative_definitions()]
     apiserver.kubectl("delete", "crd", "--ignore-not-found", *names)
+
+
+FOLLOWING = {**JOB["spec"]["scaling"], "hold": 0}
+"""Actors follow the requests at once: these tests are not about how long idle ones are held."""
 
 
 def running(cluster: Cluster, name: str, **spec: object) -> Object:
@@ -114,7 +119,7 @@ def test_an_operator_that_is_killed_again_and_again_changes_nothing(
 ) -> None:
     install_knative(apiserver)
     operator = start_operator()
-    running(cluster, "steady")
+    running(cluster, "steady", scaling=FOLLOWING)
     eventually(lambda: cluster.scale("steady") == ("8", "8"))
     operator.wait_for_resyncs(2)
     before = uids(cluster)
@@ -205,7 +210,7 @@ def test_metrics_report_jobs_requests_and_scaling(
 ) -> None:
     install_knative(apiserver)
     operator = start_operator()
-    running(cluster, "seen")
+    running(cluster, "seen", scaling=FOLLOWING)
     cluster.report("seen", round=3, requestedActors=6, boostingScore=0.25, rewardMean=12.5)
     eventually(lambda: cluster.scale("seen") == ("6", "6"))
     labels = f'{{job_name="seen",namespace="{cluster.namespace}"}}'

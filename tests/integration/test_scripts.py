@@ -103,9 +103,7 @@ def test_make_works_in_a_folder_with_a_space(tmp_path: Path) -> None:
         (tools / name).chmod(0o755)
     # The clone's own environment, not the one that this suite was started with.
     clean = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("VENV", "MAKEFLAGS", "MAKEOVERRIDES")
+        name: value for name, value in os.environ.items() if name != "VENV" and not name.startswith("MAKE")
     }
 
     def make(*targets: str) -> subprocess.CompletedProcess[str]:

@@ -147,7 +147,7 @@ def _record(path: Path) -> None:
 
 
 def _kill(number: int, moment: str) -> None:
-    from nitro_learner.checkpoints import store
+    from nitro_learner.checkpoints import files
     from nitro_learner.training.sharing import Sharing
     from nitro_learner.training.trainer import Trainer
 
@@ -180,7 +180,7 @@ def _kill(number: int, moment: str) -> None:
                 die()
             fsync(descriptor)
 
-        store.os.fsync = sync  # type: ignore[attr-defined]
+        files.os.fsync = sync  # type: ignore[attr-defined]
 
 
 def _hang(number: int, seconds: float) -> None:

@@ -67,7 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
             "--set spec.algorithm.hyperparameters.learningRateAnneal=false"
         )
     if arguments.gain and runs[0][1].spec.algorithm.record.feeding != "rounds":
-        others = [name for name, record in RECORDS.items() if record.feeding == "rounds"]
+        others = [
+            name for name, record in RECORDS.items() if record.feeding == "rounds" and record.agents == "one"
+        ]
         raise CommandError(
             f"--gain: {folders[0]} is a run of {runs[0][1].spec.algorithm.name}, whose rounds end with half "
             "of their actors' fragments, but not with fewer than minActors. A branch with twice as many "

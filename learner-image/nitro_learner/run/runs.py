@@ -21,6 +21,7 @@ from nitro_learner.run.metrics_file import read_numbers
 from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
+from nitro_learner.training.costs import worked_seconds
 from nitro_learner.training.round_report import Outcome
 from nitro_learner.training.short_episodes import reason, short
 from nitro_learner.training.state import TrainingState
@@ -137,8 +138,8 @@ def earlier_outcome(run: OpenRun) -> Outcome | None:
     if run.ended is None or reason is None:
         return None
     with open_ledger(run.folder) as ledger:
-        cost, repeated = ledger.total, ledger.repeated_cost.total
-    return Outcome(reason.reason, reason.message, True, run.ended.round, cost, repeated)
+        cost, repeated, busy = ledger.total, ledger.repeated_cost.total, worked_seconds(ledger)
+    return Outcome(reason.reason, reason.message, True, run.ended.round, cost, repeated, busy_seconds=busy)
 
 
 def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: RunDir) -> None:

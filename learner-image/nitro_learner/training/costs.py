@@ -12,6 +12,11 @@ from nitro_api.costs.prices import RoundCost, learner_cost, pod_cost, serverless
 from nitro_api.spec.pricing import Pricing
 
 
+def worked_seconds(ledger: Ledger) -> float:
+    """Time that actors have worked, by the ledger's entries. Unit: actor-seconds."""
+    return math.fsum(float(one.details.get("billedSeconds", 0.0)) for one in ledger.entries)
+
+
 class Meter:
     """What a run has cost.
 
@@ -44,7 +49,7 @@ class Meter:
         self._per_pod = per_pod
         entries = ledger.entries
         self._metered = float(entries[-1].details.get("podSeconds", 0.0)) if entries else 0.0
-        self._busy = math.fsum(float(one.details.get("billedSeconds", 0.0)) for one in entries)
+        self._busy = worked_seconds(ledger)
 
     @property
     def total(self) -> RoundCost:
