@@ -473,7 +473,7 @@ def _received(connection: socket.socket) -> bytes:
 
 
 class LongRollout(threading.Thread):
-    """A request of a second or more. Constructed when all actors of the process work, unless it does not wait."""
+    """A request of a second or more. Unless told not to wait, it is constructed when all actors work."""
 
     STEPS = 10_000
 
