@@ -22,6 +22,8 @@ class Config:
     """Image with `redis-server` on its PATH; it runs as a numeric user without a writable root."""
     platform_max_actors: int
     """Actors that all jobs together may have; 0 = no limit."""
+    entry_points: bool
+    """Whether jobs may name a module that actors import: by environment.entryPoint, or in environment.id."""
     watch_namespaces: tuple[str, ...]
     """Namespaces to serve; empty = the whole cluster."""
     knative_namespace: str
@@ -52,6 +54,7 @@ class Config:
             learner_image=_required(environ, "NITRO_LEARNER_IMAGE"),
             redis_image=_required(environ, "NITRO_REDIS_IMAGE"),
             platform_max_actors=int(_number(environ, "NITRO_PLATFORM_MAX_ACTORS", "0")),
+            entry_points=_flag(environ, "NITRO_ENTRY_POINTS", "true"),
             watch_namespaces=_names(environ, "NITRO_WATCH_NAMESPACES"),
             knative_namespace=environ.get("NITRO_KNATIVE_NAMESPACE", "knative-serving"),
             cluster_domain=_cluster_domain(resolv_conf),
@@ -81,6 +84,13 @@ def _cluster_domain(resolv_conf: Path) -> str:
     domains = [word for line in lines if line.startswith("search") for word in line.split()[1:]]
     found = (domain.removeprefix("svc.").rstrip(".") for domain in domains if domain.startswith("svc."))
     return next(found, "cluster.local")
+
+
+def _flag(environ: Mapping[str, str], name: str, default: str) -> bool:
+    text = environ.get(name) or default
+    if text not in ("true", "false"):
+        raise ValueError(f"{name}={text!r} is neither true nor false")
+    return text == "true"
 
 
 def _number(environ: Mapping[str, str], name: str, default: str) -> float:

@@ -25,7 +25,7 @@ from nitro_operator.reconcile.share import Sharing
 from nitro_operator.reconcile.start import Starter
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.status.conditions import Condition
-from nitro_operator.status.phase import Stage, phase_of, seconds_left
+from nitro_operator.status.phase import Judgement, Stage, phase_of, seconds_left
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Reconciler:
             self._platform.withdraw(key)
             await self._publish(run)  # the status has the end before anything is deleted
             await self._clean_up(run)
-        elif run.judgement.stage is Stage.SUSPENDED:
+        elif run.judgement.stage in (Stage.SUSPENDED, Stage.NOT_ALLOWED):
             self._platform.withdraw(key)
             await self._stop(run)
             await self._publish(run)
@@ -118,6 +118,8 @@ class Reconciler:
         observed = observe(self._cache, job)
         server_now, now = self._kube.server_now(), _now()
         judgement = phase_of(job, observed, memory.invalid, server_now)
+        if judgement.stage is Stage.ACTIVE and memory.not_allowed is not None:
+            judgement = Judgement(Stage.NOT_ALLOWED, memory.not_allowed)
         memory.meter.sample(observed.actor_pods, now)
         memory.lifetimes.see(observed.actor_pods, server_now)
         self._sharing.count(key, observed.actor_pods)
@@ -166,7 +168,7 @@ class Reconciler:
     # ------------------------------------------------------------ jobs that do not run
 
     async def _stop(self, run: ReconcileContext) -> None:
-        """Stop a suspended job: the learner writes a checkpoint and ends, all actors are released."""
+        """Stop a job that may not run: the learner writes a checkpoint and ends, all actors are released."""
         await self._scale(run, 0)
         job = run.observed.learner_job
         if job is not None and not terminating(job):

@@ -9,6 +9,7 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from nitro_api import JobInvalid, resolve_stored
+from nitro_api.spec.environment import Environment
 from nitro_operator.builders import JobView
 from nitro_operator.config import Config
 from nitro_operator.kube.decoding import SPEC_LEVELS, levels
@@ -40,6 +41,8 @@ class JobMemory:
     """The job with its resolved spec; None while its spec cannot be used."""
     invalid: str | None = None
     """Why the spec cannot be used."""
+    not_allowed: Problem | None = None
+    """What the platform forbids of this job; it does not run."""
     trouble: dict[str, Problem] = field(default_factory=dict)
     """What the API server refused at the last try, by component."""
     jitter: float = field(default_factory=lambda: random.uniform(0.75, 1.25))
@@ -57,14 +60,29 @@ class JobMemory:
         if generation == self._generation and (self.view or self.invalid):
             return
         self._generation = generation
-        self.view, self.invalid = None, None
+        self.view, self.invalid, self.not_allowed = None, None, None
         if levels(job["spec"]) > SPEC_LEVELS:
             self.invalid = TOO_DEEP
             return
         try:
             self.view = JobView(job, resolve_stored(job).spec, config)
+            self.not_allowed = None if config.entry_points else _code_by_name(self.view.spec.environment)
         except (JobInvalid, ValidationError) as error:
             self.invalid = f"{error} Remedy: correct the job, delete it and apply it again."
+
+
+def _code_by_name(environment: Environment) -> Problem | None:
+    """The refusal of an environment that names a module to import: `os:system` would run any command."""
+    named = environment.entry_point or environment.id
+    if ":" not in named:
+        return None
+    field = "entryPoint" if environment.entry_point is not None else "id"
+    return Problem(
+        "EntryPointForbidden",
+        f"spec.environment.{field}: {named!r} names a module to import, which this platform forbids (the "
+        "chart's platform.entryPoints is false). Remedy: create a job whose environment.id is registered in "
+        "the actor image, or ask the platform's administrator. The job continues by itself if that changes.",
+    )
 
 
 class RequestClock:

@@ -34,6 +34,7 @@ COUNTS = ("ready", "draining")
 METERED = ("podSeconds", "idlePercent", "started", "startSeconds", "drainSeconds")
 PHASES = {
     Stage.INVALID: "Failed",
+    Stage.NOT_ALLOWED: "Pending",
     Stage.SUSPENDED: "Suspended",
     Stage.SUCCEEDED: "Succeeded",
     Stage.FAILED: "Failed",
@@ -200,7 +201,9 @@ def _steady(status: Object) -> Object:
 
 
 def _ready(s: Situation, learner: Condition, actors: Condition) -> Condition:
-    stage = s.judgement.stage
+    stage, problem = s.judgement.stage, s.judgement.problem
+    if stage is Stage.NOT_ALLOWED and problem is not None:
+        return from_problem(READY, problem)
     if stage is not Stage.ACTIVE:
         return false(READY, stage.value)
     if s.waiting is not None and s.observed.learner_job is None:

@@ -19,6 +19,7 @@ INVALID_SPEC = "InvalidSpec"
 
 class Stage(Enum):
     INVALID = "Invalid"
+    NOT_ALLOWED = "NotAllowed"
     SUSPENDED = "Suspended"
     ACTIVE = "Active"
     SUCCEEDED = "Succeeded"
@@ -27,7 +28,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """A stage, and for a failure its cause."""
+    """A stage, and the cause of a failure or a refusal."""
 
     stage: Stage
     problem: Problem | None = None

@@ -51,11 +51,7 @@ def _mistakes(words: list[str]) -> list[str]:
         words = words[1:]
     if not words:
         return []
-    found = [
-        f"{word}: no such file"
-        for word in words
-        if word.startswith(FOLDERS) and not list(ROOT.glob(word.rstrip("/")))
-    ]
+    found = [f"{word}: no such file" for word in words if word.startswith(FOLDERS) and not _exists(word)]
     program, rest = words[0], words[1:]
     if program == "make":
         found += [f"make {word}: no such target" for word in rest if _is_target(word) and word not in TARGETS]
@@ -64,6 +60,13 @@ def _mistakes(words: list[str]) -> list[str]:
     elif program == "kubectl" and rest[:1] == ["nitro"]:
         found += _nitro(rest[1:], list(KUBECTL))
     return found
+
+
+def _exists(word: str) -> bool:
+    """Whether there is such a file, and in it the test that stands after `::`."""
+    pattern, _, test = word.rstrip("/").partition("::")
+    files = list(ROOT.glob(pattern))
+    return bool(files) and (not test or f"def {test}(" in files[0].read_text())
 
 
 def _is_target(word: str) -> bool:
@@ -125,6 +128,7 @@ def test_every_command_of_a_page_exists(path: Path) -> None:
         ("nitro train examples/hopper.yaml --sed spec.seed=1", "nitro train examples/hopper.yaml --sed"),
         ("nitro train examples/hopper.yaml --set spec.sed=1", "spec.sed"),
         ("nitro validate | make tset", "no such target"),
+        ("tests/unit/docs/test_docs_commands.py::test_it", "no such file"),
     ],
 )
 def test_a_wrong_command_is_found(line: str, mistake: str) -> None:

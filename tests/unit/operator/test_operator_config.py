@@ -52,6 +52,7 @@ class TestConfig:
             ({"NITRO_ACTOR_IMAGE": ""}, "NITRO_ACTOR_IMAGE"),
             ({"NITRO_PLATFORM_MAX_ACTORS": "many"}, "not a number"),
             ({"NITRO_RESYNC_SECONDS": "-1"}, "negative"),
+            ({"NITRO_ENTRY_POINTS": "no"}, "NITRO_ENTRY_POINTS='no' is neither true nor false"),
         ],
     )
     def test_a_mistake_names_its_variable(self, environment: dict[str, str], words: str) -> None:

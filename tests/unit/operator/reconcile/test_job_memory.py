@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -42,3 +43,27 @@ def test_a_spec_that_is_too_deep_is_invalid_and_names_the_field(deep: int) -> No
     assert memory.view is None
     assert memory.invalid is not None
     assert "spec.environment.kwargs" in memory.invalid
+
+
+@pytest.mark.parametrize(
+    ("environment", "field"),
+    [
+        ({"entryPoint": "os:system"}, "entryPoint: 'os:system'"),
+        ({"entryPoint": "os:system", "id": "Hopper-v5"}, "entryPoint: 'os:system'"),
+        ({"id": "my_package:Own-v0"}, "id: 'my_package:Own-v0'"),
+        ({"id": "Hopper-v5"}, None),
+        ({"id": "mpe2/simple_spread_v3"}, None),
+    ],
+)
+def test_a_module_to_import_is_refused_where_the_platform_forbids_it(
+    environment: dict[str, str], field: str | None
+) -> None:
+    several = {"algorithm": {"name": "ippo"}} if "/" in environment.get("id", "") else {}
+    job = make_job(environment=environment, **several)
+    memory = JobMemory("uid", PodMeter())
+    memory.read(job, replace(CONFIG, entry_points=False))
+    found = memory.not_allowed
+    assert (found and found.message.startswith(f"spec.environment.{field} names")) == (field and True)
+    allowed = JobMemory("uid", PodMeter())
+    allowed.read(job, CONFIG)
+    assert (allowed.not_allowed, allowed.invalid) == (None, None)

@@ -1,0 +1,44 @@
+"""The switch that forbids entry points, on a real API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from apiserver import ApiServer
+from cluster_support import Cluster
+from operator_support import OperatorProcess, eventually, install_knative, job
+
+COMMANDS = {"entryPoint": "os:system"}
+
+
+def test_a_platform_without_entry_points_stops_such_jobs_at_their_checkpoint(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    install_knative(apiserver)
+    cluster = Cluster(apiserver, namespace)
+    log = tmp_path / "operator.log"
+    cluster.apply(job("before", environment=COMMANDS))
+    with OperatorProcess(apiserver.kubeconfig, log):
+        cluster.start_learner("before")
+        cluster.start_knative("before")
+        eventually(lambda: cluster.status("before").get("phase") == "Running", what="allowed by default")
+    with OperatorProcess(apiserver.kubeconfig, log, NITRO_ENTRY_POINTS="false"):
+        cluster.apply(job("after", environment=COMMANDS), job("registered"))
+        eventually(lambda: cluster.get("job", "registered-learner"), what="a learner without an entry point")
+        for name in ("before", "after"):
+            eventually(
+                lambda name=name: cluster.condition(name, "Ready").get("reason") == "EntryPointForbidden"
+            )
+            said = cluster.condition(name, "Ready")["message"]
+            assert "spec.environment.entryPoint: 'os:system'" in said
+            assert "platform.entryPoints" in said
+            assert cluster.status(name)["phase"] == "Pending"
+            assert cluster.condition(name, "Failed")["status"] == "False"
+        assert cluster.get("job", "after-learner") is None
+        assert cluster.get("services.serving.knative.dev", "after-actors") is None
+        eventually(lambda: cluster.scale("before") == ("0", "1"), what="its actors are released")
+        cluster.collect_job("before")
+        assert cluster.get("pvc", "before-checkpoint") is not None
+    with OperatorProcess(apiserver.kubeconfig, log):
+        eventually(lambda: cluster.get("job", "before-learner"), what="it continues when the switch is back")
+        eventually(lambda: cluster.get("job", "after-learner"), what="and so does the other")
