@@ -55,7 +55,7 @@ class Vpc(Model):
 
 
 class ProvisionedConcurrency(Model):
-    """Execution environments that are kept ready, as many as the forecast says. They cost money while idle as
+    """Execution environments that are kept ready, as many as scaling.hold says. They cost money while idle as
     well (spec.pricing.provisionedGBSecond)."""
 
     minutes_between_changes: Annotated[int, Field(ge=1, le=1440)] = 10

@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobSpec
-from nitro_api.spec.learner_status import ACTORS_SILENT
-from nitro_api.spec.status import JobStatus
+from nitro_api.spec.status import ACTORS_SILENT, JobStatus
 from nitro_learner.cluster.api import backoff
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.job_mirror import JobMirror
@@ -121,9 +120,11 @@ class StatusReporter(Listener):
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         with self._changed:
+            # metrics.csv does not say how many slots found a ready actor; an earlier pod's report does.
+            ready = {entry["round"]: entry.get("ready") for entry in self._history}
             self._history.clear()
             for row in history:
-                self._take(row)
+                self._take(row, ready=ready.get(row["round"]))
             self._update(round=round, weightsVersion=round)
 
     def on_round_requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002

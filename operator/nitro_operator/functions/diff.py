@@ -60,7 +60,7 @@ def provisioning(wanted: int, current: int, minutes: int, since_change: float) -
     passed since the last one, because the setup takes minutes and AWS bills them.
 
     Args:
-        wanted: the forecast number; 0 = none.
+        wanted: number to keep ready; 0 = none.
         current: the number that was requested last, or that AWS could give.
         minutes: spec.backend.lambda.provisionedConcurrency.minutesBetweenChanges.
         since_change: seconds since the last change.

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nitro_api import load_job
-from nitro_api.spec.learner_status import TrainingStatus
-from nitro_api.spec.status import JobStatus
+from nitro_api.spec.status import JobStatus, TrainingStatus
 
 TIME = "2026-11-20T12:00:00.123456Z"
 

@@ -163,6 +163,22 @@ def test_a_run_reports_its_rollouts_and_whether_they_cut_episodes() -> None:
     assert [entry.get("evaluationMean") for entry in training["history"]] == [25.0, None]
 
 
+def test_a_restarted_learner_keeps_what_was_known_of_ready_actors() -> None:
+    """metrics.csv, from which a new pod reads the rounds so far, does not say it."""
+    cluster = Cluster()
+    done = [round_report(number, ready=number + 3) for number in (1, 2, 3)]
+    with StatusReporter(cluster, None) as first:  # type: ignore[arg-type]
+        for report in done:
+            first.on_round_done(report)
+    spec = resolve(load_job(job())).spec
+    with StatusReporter(cluster, cluster.reported) as second:  # type: ignore[arg-type]
+        second.starting(spec, round=2, actors=2)  # the third was after the last checkpoint
+        second.on_run_started(round=2, rounds=6, history=[report.row() for report in done[:2]])
+        second.on_round_done(round_report(3, ready=1))
+    history = cluster.reported["training"]["history"]
+    assert [(entry["round"], entry["ready"]) for entry in history] == [(1, 4), (2, 5), (3, 1)]
+
+
 class Gone(Cluster):
     """The job is not there, from the learner's first word on until so many more."""
 
