@@ -86,6 +86,7 @@ class Team(Doorkeeper):
         self._actors = actors
         self._members: list[_Member] = []
         self._free: set[int] = set()
+        self._started: set[int] = set()
         self._spec: dict[str, Any] | None = None
         self._change = threading.Condition()
         self._failed = False
@@ -151,8 +152,15 @@ class Team(Doorkeeper):
             member = self._members[index]
             if not member.ready():
                 break
-            if self._spec is None:
-                status, spec = member.ask("GET", "/v1/spec", None, self._headers(), _PROBE_SECONDS)
+            with self._change:
+                self._started.add(index)
+                all_started = len(self._started) == self._actors
+            # The pod takes requests from when every actor was ready once: an end before that ends the pod.
+            if all_started and self._spec is None:
+                try:
+                    status, spec = member.ask("GET", "/v1/spec", None, self._headers(), _PROBE_SECONDS)
+                except OSError:
+                    continue
                 self._spec = spec if status == 200 else None
             with self._change:
                 self._free.add(index)

@@ -169,6 +169,11 @@ class ActorProcess:
         tensors = {f"state/{name}": array for name, array in (state or {}).items()}
         return self.call("POST", "/v1/rollout", wire.encode(request(**changes), tensors))
 
+    def logged(self, event: str) -> int:
+        """How often an event is in the log of the process, which still runs."""
+        lines = Path(f"/proc/{self.process.pid}/fd/2").read_text().splitlines()
+        return [json.loads(line)["event"] for line in lines].count(event)
+
     def stop(self) -> list[dict[str, Any]]:
         """SIGTERM, and the log that it left."""
         self.process.send_signal(signal.SIGTERM)
@@ -468,16 +473,17 @@ def _received(connection: socket.socket) -> bytes:
 
 
 class LongRollout(threading.Thread):
-    """A request of a second or more. Constructed when the actor works on it."""
+    """A request of a second or more. Unless told not to wait, it is constructed when all actors work."""
 
     STEPS = 10_000
 
-    def __init__(self, actor: ActorProcess) -> None:
+    def __init__(self, actor: ActorProcess, wait: bool = True) -> None:
         super().__init__()
         self._actor = actor
         self._answer: tuple[int, dict[str, Any]] = (0, {})
         self.start()
-        _eventually(lambda: actor.rollout(steps=4)[1].get("code") == "busy", "never busy")
+        if wait:
+            _eventually(lambda: actor.rollout(steps=4)[1].get("code") == "busy", "never busy")
 
     def run(self) -> None:
         # The short requests, which look whether the actor is busy, may be in the way.
@@ -621,15 +627,17 @@ class TestRedis:
 
 
 class TestStart:
-    def test_listens_before_it_is_ready(self, store: Redis) -> None:
+    def test_listens_before_it_is_ready(self, store: Redis, tmp_path: Path) -> None:
         """An environment that takes its time to build: alive, not ready; SIGTERM ends it."""
-        slow = ActorProcess(store.url, wait=False, id="x", entryPoint="actor_support:slow_walk")
+        gated = {"id": "x", "entryPoint": "actor_support:gated_walk", "kwargs": {"passes": str(tmp_path)}}
+        slow = ActorProcess(store.url, wait=False, **gated)
         assert slow.get("/healthz")[0] == 200
         assert slow.get("/readyz") == (
             503,
             {"code": "starting", "error": "the environment is still being built"},
         )
         assert slow.rollout()[1]["code"] == "starting"
+        (tmp_path / "pass").touch()
         slow.stop()
         assert slow.process.returncode == 0
 
@@ -699,19 +707,24 @@ class TestTeam:
             assert {n: a.tobytes() for n, a in one.items()} == {n: a.tobytes() for n, a in two.items()}
 
     def test_as_many_requests_as_actors_are_worked_on_at_once(self, team: ActorProcess) -> None:
-        def work() -> None:
-            # The short requests, which look whether all actors work, may be in the way.
-            while team.rollout(steps=LongRollout.STEPS)[1].get("code") == "busy":
-                pass
-
-        long = [threading.Thread(target=work) for _ in range(2)]
-        for one in long:
-            one.start()
-        _eventually(lambda: team.rollout(steps=4)[1].get("code") == "busy", "never busy")
+        first = LongRollout(team, wait=False)
+        second = LongRollout(team)
         assert team.get("/readyz")[0] == 200
-        for one in long:
-            one.join()
+        assert (first.answer()[0], second.answer()[0]) == (200, 200)
         assert team.rollout(steps=4)[0] == 200
+
+    def test_it_is_not_ready_before_all_its_actors_are(self, store: Redis, tmp_path: Path) -> None:
+        gated = {"id": "x", "entryPoint": "actor_support:gated_walk", "kwargs": {"passes": str(tmp_path)}}
+        team = ActorProcess(store.url, wait=False, actors=2, **gated)
+        (tmp_path / "first").touch()
+        _eventually(lambda: team.logged("ready") == 1, "no actor becomes ready")
+        for _ in range(50):
+            assert team.get("/readyz")[0] == 503
+            time.sleep(0.01)
+        (tmp_path / "second").touch()
+        _eventually(lambda: team.get("/readyz")[0] == 200, "the pod does not become ready")
+        assert team.logged("ready") == 2
+        team.stop()
 
     def test_an_actor_that_ends_is_started_again_and_the_other_works_on(self, store: Redis) -> None:
         with running_actor(store.url, actors=2) as team:
@@ -731,9 +744,10 @@ class TestTeam:
     def test_a_termination_lets_requests_finish_and_leaves_no_process(self, store: Redis) -> None:
         with running_actor(store.url, actors=2) as team:
             children = _children(team.process.pid)
-            long = LongRollout(team)
+            first = LongRollout(team, wait=False)
+            second = LongRollout(team)
             team.process.send_signal(signal.SIGTERM)
-            assert long.answer()[0] in (200, 503)
+            assert (first.answer()[0], second.answer()[0]) == (200, 200)
             team.ended()
         assert team.process.returncode == 0
         assert not any(Path(f"/proc/{child}").exists() for child in children)

@@ -1,7 +1,10 @@
 """What the actor's tests and benchmarks share: weights, requests, and environments of a user's own."""
 
+import contextlib
+import functools
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -255,7 +258,17 @@ def limited_walk() -> gymnasium.Env[np.ndarray, Any]:
     return gymnasium.wrappers.TimeLimit(Walk(), 8)
 
 
-def slow_walk() -> gymnasium.Env[np.ndarray, Any]:
-    """A factory that takes its time."""
-    time.sleep(1)
+def gated_walk(passes: str) -> gymnasium.Env[np.ndarray, Any]:
+    """A factory that waits for a file in the folder `passes` and removes it: one file lets one process in."""
+    _wait_for_pass(Path(passes))
     return Walk()
+
+
+@functools.cache
+def _wait_for_pass(passes: Path) -> None:
+    while True:
+        for one in passes.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                one.unlink()
+                return
+        time.sleep(0.01)

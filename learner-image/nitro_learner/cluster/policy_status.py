@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nitro_api.spec.status import LARGEST, MOST_AGENTS
+from nitro_api.spec.learner_status import MOST_AGENTS
+from nitro_api.spec.status_fields import LARGEST
 from nitro_learner.training.round_report import PolicyReport
 
 if TYPE_CHECKING:

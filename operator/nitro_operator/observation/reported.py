@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from nitro_api.spec.status import ActorsStatus, TrainingStatus
+from nitro_api.spec.learner_status import TrainingStatus
+from nitro_api.spec.status import ActorsStatus
 from nitro_operator.kube.kinds import Object
 
 MOST_POD_SECONDS = 1e12

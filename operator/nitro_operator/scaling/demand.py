@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from nitro_api import JobSpec
-from nitro_api.spec.status import ACTORS_SILENT, TrainingStatus
+from nitro_api.spec.learner_status import ACTORS_SILENT, TrainingStatus
 from nitro_operator.scaling.bounds import bounds
 from nitro_operator.scaling.holding import WINDOW, Demand, Holding, PastRound, PodTimes, hold, hold_for
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nitro_api.spec.status import ACTORS_SILENT, TrainingStatus
+from nitro_api.spec.learner_status import ACTORS_SILENT, TrainingStatus
 from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.kube.kinds import Object

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nitro_api.spec.status import TrainingStatus
+from nitro_api.spec.learner_status import TrainingStatus
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.scaling.holding import PodTimes
 

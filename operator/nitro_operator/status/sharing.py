@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nitro_api.spec.status import SharingStatus
+from nitro_api.spec.learner_status import SharingStatus
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
 from nitro_operator.status.conditions import Condition

@@ -14,7 +14,8 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from nitro_api.spec.status import ActorsStatus, CostStatus, TrainingStatus
+from nitro_api.spec.learner_status import CostStatus, TrainingStatus
+from nitro_api.spec.status import ActorsStatus
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nitro_api import load_job
-from nitro_api.spec.status import JobStatus, TrainingStatus
+from nitro_api.spec.learner_status import TrainingStatus
+from nitro_api.spec.status import JobStatus
 
 TIME = "2026-11-20T12:00:00.123456Z"
 

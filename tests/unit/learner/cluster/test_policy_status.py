@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from nitro_api.spec.learner_status import MOST_AGENTS
 from nitro_api.spec.sharing import Sharing
-from nitro_api.spec.status import MOST_AGENTS, JobStatus
+from nitro_api.spec.status import JobStatus
 from nitro_learner.cluster.policy_status import PolicyStatus
 from nitro_learner.training.round_report import PolicyReport
 from nitro_learner.training.sharing import Regrouping

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nitro_api.spec.status import TrainingStatus
+from nitro_api.spec.learner_status import TrainingStatus
 from nitro_operator.observation import reported
 from nitro_operator.observation.heartbeat import Heartbeat
 from nitro_operator.observation.lifetimes import LONGEST_SECONDS, USUAL, PodLifetimes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nitro_api.spec.status import TrainingStatus
+from nitro_api.spec.learner_status import TrainingStatus
 from nitro_operator.observation.lifetimes import USUAL
 from nitro_operator.scaling import demand
 from nitro_operator.scaling.holding import Demand, PastRound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nitro_api.spec.status import TrainingStatus
+from nitro_api.spec.learner_status import TrainingStatus
 from nitro_operator.scaling.holding import PodTimes
 from nitro_operator.status.lateness import lateness
 

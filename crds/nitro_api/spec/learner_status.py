@@ -1,0 +1,179 @@
+"""The part of a job's status that the learner reports: `training`, `policies`, `sharing` and `cost`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nitro_api.spec.status_fields import (
+    Count,
+    Dollars,
+    Number,
+    Pods,
+    PodSeconds,
+    Rounds,
+    Score,
+    Seconds,
+    StatusModel,
+    Text,
+    Time,
+    Word,
+)
+
+ACTORS_SILENT = "ActorsSilent"
+"""training.reason of a running job none of whose actors has answered yet."""
+
+MOST_AGENTS = 64
+"""Of agents, and of policies, that a status names."""
+AgentName = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class HistoryEntry(StatusModel):
+    """One finished round."""
+
+    round: Rounds
+    """The round, counted from 1."""
+
+    env_steps: Count | None = None
+    """Environment steps of the run up to and including the round."""
+
+    reward_mean: Number | None = None
+    """Mean return of the last 20 training episodes."""
+
+    evaluation_mean: Number | None = None
+    """Mean return of the evaluation in the round, if there was one."""
+
+    score: Score | None = None
+    """Boosting score after the round."""
+
+    actors: Pods | None = None
+    """Actors that sampled in the round."""
+
+    ready: Pods | None = None
+    """Those of them that found a ready actor when the round asked for them."""
+
+    seconds: Seconds | None = None
+    """Time of the round. Unit: seconds."""
+
+    actor_seconds: Seconds | None = None
+    """Mean time that an actor worked on a rollout of the round. Unit: seconds."""
+
+    cost: Dollars | None = None
+    """Cost of the run up to and including the round. Unit: US dollars."""
+
+
+class TrainingStatus(StatusModel):
+    """What the learner reports, at least every ten seconds."""
+
+    state: Literal["Running", "Succeeded", "Failed"] | None = None
+    """The learner's own view of the run."""
+
+    reason: Word | None = None
+    """Why it ended, or what it waits for, in one CamelCase word."""
+
+    message: Text | None = None
+    """Why it ended, or what it waits for, in a sentence."""
+
+    round: Rounds | None = None
+    """Last finished round."""
+
+    env_steps: Count | None = None
+    """Environment steps sampled so far."""
+
+    rollout_length: Count | None = None
+    """spec.environment.rolloutLength, with which the run began. Unit: environment steps."""
+
+    envs_per_actor: Count | None = None
+    """spec.environment.envsPerActor, with which the run began."""
+
+    reward_mean: Number | None = None
+    """Mean return of the last 20 training episodes."""
+
+    cut_share: Score | None = None
+    """Share of the last ten rounds' steps that belong to episodes which a rollout's end cut off for good.
+    Above 0.5 rewardMean is that of short episodes only, and evaluationMean says more."""
+
+    reward_best: Number | None = None
+    """Best rewardMean so far."""
+
+    evaluation_mean: Number | None = None
+    """Mean return of the last evaluation."""
+
+    boosting_score: Score | None = None
+    """S_k, 0 to 1: how much the last round calls for more actors."""
+
+    convexity_ratio: Number | None = None
+    """R_k, -lambda_max / lambda_min of the policy objective's Hessian."""
+
+    requests: Annotated[dict[str, Pods], Field(max_length=16)] | None = None
+    """What the next round requests of each pool of functions: `actors`."""
+
+    requested_actors: Pods | None = None
+    """The same as `requests.actors`, for releases that do not know `requests`."""
+
+    requested_at: Time | None = None
+    """When `requests` was decided. RFC 3339 with microseconds."""
+
+    busy_seconds: PodSeconds | None = None
+    """Time that actors have worked, what was done again included. Unit: actor-seconds."""
+
+    weights_version: Rounds | None = None
+    """Version of the weights that actors sample with."""
+
+    updated_at: Time | None = None
+    """The learner's heartbeat. RFC 3339."""
+
+    history: Annotated[list[HistoryEntry], Field(max_length=60)] | None = None
+    """The last 60 rounds, oldest first."""
+
+
+class PolicyStatus(StatusModel):
+    """A policy of a run of several agents."""
+
+    name: AgentName
+    """Name of the policy: that of one of its agents."""
+
+    agents: Annotated[list[AgentName], Field(max_length=MOST_AGENTS)] | None = None
+    """The agents that it plays, at most 64 of them."""
+
+    reward_mean: Number | None = None
+    """Mean return of the last 20 training episodes of these agents."""
+
+    convexity_ratio: Number | None = None
+    """R_k of its objective."""
+
+
+class SharingStatus(StatusModel):
+    """Which agents share policies."""
+
+    mode: Annotated[str, Field(max_length=64)] | None = None
+    """spec.sharing.mode."""
+
+    shared: bool | None = None
+    """Whether agents share policies now."""
+
+    groups: Pods | None = None
+    """Policies that there are now; each plays a group of agents."""
+
+    toggles: Count | None = None
+    """How often sharing has begun or ended in the run."""
+
+    round: Rounds | None = None
+    """Round after which it last did."""
+
+    message: Text | None = None
+    """Why, and who shares with whom since then."""
+
+
+class CostStatus(StatusModel):
+    """Cost of the run so far. Unit: US dollars."""
+
+    learner: Dollars | None = None
+    """The learner's machine."""
+
+    actors: Dollars | None = None
+    """Actor pods or invocations."""
+
+    total: Dollars | None = None
+    """Both."""
