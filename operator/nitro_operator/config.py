@@ -24,6 +24,8 @@ class Config:
     """Actors that all jobs together may have; 0 = no limit."""
     entry_points: bool
     """Whether jobs may name a module that actors import: by environment.entryPoint, or in environment.id."""
+    namespace_max_actors: Mapping[str, int]
+    """Actors that the jobs of a namespace together may have; `*` = of each namespace that is not named."""
     watch_namespaces: tuple[str, ...]
     """Namespaces to serve; empty = the whole cluster."""
     knative_namespace: str
@@ -55,6 +57,7 @@ class Config:
             redis_image=_required(environ, "NITRO_REDIS_IMAGE"),
             platform_max_actors=int(_number(environ, "NITRO_PLATFORM_MAX_ACTORS", "0")),
             entry_points=_flag(environ, "NITRO_ENTRY_POINTS", "true"),
+            namespace_max_actors=_numbers(environ, "NITRO_NAMESPACE_MAX_ACTORS"),
             watch_namespaces=_names(environ, "NITRO_WATCH_NAMESPACES"),
             knative_namespace=environ.get("NITRO_KNATIVE_NAMESPACE", "knative-serving"),
             cluster_domain=_cluster_domain(resolv_conf),
@@ -76,6 +79,17 @@ def _required(environ: Mapping[str, str], name: str) -> str:
 
 def _names(environ: Mapping[str, str], variable: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in environ.get(variable, "").split(",") if name.strip())
+
+
+def _numbers(environ: Mapping[str, str], variable: str) -> dict[str, int]:
+    """Read `name=number,name=number`."""
+    found = {}
+    for entry in _names(environ, variable):
+        name, _, number = entry.partition("=")
+        if not name or not number.isdecimal():
+            raise ValueError(f"{variable}: {entry!r} is not NAMESPACE=NUMBER")
+        found[name] = int(number)
+    return found
 
 
 def _cluster_domain(resolv_conf: Path) -> str:

@@ -19,6 +19,7 @@ from nitro_operator.kube.queue import WorkQueue
 from nitro_operator.kube.watch import Watch, selector
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.reconcile.job import Reconciler
+from nitro_operator.scaling.grants import UNLIMITED, Limits
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.status.conditions import Condition
 from nitro_operator.status.events import EventPoster
@@ -50,7 +51,8 @@ class Controller:
         self._config = config
         self._kube = kube
         self._cache = Cache()
-        self._platform = Platform(config.platform_max_actors)
+        limits = Limits(config.platform_max_actors or UNLIMITED, config.namespace_max_actors)
+        self._platform = Platform(limits)
         self._release = KnativeRelease()
         self._told_release: Problem | None = None
         self._queue: WorkQueue[JobKey] = WorkQueue(self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)

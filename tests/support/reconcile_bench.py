@@ -14,6 +14,7 @@ from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import ApiError
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, JobKey, Kind
 from nitro_operator.reconcile.job import Reconciler
+from nitro_operator.scaling.grants import Limits
 from nitro_operator.scaling.platform import Platform
 from operator_objects import CONFIG, RUNNING, learner_job, make_job, pod
 
@@ -86,7 +87,7 @@ class Bench:
         self.reconciler = Reconciler(
             self.kube,  # type: ignore[arg-type]
             self.cache,
-            Platform(0),
+            Platform(Limits()),
             release,
             FunctionController(self.kube, self.cache, Aws(), lambda *_: None, self.woken.append),  # type: ignore[arg-type]
             CONFIG,

@@ -19,6 +19,7 @@ from nitro_api.rules import agents_rules, network_rules, payload_rules
 from nitro_api.schema.openapi import schema_at
 from nitro_api.schema.wording import Location, broken_rules, located_errors, related, value_at
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.status import TrainingStatus
 
 _RLLIB_SETTINGS = ("spec", "algorithm", "rllib")
 _FITTED = ("environment", "algorithm", "network", "scaling", "backend")
@@ -87,7 +88,10 @@ def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
     status = stored.get("status")
     training = status.get("training") if isinstance(status, Mapping) else None
     if isinstance(training, Mapping) and "round" in training:
-        keep_rollout(job.spec.environment, {**_former_rollout(job), **training})
+        begun = TrainingStatus.model_validate(dict(training)).model_dump(
+            by_alias=True, include={"rollout_length", "envs_per_actor"}, exclude_none=True
+        )
+        keep_rollout(job.spec.environment, {**_former_rollout(job), **begun})
     return resolve(job)
 
 

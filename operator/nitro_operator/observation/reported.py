@@ -57,5 +57,22 @@ def since(job: Object, name: str, now: datetime) -> datetime | None:
     return min(max(found, created) if created is not None else found, now)
 
 
+def waiting_since(job: Object, now: datetime) -> datetime:
+    """The time since which a job asks for actors: its creation, or the end of its last suspension.
+
+    A job that was prepared long ago must not pass all others when it is resumed.
+    """
+    created = moment(job["metadata"]["creationTimestamp"]) or now
+    found = {c.get("type"): c for c in status(job).get("conditions") or []}
+    suspended, complete = found.get("Suspended") or {}, found.get("Complete") or {}
+    if suspended.get("status") == "True":
+        return now
+    changed, first = (moment(one.get("lastTransitionTime")) for one in (suspended, complete))
+    # Both conditions come with the first status. Only a suspension changes the one and not the other.
+    if changed is None or changed == first:
+        return created
+    return min(max(changed, created), now)
+
+
 def pod_seconds(job: Object) -> float:
     return min(actors(job).pod_seconds or 0.0, MOST_POD_SECONDS)

@@ -243,7 +243,11 @@ class Reconciler:
             lifetimes = PodLifetimes.restored(job, pods, server_now)
             memory = self._memories[key] = JobMemory(uid, meter, lifetimes)
             memory.read(job, self._config)
-            most = memory.view.spec.scaling.max_actors if memory.view is not None else self._platform.limit
+            most = (
+                memory.view.spec.scaling.max_actors
+                if memory.view is not None
+                else self._platform.limits.of(key.namespace)
+            )
             self._platform.seen(key, min(reported.actors(job).granted or 0, most))
         return memory
 

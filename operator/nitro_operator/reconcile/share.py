@@ -37,14 +37,14 @@ class Sharing:
         wanted = min(run.requested, held)
         if started and not run.heard:
             wanted = held = minimum  # a silent learner keeps its place, not its pods
-        created = run.job["metadata"]["creationTimestamp"]
         score = demand.score(training)
         idle = held - wanted
-        run.granted = self._platform.ask(run.key, minimum, wanted, score, created, idle=idle, started=started)
+        since = reported.waiting_since(run.job, run.server_now).timestamp()
+        run.granted = self._platform.ask(run.key, minimum, wanted, score, since, idle=idle, started=started)
         run.held = run.granted
         if run.granted == 0 and not started:
-            taken = self._platform.held + self._platform.leaving
-            run.waiting = document.limit_problem(minimum, self._platform.limit, taken)
+            rooms = self._platform.room(), self._platform.room_in(run.key.namespace)
+            run.waiting = document.limit_problem(minimum, *rooms)
 
     def actors(self, run: ReconcileContext, deployment: ActorDeployment) -> int:
         """The number of actors to run: those that are held, if any are.

@@ -1,22 +1,36 @@
-"""The platform's limit: the requests and grants of all jobs."""
+"""The platform's limits: the requests and grants of all jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
 from nitro_operator.kube.kinds import JobKey
-from nitro_operator.scaling.grants import UNLIMITED, GrantRequest, grants, settled
+from nitro_operator.scaling.grants import GrantRequest, Limits, grants, reachable
+
+T = TypeVar("T")
+
+
+class Room(NamedTuple):
+    """A limit that a job shares with others, and what they have taken of it."""
+
+    limit: int
+    taken: int
+    """Actors that are granted, or that exist beyond all grants."""
 
 
 class Platform:
     """Requests of all active jobs, and the grants that they hold.
 
     When a grant grows, the job holds the new one from the decision on. When a grant shrinks, the job holds
-    the old one until the new one is published. So the sum of the published grants never exceeds the limit, or
-    the minima of running jobs if the limit was lowered below them.
+    the old one until the new one is published. So the sum of the published grants never exceeds the limit, of
+    the platform and of a namespace, or the minima of running jobs if the limit was lowered below them.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
         self._requests: dict[JobKey, GrantRequest] = {}
+        self._target: dict[JobKey, int] | None = None  # of the present requests
         self._held: dict[JobKey, int] = {}
         self._leaving: dict[JobKey, int] = {}
         self.version = 0
@@ -33,10 +47,14 @@ class Platform:
     def holds(self, key: JobKey) -> int:
         return self._held.get(key, 0)
 
-    @property
-    def leaving(self) -> int:
-        """Actors that exist beyond all grants: their pods are being removed."""
-        return sum(self._leaving.values())
+    def room(self) -> Room:
+        """The platform's limit."""
+        return Room(self.limits.platform, self.held + sum(self._leaving.values()))
+
+    def room_in(self, namespace: str) -> Room:
+        """A namespace's limit."""
+        held, leaving = _of(namespace, self._held), _of(namespace, self._leaving)
+        return Room(self.limits.of(namespace), sum(held.values()) + sum(leaving.values()))
 
     def exist(self, key: JobKey, actors: int, going: int) -> None:
         """Note the actors that a job has, and how many of them are going. Other jobs wait until they are
@@ -55,7 +73,7 @@ class Platform:
         minimum: int,
         wanted: int,
         score: float,
-        since: str,
+        since: float,
         *,
         idle: int = 0,
         started: bool = False,
@@ -64,26 +82,39 @@ class Platform:
 
         Args:
             key: the job.
-            minimum: its I_min.
+            minimum: its I_min. The job takes nothing until it can take that many.
             wanted: actors that it would use now.
             score: its boosting score.
-            since: its creation time.
+            since: time since which it waits, or waited. Unix seconds.
             idle: actors beyond `wanted` that it would hold for later rounds.
             started: whether its learner already exists.
         """
         admitted = started or self.holds(key) > 0
-        request = GrantRequest(minimum, wanted, score, admitted=admitted, since=since, idle=idle)
+        request = GrantRequest(key.namespace, minimum, wanted, score, admitted, since, idle)
         if self._requests.get(key) != request:
             self._requests[key] = request
+            self._target = None
             self.version += 1
-        target = grants(self._requests, self.limit)
-        now = settled(key, request.minimum, target, self._held, self.limit, self.leaving)
+        target = self._targets()
+        of_all = reachable(key, target, self._held, self.limits.platform, sum(self._leaving.values()))
+        namespace = key.namespace
+        of_namespace = reachable(
+            key,
+            _of(namespace, target),
+            _of(namespace, self._held),
+            self.limits.of(namespace),
+            sum(_of(namespace, self._leaving).values()),
+        )
+        now = min(of_all, of_namespace)
+        if now < minimum:
+            now = 0
         self._held[key] = max(now, self._held.get(key, 0))
         return now
 
     def withdraw(self, key: JobKey) -> None:
         """Withdraw a job's request. The job holds its grant until its status says that it has none."""
         if self._requests.pop(key, None) is not None:
+            self._target = None
             self.version += 1
 
     def published(self, key: JobKey, granted: int) -> None:
@@ -100,8 +131,16 @@ class Platform:
 
     def unsettled(self) -> list[JobKey]:
         """Jobs whose grant should change, those with a smaller grant first."""
-        if self.limit == UNLIMITED:
-            return []
-        target = grants(self._requests, self.limit)
+        target = self._targets()
         moves = {key: target[key] - self._held.get(key, 0) for key in target}
         return [key for key in sorted(moves, key=lambda k: moves[k]) if moves[key] != 0]
+
+    def _targets(self) -> Mapping[JobKey, int]:
+        if self._target is None:
+            self._target = grants(self._requests, self.limits)
+        return self._target
+
+
+def _of(namespace: str, found: Mapping[JobKey, T]) -> dict[JobKey, T]:
+    """The entries of one namespace's jobs."""
+    return {key: value for key, value in found.items() if key.namespace == namespace}

@@ -181,7 +181,9 @@ def test_a_monitor_selects_the_services_of_the_chart(render: Render) -> None:
 
 def test_large_numbers_stay_whole(render: Render) -> None:
     documents = render(CHART / "ci" / "everything-values.yaml")
-    assert environment(documents)["NITRO_PLATFORM_MAX_ACTORS"] == "1000000"
+    found = environment(documents)
+    assert found["NITRO_PLATFORM_MAX_ACTORS"] == "1000000"
+    assert found["NITRO_NAMESPACE_MAX_ACTORS"] == "*=100000,team-a=0,"
 
 
 def test_names_that_look_like_numbers_stay_text(helm: Helm) -> None:
@@ -232,6 +234,8 @@ def test_long_names_fit(render: Render) -> None:
     [
         ("platform.maxActors=0", "maxActors"),
         ("platform.maxActors=many", "maxActors"),
+        ("platform.namespaceMaxActors.Team=1", "Team"),
+        ("platform.namespaceMaxActors.team=many", "team"),
         ("image.tag=1", "image"),
         ("images.actor.tags=1", "tags"),
         ("images.pullPolicy=Sometimes", "pullPolicy"),

@@ -46,6 +46,10 @@ class TestConfig:
         config = Config.from_environment(IMAGES | {"NITRO_WATCH_NAMESPACES": "a, b,"})
         assert config.watch_namespaces == ("a", "b")
 
+    def test_limits_of_namespaces_are_read(self) -> None:
+        config = Config.from_environment(IMAGES | {"NITRO_NAMESPACE_MAX_ACTORS": "*=64,team-a=0"})
+        assert config.namespace_max_actors == {"*": 64, "team-a": 0}
+
     @pytest.mark.parametrize(
         ("environment", "words"),
         [
@@ -53,6 +57,7 @@ class TestConfig:
             ({"NITRO_PLATFORM_MAX_ACTORS": "many"}, "not a number"),
             ({"NITRO_RESYNC_SECONDS": "-1"}, "negative"),
             ({"NITRO_ENTRY_POINTS": "no"}, "NITRO_ENTRY_POINTS='no' is neither true nor false"),
+            ({"NITRO_NAMESPACE_MAX_ACTORS": "team=-1"}, "'team=-1' is not NAMESPACE=NUMBER"),
         ],
     )
     def test_a_mistake_names_its_variable(self, environment: dict[str, str], words: str) -> None:

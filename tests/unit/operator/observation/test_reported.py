@@ -39,7 +39,7 @@ STATUSES = st.fixed_dictionaries(
         "checkpoint": st.none() | st.dictionaries(st.text(), JSON),
         "conditions": st.lists(
             st.fixed_dictionaries(
-                {"type": st.sampled_from(["Failed", "Complete", "Ready"]) | st.text()},
+                {"type": st.sampled_from(["Failed", "Complete", "Ready", "Suspended"]) | st.text()},
                 optional=dict.fromkeys(("status", "reason", "lastTransitionTime"), SCALARS),
             )
         ),
@@ -50,6 +50,7 @@ STATUSES = st.fixed_dictionaries(
 @pytest.mark.slow
 @given(STATUSES)
 @example(found={"training": 1})
+@example(found={"training": {"round": 1, "rolloutLength": 256, "envsPerActor": "2"}})
 def test_any_status_can_be_read_scaled_and_published(found: Any) -> None:
     job = make_job(found, activeDeadlineSeconds=3600, ttlSecondsAfterFinished=60)
     spec = make_view().spec
@@ -59,6 +60,7 @@ def test_any_status_can_be_read_scaled_and_published(found: Any) -> None:
     assert scaling_.min_actors <= demand.requested(spec, training) <= scaling_.max_actors
     assert scaling_.min_actors <= holding_ <= scaling_.max_actors
     assert 0 <= demand.score(training) <= 1
+    assert reported.waiting_since(job, NOW) <= NOW
     meter = PodMeter.restored(job, [], NOW)
     assert 0 <= meter.total <= reported.MOST_POD_SECONDS
     Heartbeat().see(job, Observed(), 0.0)
@@ -78,6 +80,26 @@ def test_any_status_can_be_read_scaled_and_published(found: Any) -> None:
     news(document.conditions(situation), reported.status(job).get("conditions") or [])
     for name in ("startTime", "completionTime"):
         assert name not in written or reported.moment(written[name]) is not None
+
+
+@pytest.mark.parametrize(
+    ("suspended", "changed", "since"),
+    [
+        ("False", "2026-01-01T00:00:07Z", "2026-01-01T00:00:00Z"),  # never suspended
+        ("False", "2026-01-01T08:00:00Z", "2026-01-01T08:00:00Z"),  # resumed
+        ("False", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),  # as no operator writes it
+        ("True", "2026-01-01T08:00:00Z", "2026-01-02T00:00:00Z"),  # resumed, and not yet published
+    ],
+)
+def test_a_job_waits_since_its_creation_or_since_it_was_resumed(
+    suspended: str, changed: str, since: str
+) -> None:
+    conditions = [
+        {"type": "Suspended", "status": suspended, "lastTransitionTime": changed},
+        {"type": "Complete", "status": "False", "lastTransitionTime": "2026-01-01T00:00:07Z"},
+    ]
+    found = reported.waiting_since(make_job({"conditions": conditions}), NOW)
+    assert found == datetime.fromisoformat(since)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nitro_operator.kube.kinds import JobKey
-from nitro_operator.scaling.grants import GrantRequest, grants, settled
+from nitro_operator.scaling.grants import BACKFILL_SECONDS, GrantRequest, Limits, grants, reachable
 from nitro_operator.scaling.platform import Platform
 
 
@@ -16,16 +16,17 @@ from nitro_operator.scaling.platform import Platform
 def request(draw: st.DrawFn) -> GrantRequest:
     minimum = draw(st.integers(1, 20))
     return GrantRequest(
+        namespace="team",
         minimum=minimum,
         wanted=draw(st.integers(minimum, 64)),
         score=draw(st.floats(0, 1)),
         admitted=draw(st.booleans()),
-        since=f"2026-01-01T00:00:{draw(st.integers(0, 59)):02d}Z",
+        since=float(draw(st.integers(0, 3000))),
     )
 
 
 REQUESTS = st.dictionaries(st.sampled_from("abcdefgh"), request(), max_size=8)
-LIMITS = st.integers(1, 120)
+LIMITS = st.integers(1, 120).map(Limits)
 
 
 def needed(requests: dict[str, GrantRequest]) -> int:
@@ -35,53 +36,53 @@ def needed(requests: dict[str, GrantRequest]) -> int:
 
 @given(REQUESTS, LIMITS)
 def test_grants_are_zero_or_at_least_the_minimum_and_their_sum_keeps_the_limit(
-    requests: dict[str, GrantRequest], limit: int
+    requests: dict[str, GrantRequest], limit: Limits
 ) -> None:
     found = grants(requests, limit)
     assert found.keys() == requests.keys()
-    assert sum(found.values()) <= max(limit, needed(requests))
+    assert sum(found.values()) <= max(limit.platform, needed(requests))
     for key, number in found.items():
         assert number == 0 or requests[key].minimum <= number <= requests[key].wanted
 
 
 @given(REQUESTS, LIMITS)
 def test_the_whole_limit_is_granted_while_a_running_job_requests_more(
-    requests: dict[str, GrantRequest], limit: int
+    requests: dict[str, GrantRequest], limit: Limits
 ) -> None:
     found = grants(requests, limit)
     hungry = [key for key, number in found.items() if 0 < number < requests[key].wanted]
-    assert sum(found.values()) >= limit or not hungry
+    assert sum(found.values()) >= limit.platform or not hungry
 
 
 @given(REQUESTS, LIMITS)
 def test_the_order_in_which_jobs_are_listed_does_not_matter(
-    requests: dict[str, GrantRequest], limit: int
+    requests: dict[str, GrantRequest], limit: Limits
 ) -> None:
     backwards = dict(reversed(list(requests.items())))
     assert grants(requests, limit) == grants(backwards, limit)
 
 
 @given(REQUESTS, LIMITS)
-def test_a_running_job_keeps_its_minimum(requests: dict[str, GrantRequest], limit: int) -> None:
+def test_a_running_job_keeps_its_minimum(requests: dict[str, GrantRequest], limit: Limits) -> None:
     found = grants(requests, limit)
     assert all(found[key] >= r.minimum for key, r in requests.items() if r.admitted)
 
 
 @given(REQUESTS, LIMITS)
-def test_a_waiting_job_is_not_overtaken_by_a_younger_one(
-    requests: dict[str, GrantRequest], limit: int
+def test_a_waiting_job_is_passed_only_by_jobs_that_are_little_younger(
+    requests: dict[str, GrantRequest], limit: Limits
 ) -> None:
     found = grants(requests, limit)
-    waiting = {key: r for key, r in requests.items() if not r.admitted and r.minimum <= limit}
+    waiting = {key: r for key, r in requests.items() if not r.admitted and r.minimum <= limit.platform}
     for older, first in waiting.items():
         for younger, second in waiting.items():
-            if (first.since, repr(older)) < (second.since, repr(younger)) and found[younger]:
+            if second.since > first.since + BACKFILL_SECONDS and found[younger]:
                 assert found[older]
 
 
 @given(REQUESTS, LIMITS, st.data())
 def test_a_higher_score_or_request_never_lowers_the_grant(
-    requests: dict[str, GrantRequest], limit: int, data: st.DataObject
+    requests: dict[str, GrantRequest], limit: Limits, data: st.DataObject
 ) -> None:
     if not requests:
         return
@@ -94,37 +95,49 @@ def test_a_higher_score_or_request_never_lowers_the_grant(
 
 
 @given(REQUESTS, LIMITS)
-def test_a_larger_limit_never_lowers_the_sum(requests: dict[str, GrantRequest], limit: int) -> None:
-    feasible = {key: r for key, r in requests.items() if r.minimum <= limit}
-    assert sum(grants(feasible, limit).values()) <= sum(grants(feasible, limit + 1).values())
+def test_a_larger_limit_never_lowers_the_sum(requests: dict[str, GrantRequest], limit: Limits) -> None:
+    feasible = {key: r for key, r in requests.items() if r.minimum <= limit.platform}
+    larger = Limits(limit.platform + 1)
+    assert sum(grants(feasible, limit).values()) <= sum(grants(feasible, larger).values())
+
+
+def ask(
+    minimum: int,
+    wanted: int,
+    score: float = 0.5,
+    *,
+    admitted: bool = False,
+    since: float = 0.0,
+    namespace: str = "team",
+    idle: int = 0,
+) -> GrantRequest:
+    return GrantRequest(namespace, minimum, wanted, score, admitted, since, idle)
 
 
 def test_without_a_limit_each_job_gets_its_request() -> None:
-    wants = {"a": GrantRequest(2, 50, 0, False, ""), "b": GrantRequest(4, 1, 0, False, "")}
-    assert grants(wants, 0) == {"a": 50, "b": 4}
+    assert grants({"a": ask(2, 50), "b": ask(4, 1)}, Limits()) == {"a": 50, "b": 4}
 
 
 def test_the_score_divides_the_rest_after_the_minima() -> None:
-    wants = {"a": GrantRequest(4, 24, 0.2, True, "1"), "b": GrantRequest(4, 24, 0.9, True, "2")}
-    assert grants(wants, 24) == {"a": 4, "b": 20}
+    wants = {"a": ask(4, 24, 0.2, admitted=True), "b": ask(4, 24, 0.9, admitted=True)}
+    assert grants(wants, Limits(24)) == {"a": 4, "b": 20}
 
 
 def test_a_job_that_can_never_fit_does_not_block_the_queue() -> None:
-    wants = {"a": GrantRequest(100, 100, 1, False, "1"), "b": GrantRequest(4, 8, 0, False, "2")}
-    assert grants(wants, 24) == {"a": 0, "b": 8}
+    wants = {"a": ask(100, 100), "b": ask(4, 8, since=10 * BACKFILL_SECONDS)}
+    assert grants(wants, Limits(24)) == {"a": 0, "b": 8}
 
 
 def test_a_lowered_limit_keeps_running_jobs_and_admits_no_new_one() -> None:
-    wants = {"a": GrantRequest(4, 24, 0.2, True, "1"), "b": GrantRequest(8, 9, 0.9, True, "2")}
-    assert grants(wants | {"c": GrantRequest(1, 1, 1, False, "0")}, 6) == {"a": 4, "b": 8, "c": 0}
+    wants = {"a": ask(4, 24, admitted=True), "b": ask(8, 9, admitted=True), "c": ask(1, 1)}
+    assert grants(wants, Limits(6)) == {"a": 4, "b": 8, "c": 0}
 
 
 def test_growth_waits_until_other_jobs_have_released_actors() -> None:
     target = {"a": 4, "b": 20}
-    assert settled("b", 4, target, {"a": 20, "b": 4}, 24) == 4
-    assert settled("a", 4, target, {"a": 20, "b": 4}, 24) == 4
-    assert settled("b", 4, target, {"a": 4, "b": 4}, 24) == 20
-    assert settled("c", 4, {"c": 8}, {"a": 22}, 24) == 0, "less than its minimum is of no use to a job"
+    assert reachable("b", target, {"a": 20, "b": 4}, 24, 0) == 4
+    assert reachable("a", target, {"a": 20, "b": 4}, 24, 0) == 4
+    assert reachable("b", target, {"a": 4, "b": 4}, 24, 0) == 20
 
 
 @st.composite
@@ -145,7 +158,7 @@ def test_published_grants_never_exceed_the_limit(
     steps: list[tuple[str, str, int, float]], limit: int, before: dict[str, int]
 ) -> None:
     """However asking, publishing, ending and vanishing interleave, after an operator with any limit."""
-    platform = Platform(limit)
+    platform = Platform(Limits(limit))
     decided: dict[str, int] = {}
     published = dict(before)
     for name, granted in before.items():
@@ -154,7 +167,7 @@ def test_published_grants_never_exceed_the_limit(
     for name, what, wanted, score in steps:
         key = JobKey("n", name)
         if what == "ask":
-            decided[name] = platform.ask(key, 3, wanted, score, name)
+            decided[name] = platform.ask(key, 3, wanted, score, float(ord(name)))
         elif what == "publish" and name in decided:
             published[name] = decided[name]
             platform.published(key, decided[name])
@@ -174,73 +187,73 @@ def test_published_grants_never_exceed_the_limit(
 
 def test_running_jobs_keep_their_minima_under_a_lowered_limit() -> None:
     """An operator that starts with a smaller limit: they shrink to their minima, and no new job starts."""
-    platform = Platform(6)
+    platform = Platform(Limits(6))
     a, b, c = (JobKey("n", name) for name in "abc")
     platform.seen(a, 20)
     platform.seen(b, 4)
     for _ in range(3):
-        assert platform.ask(c, 1, 8, 1.0, "0") == 0
-        granted = {key: platform.ask(key, 4, 20, 0.5, "1") for key in (a, b)}
+        assert platform.ask(c, 1, 8, 1.0, 0) == 0
+        granted = {key: platform.ask(key, 4, 20, 0.5, 1) for key in (a, b)}
         for key, number in granted.items():
             platform.published(key, number)
     assert granted == {a: 4, b: 4}
     assert platform.unsettled() == []
     platform.forget(b)
-    assert platform.ask(a, 4, 20, 0.5, "1") == 4
-    assert platform.ask(c, 1, 8, 1.0, "0") == 2, "what is left below the new limit"
+    assert platform.ask(a, 4, 20, 0.5, 1) == 4
+    assert platform.ask(c, 1, 8, 1.0, 0) == 2, "what is left below the new limit"
 
 
 def test_a_running_learner_without_a_grant_gets_its_minimum() -> None:
     """As it was left by an operator whose limit was too small for it, or that could not read the job."""
-    platform = Platform(6)
+    platform = Platform(Limits(6))
     a, b = JobKey("n", "a"), JobKey("n", "b")
     platform.seen(a, 6)
-    assert platform.ask(b, 4, 8, 0.5, "2", started=True) == 0, "not before the other has given back"
-    platform.published(a, platform.ask(a, 4, 6, 0.5, "1", started=True))
+    assert platform.ask(b, 4, 8, 0.5, 2, started=True) == 0, "not before the other has given back"
+    platform.published(a, platform.ask(a, 4, 6, 0.5, 1, started=True))
     assert platform.holds(a) == 4
-    assert platform.ask(b, 4, 8, 0.5, "2", started=True) == 4
+    assert platform.ask(b, 4, 8, 0.5, 2, started=True) == 4
 
 
 def test_platform_lists_the_jobs_with_a_changed_grant() -> None:
-    platform = Platform(10)
+    platform = Platform(Limits(10))
     a, b = JobKey("n", "a"), JobKey("n", "b")
-    platform.published(a, platform.ask(a, 2, 10, 0.1, "1"))
-    assert platform.ask(b, 2, 6, 0.9, "2") == 0
+    platform.published(a, platform.ask(a, 2, 10, 0.1, 1))
+    assert platform.ask(b, 2, 6, 0.9, 2) == 0
     assert platform.unsettled() == [a, b]
     version = platform.version
-    platform.published(a, platform.ask(a, 2, 10, 0.1, "1"))
+    platform.published(a, platform.ask(a, 2, 10, 0.1, 1))
     assert platform.version > version
-    assert platform.ask(b, 2, 6, 0.9, "2") == 6
+    assert platform.ask(b, 2, 6, 0.9, 2) == 6
     platform.published(b, 6)
     assert platform.unsettled() == []
 
 
 def test_idle_actors_get_what_nobody_uses() -> None:
-    holder = GrantRequest(4, 8, 0.9, True, "1", idle=20)
-    assert grants({"a": holder}, 64) == {"a": 28}
-    user = GrantRequest(4, 30, 0.1, True, "2")
-    assert grants({"a": holder, "b": user}, 40) == {"a": 10, "b": 30}, "use goes before holding"
-    assert grants({"a": holder, "b": user}, 0) == {"a": 28, "b": 30}
+    holder = ask(4, 8, 0.9, admitted=True, idle=20)
+    assert grants({"a": holder}, Limits(64)) == {"a": 28}
+    user = ask(4, 30, 0.1, admitted=True)
+    assert grants({"a": holder, "b": user}, Limits(40)) == {"a": 10, "b": 30}, "use goes before holding"
+    assert grants({"a": holder, "b": user}, Limits()) == {"a": 28, "b": 30}
 
 
 def test_actors_that_are_going_delay_growth_and_never_take_a_grant_away() -> None:
-    platform = Platform(64)
+    platform = Platform(Limits(64))
     a, b = JobKey("n", "a"), JobKey("n", "b")
-    platform.published(a, platform.ask(a, 8, 64, 0.5, "1", started=True))
+    platform.published(a, platform.ask(a, 8, 64, 0.5, 1, started=True))
     platform.exist(a, 64, 0)
-    platform.published(a, platform.ask(a, 8, 8, 0.5, "1", started=True))
+    platform.published(a, platform.ask(a, 8, 8, 0.5, 1, started=True))
     platform.exist(a, 64, 0)  # Knative has not begun yet
-    assert platform.leaving == 56
-    assert platform.ask(a, 8, 8, 0.5, "1", started=True) == 8
-    assert platform.ask(b, 4, 20, 0.5, "2") == 0
+    assert platform.room().taken == 8 + 56
+    assert platform.ask(a, 8, 8, 0.5, 1, started=True) == 8
+    assert platform.ask(b, 4, 20, 0.5, 2) == 0
     version = platform.version
     platform.exist(a, 48, 40)
     assert platform.version > version, "others look again"
-    assert platform.ask(b, 4, 20, 0.5, "2") == 16
+    assert platform.ask(b, 4, 20, 0.5, 2) == 16
     platform.published(b, 16)
-    assert platform.ask(a, 8, 64, 0.5, "1", started=True) == 8, "its own going actors delay it as well"
-    assert platform.ask(a, 8, 8, 0.5, "1", started=True) == 8
+    assert platform.ask(a, 8, 64, 0.5, 1, started=True) == 8, "its own going actors delay it as well"
+    assert platform.ask(a, 8, 8, 0.5, 1, started=True) == 8
     platform.exist(a, 8, 0)
-    assert platform.ask(b, 4, 20, 0.5, "2") == 20
+    assert platform.ask(b, 4, 20, 0.5, 2) == 20
     platform.exist(b, 100, 90)
-    assert platform.ask(b, 4, 20, 0.5, "2") == 20, "its own going pods take nothing away"
+    assert platform.ask(b, 4, 20, 0.5, 2) == 20, "its own going pods take nothing away"

@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from nitro_operator.observation.observed import Observed
+from nitro_operator.scaling.platform import Room
 from nitro_operator.status import document
 from nitro_operator.status.phase import Judgement, Stage
 from operator_objects import RUNNING, learner_job, make_job, make_view, pod, revision, terminated
@@ -36,7 +39,7 @@ class TestStatus:
         return document.Situation(view=make_view(), **{**defaults, **values})
 
     def test_each_stage_has_its_phase(self) -> None:
-        wait = document.limit_problem(4, 10, 8)
+        wait = document.limit_problem(4, Room(10, 8), Room(10, 0))
         assert document.phase(self.situation()) == "Running"
         assert document.phase(self.situation(observed=Observed())) == "Starting"
         assert document.phase(self.situation(observed=Observed(), waiting=wait)) == "Pending"
@@ -47,6 +50,23 @@ class TestStatus:
             (Stage.INVALID, "Failed"),
         ):
             assert document.phase(self.situation(judgement=Judgement(stage))) == phase
+
+    @pytest.mark.parametrize(
+        ("platform", "namespace", "reason", "words"),
+        [
+            (Room(100, 98), Room(100, 98), "PlatformLimit", "other jobs hold 98 of the 100 of the platform"),
+            (Room(3, 0), Room(3, 0), "PlatformLimit", "the platform may have 3 in all"),
+            (Room(100, 98), Room(50, 40), "PlatformLimit", "other jobs hold 98 of the 100 of the platform"),
+            (Room(100, 48), Room(50, 48), "NamespaceLimit", "other jobs hold 48 of the 50 of this namespace"),
+            (Room(100, 0), Room(3, 0), "NamespaceLimit", "raise the chart's platform.namespaceMaxActors"),
+        ],
+    )
+    def test_a_waiting_job_names_the_limit_that_it_waits_for(
+        self, platform: Room, namespace: Room, reason: str, words: str
+    ) -> None:
+        found = document.limit_problem(4, platform, namespace)
+        assert found.reason == reason
+        assert words in found.message
 
     def test_a_learner_that_succeeded_is_not_shown_as_starting(self) -> None:
         """Its pod is over before its Job is Complete."""
@@ -62,7 +82,7 @@ class TestStatus:
         found = {c.type: c for c in document.conditions(self.situation())}
         assert set(found) == {"Ready", "LearnerReady", "ActorsReady", "Suspended", "Complete", "Failed"}
         assert found["Ready"].status
-        wait = document.limit_problem(40, 28, 0)
+        wait = document.limit_problem(40, Room(28, 0), Room(28, 0))
         queued = self.situation(observed=Observed(), waiting=wait, serving=False)
         for condition in document.conditions(queued)[:3]:  # none of them says that something is being started
             assert (condition.status, "platform.maxActors" in condition.message) == (False, True)
