@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import yaml
 
-from apiserver import ApiServer
+from apiserver import CRD_FILE, ApiServer
 from cluster_support import Cluster
 from operator_support import (
     JOB,
@@ -202,6 +205,51 @@ def test_two_jobs_share_the_limit_in_every_observation(
             assert time.monotonic() < deadline, (settled, actors)
     cluster.patch_spec("two", suspend=True)
     eventually(lambda: cluster.get("job", "three-learner"), what="the third starts when the second has gone")
+    operator.stop()
+
+
+@pytest.fixture
+def newer_definition(apiserver: ApiServer) -> Iterator[None]:
+    """The definition of a later release: it has a field that this operator does not know."""
+    definition = yaml.safe_load(CRD_FILE.read_text())
+    newer = copy.deepcopy(definition)
+    schema = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["novelty"] = {"type": "integer"}
+    apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    apiserver.kubectl(*apply, input=json.dumps(newer))
+    yield
+    apiserver.kubectl(*apply, input=json.dumps(definition))
+
+
+@pytest.mark.usefixtures("newer_definition")
+def test_a_running_job_that_the_operator_cannot_read_keeps_its_grant_until_it_is_suspended(
+    apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
+) -> None:
+    install_knative(apiserver)
+    operator = start_operator()
+    running(cluster, "later", scaling=FOLLOWING)
+    eventually(lambda: cluster.scale("later") == ("8", "8"))
+
+    def unreadable() -> bool:
+        cluster.patch_spec("later", novelty=1)  # the new schema may not be served yet
+        return bool(cluster.condition("later", "Ready").get("reason") == "InvalidSpec")
+
+    eventually(unreadable)
+    assert "spec.novelty" in cluster.condition("later", "Ready")["message"]
+    cluster.apply(job("next", scaling={"minActors": 14, "initialActors": 14, "maxActors": 16}))
+    eventually(lambda: cluster.condition("next", "Ready").get("reason") == "PlatformLimit")
+    for _ in range(2):
+        operator.wait_for_resyncs(2)
+        assert cluster.status("later")["phase"] == "Running"
+        assert cluster.status("later")["actors"]["granted"] == 8
+        assert cluster.scale("later") == ("8", "8")
+        assert cluster.get("job", "next-learner") is None, "the limit is not exceeded"
+        operator.kill()
+        operator.start()  # as an operator that was older than the stored jobs from the start
+    cluster.patch_spec("later", suspend=True)
+    eventually(lambda: cluster.get("job", "next-learner"), what="the next job starts in its place")
+    assert cluster.scale("later") == ("0", "1")
+    assert "deletionTimestamp" in (cluster.get("job", "later-learner") or {})["metadata"]
     operator.stop()
 
 

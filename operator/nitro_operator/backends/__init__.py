@@ -7,8 +7,9 @@ from nitro_operator.backends.lambda_actors import LambdaDeployment
 from nitro_operator.backends.local import LocalDeployment
 from nitro_operator.backends.release import KnativeRelease
 from nitro_operator.functions.state import FunctionState
+from nitro_operator.observation.observed import Observed, actors_of
 
-__all__ = ["ActorDeployment", "KnativeRelease", "deployment_of"]
+__all__ = ["ActorDeployment", "KnativeRelease", "deployment_of", "unread_deployment"]
 
 
 def deployment_of(spec: JobSpec, release: KnativeRelease, function: FunctionState) -> ActorDeployment:
@@ -18,3 +19,9 @@ def deployment_of(spec: JobSpec, release: KnativeRelease, function: FunctionStat
     return (
         LocalDeployment() if spec.backend.type == "Local" else KnativeDeployment(release, spec.actor.per_pod)
     )
+
+
+def unread_deployment(observed: Observed, release: KnativeRelease) -> ActorDeployment | None:
+    """The actors of a job whose spec cannot be read; None if it has none in the cluster."""
+    revision = observed.revision
+    return KnativeDeployment(release, actors_of(revision)) if revision is not None else None

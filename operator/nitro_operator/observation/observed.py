@@ -117,7 +117,7 @@ def ready(pod: Object) -> bool:
 
 
 def actors_of(pod: Object) -> int:
-    """Number of actors in a pod."""
+    """Number of actors in a pod, or in each pod of a Revision."""
     found = str((pod["metadata"].get("annotations") or {}).get(names.ACTORS_PER_POD, ""))
     return int(found) if found.isdecimal() else 1
 

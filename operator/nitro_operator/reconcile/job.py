@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from nitro_operator import metrics
-from nitro_operator.backends import KnativeRelease, deployment_of
+from nitro_operator.backends import KnativeRelease, deployment_of, unread_deployment
 from nitro_operator.config import Config
 from nitro_operator.functions import FunctionController, finalizer
 from nitro_operator.kube.cache import Cache
@@ -96,6 +96,11 @@ class Reconciler:
         if run.judgement.stage is Stage.ACTIVE:
             await self._advance(run)
             await self._publish(run)
+        elif run.judgement.stage is Stage.HELD:
+            await self._listen(run)
+            self._sharing.keep(run)
+            self._watch_deadline(run)
+            await self._publish(run)
         elif run.judgement.finished:
             self._platform.withdraw(key)
             await self._publish(run)  # the status has the end before anything is deleted
@@ -106,6 +111,7 @@ class Reconciler:
             await self._publish(run)
         else:
             self._platform.withdraw(key)
+            await self._scale(run, 0)
             await self._publish(run)
         await self._hurrier.hurry(run)
         if run.memory.trouble:
@@ -126,6 +132,8 @@ class Reconciler:
         run = ReconcileContext(key, job, memory, observed, judgement, now, server_now)
         if memory.view is not None:
             run.deployment = deployment_of(memory.view.spec, self._release, self._functions.state(key))
+        else:
+            run.deployment = unread_deployment(observed, self._release)
         memory.trouble = {}
         return run
 
@@ -140,6 +148,9 @@ class Reconciler:
         await self._scale(run, self._sharing.actors(run, deployment))
         if run.waiting is None:
             await self._starter.start(run, view, deployment)
+        self._watch_deadline(run)
+
+    def _watch_deadline(self, run: ReconcileContext) -> None:
         left = seconds_left(run.job, run.server_now)
         if left is not None:
             run.again.append(max(left, 0) + 0.1)
@@ -227,7 +238,8 @@ class Reconciler:
 
     async def _publish(self, run: ReconcileContext) -> None:
         await self._publisher.publish(run)
-        self._platform.published(run.key, run.granted)
+        limited = run.deployment is None or run.deployment.limited
+        self._platform.published(run.key, run.granted if limited else 0)
 
     # ------------------------------------------------------------ memory
 

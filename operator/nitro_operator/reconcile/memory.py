@@ -26,6 +26,11 @@ TOO_DEEP = (
     "spec.environment.kwargs or spec.algorithm.rllib. Remedy: nest less deeply, in a new job."
 )
 
+REMEDY = (
+    "Remedy: if a newer release of Nitro stored the job, upgrade the operator; otherwise correct the job, "
+    "delete it and apply it again."
+)
+
 
 @dataclass
 class JobMemory:
@@ -68,7 +73,7 @@ class JobMemory:
             self.view = JobView(job, resolve_stored(job).spec, config)
             self.not_allowed = None if config.entry_points else _code_by_name(self.view.spec.environment)
         except (JobInvalid, ValidationError) as error:
-            self.invalid = f"{error} Remedy: correct the job, delete it and apply it again."
+            self.invalid = f"{error} {REMEDY}"
 
 
 def _code_by_name(environment: Environment) -> Problem | None:

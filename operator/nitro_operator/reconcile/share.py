@@ -46,6 +46,18 @@ class Sharing:
             rooms = self._platform.room(), self._platform.room_in(run.key.namespace)
             run.waiting = document.limit_problem(minimum, *rooms)
 
+    def keep(self, run: ReconcileContext) -> None:
+        """Keep the actors of a running job whose spec cannot be read: those that its Revision is set to."""
+        run.requested = reported.actors(run.job).requested or 0
+        held = run.deployment.held(run.observed) if run.deployment is not None else 0
+        if held:
+            # Its score does not matter, because it requests no more than its minimum.
+            since = reported.waiting_since(run.job, run.server_now).timestamp()
+            self._platform.ask(run.key, held, held, 0.0, since, started=True)
+        else:
+            self._platform.withdraw(run.key)
+        run.granted = run.held = held
+
     def actors(self, run: ReconcileContext, deployment: ActorDeployment) -> int:
         """The number of actors to run: those that are held, if any are.
 

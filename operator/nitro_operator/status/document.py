@@ -100,7 +100,7 @@ class Situation:
 
 
 def phase(s: Situation) -> str:
-    if s.judgement.stage is not Stage.ACTIVE:
+    if not s.judgement.running:
         return PHASES[s.judgement.stage]
     if learner_running(s.observed) or learner_done(s.observed):
         return "Running"
@@ -155,8 +155,10 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
         found["startTime"] = started
     if s.judgement.finished:
         found["completionTime"] = _time(before, "completionTime") or stamp
-    if s.view is not None:
-        found["checkpoint"] = {"location": checkpoint_location(s.view)}
+    kept = reported.section(job, "checkpoint").get("location")
+    location = checkpoint_location(s.view) if s.view is not None else kept
+    if location is not None:
+        found["checkpoint"] = {"location": location}
     return found
 
 
@@ -203,9 +205,9 @@ def _steady(status: Object) -> Object:
 
 def _ready(s: Situation, learner: Condition, actors: Condition) -> Condition:
     stage, problem = s.judgement.stage, s.judgement.problem
-    if stage is Stage.NOT_ALLOWED and problem is not None:
+    if stage in (Stage.NOT_ALLOWED, Stage.HELD) and problem is not None:
         return from_problem(READY, problem)
-    if stage is not Stage.ACTIVE:
+    if not s.judgement.running:
         return false(READY, stage.value)
     if s.waiting is not None and s.observed.learner_job is None:
         return from_problem(READY, s.waiting)
@@ -216,9 +218,9 @@ def _ready(s: Situation, learner: Condition, actors: Condition) -> Condition:
 
 
 def _learner(s: Situation) -> Condition:
-    stage, trouble = s.judgement.stage, (s.trouble or {}).get("learner")
-    if stage is not Stage.ACTIVE:
-        return false(LEARNER_READY, stage.value)
+    trouble = (s.trouble or {}).get("learner")
+    if not s.judgement.running:
+        return false(LEARNER_READY, s.judgement.stage.value)
     if s.observed.learner_job is None and s.waiting is not None:
         return false(LEARNER_READY, "Waiting", s.waiting.message)
     if s.observed.learner_job is None and s.observed.foreign:
@@ -250,8 +252,8 @@ def _learner(s: Situation) -> Condition:
 
 
 def _actors(s: Situation) -> Condition:
-    stage, trouble = s.judgement.stage, (s.trouble or {}).get("actors")
-    if stage is not Stage.ACTIVE:
+    trouble = (s.trouble or {}).get("actors")
+    if not s.judgement.running:
         return false(ACTORS_READY, "Released", "no actor is held")
     if s.observed.learner_job is None and s.waiting is not None:
         return false(ACTORS_READY, "Waiting", s.waiting.message)

@@ -17,11 +17,19 @@ INVALID_SPEC = "InvalidSpec"
 """Reason of a failure that ends when the operator can read the job."""
 
 
+HELD = (
+    "the operator cannot read this job, so the learner and its actors go on as they are, and spec.suspend "
+    "still ends them."
+)
+
+
 class Stage(Enum):
     INVALID = "Invalid"
     NOT_ALLOWED = "NotAllowed"
     SUSPENDED = "Suspended"
     ACTIVE = "Active"
+    HELD = "Held"
+    """It runs, and the operator cannot read its spec: nothing is changed."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
@@ -36,6 +44,10 @@ class Judgement:
     @property
     def finished(self) -> bool:
         return self.stage in (Stage.SUCCEEDED, Stage.FAILED)
+
+    @property
+    def running(self) -> bool:
+        return self.stage in (Stage.ACTIVE, Stage.HELD)
 
 
 def phase_of(job: Object, observed: Observed, invalid: str | None, now: datetime) -> Judgement:
@@ -54,14 +66,16 @@ def phase_of(job: Object, observed: Observed, invalid: str | None, now: datetime
     spec = job["spec"]
     if holds(observed.learner_job, "Complete") or (observed.learner_job is None and holds(job, COMPLETE)):
         return Judgement(Stage.SUCCEEDED)
-    if invalid is not None:
+    learner = observed.learner_job
+    if invalid is not None and learner is None:
         return Judgement(Stage.INVALID, Problem(INVALID_SPEC, invalid))
     if _overdue(job, now):
         return Judgement(Stage.FAILED, deadline_problem())
     if spec.get("suspend"):
         return Judgement(Stage.SUSPENDED)
-    learner = observed.learner_job
     if learner is not None and not holds(learner, "Failed"):
+        if invalid is not None:
+            return Judgement(Stage.HELD, Problem(INVALID_SPEC, f"{HELD} {invalid}"))
         return Judgement(Stage.ACTIVE)
     if learner is not None and not terminating(learner):
         return Judgement(Stage.FAILED, finished_message(learner, observed.learner_pod))

@@ -19,6 +19,10 @@ from operator_objects import RUNNING, make_job, make_view, pod, revision
 from reconcile_bench import GOING, KEY, Bench, note, reported
 
 Object = dict[str, Any]
+FUNCTION = {
+    "image": "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0",
+    "roleArn": "arn:aws:iam::123456789012:role/nitro-actor",
+}
 
 
 async def test_the_job_of_a_late_learner_is_read_without_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,11 +49,7 @@ async def test_a_restarting_learner_keeps_its_provisioned_concurrency(
 ) -> None:
     """Its pod is evicted at second 5; nothing runs until the ten minutes between changes are over."""
     bench = Bench(monkeypatch, running=True)
-    function = {
-        "image": "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0",
-        "roleArn": "arn:aws:iam::123456789012:role/nitro-actor",
-        "provisionedConcurrency": {"minutesBetweenChanges": 10},
-    }
+    function = {**FUNCTION, "provisionedConcurrency": {"minutesBetweenChanges": 10}}
     bench.cache.put(TRAINING_JOB, reported(version=2, backend={"type": "Lambda", "lambda": function}))
     wanted = []
     monkeypatch.setattr(bench.reconciler._functions, "want", lambda _, want: wanted.append(want.actors))
@@ -60,6 +60,17 @@ async def test_a_restarting_learner_keeps_its_provisioned_concurrency(
     for bench.now in (5.0, 100, 600, 606):
         await bench.reconciler.reconcile(KEY)
     assert wanted == [8, 8, 8, 8, 0]
+
+
+async def test_invocations_of_a_function_take_nothing_from_the_platforms_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(monkeypatch, running=True)
+    bench.cache.put(TRAINING_JOB, reported(version=2, backend={"type": "Lambda", "lambda": FUNCTION}))
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    await bench.reconciler.reconcile(KEY)
+    assert bench.kube.written[-1]["status"]["actors"]["requested"] == 8
+    assert bench.reconciler._platform.held == 0
 
 
 async def test_one_more_actor_is_requested_while_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,23 @@ class TestStage:
             is Stage.SUCCEEDED
         )
 
+    @pytest.mark.parametrize(
+        ("spec", "learner", "stage"),
+        [
+            ({}, None, Stage.INVALID),
+            ({"suspend": True}, None, Stage.INVALID),
+            ({}, learner_job(), Stage.HELD),
+            ({"suspend": True}, learner_job(), Stage.SUSPENDED),
+            ({"activeDeadlineSeconds": 1}, learner_job(), Stage.FAILED),
+            ({}, learner_job("Failed"), Stage.FAILED),
+        ],
+    )
+    def test_a_run_whose_spec_cannot_be_read_goes_on_until_it_is_ended(
+        self, spec: Object, learner: Object | None, stage: Stage
+    ) -> None:
+        job = make_job({"startTime": "2026-01-01T00:30:00Z"}, **spec)
+        assert phase_of(job, Observed(learner_job=learner), "spec.x: bad", NOW).stage is stage
+
     def test_the_deadline_counts_from_the_start_and_includes_suspensions(self) -> None:
         started = {"startTime": "2026-01-01T00:30:00Z"}
         assert seconds_left(make_job(started, activeDeadlineSeconds=3600), NOW) == 1800
