@@ -19,7 +19,7 @@ from nitro_api.rules import agents_rules, network_rules, payload_rules
 from nitro_api.schema.openapi import schema_at
 from nitro_api.schema.wording import Location, broken_rules, located_errors, related, value_at
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
-from nitro_api.spec.status import TrainingStatus
+from nitro_api.spec.learner_status import TrainingStatus
 
 _RLLIB_SETTINGS = ("spec", "algorithm", "rllib")
 _FITTED = ("environment", "algorithm", "network", "scaling", "backend")

@@ -10,7 +10,7 @@ from nitro_operator.observation.observed import actors_of, alive, terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.scaling import demand
 from nitro_operator.scaling.platform import Platform
-from nitro_operator.status import document
+from nitro_operator.status.limit import limit_problem
 
 
 class Sharing:
@@ -44,7 +44,7 @@ class Sharing:
         run.held = run.granted
         if run.granted == 0 and not started:
             rooms = self._platform.room(), self._platform.room_in(run.key.namespace)
-            run.waiting = document.limit_problem(minimum, *rooms)
+            run.waiting = limit_problem(minimum, *rooms)
 
     def keep(self, run: ReconcileContext) -> None:
         """Keep the actors of a running job whose spec cannot be read: those that its Revision is set to."""

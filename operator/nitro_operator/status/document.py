@@ -13,7 +13,6 @@ from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem, learner_problem
 from nitro_operator.observation.observed import Observed, learner_done, learner_running
 from nitro_operator.scaling.holding import PodTimes
-from nitro_operator.scaling.platform import Room
 from nitro_operator.status.conditions import (
     ACTORS_READY,
     COMPLETE,
@@ -282,18 +281,3 @@ SILENT_ACTORS = (
     "The operator has added one actor, so that Knative checks the actors again. If that does not help, find "
     "out why the learner's pod cannot reach the actors' address: DNS, a NetworkPolicy or a service mesh."
 )
-
-
-def limit_problem(minimum: int, platform: Room, namespace: Room) -> Problem:
-    """The reason why a job waits for the limit of the platform or of its namespace."""
-    reason, room, whose, value = "PlatformLimit", platform, "the platform", "platform.maxActors"
-    if namespace.limit < platform.limit and minimum > namespace.limit - namespace.taken:
-        reason, room = "NamespaceLimit", namespace
-        whose, value = "this namespace", "platform.namespaceMaxActors"
-    if minimum > room.limit:
-        remedy = f"lower spec.scaling.minActors in a new job, or raise the chart's {value}"
-        told = f"the job needs {minimum} actors, {whose} may have {room.limit} in all: {remedy}."
-        return Problem(reason, told)
-    remedy = "it starts by itself when jobs end that hold actors or have waited longer"
-    told = f"the job needs {minimum} actors, and other jobs hold {room.taken} of the {room.limit} of {whose}"
-    return Problem(reason, f"{told}: {remedy}.")

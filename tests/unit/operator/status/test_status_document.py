@@ -10,6 +10,7 @@ import pytest
 from nitro_operator.observation.observed import Observed
 from nitro_operator.scaling.platform import Room
 from nitro_operator.status import document
+from nitro_operator.status.limit import limit_problem
 from nitro_operator.status.phase import Judgement, Stage
 from operator_objects import RUNNING, learner_job, make_job, make_view, pod, revision, terminated
 
@@ -39,7 +40,7 @@ class TestStatus:
         return document.Situation(view=make_view(), **{**defaults, **values})
 
     def test_each_stage_has_its_phase(self) -> None:
-        wait = document.limit_problem(4, Room(10, 8), Room(10, 0))
+        wait = limit_problem(4, Room(10, 8), Room(10, 0))
         assert document.phase(self.situation()) == "Running"
         assert document.phase(self.situation(observed=Observed())) == "Starting"
         assert document.phase(self.situation(observed=Observed(), waiting=wait)) == "Pending"
@@ -64,7 +65,7 @@ class TestStatus:
     def test_a_waiting_job_names_the_limit_that_it_waits_for(
         self, platform: Room, namespace: Room, reason: str, words: str
     ) -> None:
-        found = document.limit_problem(4, platform, namespace)
+        found = limit_problem(4, platform, namespace)
         assert found.reason == reason
         assert words in found.message
 
@@ -82,7 +83,7 @@ class TestStatus:
         found = {c.type: c for c in document.conditions(self.situation())}
         assert set(found) == {"Ready", "LearnerReady", "ActorsReady", "Suspended", "Complete", "Failed"}
         assert found["Ready"].status
-        wait = document.limit_problem(40, Room(28, 0), Room(28, 0))
+        wait = limit_problem(40, Room(28, 0), Room(28, 0))
         queued = self.situation(observed=Observed(), waiting=wait, serving=False)
         for condition in document.conditions(queued)[:3]:  # none of them says that something is being started
             assert (condition.status, "platform.maxActors" in condition.message) == (False, True)
