@@ -76,7 +76,8 @@ class Controller:
         self._health = metrics.Health(
             lambda: self._resynced, lambda: self._queue.length, self._queue.longest_run
         )
-        self._server = metrics.MetricsServer(config.metrics_port)
+        self._filled = False
+        self._server = metrics.MetricsServer(config.metrics_port, lambda: self._filled)
         metrics.PLATFORM_LIMIT.set(config.platform_max_actors)
 
     @classmethod
@@ -85,6 +86,7 @@ class Controller:
         controller = cls(config, await connect())
         await controller._server.start()
         await controller._fill()
+        controller._filled = True
         controller._queue.start()
         controller._functions.start()
         controller._tick()

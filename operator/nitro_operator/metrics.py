@@ -80,12 +80,14 @@ class Health(Collector):
 
 class MetricsServer:
     """Server of /metrics on all interfaces: Prometheus' text format, or OpenMetrics if a client asks for it.
+    /readyz answers 200 once the operator has seen all jobs.
 
     It runs in the event loop. So no value is read while it changes, and a blocked loop fails the scrape.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, ready: Callable[[], bool]) -> None:
         self._port = port
+        self._ready = ready
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -93,6 +95,7 @@ class MetricsServer:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # no panel uses the start of a counter
         app = web.Application()
         app.router.add_get("/metrics", _metrics)
+        app.router.add_get("/readyz", self._readiness)
         self._runner = web.AppRunner(app, handle_signals=False, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, port=self._port).start()
@@ -100,6 +103,11 @@ class MetricsServer:
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _readiness(self, _: web.Request) -> web.Response:
+        if self._ready():
+            return web.Response(text="ready")
+        return web.Response(status=503, text="the first lists of the API server's objects are not complete")
 
 
 async def _metrics(request: web.Request) -> web.Response:

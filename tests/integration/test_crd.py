@@ -126,6 +126,7 @@ CHANGES = {
     "evaluation": "spec.evaluation.episodes=7",
     "scaling": "spec.scaling.maxActors=32",
     "backend": "spec.backend.type=Local",
+    "cache": "spec.cache={memory: 2Gi}",
     "actor": "spec.actor.timeoutSeconds=61",
     "learner": "spec.learner.tolerations=[{key: gpu}]",
     "pricing": "spec.pricing.lambdaRequest=1",

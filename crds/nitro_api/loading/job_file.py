@@ -15,14 +15,14 @@ from nitro_api.loading import yamlfile
 from nitro_api.resolution.episodes import keep_rollout, rollout
 from nitro_api.resolution.presets import preset_values
 from nitro_api.resolution.resolve import resolve
-from nitro_api.rules import agents_rules, network_rules, payload_rules
+from nitro_api.rules import agents_rules, cache_rules, network_rules, payload_rules
 from nitro_api.schema.openapi import schema_at
 from nitro_api.schema.wording import Location, broken_rules, located_errors, related, value_at
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.learner_status import TrainingStatus
 
 _RLLIB_SETTINGS = ("spec", "algorithm", "rllib")
-_FITTED = ("environment", "algorithm", "network", "scaling", "backend")
+_FITTED = ("environment", "algorithm", "network", "scaling", "backend", "cache")
 """Fields of spec that decide whether networks fit the environment, and whether messages fit the transport."""
 _MOST_LEVELS = 40
 """Most levels that are read: more than any field of a job may have, and far fewer than Python's recursion
@@ -67,7 +67,7 @@ def load_job(
     job = _without_mistakes(data, places)
     if job is not None and not any(_touched(places, ("spec", name)) for name in _FITTED):
         mistakes += agents_rules.mistakes(job)
-        mistakes += network_rules.mistakes(job) or payload_rules.mistakes(job)
+        mistakes += network_rules.mistakes(job) or payload_rules.mistakes(job) or cache_rules.mistakes(job)
     if mistakes or job is None:
         raise JobInvalid(mistakes)
     return job

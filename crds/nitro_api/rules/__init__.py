@@ -3,10 +3,19 @@
 from nitro_api.rules import (
     agents_rules,
     algorithm_rules,
+    cache_rules,
     job_rules,
     lambda_rules,
     network_rules,
     scaling_rules,
 )
 
-__all__ = ["agents_rules", "algorithm_rules", "job_rules", "lambda_rules", "network_rules", "scaling_rules"]
+__all__ = [
+    "agents_rules",
+    "algorithm_rules",
+    "cache_rules",
+    "job_rules",
+    "lambda_rules",
+    "network_rules",
+    "scaling_rules",
+]

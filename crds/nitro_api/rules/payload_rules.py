@@ -86,7 +86,7 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
 
 def least_weights(spec: JobSpec) -> int:
     """Fewest bytes that the policy of a resolved job takes, compressed."""
-    observation, action = _spaces(spec)
+    observation, action = spaces(spec)
     if spec.network.type == "conv":
         filters, inputs = _convolutions(spec)
     else:
@@ -99,7 +99,7 @@ def least_weights(spec: JobSpec) -> int:
 def least_fragment(spec: JobSpec) -> int:
     """Fewest bytes that a rollout of a resolved job takes, compressed: observations, actions, and their mean
     where the algorithm wants the distribution."""
-    observation, action = _spaces(spec)
+    observation, action = spaces(spec)
     mean = action if "distribution" in spec.algorithm.tensors else 0
     numbers = spec.environment.rollout_length * (observation + action + mean)
     return int(numbers * _FLOAT_BYTES * _FRAGMENT_LEFT)
@@ -117,7 +117,8 @@ def _convolutions(spec: JobSpec) -> tuple[int, int]:
     return filters, channels[-1] * math.prod(sizes[-1])
 
 
-def _spaces(spec: JobSpec) -> tuple[int, int]:
+def spaces(spec: JobSpec) -> tuple[int, int]:
+    """Numbers in an observation and in a continuous action; (0, 0) where they are not known."""
     environment = spec.environment
     if environment.entry_point is None and not environment.kwargs:
         return SPACES.get(environment.id, (0, 0))

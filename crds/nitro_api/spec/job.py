@@ -9,6 +9,7 @@ from pydantic import Field
 from nitro_api.base import Model, resolved
 from nitro_api.spec.algorithm import Algorithm
 from nitro_api.spec.backend import Backend
+from nitro_api.spec.cache import Cache
 from nitro_api.spec.environment import Environment
 from nitro_api.spec.network import Network
 from nitro_api.spec.pods import Actor, Learner
@@ -106,6 +107,9 @@ class JobSpec(Model):
 
     backend: Backend = Field(default_factory=Backend)
     """Where the actors run."""
+
+    cache: Cache | None = None
+    """The Redis between learner and actors. Default: its defaults."""
 
     actor: Actor = Field(default_factory=Actor)
     """The actors' pods and time limits."""

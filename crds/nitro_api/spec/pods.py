@@ -18,12 +18,12 @@ class Resources(Model):
     """Resources of a container, as Kubernetes has them."""
 
     requests: Amounts | None = None
-    """What is set aside, such as {cpu: 500m, memory: 512Mi}. Default: the limits, and for cpu or memory that
-    neither block names the operator's."""
+    """What is set aside, such as {cpu: 500m, memory: 512Mi}. Default: the limits, and for cpu, memory or
+    ephemeral-storage that neither block names the operator's."""
 
     limits: Amounts | None = None
-    """What may be used at most, such as {memory: 1Gi, nvidia.com/gpu: 1}. Default: none, and for cpu or
-    memory that neither block names the operator's."""
+    """What may be used at most, such as {memory: 1Gi, nvidia.com/gpu: 1}. Default: none, and for memory
+    or ephemeral-storage that neither block names the operator's."""
 
 
 class Toleration(Model):

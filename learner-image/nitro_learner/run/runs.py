@@ -38,6 +38,7 @@ _FREE = (
     "backend",
     "actor",
     "learner",
+    "cache",
     "suspend",
     "ttlSecondsAfterFinished",
     "activeDeadlineSeconds",

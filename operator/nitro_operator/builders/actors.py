@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 
-from nitro_operator.builders.view import JobView, resources, times
+from nitro_operator.builders.view import JobView, resources, scratch, times
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
 CONTAINER = "actor"
 PORT = 8080
-DEFAULT_RESOURCES: Object = {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
+DEFAULT_RESOURCES: Object = {
+    "requests": {"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "64Mi"},
+    "limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"},
+}
 
 MIN_SCALE = "autoscaling.knative.dev/min-scale"
 MAX_SCALE = "autoscaling.knative.dev/max-scale"
@@ -49,7 +52,7 @@ def actor_service(view: JobView) -> Object:
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "containers": [_container(view)],
-            "volumes": [{"name": "tmp", "emptyDir": {}}],
+            "volumes": [scratch("tmp", _resources(view))],
         },
     }
     metadata = view.metadata(names.actors(view.name), names.ACTOR)
@@ -77,9 +80,14 @@ def _container(view: JobView) -> Object:
         ],
         "ports": [{"containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": PORT}, "successThreshold": 1},
-        "resources": times(per_pod, resources(view.spec.actor.resources, DEFAULT_RESOURCES)),
+        "resources": _resources(view),
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
+
+
+def _resources(view: JobView) -> Object:
+    actor = view.spec.actor
+    return times(actor.per_pod, resources(actor.resources, DEFAULT_RESOURCES))
 
 
 def _hash(template: Object) -> str:

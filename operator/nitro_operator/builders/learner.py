@@ -5,7 +5,7 @@ from __future__ import annotations
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_operator.builders.redis import redis_container, redis_volumes
 from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
-from nitro_operator.builders.view import JobView, resources
+from nitro_operator.builders.view import JobView, resources, scratch
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
@@ -15,7 +15,12 @@ GRACE_SECONDS = 120
 """Time for a learner to finish its step and write a checkpoint after the signal to stop."""
 INVALID_JOB_EXIT_CODE = 2
 """Exit code of `nitro learn` when the job itself is wrong: another try would end the same way."""
-DEFAULT_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "8Gi"}}
+DEFAULT_RESOURCES: Object = {
+    "requests": {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+    "limits": {"memory": "8Gi", "ephemeral-storage": "16Gi"},
+}
+TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where clients of the API server look for the service account's token."""
 UNPRIVILEGED_GROUP = 65532
 
 
@@ -59,12 +64,12 @@ def _failure_policy() -> Object:
 
 
 def _pod(view: JobView) -> Object:
-    learner = view.spec.learner
+    learner, given = view.spec.learner, _resources(view)
     pod: Object = {
         **view.pull_secrets(),
         "restartPolicy": "Never",  # a failure policy needs it; the Job starts the next pod
         "serviceAccountName": names.learner(view.name),
-        "automountServiceAccountToken": True,
+        "automountServiceAccountToken": False,  # only the learner's own container mounts the token
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": {
@@ -76,9 +81,10 @@ def _pod(view: JobView) -> Object:
         "initContainers": [redis_container(view)] if view.has_redis else [],
         "containers": [_container(view)],
         "volumes": [
-            {"name": "tmp", "emptyDir": {}},
-            {"name": "shm", "emptyDir": {"medium": "Memory"}},
-            checkpoint_volume(view),
+            scratch("tmp", given),
+            scratch("shm", given, memory=True),
+            checkpoint_volume(view) or scratch("checkpoints", given),
+            _api_token(),
             *(redis_volumes(view) if view.has_redis else []),
         ],
     }
@@ -110,13 +116,27 @@ def _container(view: JobView) -> Object:
             *_reach_actors(view),
         ],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
-        "resources": resources(learner.resources, DEFAULT_RESOURCES),
+        "resources": _resources(view),
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": "shm", "mountPath": "/dev/shm"},  # torch's workers need more than the default 64 MiB
             {"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT},
+            {"name": "api-token", "mountPath": TOKEN_MOUNT, "readOnly": True},
         ],
     }
+
+
+def _resources(view: JobView) -> Object:
+    return resources(view.spec.learner.resources, DEFAULT_RESOURCES)
+
+
+def _api_token() -> Object:
+    """The service account's token, as Kubernetes itself mounts it into every container of a pod."""
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]
+    return {"name": "api-token", "projected": {"sources": sources}}
 
 
 def _reach_actors(view: JobView) -> list[Object]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from nitro_api.rules.cache_rules import cache_mib
 from nitro_operator.builders.view import JobView
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
 CONTAINER = "redis"
 PORT = 6379
-MAX_MEMORY_MIB = 1024
-RESOURCES: Object = {
-    "requests": {"cpu": "100m", "memory": "256Mi"},
-    "limits": {"memory": f"{MAX_MEMORY_MIB * 3 // 2}Mi"},  # Redis' own overhead comes on top of maxmemory
-}
+DISK = "64Mi"
+"""Its disk holds only its log."""
 USER_ID = 65532
 ACL_MOUNT = "/etc/nitro"
 
@@ -22,6 +20,7 @@ def redis_container(view: JobView) -> Object:
     container = view.container(CONTAINER, view.config.redis_image)
     # Public Redis images start as root and then change the user, which a restricted pod may not.
     container["securityContext"] = container["securityContext"] | {"runAsUser": USER_ID}
+    memory = cache_mib(view.spec)
     probe = {"tcpSocket": {"port": PORT}}
     return {
         **container,
@@ -32,7 +31,7 @@ def redis_container(view: JobView) -> Object:
             *["--protected-mode", "no"],  # the ACL guards it
             *["--save", ""],
             *["--appendonly", "no"],
-            *["--maxmemory", f"{MAX_MEMORY_MIB}mb"],
+            *["--maxmemory", f"{memory}mb"],
             *["--maxmemory-policy", "noeviction"],  # a full cache is an error, never silent loss
             *["--aclfile", f"{ACL_MOUNT}/users.acl"],
             *["--dir", "/tmp"],
@@ -40,7 +39,11 @@ def redis_container(view: JobView) -> Object:
         "ports": [{"name": "redis", "containerPort": PORT, "protocol": "TCP"}],
         "startupProbe": {**probe, "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {**probe, "periodSeconds": 10, "timeoutSeconds": 5},
-        "resources": RESOURCES,
+        "resources": {
+            "requests": {"cpu": "100m", "memory": f"{memory // 4}Mi", "ephemeral-storage": DISK},
+            # Redis' own overhead comes on top of maxmemory.
+            "limits": {"memory": f"{memory * 3 // 2}Mi", "ephemeral-storage": DISK},
+        },
         "volumeMounts": [
             {"name": "redis-acl", "mountPath": ACL_MOUNT, "readOnly": True},
             {"name": "redis-tmp", "mountPath": "/tmp"},
@@ -52,4 +55,4 @@ def redis_volumes(view: JobView) -> list[Object]:
     """The ACL file from the job's Secret, and a scratch folder."""
     items = [{"key": "redis-acl", "path": "users.acl"}]
     secret = {"secretName": names.credentials(view.name), "items": items, "defaultMode": 0o440}
-    return [{"name": "redis-acl", "secret": secret}, {"name": "redis-tmp", "emptyDir": {}}]
+    return [{"name": "redis-acl", "secret": secret}, {"name": "redis-tmp", "emptyDir": {"sizeLimit": DISK}}]

@@ -33,10 +33,10 @@ def claim_name(view: JobView) -> str:
     return view.spec.learner.checkpoint.pvc.claim_name or names.checkpoint_claim(view.name)
 
 
-def checkpoint_volume(view: JobView) -> Object:
-    """The claim. With a bucket it is the pod's own disk, from which the learner copies to the bucket."""
+def checkpoint_volume(view: JobView) -> Object | None:
+    """The claim. None with a bucket: the learner then copies to it from the pod's own disk."""
     if view.spec.learner.checkpoint.s3 is not None:
-        return {"name": "checkpoints", "emptyDir": {}}
+        return None
     return {"name": "checkpoints", "persistentVolumeClaim": {"claimName": claim_name(view)}}
 
 

@@ -104,6 +104,20 @@ def resources(given: Resources, default: Object) -> Object:
     return {part: amounts for part, amounts in found.items() if amounts}
 
 
+def scratch(name: str, given: Object, *, memory: bool = False) -> Object:
+    """An empty volume, on disk or in memory, as large as the container's limit of that.
+
+    Args:
+        name: the volume.
+        given: the container's resources.
+        memory: whether it lies in memory.
+    """
+    limits = given.get("limits", {})
+    if memory:
+        return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": limits.get("memory", "8Gi")}}
+    return {"name": name, "emptyDir": {"sizeLimit": limits.get("ephemeral-storage", "16Gi")}}
+
+
 def times(factor: int, found: Object) -> Object:
     """Resources of a container, multiplied by a whole number."""
     if factor == 1:

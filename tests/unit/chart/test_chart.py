@@ -145,7 +145,25 @@ def test_pods_meet_the_restricted_standard(render: Render, kind: str) -> None:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        assert container["resources"]["limits"]["memory"]
+        for bound in ("memory", "ephemeral-storage"):
+            assert container["resources"]["requests"][bound]
+            assert container["resources"]["limits"][bound]
+        assert container["resources"]["requests"]["cpu"]
+    assert all("sizeLimit" in volume["emptyDir"] for volume in pod.get("volumes", []))
+
+
+def test_readiness_is_another_question_than_liveness(render: Render) -> None:
+    (container,) = only(render(), "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["readinessProbe"]["httpGet"] != container["livenessProbe"]["httpGet"]
+
+
+def test_the_operators_pod_has_a_network_policy_of_both_directions(render: Render) -> None:
+    documents = render()
+    policy = only(documents, "NetworkPolicy")["spec"]
+    labels = only(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert all("ports" in rule for rule in (*policy["ingress"], *policy["egress"]))
 
 
 def test_one_operator_at_a_time(render: Render) -> None:

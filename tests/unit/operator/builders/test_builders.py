@@ -105,7 +105,7 @@ def test_a_bucket_replaces_the_claim() -> None:
     assert builders.checkpoint_claim(make_view(**spec)) is None
     pod = pod_of(**spec)
     volumes = {v["name"]: v for v in pod["volumes"]}
-    assert volumes["checkpoints"] == {"name": "checkpoints", "emptyDir": {}}
+    assert volumes["checkpoints"] == {"name": "checkpoints", "emptyDir": {"sizeLimit": "16Gi"}}
     # With a prefix: actors on AWS may have other credentials.
     from_secret = {
         one["name"]: one["valueFrom"]["secretKeyRef"]
@@ -149,8 +149,8 @@ class TestLearner:
             }
         )
         assert container(pod, "learner")["resources"] == {
-            "requests": {"cpu": "1", "memory": "2Gi"},
-            "limits": {"memory": "8Gi", "nvidia.com/gpu": 1},
+            "requests": {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+            "limits": {"memory": "8Gi", "ephemeral-storage": "16Gi", "nvidia.com/gpu": 1},
         }
         assert container(pod, "learner")["image"] == "mine:2"
         assert pod["nodeSelector"] == {"gpu": "a100"}
@@ -196,7 +196,7 @@ class TestLearner:
         ({"requests": {"cpu": 4}}, {"requests": {"memory": "2Gi", "cpu": 4}, "limits": {"memory": "8Gi"}}),
         # Neither may contradict what is given: a request above a limit would be refused.
         ({"limits": {"memory": "1Gi"}}, {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}),
-        ({"requests": {"memory": "16Gi"}}, {"requests": {"cpu": "1", "memory": "16Gi"}}),
+        ({"requests": {"memory": "16Gi"}}, {"requests": {"cpu": "1", "memory": "16Gi"}, "limits": {}}),
         (
             {"requests": {"cpu": 2}, "limits": {"cpu": 2, "memory": "4Gi"}},
             {"requests": {"cpu": 2}, "limits": {"cpu": 2, "memory": "4Gi"}},
@@ -206,7 +206,63 @@ class TestLearner:
 def test_a_resource_that_the_job_does_not_name_keeps_the_operators_default(
     given: Object, found: Object
 ) -> None:
-    assert container(pod_of(learner={"resources": given}), "learner")["resources"] == found
+    built = container(pod_of(learner={"resources": given}), "learner")["resources"]
+    disk = {part: amounts.pop("ephemeral-storage") for part, amounts in built.items()}
+    assert disk == {"requests": "1Gi", "limits": "16Gi"}
+    assert built == found
+
+
+BUCKET: Object = {"learner": {"checkpoint": {"s3": {"bucket": "runs"}}}}
+
+
+@pytest.mark.parametrize("spec", [{}, BUCKET, {"actor": {"perPod": 4}}], ids=["claim", "bucket", "team"])
+def test_every_container_and_every_scratch_volume_has_a_bound_of_disk(spec: Object) -> None:
+    view = make_view(**spec)
+    for built in (builders.learner_job(view, None), builders.actor_service(view)):
+        pod = built["spec"]["template"]["spec"]
+        for each in [*pod.get("initContainers", []), *pod["containers"]]:
+            for part in ("requests", "limits"):
+                assert "ephemeral-storage" in each["resources"][part], each["name"]
+        empty = [volume for volume in pod["volumes"] if "emptyDir" in volume]
+        assert empty
+        assert all("sizeLimit" in volume["emptyDir"] for volume in empty)
+
+
+def test_a_scratch_volume_is_as_large_as_the_containers_limit() -> None:
+    pod = pod_of(learner={"resources": {"limits": {"memory": "4Gi", "ephemeral-storage": "50Gi"}}})
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["tmp"]["emptyDir"] == {"sizeLimit": "50Gi"}
+    assert volumes["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "4Gi"}
+
+
+def test_only_the_learners_own_container_has_the_token_of_the_api_server() -> None:
+    pod = pod_of()
+    assert pod["automountServiceAccountToken"] is False
+    tokens = [volume["name"] for volume in pod["volumes"] if "projected" in volume]
+    holders = [
+        each["name"]
+        for each in [*pod["initContainers"], *pod["containers"]]
+        for mount in each["volumeMounts"]
+        if mount["name"] in tokens
+    ]
+    assert holders == ["learner"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "mib"),
+    [
+        ({}, 1024),
+        ({"cache": {"memory": "256Mi"}}, 256),
+        ({"cache": {"memory": 2_000_000_000}}, 1908),
+        ({"environment": {"id": "Humanoid-v5", "rolloutLength": 20_000}}, 1429),
+    ],
+)
+def test_the_memory_of_redis_holds_two_rounds_or_is_what_the_job_says(spec: Object, mib: int) -> None:
+    redis = container(pod_of(**spec), "redis")
+    arguments = redis["args"]
+    assert arguments[arguments.index("--maxmemory") + 1] == f"{mib}mb"
+    assert redis["resources"]["requests"]["memory"] == f"{mib // 4}Mi"
+    assert redis["resources"]["limits"]["memory"] == f"{mib * 3 // 2}Mi"
 
 
 @pytest.mark.parametrize("kind", ["learner", "actors"])
@@ -259,8 +315,8 @@ class TestActors:
         actor = container(template["spec"], "actor")
         assert environment(actor)["NITRO_ACTORS"] == "8"
         assert actor["resources"] == {
-            "requests": {"cpu": "40m", "memory": "800Mi"},
-            "limits": {"memory": "12.0Gi"},
+            "requests": {"cpu": "40m", "memory": "800Mi", "ephemeral-storage": "512Mi"},
+            "limits": {"memory": "12.0Gi", "ephemeral-storage": "8Gi"},
         }
 
     def test_an_actor_gets_its_environment_and_redis_url_as_variables(self) -> None:
@@ -278,7 +334,10 @@ class TestActors:
         assert spec["timeoutSeconds"] == 90
         assert spec["responseStartTimeoutSeconds"] == 90, "Knative's own default is 300"
         assert actor["image"] == "mine:1"
-        assert actor["resources"] == {"requests": {"cpu": "250m"}, "limits": {"memory": "2Gi"}}
+        assert actor["resources"] == {
+            "requests": {"cpu": "250m", "ephemeral-storage": "64Mi"},
+            "limits": {"memory": "2Gi", "ephemeral-storage": "1Gi"},
+        }
         found = environment(actor)
         assert json.loads(found["NITRO_ENVIRONMENT"]) == {
             "id": "Mine-v0",
