@@ -10,6 +10,8 @@ from nitro_operator.observation.diagnosis import Problem
 
 OLDEST = (1, 21)
 """The first release whose autoscaler follows min-scale and max-scale when they are patched on a Revision."""
+KUBERNETES = (((1, 23), (1, 34)), ((1, 21), (1, 33)))
+"""Releases of Knative, the newest first, each with the oldest Kubernetes on which its programs start."""
 VERSION_LABEL = "app.kubernetes.io/version"
 NEEDED = f"Knative Serving {OLDEST[0]}.{OLDEST[1]} or newer is needed"
 INSTALL = (
@@ -29,32 +31,47 @@ class KnativeRelease:
         """Look for Knative again."""
         try:
             definition = await kube.get(DEFINITION, None, f"{KNATIVE_SERVICE.plural}.{KNATIVE_SERVICE.group}")
-            self.problem = release_problem(definition)
+            self.problem = release_problem(definition, await kube.version())
         except ApiError as error:
             if error.status == 404:  # after other errors the last answer still holds
-                self.problem = release_problem(None)
+                self.problem = release_problem(None, "")
 
 
-def release_problem(definition: Object | None) -> Problem | None:
-    """The problem with an installation of Knative, if there is one.
+def release_problem(definition: Object | None, kubernetes: str) -> Problem | None:
+    """The problem with an installation of Knative, or with Kubernetes below it, if there is one.
 
     Releases label their definitions with their version. A build from source has the label `devel`, which
     counts as new enough.
 
     Args:
         definition: the CustomResourceDefinition of Knative's Services; None if there is none.
+        kubernetes: release of the API server; empty if it is not known.
     """
     if definition is None or not _established(definition):
         return Problem(
             "KnativeMissing", f"Knative Serving is not installed. {NEEDED}: install it, {INSTALL}."
         )
     label = (definition["metadata"].get("labels") or {}).get(VERSION_LABEL, "")
-    found = re.match(r"v?(\d+)\.(\d+)", label)
-    if found and (int(found[1]), int(found[2])) < OLDEST:
+    knative = _numbers(label)
+    if knative is not None and knative < OLDEST:
         return Problem(
             "KnativeTooOld", f"Knative Serving {label} is installed. {NEEDED}: upgrade it, {INSTALL}."
         )
+    wanted = next((oldest for release, oldest in KUBERNETES if knative and knative >= release), None)
+    found = _numbers(kubernetes)
+    if wanted is not None and found is not None and found < wanted:
+        return Problem(
+            "KubernetesTooOld",
+            f"the cluster runs Kubernetes {kubernetes}, and Knative Serving {label} does not start below "
+            f"{wanted[0]}.{wanted[1]}: upgrade Kubernetes, or install an older Knative Serving (not below "
+            f"{OLDEST[0]}.{OLDEST[1]}).",
+        )
     return None
+
+
+def _numbers(release: str) -> tuple[int, int] | None:
+    found = re.match(r"v?(\d+)\.(\d+)", release)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def _established(definition: Object) -> bool:

@@ -92,6 +92,10 @@ class Kube:
     async def close(self) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
 
+    async def version(self) -> str:
+        """The API server's release, such as v1.34.4."""
+        return str((await self._request("GET", "/version")).get("gitVersion", ""))
+
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object:
         return await self._request("GET", kind.path(namespace, name))
 

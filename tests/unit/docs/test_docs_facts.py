@@ -7,6 +7,7 @@ import pytest
 
 from docs_support import PAGES, ROOT, parse
 from nitro_learner.training.round_report import COLUMNS
+from nitro_operator.backends.release import KUBERNETES
 
 
 def columns(text: str) -> set[str]:
@@ -53,3 +54,16 @@ def test_prices_are_cited_from_where_the_paper_has_them() -> None:
     cited = (ROOT / "crds" / "nitro_api" / "costs" / "prices.py").read_text(encoding="utf-8").split('"""')[1]
     assert "footnotes 2 and 3" in cited
     assert "equation" not in cited.lower()
+
+
+def test_the_versions_are_those_that_the_operator_and_kind_have() -> None:
+    rows = re.findall(
+        r"Knative Serving ([0-9.]+) or (?:newer|[0-9.]+) [|] ([0-9.]+) or newer",
+        (ROOT / "charts" / "nitro" / "README.md").read_text(encoding="utf-8"),
+    )
+    known = [(f"{a}.{b}", f"{c}.{d}") for (a, b), (c, d) in KUBERNETES]
+    assert rows == known
+    kind = (ROOT / "kind-config.yaml").read_text(encoding="utf-8")
+    knative = re.search(r"KNATIVE:=v([0-9]+[.][0-9]+)", (ROOT / "scripts" / "common.sh").read_text())
+    assert knative is not None
+    assert f"image: kindest/node:v{dict(known)[knative[1]]}." in kind

@@ -22,19 +22,41 @@ class TestKnative:
 
     @pytest.mark.parametrize("version", ["1.21.0", "v1.23.1", "2.0", "devel", None])
     def test_a_supported_release_has_no_problem(self, version: str | None) -> None:
-        assert release_problem(self.definition(version)) is None
+        assert release_problem(self.definition(version), "v1.34.4") is None
 
     @pytest.mark.parametrize("version", ["1.20.3", "v1.9.0", "0.26.0"])
     def test_an_old_release_is_refused_with_the_required_one(self, version: str) -> None:
-        problem = release_problem(self.definition(version))
+        problem = release_problem(self.definition(version), "v1.34.4")
         assert problem is not None
         assert problem.reason == "KnativeTooOld"
         assert version in problem.message
         assert "1.21" in problem.message
 
+    @pytest.mark.parametrize(
+        ("knative", "kubernetes", "wanted"),
+        [
+            ("1.23.0", "v1.34.0", None),
+            ("1.23.0", "v1.33.9-gke.100", "1.34"),
+            ("1.24.1", "v1.32.0", "1.34"),
+            ("1.21.0", "v1.33.1", None),
+            ("1.22.2", "v1.32.5+k3s1", "1.33"),
+            ("devel", "v1.30.0", None),
+            ("1.23.0", "", None),
+        ],
+    )
+    def test_a_kubernetes_that_is_too_old_for_knative_is_named(
+        self, knative: str, kubernetes: str, wanted: str | None
+    ) -> None:
+        problem = release_problem(self.definition(knative), kubernetes)
+        assert (problem is not None) == (wanted is not None)
+        if problem is not None:
+            assert problem.reason == "KubernetesTooOld"
+            assert kubernetes in problem.message
+            assert f"below {wanted}:" in problem.message
+
     def test_a_missing_knative_is_reported_with_a_link(self) -> None:
         for definition in (None, self.definition("1.23.0", established="False")):
-            problem = release_problem(definition)
+            problem = release_problem(definition, "v1.34.4")
             assert problem is not None
             assert problem.reason == "KnativeMissing"
             assert "knative.dev/docs/install" in problem.message
