@@ -169,6 +169,13 @@ class Game:
             except NotImplementedError:
                 return None
 
+    def picture(self) -> NDArray[np.uint8] | None:
+        """A picture of it now, u8 [height, width, 3]; None where it was not made to draw."""
+        if getattr(self.environment, "render_mode", None) != "rgb_array":
+            return None
+        with failures(self._index, "render"):
+            return np.asarray(self.environment.render(), np.uint8)
+
     @property
     def generator(self) -> np.random.Generator | None:
         """The environment's own random generator; None where it has none of that name."""

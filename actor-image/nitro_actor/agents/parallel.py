@@ -161,6 +161,9 @@ class ParallelEngine(AgentsEngine):
                 return None
         return len(states[0])
 
+    def picture(self, index: int) -> NDArray[np.uint8] | None:
+        return self._games[index].picture()
+
     def snapshot(self) -> Snapshot:
         if not self.resumable:
             return {}

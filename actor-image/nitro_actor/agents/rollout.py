@@ -114,20 +114,8 @@ def evaluate(
     environment.reset(random_sources(seed, count)[0])
     returns, lengths = np.zeros((episodes, len(spec.agents))), np.zeros(episodes, np.int64)
     playing: list[int | None] = [i if i < episodes else None for i in range(count)]
-    distributions = {
-        one.name: np.empty(
-            (count, len(one.agents), policies.classes[one.name].parameters_per_action), np.float32
-        )
-        for one in spec.classes
-    }
     while any(episode is not None for episode in playing):
-        observations, actions = environment.observations, {}
-        for one in spec.classes:
-            policy, distribution = policies.classes[one.name], distributions[one.name]
-            policy.distribution(observations[one.name], environment.available.get(one.name), distribution)
-            _require_finite(one, distribution[None])
-            actions[one.name] = policy.mode(distribution)
-        step = environment.step(actions)
+        step = environment.step(best_actions(environment, policies))
         ended = step.terminated | step.truncated | (environment.lengths >= max_steps)
         for index in np.flatnonzero(ended):
             episode = playing[index]
@@ -137,6 +125,23 @@ def evaluate(
                 playing[index] = episode + count if episode + count < episodes else None
             environment.reset_one(int(index))
     return {"episode_returns": returns, "episode_lengths": lengths}
+
+
+def best_actions(environment: AgentsEnvironment, policies: Policies) -> dict[str, np.ndarray]:
+    """The most probable or most valuable actions of all agents now, by class.
+
+    Raises:
+        PolicyError: the weights lead to NaN.
+    """
+    observations, actions = environment.observations, {}
+    for one in environment.spec.classes:
+        policy = policies.classes[one.name]
+        shape = (environment.count, len(one.agents), policy.parameters_per_action)
+        distribution = np.empty(shape, np.float32)
+        policy.distribution(observations[one.name], environment.available.get(one.name), distribution)
+        _require_finite(one, distribution[None])
+        actions[one.name] = policy.mode(distribution)
+    return actions
 
 
 class _Record:

@@ -21,6 +21,7 @@ class TupleEnvironment:
         self._spaces = seen, acted
         self.possible_agents = [f"agent_{index}" for index in range(len(acted))]
         self.agents: list[str] = []
+        self.render_mode = environment.render_mode
         inner: Any = without_checks(environment)
         self.get_state = getattr(inner, "get_state", None)
         self.set_state = getattr(inner, "set_state", None)
@@ -56,6 +57,10 @@ class TupleEnvironment:
             self.agents = []
         ends = (dict.fromkeys(self.possible_agents, bool(end)) for end in (terminated, truncated))
         return self._by_agent(observations), self._by_agent(rewards), *ends, {}
+
+    def render(self) -> Any:
+        """A picture, as `render_mode` says."""
+        return self.environment.render()
 
     def close(self) -> None:
         """Release what the environment holds."""

@@ -149,7 +149,7 @@ def _unused(spec: JobSpec, *names: str) -> list[str]:
 def _sharing_warnings(spec: JobSpec) -> list[str]:
     """Warnings about settings of sharing that its mode does not use."""
     sharing: Any = spec.sharing
-    if sharing is None or sharing.mode == "dynamic":
+    if sharing is None or sharing.mode in ("dynamic", "random-base"):
         return []
     unused = ["slope", "similarity", *(["window"] if sharing.mode != "random-toggle" else [])]
     return [

@@ -5,7 +5,8 @@ side of a game, and of each agent follow.
 Equal calls play equal episodes. They are none of those that were played during training.
 
 Videos of MuJoCo's environments need OpenGL. A machine without a display has it, with or without a GPU, after
-`apt-get install libegl1 libgl1-mesa-dri` (Debian, Ubuntu), or with libosmesa6. Atari games need nothing.
+`apt-get install libegl1 libgl1-mesa-dri` (Debian, Ubuntu), or with libosmesa6. Atari games and the particle
+worlds of several agents need nothing.
 
 examples:
   nitro evaluate runs/hopper-20260101-120000

@@ -12,13 +12,16 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor.agents.environment import AgentsEnvironment
+from nitro_actor.agents.policies import Policies
+from nitro_actor.agents.rollout import best_actions
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.environment import Environment
 from nitro_actor.make_env import make_env
@@ -39,6 +42,8 @@ from nitro_learner.sampling.seeds import evaluation_seed
 # The slot of evaluations after training: their episodes must differ from those of evaluations in training.
 _LATER_SLOT = 1_000_000
 _FRAMES = 1_000
+_TEAM_RATE = 10.0
+"""Pictures per second of a video of several agents: mpe2's."""
 
 _Step = tuple[NDArray[np.uint8], float, bool]
 """The picture after a step, its reward, and whether the episode ended."""
@@ -123,17 +128,21 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> Filmed:
         raise VideoError(f"{path}: a video ends in .gif or .webp")
     seed = evaluation_seed(spec.seed, checkpoint.round, _LATER_SLOT)
     environment = make_env(_config(spec, 1))
-    if not isinstance(environment, Environment):
-        raise VideoError(f"{spec.environment.id} has several agents; videos show environments of one")
     policies = _policies(spec, checkpoint, environment.spec.to_json())
-    policy = Policy(PolicyWeights.of(*policies.only.weights()), environment.spec)
     pictures, total, ended = [], 0.0, False
     with contextlib.ExitStack() as stack:
         stack.callback(environment.close)
-        if spec.environment.atari:
+        if not isinstance(environment, Environment):
+            container = WeightsContainer("", policies.version, policies.weights(), policies.agents)
+            team = environment if environment.picture(0) is not None else _drawn_team(spec)
+            stack.callback(team.close)
+            episode, rate = _match(team, Policies(container, team.spec, 1), seed), _TEAM_RATE
+        elif spec.environment.atari:
+            policy = Policy(PolicyWeights.of(*policies.only.weights()), environment.spec)
             episode, rate = _game(environment, policy, seed), 60 / spec.environment.atari.frame_skip
         else:
             _choose_renderer()
+            policy = Policy(PolicyWeights.of(*policies.only.weights()), environment.spec)
             drawing = _renderable(spec)
             stack.callback(drawing.close)
             episode = _episode(drawing, policy, seed, environment.spec.frame_stack)
@@ -198,6 +207,36 @@ def _make(id: str, entry_point: str | None, kwargs: dict[str, Any]) -> Any:
         return gymnasium.make(id, disable_env_checker=True, **kwargs)
     module, attribute = entry_point.split(":")
     return getattr(importlib.import_module(module), attribute)(**kwargs)
+
+
+def _drawn_team(spec: JobSpec) -> AgentsEnvironment:
+    """An environment of several agents that draws frames."""
+    config = _config(spec, 1)
+    try:
+        environment = make_env(replace(config, kwargs={**config.kwargs, "render_mode": "rgb_array"}))
+        assert isinstance(environment, AgentsEnvironment), "it has several agents, drawn or not"
+        picture = environment.picture(0)
+    # It is the user's code, which may raise anything.
+    except Exception as error:
+        raise VideoError(
+            f"{spec.environment.id} cannot be drawn with the keyword argument render_mode: rgb_array "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if picture is None:
+        raise VideoError(f"{spec.environment.id} draws nothing, so there is no video of it.")
+    return environment
+
+
+def _match(environment: AgentsEnvironment, policies: Policies, seed: int) -> Iterator[_Step]:
+    """As `_episode`, of several agents; the rewards are sums over them."""
+    environment.reset([seed])
+    ended = False
+    while not ended:
+        step = environment.step(best_actions(environment, policies))
+        picture = environment.picture(0)
+        assert picture is not None, "it has drawn a picture before"
+        ended = bool(step.terminated[0] or step.truncated[0])
+        yield picture, float(sum(rewards[0].sum() for rewards in step.rewards.values())), ended
 
 
 def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[_Step]:

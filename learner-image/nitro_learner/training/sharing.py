@@ -22,7 +22,7 @@ from nitro_learner.sharing import similarity
 from nitro_learner.sharing.modes import Dynamic, Mode, RandomToggle, Static
 from nitro_learner.training.compute import Compute
 
-_OBSERVATIONS, _SAMPLES, _GROUPS = 0x6F6273, 0x736D70, 0x677270
+_OBSERVATIONS, _SAMPLES, _GROUPS, _BASES = 0x6F6273, 0x736D70, 0x677270, 0x627365
 """Set the random numbers of this module apart from each other and from others of the same seed."""
 
 
@@ -123,7 +123,7 @@ class Sharing:
                 "none; set it to never"
             )
             raise JobInvalid([FieldError("spec.sharing.mode", sharing.mode, message)])
-        if sharing.mode == "dynamic":
+        if sharing.mode in ("dynamic", "random-base"):
             return Dynamic(sharing.window, sharing.slope)
         if sharing.mode == "random-toggle":
             assert sharing.toggles is not None, "the job's validation asks for toggles"
@@ -170,10 +170,14 @@ class Sharing:
         else:
             self._times += 1
             own = {agent: ratios.get(policy) for agent, policy in self._policies.agents.items()}
+            drawn = np.random.default_rng([_BASES, self._spec.seed, round])
             after = {}
             for pool in self._pools:
                 for members in await self._partition(pool, round, fragments, distances):
-                    base, why = grouping.base(members, own, returns)
+                    if self._spec.sharing.mode == "random-base":
+                        base, why = str(drawn.choice(members)), "drawn at random"
+                    else:
+                        base, why = grouping.base(members, own, returns)
                     after[base] = members
                     if len(members) > 1:
                         bases[base] = why

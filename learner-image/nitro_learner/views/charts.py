@@ -50,7 +50,7 @@ def axes_of(columns: Columns) -> list[str]:
 
 
 def charts(columns: Columns, x: str, groups: AgentGroups | None = None) -> list[tuple[str, str]]:
-    """Title and SVG of every chart that there is data for.
+    """Title and SVG of every chart that there is data for; dotted lines are toggles of sharing.
 
     Args:
         columns: at least `round` and that of the axis; the other columns of metrics.csv where they are known.
@@ -58,10 +58,12 @@ def charts(columns: Columns, x: str, groups: AgentGroups | None = None) -> list[
         groups: who played which policy; only for several agents.
     """
     drawn = []
+    edges = edges_of(columns[X_AXES[x].column], rounds=x == "round")
+    marks = groups.marks(edges) if groups else np.empty(0)
 
-    def lanes(axes: Axes, columns: Columns, xs: Floats) -> None:
+    def lanes(axes: Axes, columns: Columns, xs: Floats) -> None:  # noqa: ARG001
         assert groups is not None
-        groups.draw(axes, edges_of(xs, rounds=xs is columns["round"]), _SERIES)
+        groups.draw(axes, edges, _SERIES)
 
     mean = "reward_mean" if known(columns, "reward_mean") else "evaluation_mean"
     # The cost over the cost would be a diagonal.
@@ -79,9 +81,9 @@ def charts(columns: Columns, x: str, groups: AgentGroups | None = None) -> list[
         ("Seconds of a round, by stage", _stages, tuple(f"seconds_{stage}" for stage in _STAGES)),
     ):
         if all(known(columns, name) for name in needed):
-            drawn.append((title, _svg(draw, columns, x)))
+            drawn.append((title, _svg(draw, columns, x, marks)))
     if groups:
-        drawn.insert(1, ("Policy of each agent", _svg(lanes, columns, x)))
+        drawn.insert(1, ("Policy of each agent", _svg(lanes, columns, x, marks)))
     return drawn
 
 
@@ -117,7 +119,12 @@ def _score(axes: Axes, columns: Columns, x: Floats) -> None:
 def _ratio(axes: Axes, columns: Columns, x: Floats) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    axes.semilogy(thin(x), thin(columns["convexity_ratio"]), color=_SERIES[3], lw=1.4)
+    ratios = thin(columns["convexity_ratio"])
+    axes.plot(thin(x), ratios, color=_SERIES[3], lw=1.4)
+    # The ticks below may all lie outside a narrow range; there a linear axis is as good.
+    if np.nanmax(ratios) < 5 * np.nanmin(ratios):
+        return
+    axes.set_yscale("log")
     # Plain numbers: powers of ten have exponents too small for a phone.
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
@@ -157,8 +164,12 @@ def _stages(axes: Axes, columns: Columns, x: Floats) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _svg(draw: Callable[[Axes, Columns, Floats], None], columns: Columns, x: str) -> str:
-    """One chart. Text stays text: it has the page's font and colours, and a reader can search it."""
+def _svg(draw: Callable[[Axes, Columns, Floats], None], columns: Columns, x: str, marks: Floats) -> str:
+    """One chart. Text stays text: it has the page's font and colours, and a reader can search it.
+
+    Args:
+        marks: positions of dotted lines.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -187,6 +198,8 @@ def _svg(draw: Callable[[Axes, Columns, Floats], None], columns: Columns, x: str
         axes = figure.add_subplot()
         axes.patch.set_alpha(0)
         draw(axes, columns, columns[X_AXES[x].column])
+        for mark in marks:
+            axes.axvline(mark, color=_INK, lw=0.8, ls=":")
         axes.locator_params(axis="x", nbins=6)
         if x == "steps":
             thousands(axes.xaxis)

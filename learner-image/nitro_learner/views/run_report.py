@@ -160,7 +160,8 @@ class RunReport:
         head = "".join(f"<th>{title}</th>" for title in titles)
         rows = [rows_of(toggle) for toggle in self.groups.toggles]
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        table = f"<table><tr>{head}</tr>{body}</table>" if rows else "<p>Sharing never toggled.</p>"
+        marked = "<p>The dotted lines of the charts show when.</p>"
+        table = f"<table><tr>{head}</tr>{body}</table>{marked}" if rows else "<p>Sharing never toggled.</p>"
         return f"<h2>Sharing</h2>{table}<p>{escape(self._saved())}</p>"
 
     def _saved(self) -> str:

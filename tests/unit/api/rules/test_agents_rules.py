@@ -151,6 +151,7 @@ def test_settings_without_effect_are_told(spec: dict[str, Any], warning: str) ->
     "spec",
     [
         {"sharing": {"mode": "dynamic", "window": 5, "slope": 0.1, "similarity": "kde"}},
+        {"sharing": {"mode": "random-base", "window": 5, "slope": 0.1, "similarity": "kde"}},
         {"sharing": {"mode": "random-toggle", "window": 5, "toggles": 2}},
         {"scaling": {"scaler": "marless", "threshold": 0.2, "window": 5}},
     ],

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import pytest
+from pettingzoo import ParallelEnv
 from PIL import Image
 
 from learner_environments import TwoState
 from nitro_actor.make_env import make_env
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.checkpoints.store import Checkpoint
 from nitro_learner.studies import playing
 from nitro_learner.studies.playing import VideoError, film
@@ -39,21 +39,60 @@ class Drawn(TwoState):
         return np.full((8, 16, 3), 20 * self._steps, np.uint8) if self._depth else None
 
 
-def job(**environment: Any) -> NitroTrainingJob:
+class Meeting(ParallelEnv[str, Any, Any]):
+    """Two agents meet for four steps; each gets 1 a step. It draws what it is told to."""
+
+    metadata: ClassVar = {"name": "meeting"}
+    possible_agents: ClassVar = ["a_0", "a_1"]  # type: ignore[misc]
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self._steps = 0
+
+    def observation_space(self, agent: str) -> Any:  # noqa: ARG002
+        return gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def action_space(self, agent: str) -> Any:  # noqa: ARG002
+        return gymnasium.spaces.Discrete(2)
+
+    def _all(self, value: Any) -> Any:
+        return dict.fromkeys(self.possible_agents, value)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
+        self.agents, self._steps = list(self.possible_agents), 0
+        return self._all(np.zeros(2, np.float32)), self._all({})
+
+    def step(self, actions: Any) -> Any:  # noqa: ARG002
+        self._steps += 1
+        over = self._all(self._steps == 4)
+        return self._all(np.zeros(2, np.float32)), self._all(1.0), self._all(False), over, self._all({})
+
+    def render(self) -> Any:
+        return np.full((8, 16, 3), 20 * self._steps, np.uint8)
+
+
+class Unseen(Meeting):
+    """A meeting that draws nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+def job(algorithm: str = "ppo", **environment: Any) -> NitroTrainingJob:
     manifest = {
         "apiVersion": "nitro.dev/v1alpha1",
         "kind": "NitroTrainingJob",
         "metadata": {"name": "film"},
-        "spec": {"environment": {"id": "film", **environment}},
+        "spec": {"environment": {"id": "film", **environment}, "algorithm": {"name": algorithm}},
     }
     return resolve(load_job(manifest))
 
 
 def untrained(spec: NitroTrainingJob) -> Checkpoint:
     environment = make_env(playing._config(spec.spec, 1))
-    algorithm = registry.make(spec.spec, environment.spec.to_json())
+    policies = registry.make_policies(spec.spec, environment.spec.to_json())
     environment.close()
-    return Checkpoint(0, {"policies": PolicySet.of_one(algorithm, "rounds").state_dict()}, Path("none"))
+    return Checkpoint(0, {"policies": policies.state_dict()}, Path("none"))
 
 
 def pictures(path: Path) -> list[tuple[int, int]]:
@@ -66,6 +105,30 @@ def test_every_step_is_a_picture(tmp_path: Path) -> None:
     filmed = film(spec.spec, untrained(spec), tmp_path / "videos" / "drawn.webp")
     assert (filmed.steps, filmed.ended) == (10, True)
     assert pictures(tmp_path / "videos" / "drawn.webp") == [(16, 8)] * 10
+
+
+@pytest.mark.parametrize(
+    ("environment", "size", "steps"),
+    [
+        ({"id": "mpe2/simple_spread_v3", "kwargs": {"N": 2, "max_cycles": 6}}, (400, 400), 6),
+        ({"entryPoint": "test_film:Meeting"}, (16, 8), 4),
+    ],
+)
+def test_several_agents_are_filmed(
+    tmp_path: Path, environment: dict[str, Any], size: tuple[int, int], steps: int
+) -> None:
+    spec = job("ippo", **environment)
+    filmed = film(spec.spec, untrained(spec), tmp_path / "team.webp")
+    assert (filmed.steps, filmed.ended) == (steps, True)
+    assert pictures(tmp_path / "team.webp") == [size] * steps
+    if size == (16, 8):
+        assert filmed.total == 8.0, "the return is the sum over both agents"
+
+
+def test_several_agents_that_nothing_draws_are_reported(tmp_path: Path) -> None:
+    spec = job("ippo", entryPoint="test_film:Unseen")
+    with pytest.raises(VideoError, match=r"cannot be drawn with .* render_mode: rgb_array .*TypeError"):
+        film(spec.spec, untrained(spec), tmp_path / "none.gif")
 
 
 @pytest.mark.slow

@@ -150,6 +150,19 @@ def test_random_toggles_compare_no_policies_and_have_as_many_groups() -> None:
     assert step.team.asked == []
 
 
+def test_a_random_base_goes_on_whatever_its_convexity_ratio() -> None:
+    ratios: dict[str, float | None] = {f"agent_{i}": float(i) for i in range(6)}
+    found = set()
+    for seed in range(8):
+        step = Step(*SIX, mode="random-base", seed=seed)
+        step.set([0.0, 9.0, 0.1, 9.1, 0.2, 9.2])
+        event = step.regroup(ratios=ratios)
+        assert sorted(event.groups.values()) == [SIX[0].agents[::2], SIX[0].agents[1::2]], "as with dynamic"
+        assert set(event.bases.values()) == {"drawn at random"}
+        found.add(tuple(event.groups))
+    assert len(found) > 3
+
+
 def test_kde_groups_agents_by_what_they_saw_and_did() -> None:
     step = Step(*SIX, mode="dynamic", similarity="kde")
     fragment = agents_fragment(*SIX, length=200)

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 
-from nitro_learner.views import plot, run_report
+from nitro_learner.views import charts, plot, run_report
 from nitro_learner.views.agent_groups import edges_of, groups_of, rows_of
 from nitro_learner.views.plot_groups import read_run
 from shared_runs import TOGGLES, shared_run
@@ -36,6 +37,15 @@ def test_a_toggle_is_marked_at_the_end_of_its_round(tmp_path: Path) -> None:
     assert groups
     assert groups.marks(edges_of(np.array([100.0, 200, 300, 400, 500]), rounds=False)).tolist() == [200, 400]
     assert groups.marks(edges_of(np.arange(1.0, 6.0), rounds=True)).tolist() == [2.5, 4.5]
+
+
+@pytest.mark.parametrize("x", ["steps", "round", "dollars"])
+def test_every_chart_of_the_report_marks_the_toggles(tmp_path: Path, x: str) -> None:
+    run = read_run(shared_run(tmp_path))
+    plain = dict(charts.charts(run.columns, x))
+    for title, svg in charts.charts(run.columns, x, run.groups):
+        dotted = svg.count("stroke-dasharray") - plain.get(title, "").count("stroke-dasharray")
+        assert dotted == len(TOGGLES), title
 
 
 def test_a_toggle_says_what_happened_with_whom_and_why() -> None:

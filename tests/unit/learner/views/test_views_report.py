@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from nitro_learner.cli import main
 from nitro_learner.cli.exits import BAD_INPUT, CommandError
@@ -137,6 +138,14 @@ def test_a_run_of_ten_thousand_rounds_stays_small(tmp_path: Path) -> None:
     html = of_run(run_folder(tmp_path / "run", 10_000)).html()
     assert len(html) < 2_000_000
     assert "10,000 rounds are drawn as 500 means of 20.0 rounds each." in html
+
+
+@pytest.mark.parametrize("ratios", [(0.67, 1.12), (2.0, 9.0), (0.01, 100.0)])
+def test_the_axis_of_ratios_has_numbers_in_every_range(ratios: tuple[float, float]) -> None:
+    axes = Figure().add_subplot()
+    charts._ratio(axes, {"convexity_ratio": np.array(ratios)}, np.array([1.0, 2.0]))
+    low, high = axes.get_ylim()
+    assert sum(low <= tick <= high for tick in axes.get_yticks()) > 1
 
 
 def test_a_thinned_curve_is_the_means_of_equal_parts() -> None:
