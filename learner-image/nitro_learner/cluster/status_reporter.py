@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from nitro_api import JobSpec
+from nitro_api import JobSpec, JobStatus
 from nitro_api.spec.learner_status import ACTORS_SILENT
-from nitro_api.spec.status import JobStatus
 from nitro_learner.cluster.api import backoff
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.job_mirror import JobMirror
