@@ -5,6 +5,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, ClassVar
 
 from nitro_actor.answers import Answer, RefusedError
 
@@ -16,12 +17,17 @@ class Doorkeeper(ABC):
         token: the token that requests must carry; None if they need no token.
     """
 
+    what: ClassVar[str] = "actor"
+    """What shuts down, in the message to whoever asks then."""
+
     def __init__(self, token: str | None) -> None:
         self._token = token.encode() if token else None
         self._counting = threading.Lock()
         self.unanswered = 0
         """Number of requests whose answers are not sent completely."""
         self.draining = False
+        self._spec: dict[str, Any] | None = None
+        """The environment's spaces; None while requests are not accepted yet."""
 
     def drain(self) -> None:
         """Refuse new requests and let the process end when those in flight are answered."""
@@ -49,17 +55,25 @@ class Doorkeeper(ABC):
                 401, "unauthorized", "the Authorization header does not carry the job's bearer token"
             )
 
+    def ready(self) -> Answer:
+        """Answer whether requests are accepted."""
+        self._require_ready()
+        return 200, {"status": "ready"}
+
+    def spec(self) -> Answer:
+        """The environment's spaces."""
+        self._require_ready()
+        return 200, self._spec or {}
+
+    def _require_ready(self) -> None:
+        if self.draining:
+            raise RefusedError(503, "draining", f"this {self.what} is shutting down")
+        if self._spec is None:
+            raise RefusedError(503, "starting", "the environment is still being built")
+
     @abstractmethod
     def woken(self) -> None:
         """Check again whether the process may end."""
-
-    @abstractmethod
-    def ready(self) -> Answer:
-        """Answer whether requests are accepted."""
-
-    @abstractmethod
-    def spec(self) -> Answer:
-        """The environment's spaces."""
 
     @abstractmethod
     def rollout(self, read_body: Callable[[], bytes]) -> Answer:

@@ -9,6 +9,7 @@ import numpy as np
 
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
+from nitro_actor.evaluation import Evaluation
 from nitro_actor.policy import Policy
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import prefixed
@@ -111,8 +112,6 @@ def evaluate(
 ) -> Tensors:
     """Play whole episodes with the most probable actions.
 
-    Environment i plays episodes i, i + E, ...: which episodes count does not depend on how long they take.
-
     Args:
         max_steps: an episode is cut after so many steps.
 
@@ -124,29 +123,21 @@ def evaluate(
     """
     count = environment.count
     environment.reset(random_sources(seed, count)[0])
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
-    playing: list[int | None] = [i if i < episodes else None for i in range(count)]
+    evaluation = Evaluation(environment, episodes, max_steps)
     distribution = np.empty((count, policy.parameters_per_action), np.float32)
-    while any(episode is not None for episode in playing):
+    while evaluation.running:
         policy.distribution(environment.observations, distribution)
         if not np.isfinite(distribution).all():
             _require_finite(
                 {"observations": environment.observations[None], "distribution": distribution[None]}
             )
         _, terminated, truncated = environment.step(policy.mode(distribution))
-        ended = terminated | truncated | (environment.lengths >= max_steps)
-        for index in np.flatnonzero(ended):
-            episode = playing[index]
-            if episode is not None:
-                returns[episode] = environment.returns[index]
-                lengths[episode] = environment.lengths[index]
-                playing[index] = episode + count if episode + count < episodes else None
-            environment.reset_one(int(index))
-    if not np.isfinite(returns).all():
+        evaluation.end_step(terminated | truncated)
+    if not np.isfinite(evaluation.returns).all():
         raise EnvironmentCallError(
             "the environment returned a reward that is NaN or infinite; it must return finite numbers"
         )
-    return {"episode_returns": returns, "episode_lengths": lengths}
+    return {"episode_returns": evaluation.returns, "episode_lengths": evaluation.lengths}
 
 
 class PolicyError(RuntimeError):

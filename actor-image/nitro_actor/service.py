@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from nitro_actor import traces
 from nitro_actor.actor import Actor
@@ -34,7 +33,6 @@ class Service(Doorkeeper):
         self._limit = None if timeout is None else _TIMES_TIMEOUT * timeout
         self._jobs: queue.SimpleQueue[Callable[[Actor, Exchange], None] | None] = queue.SimpleQueue()
         self._busy = threading.Lock()
-        self._spec: dict[str, Any] | None = None
         self._began = time.perf_counter()
 
     def serve(self, build: Callable[[], tuple[Actor, Exchange]]) -> None:
@@ -52,16 +50,6 @@ class Service(Doorkeeper):
 
     def woken(self) -> None:
         self._jobs.put(None)
-
-    def ready(self) -> Answer:
-        """Whether the actor takes requests."""
-        self._require_ready()
-        return 200, {"status": "ready"}
-
-    def spec(self) -> Answer:
-        """The environment's spaces."""
-        self._require_ready()
-        return 200, self._spec or {}
 
     def rollout(self, read_body: Callable[[], bytes]) -> Answer:
         """Work on one rollout request. A second one at the same time is refused, before its body is read."""
@@ -83,9 +71,3 @@ class Service(Doorkeeper):
             os._exit(1)
         finally:
             self._busy.release()
-
-    def _require_ready(self) -> None:
-        if self.draining:
-            raise RefusedError(503, "draining", "this actor is shutting down")
-        if self._spec is None:
-            raise RefusedError(503, "starting", "the environment is still being built")

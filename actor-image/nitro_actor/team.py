@@ -81,13 +81,14 @@ class Team(Doorkeeper):
         actors: number of processes.
     """
 
+    what = "pod"
+
     def __init__(self, token: str | None, actors: int) -> None:
         super().__init__(token)
         self._actors = actors
         self._members: list[_Member] = []
         self._free: set[int] = set()
         self._started: set[int] = set()
-        self._spec: dict[str, Any] | None = None
         self._change = threading.Condition()
         self._failed = False
 
@@ -116,16 +117,6 @@ class Team(Doorkeeper):
         for member in self._members:
             if member.process.poll() is None:
                 member.process.send_signal(signal.SIGUSR1)
-
-    def ready(self) -> Answer:
-        """Answer whether all actors are ready for requests."""
-        self._require_ready()
-        return 200, {"status": "ready"}
-
-    def spec(self) -> Answer:
-        """The environment's spaces."""
-        self._require_ready()
-        return 200, self._spec or {}
 
     def rollout(self, read_body: Callable[[], bytes]) -> Answer:
         """Let a free actor work on a rollout request. If none is free, refuse it before its body is read."""
@@ -180,9 +171,3 @@ class Team(Doorkeeper):
     def _headers(self) -> dict[str, str]:
         token = os.environ.get("NITRO_TOKEN")
         return {"Authorization": f"Bearer {token}"} if token else {}
-
-    def _require_ready(self) -> None:
-        if self.draining:
-            raise RefusedError(503, "draining", "this pod is shutting down")
-        if self._spec is None:
-            raise RefusedError(503, "starting", "the environment is still being built")

@@ -10,6 +10,7 @@ import numpy as np
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.policies import ClassPolicies, Noise, Policies
 from nitro_actor.engines.base import EnvironmentCallError
+from nitro_actor.evaluation import Evaluation
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.fragment import EARLIER
 from nitro_actor.protocol.state import prefixed
@@ -99,8 +100,6 @@ def evaluate(
 ) -> Tensors:
     """Play whole episodes with the most probable or most valuable actions.
 
-    Environment i plays episodes i, i + E, ...: which episodes count does not depend on how long they take.
-
     Args:
         max_steps: an episode is cut after so many steps.
 
@@ -110,21 +109,12 @@ def evaluate(
     Raises:
         EnvironmentCallError, PolicyError: as `rollout`.
     """
-    count, spec = environment.count, environment.spec
-    environment.reset(random_sources(seed, count)[0])
-    returns, lengths = np.zeros((episodes, len(spec.agents))), np.zeros(episodes, np.int64)
-    playing: list[int | None] = [i if i < episodes else None for i in range(count)]
-    while any(episode is not None for episode in playing):
+    environment.reset(random_sources(seed, environment.count)[0])
+    evaluation = Evaluation(environment, episodes, max_steps)
+    while evaluation.running:
         step = environment.step(best_actions(environment, policies))
-        ended = step.terminated | step.truncated | (environment.lengths >= max_steps)
-        for index in np.flatnonzero(ended):
-            episode = playing[index]
-            if episode is not None:
-                returns[episode] = environment.returns[index]
-                lengths[episode] = environment.lengths[index]
-                playing[index] = episode + count if episode + count < episodes else None
-            environment.reset_one(int(index))
-    return {"episode_returns": returns, "episode_lengths": lengths}
+        evaluation.end_step(step.terminated | step.truncated)
+    return {"episode_returns": evaluation.returns, "episode_lengths": evaluation.lengths}
 
 
 def best_actions(environment: AgentsEnvironment, policies: Policies) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@ weights for the actors, and the state.
 """
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -167,7 +167,17 @@ def adapted(coefficient: float, kl: float, target: float) -> float:
     return coefficient * 0.5 if kl < 0.5 * target else coefficient
 
 
-def annealed(settings: ActorCriticHyperparameters, round: int, rounds: int | None) -> float:
+class LearningRate(Protocol):
+    """The settings of a learning rate that may fall over a run."""
+
+    @property
+    def learning_rate(self) -> float: ...
+
+    @property
+    def learning_rate_anneal(self) -> bool: ...
+
+
+def annealed(settings: LearningRate, round: int, rounds: int | None) -> float:
     """The learning rate of round `round` (from 1) of a run of `rounds`; constant if that is None."""
     if not settings.learning_rate_anneal or rounds is None:
         return settings.learning_rate

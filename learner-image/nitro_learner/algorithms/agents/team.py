@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -55,6 +56,20 @@ class Team:
     reward: Literal["own", "team"] = "own"
     group_batch: GroupBatch = "equal"
     agent_ids: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise TeamMisfit if the network has convolutions."""
+        if self.network.type != "mlp":
+            raise TeamMisfit(
+                f"spec.network.type: {self.algorithm} has networks without convolutions; set it to mlp"
+            )
+
+    @property
+    def global_state_size(self) -> int:
+        """S of the global state, whether fragments carry it or it is concatenated from observations."""
+        if self.state_size is not None:
+            return self.state_size
+        return sum(len(one.agents) * math.prod(one.observation["shape"]) for one in self.classes)
 
 
 @runtime_checkable

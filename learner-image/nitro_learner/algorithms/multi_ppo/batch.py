@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
+from nitro_learner.algorithms.agents.policy_network import identity_size, input_size
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
@@ -49,18 +49,11 @@ class BatchMaker:
         self.central = central
         self._device = device
 
-    @property
-    def state_size(self) -> int:
-        """S of the global state."""
-        if self._team.state_size is not None:
-            return self._team.state_size
-        return sum(len(one.agents) * math.prod(one.observation["shape"]) for one in self._team.classes)
-
     def input_sizes(self, one: AgentClass) -> tuple[int, int]:
         """Inputs of a policy of a class, and of its critic."""
-        identity = len(one.agents) if self._team.agent_ids else 0
-        own = math.prod(one.observation["shape"])
-        return own + identity, (self.state_size if self.central else own) + identity
+        own = input_size(self._team, one)
+        central = self._team.global_state_size + identity_size(self._team, one)
+        return own, central if self.central else own
 
     def inputs(
         self, policy: AgentPolicy, rollouts: PolicyRollouts, when: When

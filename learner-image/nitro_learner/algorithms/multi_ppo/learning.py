@@ -22,6 +22,7 @@ from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_learner.algorithms.actor_critic import adapted, annealed, explained_variance, stream
 from nitro_learner.algorithms.agents.groups import Groups
+from nitro_learner.algorithms.agents.policy_network import description, inputs
 from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult, check_network
@@ -33,7 +34,7 @@ from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
 from nitro_learner.algorithms.multi_ppo.surrogate import MultiPpoSurrogate
 from nitro_learner.algorithms.multi_ppo.training import train
 from nitro_learner.algorithms.ppo.loss import Coefficients
-from nitro_learner.data.batch import Fragment, check_round, vectors
+from nitro_learner.data.batch import Fragment, check_round
 from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
@@ -56,14 +57,9 @@ class MultiPpo:
 
         Raises:
             TypeError: the settings are not PPO's.
-            ValueError: the network has convolutions.
         """
         if not isinstance(team.settings, PpoHyperparameters):
             raise TypeError(f"{team.algorithm} has no settings of PPO")
-        if team.network.type != "mlp":
-            raise ValueError(
-                f"spec.network.type: {team.algorithm} has networks without convolutions; set it to mlp"
-            )
         self._team, self.settings, self._device = team, team.settings, device
         self._batches = BatchMaker(team, central=team.algorithm == "mappo", device=device)
         self._networks = {
@@ -232,13 +228,11 @@ class MultiPpo:
         """The action distributions' parameters [m, .] of the policy that an agent plays."""
         name = self._groups.agents[agent]
         policy, one = self._policies[name], self._groups.class_of(name)
-        inputs = vectors(observations if policy.observations is None else policy.observations(observations))
-        if self._team.agent_ids:
-            identity = np.eye(len(one.agents), dtype=np.float32)[one.agents.index(agent)]
-            inputs = np.concatenate([inputs, np.tile(identity, (len(inputs), 1))], axis=1)
+        seen = observations if policy.observations is None else policy.observations(observations)
+        rows = torch.from_numpy(inputs(self._team, one, agent, seen)).to(self._device)
         network = self._network(name)
         policies, _ = network.split(policy.parameters[None])
-        return network.distribution(policies, torch.from_numpy(inputs).to(self._device)[None], available)[0]
+        return network.distribution(policies, rows[None], available)[0]
 
     def _network(self, policy: str) -> StackedActorCritic:
         return self._networks[self._groups.class_of(policy).name]
@@ -248,15 +242,8 @@ class MultiPpo:
 
     def _description(self, one: AgentClass) -> dict[str, Any]:
         """The weights container's `network` of a class."""
-        network = self._team.network
-        described: dict[str, Any] = {
-            "kind": "mlp",
-            "hidden": list(network.hidden_sizes),
-            "activation": network.activation,
-            "head": "gaussian" if one.action["kind"] == "continuous" else "categorical",
-            "logStd": network.log_std,
-        }
-        return described | ({"agentIds": len(one.agents)} if self._team.agent_ids else {})
+        head = "gaussian" if one.action["kind"] == "continuous" else "categorical"
+        return description(self._team, one, head=head, logStd=self._team.network.log_std)
 
     def _fresh(self, name: str) -> AgentPolicy:
         """A policy as a run begins with it."""
@@ -271,7 +258,7 @@ class MultiPpo:
             settings.kl_coefficient,
             observations=ObservationNormaliser(tuple(one.observation["shape"])) if normalises else None,
             states=(
-                ObservationNormaliser((self._batches.state_size,))
+                ObservationNormaliser((self._team.global_state_size,))
                 if normalises and self._batches.central
                 else None
             ),

@@ -17,8 +17,9 @@ from torch.nn import functional
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api.algorithms.q_learning import QLearningHyperparameters, QmixHyperparameters
-from nitro_learner.algorithms.actor_critic import stream
+from nitro_learner.algorithms.actor_critic import annealed, stream
 from nitro_learner.algorithms.agents.groups import Groups
+from nitro_learner.algorithms.agents.policy_network import description, input_size, inputs
 from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team, TeamMisfit
 from nitro_learner.algorithms.base import UpdateResult, check_network
@@ -33,7 +34,7 @@ from nitro_learner.algorithms.q_learning.rewards import units_of
 from nitro_learner.algorithms.q_learning.round_result import results_of
 from nitro_learner.algorithms.q_learning.training import QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Columns, positions_of, rows_of
-from nitro_learner.data.batch import Fragment, vectors
+from nitro_learner.data.batch import Fragment
 
 _INITIAL, _MIXER, _DRAWS = range(3)
 """Uses of random numbers: first parameters, the mixer's parameters, and the rows that are drawn."""
@@ -50,14 +51,10 @@ class QLearner:
 
         Raises:
             TypeError: the settings are not a Q-learner's.
-            TeamMisfit: a class has continuous actions, or the network has convolutions.
+            TeamMisfit: a class has continuous actions.
         """
         if not isinstance(team.settings, QLearningHyperparameters):
             raise TypeError(f"{team.algorithm} has no settings of a Q-learner")
-        if team.network.type != "mlp":
-            raise TeamMisfit(
-                f"spec.network.type: {team.algorithm} has networks without convolutions; set it to mlp"
-            )
         self._team, self._settings, self._device = team, team.settings, device
         self._classes = {one.name: one for one in team.classes if positions_of(team)[one.name]}
         self._mixer = _mixer(team)
@@ -136,7 +133,7 @@ class QLearner:
         self._owed -= steps * s.batch_size
         units = units_of(s, self._replay)
         trainer = QTrainer(s, self._mixer, self._replay, self._reader, self._learned, self._lanes(), units)
-        rate = self._rate(round)
+        rate = annealed(s, round, self._team.rounds)
         rng = np.random.default_rng([self._team.seed, _DRAWS, round, self._first])
         for _ in range(steps):
             self._steps += 1
@@ -164,16 +161,11 @@ class QLearner:
         """See `SharingLearner`."""
         one = self._groups.class_of(self._groups.agents[agents[0]])
         stack = self._learned.stacks[one.name]
-        seen = vectors(observations)
         logs = []
         for agent in agents:
-            x = seen
-            if self._team.agent_ids:
-                identity = np.eye(len(one.agents), dtype=np.float32)[one.agents.index(agent)]
-                x = np.concatenate([x, np.tile(identity, (len(x), 1))], axis=1)
             row = stack.names.index(self._groups.agents[agent])
-            inputs = torch.from_numpy(x).to(self._device)[None]
-            values = stack.network(stack.parameters[row : row + 1], inputs)[0].double()
+            seen = torch.from_numpy(inputs(self._team, one, agent, observations)).to(self._device)
+            values = stack.network(stack.parameters[row : row + 1], seen[None])[0].double()
             mask = torch.ones_like(values, dtype=torch.bool)
             if available is not None:
                 mask = torch.from_numpy(available).to(self._device)
@@ -234,11 +226,6 @@ class QLearner:
                 "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
             )
 
-    def _rate(self, round: int) -> float:
-        s, rounds = self._settings, self._team.rounds
-        anneals = s.learning_rate_anneal and rounds
-        return s.learning_rate * (max(0.0, 1 - (round - 1) / rounds) if anneals and rounds else 1.0)
-
     def _fresh(self, one: AgentClass) -> PolicyStack:
         """The policies of a class as a run begins with them."""
         action, s = one.action, self._settings
@@ -247,8 +234,8 @@ class QLearner:
                 f"spec.algorithm.name: {self._team.algorithm} needs discrete actions, but those of "
                 f"{', '.join(one.agents)} are continuous. Take ippo or mappo"
             )
-        inputs = int(np.prod(one.observation["shape"])) + (len(one.agents) if self._team.agent_ids else 0)
-        network = QNetwork(inputs, action["n"], self._team.network, dueling=s.dueling)
+        size = input_size(self._team, one)
+        network = QNetwork(size, action["n"], self._team.network, dueling=s.dueling)
         rows = {}
         for policy in self._groups.policies:
             if policy in one.agents:
@@ -259,15 +246,7 @@ class QLearner:
 
     def _description(self, one: AgentClass) -> dict[str, Any]:
         """The weights container's `network` of a class, without epsilon."""
-        network = self._team.network
-        described: dict[str, Any] = {
-            "kind": "mlp",
-            "hidden": list(network.hidden_sizes),
-            "activation": network.activation,
-            "head": "q",
-            "dueling": self._settings.dueling,
-        }
-        return described | ({"agentIds": len(one.agents)} if self._team.agent_ids else {})
+        return description(self._team, one, head="q", dueling=self._settings.dueling)
 
     def _descriptions(self) -> dict[str, Any]:
         return {name: self._description(one) for name, one in self._classes.items()}
@@ -286,10 +265,9 @@ def _mixer(team: Team) -> Mixer:
     if team.algorithm != "qmix":
         return Sum() if team.algorithm == "vdn" else Independent()
     assert isinstance(team.settings, QmixHyperparameters), "the record of qmix has QMIX's settings"
-    seen = sum(int(np.prod(one.observation["shape"])) * len(one.agents) for one in team.classes)
     return Monotonic(
         len(team.agents),
-        team.state_size or seen,
+        team.global_state_size,
         units=team.settings.mixer_units,
         hypernetwork_units=team.settings.hypernetwork_units,
     )

@@ -6,31 +6,13 @@ from typing import Any
 
 import pytest
 
+from agents_jobs import SPREAD, job, refusal
 from nitro_actor.make_env import PETTING_ZOO, SMAX
-from nitro_api import FieldError, JobInvalid, load_job, resolve, warnings
+from nitro_api import load_job, resolve, warnings
 from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_api.resolution.episodes import resumable, time_limit
 from nitro_api.resolution.presets import preset_values
 from nitro_api.rules.agents_rules import SEVERAL_AGENTS
-
-SPREAD = "mpe2/simple_spread_v3"
-
-
-def job(id: str = SPREAD, name: str = "ippo", **spec: Any) -> dict[str, Any]:
-    algorithm = {"name": name, **spec.pop("algorithm", {})}
-    environment = {"id": id, **spec.pop("environment", {})}
-    return {
-        "apiVersion": "nitro.dev/v1alpha1",
-        "kind": "NitroTrainingJob",
-        "metadata": {"name": "job"},
-        "spec": {"environment": environment, "algorithm": algorithm, **spec},
-    }
-
-
-def refusal(source: dict[str, Any]) -> list[FieldError]:
-    with pytest.raises(JobInvalid) as invalid:
-        load_job(source)
-    return invalid.value.errors
 
 
 def test_rules_and_actors_know_ids_of_several_agents_by_one_pattern() -> None:

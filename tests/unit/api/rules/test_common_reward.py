@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from nitro_api import FieldError, JobInvalid, load_job
-
-SPREAD = "mpe2/simple_spread_v3"
-
-
-def job(id: str = SPREAD, name: str = "ippo", **spec: Any) -> dict[str, Any]:
-    algorithm = {"name": name, **spec.pop("algorithm", {})}
-    environment = {"id": id, **spec.pop("environment", {})}
-    return {
-        "apiVersion": "nitro.dev/v1alpha1",
-        "kind": "NitroTrainingJob",
-        "metadata": {"name": "job"},
-        "spec": {"environment": environment, "algorithm": algorithm, **spec},
-    }
-
-
-def refusal(source: dict[str, Any]) -> list[FieldError]:
-    with pytest.raises(JobInvalid) as invalid:
-        load_job(source)
-    return invalid.value.errors
+from agents_jobs import job, refusal
+from nitro_api import load_job
 
 
 @pytest.mark.parametrize("name", ["vdn", "qmix"])

@@ -1,12 +1,14 @@
 """From a job to teams: which agents learn by which algorithm."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nitro_api import JobInvalid, JobSpec, load_job, resolve
 from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.agents.teams import make_teams
 from sharing_support import ToyTeam
 from train_support import job
@@ -51,6 +53,13 @@ def test_the_jobs_settings_reach_the_team() -> None:
     assert (team.reward, team.group_batch, team.agent_ids, team.state_size) == ("team", "all", True, 7)
     assert team.settings == chosen.algorithm.hyperparameters
     assert (team.network, team.seed, team.rounds) == (chosen.network, chosen.seed, chosen.stop.rounds)
+
+
+def test_a_team_refuses_a_network_with_convolutions() -> None:
+    (team,) = make_teams(spec(), ENVIRONMENT)
+    network = team.network.model_copy(update={"type": "conv"})
+    with pytest.raises(TeamMisfit, match=r"spec.network.type: .* set it to mlp"):
+        replace(team, network=network)
 
 
 def test_entries_take_the_agents_that_they_name_and_the_others_learn_by_the_jobs_algorithm() -> None:

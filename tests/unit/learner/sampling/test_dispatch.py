@@ -35,16 +35,6 @@ from virtual_clock import VirtualClockLoop, now, settled
 loop_factory = VirtualClockLoop
 
 
-@pytest.fixture
-async def cache() -> RecordingCache:
-    return await RecordingCache.published()
-
-
-@pytest.fixture
-def backend(cache: RecordingCache) -> FunctionBackend:
-    return FunctionBackend(cache)
-
-
 def pushing(change: Any) -> Any:
     """Stores what ``change`` makes of the fragment, then says that all is well."""
 

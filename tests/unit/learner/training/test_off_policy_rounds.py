@@ -35,16 +35,6 @@ loop_factory = VirtualClockLoop
 
 
 @pytest.fixture
-async def cache() -> RecordingCache:
-    return await RecordingCache.published()
-
-
-@pytest.fixture
-def backend(cache: RecordingCache) -> FunctionBackend:
-    return FunctionBackend(cache)
-
-
-@pytest.fixture
 def work(backend: FunctionBackend, cache: RecordingCache) -> Dispatcher:
     return dispatcher(backend, cache, deadline=2.0)
 

@@ -318,10 +318,3 @@ def test_a_round_that_makes_weights_infinite_is_refused_with_the_policy() -> Non
 def test_fragments_that_are_no_round_are_refused(fragments: list[Fragment], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MultiPpo(of_three()).update(fragments, 1)
-
-
-def test_convolutions_are_refused() -> None:
-    made = of_three()
-    network = made.network.model_copy(update={"type": "conv"})
-    with pytest.raises(ValueError, match=r"spec.network.type: .* set it to mlp"):
-        MultiPpo(replace(made, network=network))

@@ -1,0 +1,39 @@
+"""What the networks of a team's policies see, and how the weights container describes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nitro_actor.protocol.agents import AgentClass
+from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.data.batch import vectors
+
+
+def identity_size(team: Team, one: AgentClass) -> int:
+    """Inputs that tell the agent: with agent ids as many as the class has agents, else none."""
+    return len(one.agents) if team.agent_ids else 0
+
+
+def input_size(team: Team, one: AgentClass) -> int:
+    """Inputs of a policy of a class."""
+    own: int = math.prod(one.observation["shape"])
+    return own + identity_size(team, one)
+
+
+def inputs(team: Team, one: AgentClass, agent: str, observations: np.ndarray) -> np.ndarray:
+    """The inputs f32 [m, D] of the policy that an agent plays, for its observations [m, *frame]."""
+    seen = vectors(observations)
+    if not team.agent_ids:
+        return seen
+    identity = np.eye(len(one.agents), dtype=np.float32)[one.agents.index(agent)]
+    return np.concatenate([seen, np.tile(identity, (len(seen), 1))], axis=1)
+
+
+def description(team: Team, one: AgentClass, **head: Any) -> dict[str, Any]:
+    """The weights container's `network` of a class; `head` has the fields that depend on the algorithm."""
+    layers = {"hidden": list(team.network.hidden_sizes), "activation": team.network.activation}
+    identities = {"agentIds": len(one.agents)} if team.agent_ids else {}
+    return {"kind": "mlp", **layers, **head, **identities}
