@@ -148,20 +148,20 @@ def _record(path: Path) -> None:
 
 def _kill(number: int, moment: str) -> None:
     from nitro_learner.checkpoints import files
+    from nitro_learner.training.round_runner import RoundRunner
     from nitro_learner.training.sharing import Sharing
-    from nitro_learner.training.trainer import Trainer
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    enter = Trainer._stage_started
+    enter = RoundRunner._stage_started
 
     def enter_then_die(self: Any, stage: str) -> None:
         enter(self, stage)
         if self.state.round + 1 == number and stage == moment:
             asyncio.get_running_loop().call_later(0.005, die)
 
-    Trainer._stage_started = enter_then_die  # type: ignore[method-assign]
+    RoundRunner._stage_started = enter_then_die  # type: ignore[method-assign]
     if moment == "regroup":
         regroup = Sharing.regroup
 

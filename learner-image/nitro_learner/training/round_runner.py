@@ -1,0 +1,238 @@
+"""One round after the other: sampling, the update, the evaluation and the accounts of each.
+
+A round k: publish the weights, have I_min actors sample, learn from the detector (which measures round k - 1
+meanwhile) how many more there are, start those, gather and update as the algorithm wants to be fed, join the
+evaluation. The policy set counts its versions itself: it has a new one after each round, and after each
+toggle of sharing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nitro_api import JobSpec
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.policy_set import PolicySet
+from nitro_learner.backends.base import ActorBackend
+from nitro_learner.cache.base import Cache, CacheUnreachable
+from nitro_learner.data.batch import Fragment
+from nitro_learner.sampling.dispatch import Dispatcher
+from nitro_learner.sampling.plans import EvaluationResult, RoundPlan, RoundResult
+from nitro_learner.training.billing import Billing
+from nitro_learner.training.checkpointing import Checkpointing
+from nitro_learner.training.compute import Compute
+from nitro_learner.training.costs import Meter
+from nitro_learner.training.drafting import draft
+from nitro_learner.training.evaluations import Evaluations
+from nitro_learner.training.round_report import Listener, RoundReport
+from nitro_learner.training.rounds import Feed, RoundContext
+from nitro_learner.training.scoring import Scoring
+from nitro_learner.training.sharing import Regrouping, Sharing, agent_returns
+from nitro_learner.training.state import TrainingState
+from nitro_learner.training.waiting import Stages, unless
+
+_CACHE_SECONDS = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class RoundRunner:
+    """Run the rounds of a training.
+
+        await runner.run()                  # the next round; again and again
+        played = await runner.finish()      # or `break_off` and `conclude`
+
+    Attributes:
+        spec: of the resolved job.
+        run_id: identity of the run.
+        backend: where actors run.
+        cache: carries the weights to them.
+        dispatcher: has them work.
+        compute: the threads in which the learner computes.
+        policies: what learns.
+        sharing: which agents share policies.
+        feed: gives the algorithm its fragments.
+        scoring: decides the number of actors.
+        evaluations: of the published weights.
+        checkpointing: saves the state.
+        state: of the run, after its last whole round.
+        meter: knows the actors' work.
+        billing: pays for the rounds.
+        listeners: receive the run's events.
+        stop: set when the run shall end.
+    """
+
+    spec: JobSpec
+    run_id: str
+    backend: ActorBackend
+    cache: Cache
+    dispatcher: Dispatcher
+    compute: Compute
+    policies: PolicySet
+    sharing: Sharing
+    feed: Feed
+    scoring: Scoring
+    evaluations: Evaluations
+    checkpointing: Checkpointing
+    state: TrainingState
+    meter: Meter
+    billing: Billing
+    listeners: Sequence[Listener]
+    stop: asyncio.Event
+    _stages: Stages = field(default_factory=Stages, init=False)
+    """Of the round that comes, which begins with the toggle of sharing where there is one."""
+    _updates: int = field(default=0, init=False)
+    """Of the algorithm, up to the end of the last whole round."""
+
+    @property
+    def between_rounds(self) -> bool:
+        """Whether nothing was learned since the last whole round."""
+        return self.compute.updates == self._updates
+
+    async def run(self) -> None:
+        """Train one round.
+
+        Raises:
+            Interrupted: the run shall end, and nothing of the round was learned.
+            RoundFailed, BackendError, CacheError, CheckpointError, OSError, FloatingPointError: as its parts.
+        """
+        state, spec = self.state, self.spec
+        number, stages = state.round + 1, self._stages
+        plan = RoundPlan(
+            run=self.run_id,
+            seed=spec.seed,
+            round=number,
+            weights_version=self.policies.version,
+            steps=spec.environment.rollout_length,
+            min_actors=spec.scaling.min_actors,
+            states=dict(state.end_states),
+        )
+        evaluating: asyncio.Task[EvaluationResult] | None = None
+        saving: asyncio.Task[None] | None = None
+        try:
+            with stages("dispatch"):
+                await self._publish()
+                # Every decision is at least I_min, so these slots need not wait for it.
+                early = spec.scaling.min_actors if self.scoring.pending else state.actors
+                await self.feed.start(plan, early)
+            await self._decide(stages, early)
+            with stages("dispatch"):
+                await self.feed.start(plan, state.actors)
+                if state.round and state.round % spec.evaluation.every_rounds == 0:
+                    evaluating = self.evaluations.start(self.policies.version)
+            self._stage_started("sample")
+            saving = asyncio.create_task(self.checkpointing.save_if_due(state.round))
+            context = RoundContext(plan, state.actors, saving, stages, self._stage_started)
+            result, updates = await self.feed.learn(context)
+        except BaseException:
+            # A checkpoint is written to its end. This error is reported in place of what either task raises.
+            if evaluating:
+                evaluating.cancel()
+            await asyncio.gather(*filter(None, (evaluating, saving)), return_exceptions=True)
+            raise
+        with stages("evaluate"):
+            evaluated = await self.evaluations.join(evaluating)
+        report = self._account(result, evaluated, updates, stages)
+        self._stages = Stages()
+        returns = agent_returns(result.fragments, list(self.policies.agents))
+        reason = self.sharing.toggles(number, returns)
+        self.scoring.measure(report, updates, ratios=reason is not None)
+        if reason:
+            await self._regroup(number, reason, result.fragments, returns)
+
+    async def finish(self) -> EvaluationResult | None:
+        """Score the last round, save its checkpoint and evaluate the final policy."""
+        await self.conclude()
+        self._stage_started("final")
+        await self.dispatcher.close()  # lanes of an off-policy algorithm, which nobody waits for any more
+        await self._publish()
+        started = self.evaluations.start(self.policies.version)
+        played = await unless(self.stop, self.evaluations.join(started))
+        self.billing.rest(played)
+        return played
+
+    async def break_off(self) -> None:
+        """Cancel the running requests, and pay for them: actors have worked although nothing was learned."""
+        await self.dispatcher.close()
+        try:
+            self.billing.rest()
+        except OSError as error:  # the run ends for another reason, which must be reported first
+            logger.warning("What was broken off is missing in the ledger: %s", error)
+
+    async def conclude(self) -> None:
+        """Have the last whole round scored, and save the state after it."""
+        await self._settle()
+        if not self.scoring.pending:
+            await self.checkpointing.save(self.state.round)
+
+    async def _regroup(
+        self, round: int, reason: str, fragments: Sequence[Fragment], returns: Mapping[str, float]
+    ) -> None:
+        """Toggle sharing after round `round`. The round is measured first: its convexity ratios decide whose
+        policies go on. The next round begins with that."""
+        with self._stages("detect"):
+            ratios = await self.scoring.ratios()
+            regrouping = await self.sharing.regroup(round, reason, fragments, returns, ratios)
+            self.state.forget_policies(regrouping.fresh, kept=regrouping.groups)
+            await self._settle(regrouping)
+        for listener in self.listeners:
+            listener.on_policies_regrouped(regrouping)
+
+    def _account(
+        self,
+        result: RoundResult,
+        evaluated: EvaluationResult | None,
+        updates: Mapping[str, UpdateResult],
+        stages: Stages,
+    ) -> RoundReport:
+        """Add the round to the state and the ledger, and draft its report."""
+        state, self._updates = self.state, self.compute.updates
+        finished = state.absorb(
+            result.fragments,
+            self.policies.agents,
+            keep_end_states=self.spec.environment.resume_episodes,
+        )
+        seconds = stages.total()
+        state.seconds += seconds
+        cost = self.billing.round(state.round, state.actors, result, evaluated, seconds=seconds)
+        stats = {name: update.stats for name, update in updates.items()}
+        groups = self.policies.groups()
+        report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, cost)
+        report.busy_seconds = self.meter.busy_seconds
+        return report
+
+    async def _decide(self, stages: Stages, early: int) -> None:
+        """Settle the round before, while `early` slots of this one sample.
+
+        The detector has held up the round only where actors stood free and there turned out to be slots for
+        them; the rest of the wait is sampling.
+        """
+        begin = time.monotonic()
+        free = await self.scoring.wait(idle=lambda: self.dispatcher.pending < self.backend.limit)
+        await self._settle()
+        held_up = free if self.state.actors > early else 0.0
+        stages.add("detect", held_up)
+        stages.add("sample", time.monotonic() - begin - held_up)
+
+    async def _settle(self, regrouping: Regrouping | None = None) -> None:
+        """Have the pending round scored, if there is one."""
+        actors = await self.scoring.settle(regrouping)
+        if actors is not None:
+            self.state.actors = actors
+
+    async def _publish(self) -> None:
+        version, payload = self.policies.version, self.policies.encode(self.run_id)
+        try:
+            await self.cache.publish_weights(version, payload)
+        except CacheUnreachable:  # a Redis that is started again is back within seconds
+            await self.cache.wait_reachable(_CACHE_SECONDS)
+            await self.cache.publish_weights(version, payload)
+
+    def _stage_started(self, stage: str) -> None:
+        for listener in self.listeners:
+            listener.on_stage_started(round=self.state.round + 1, stage=stage, actors=self.state.actors)
