@@ -299,5 +299,5 @@ def is_ready(pod: Object) -> bool:
 
 def kubectl(*arguments: str) -> str:
     """Output of kubectl; what it says about the error where it failed."""
-    done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True, timeout=120)
     return done.stdout if done.returncode == 0 else done.stdout + done.stderr

@@ -38,7 +38,7 @@ class LambdaService:
 
     def bills(self) -> list[dict[str, Any]]:
         """The service's own account of every invocation."""
-        with urllib.request.urlopen(f"{self.url}/front/bills", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/front/bills", timeout=60) as answer:
             found: list[dict[str, Any]] = json.load(answer)
             return found
 

@@ -70,7 +70,7 @@ def _rendered(cluster: Cluster) -> dict[str, str]:
     ]
     for setting in settings:
         command += ["--set", f"metrics.{setting}"]
-    done = subprocess.run(command, input=values, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=values, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = yaml.safe_load(done.stdout)["data"]
     return found
@@ -104,16 +104,15 @@ def _require_reachable_pods(cluster: Cluster) -> None:
         ready,
         namespace=cluster.namespace,
         selector=cluster.operator,
-        timeout=90,
         what="the operator is ready",
     )
     try:
-        socket.create_connection((address, 8080), timeout=5).close()
+        socket.create_connection((address, 8080), timeout=60).close()
     except OSError as error:
         pytest.skip(f"the cluster's pods cannot be reached from here ({error}): run this on a node")
 
 
-def until(check: Callable[[], bool], what: str, timeout: float = 60) -> None:
+def until(check: Callable[[], bool], what: str, timeout: float = 280) -> None:
     """Look again and again, a scrape's interval apart: Prometheus tells of no change.
 
     Raises:

@@ -508,7 +508,7 @@ class TestOneAtATime:
         where it stands."""
         spec = environment("stuck", 1, "actor_support:Walk").spec
         store.client.set(keys.weights(RUN, 1), container(spec))
-        with running_actor(store.url, id="stuck", entryPoint="actor_support:Stuck", timeout=0.1) as stuck:
+        with running_actor(store.url, id="stuck", entryPoint="actor_support:Stuck", timeout=2.0) as stuck:
             with pytest.raises(http.client.RemoteDisconnected):
                 stuck.rollout()
             last = json.loads(stuck.ended().splitlines()[-1])

@@ -72,7 +72,7 @@ async def test_fragments_come_in_order_and_in_bounded_portions(
 
 async def test_a_wait_ends_when_a_fragment_comes(cache: RedisCache, client: redis.asyncio.Redis) -> None:
     waiting = asyncio.create_task(cache.wait("list", 9.9))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not (await client.info("clients"))["blocked_clients"]:  # noqa: ASYNC110 - Redis only answers
             await asyncio.sleep(0.01)
         await client.rpush("list", b"fragment")
@@ -89,7 +89,7 @@ async def test_a_cancelled_consumer_ends(cache: RedisCache, after: float) -> Non
     consumer = asyncio.create_task(consume())
     await asyncio.sleep(after)
     consumer.cancel()
-    await asyncio.wait([consumer], timeout=60)
+    await asyncio.wait([consumer], timeout=120)
     assert consumer.cancelled()
 
 
@@ -119,7 +119,7 @@ async def test_a_redis_that_is_gone_is_unreachable_in_bounded_time() -> None:
         assert server.process is not None
         os.kill(server.process.pid, signal.SIGKILL)
         await server.process.wait()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             with pytest.raises(CacheUnreachable, match="Redis does not answer"):
                 await cache.publish_weights(1, b"weights")
             with pytest.raises(CacheUnreachable):

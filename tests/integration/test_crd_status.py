@@ -241,7 +241,7 @@ def refused(apiserver: ApiServer, path: str, body: Any) -> bool:
 
 def until(action: Any) -> Any:
     """What the action returns once a changed kind is served."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         try:
             return action()

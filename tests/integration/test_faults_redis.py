@@ -44,7 +44,7 @@ async def test_redis_without_room_for_one_fragment_fails_the_round(monkeypatch: 
     monkeypatch.setattr("nitro_learner.tasks.group._BACKOFF_SECONDS", 0.01)
     monkeypatch.setattr("nitro_learner.tasks.group.MAX_TRIES", 2)
     async with local_round(spec(2, LONG), redis_bytes=1_050_000) as (_, _, work):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             with pytest.raises(RoundFailed, match=r"redis_full.*Redis is full"):
                 await sample(work, 2, steps=4096)
 

@@ -64,7 +64,7 @@ async def _compare_transports(what: Function, redis_url: str) -> None:
 
 
 async def test_every_kind_of_fault_is_retried_and_invocations_that_ran_are_billed() -> None:
-    async with front(function(timeout_seconds=2.0)) as (aws, url), lambda_round(url) as (_, work):
+    async with front(function(timeout_seconds=5.0)) as (aws, url), lambda_round(url) as (_, work):
         calm = await sample(work, 5)
         done = len(aws.bills)
         aws.faults.script = ["throttled", "service_error", "timeout", "death", "lost"]

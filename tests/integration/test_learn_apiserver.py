@@ -58,7 +58,7 @@ def _wait(
     namespace: str,
     process: "subprocess.Popen[str]",
     holds: Callable[[dict[str, Any]], bool],
-    seconds: float = 120,
+    seconds: float = 280,
 ) -> dict[str, Any]:
     """The job's status as soon as it is as wanted."""
     end = time.monotonic() + seconds
@@ -78,7 +78,7 @@ def test_a_job_is_learned_and_reported(apiserver: ApiServer, namespace: str, tmp
         apiserver, namespace, process, lambda status: "requestedActors" in status.get("training", {})
     )
     assert early["training"]["requestedActors"] == 3
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
     after = apiserver.get("ntj", "small", "-n", namespace, "--show-managed-fields")
     training, cost = after["status"]["training"], after["status"]["cost"]
@@ -118,7 +118,7 @@ def test_actors_in_the_learners_pod_do_not_see_its_secrets(
     secrets = {"NITRO_S3_AWS_SECRET_ACCESS_KEY": "x", "AWS_SECRET_ACCESS_KEY": "y", "TEAM_PASSWORD": "z"}
     path = os.pathsep.join((str(tmp_path), str(SUPPORT)))
     process = _learn(apiserver, stored, tmp_path / "run", PYTHONPATH=path, **secrets)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=280)
     assert "I can read" in out + err
     assert "PYTHONPATH" in out + err, "what the image sets for its programs is there"
     for name in secrets:
@@ -161,7 +161,7 @@ def test_sigterm_checkpoints_and_the_next_pod_goes_on(
     process = _learn(apiserver, stored, tmp_path / "run")
     _wait(apiserver, namespace, process, lambda status: status.get("training", {}).get("round", 0) >= 2)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=280)
     assert process.returncode == 75, err
     status = apiserver.get("ntj", "small", "-n", namespace)["status"]
     done = status["training"]["round"]
@@ -169,7 +169,7 @@ def test_sigterm_checkpoints_and_the_next_pod_goes_on(
     assert status["training"]["reason"] == "Interrupted"
     _stop_at(apiserver, namespace, done + 2)
     again = _learn(apiserver, stored, tmp_path / "run")
-    _, err = again.communicate(timeout=120)
+    _, err = again.communicate(timeout=280)
     assert again.returncode == 0, err
     training = apiserver.get("ntj", "small", "-n", namespace)["status"]["training"]
     assert training["round"] == done + 2
@@ -186,7 +186,7 @@ def test_a_changed_stop_holds_for_the_run_under_way(
         apiserver, namespace, process, lambda status: status.get("training", {}).get("round", 0) >= 2
     )
     _stop_at(apiserver, namespace, status["training"]["round"])
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=280)
     assert process.returncode == 0, err
     training = apiserver.get("ntj", "small", "-n", namespace)["status"]["training"]
     assert training["state"] == "Succeeded"
@@ -210,9 +210,7 @@ def test_the_heartbeat_beats_while_actors_are_awaited(
         first = _wait(apiserver, namespace, process, lambda status: "training" in status)["training"][
             "updatedAt"
         ]
-        _wait(
-            apiserver, namespace, process, lambda status: status["training"]["updatedAt"] != first, seconds=10
-        )
+        _wait(apiserver, namespace, process, lambda status: status["training"]["updatedAt"] != first)
         process.send_signal(signal.SIGUSR1)
     finally:
         process.send_signal(signal.SIGTERM)
@@ -228,7 +226,7 @@ def test_a_wrong_job_is_refused_for_good(apiserver: ApiServer, namespace: str, t
         environment={"id": "NoSuchEnvironment-v0", "rolloutLength": 64, "envsPerActor": 4},
     )
     process = _learn(apiserver, stored, tmp_path / "run")
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=280)
     assert process.returncode == 1, err
     training = apiserver.get("ntj", "small", "-n", namespace)["status"]["training"]
     assert training["state"] == "Failed"
@@ -247,7 +245,7 @@ def test_training_goes_on_while_the_api_server_is_away(
         os.kill(pid, signal.SIGSTOP)
     try:
         before = (run / "metrics.csv").read_text().count("\n")
-        end = time.monotonic() + 60
+        end = time.monotonic() + 280
         while (run / "metrics.csv").read_text().count("\n") < before + 5:
             assert time.monotonic() < end
             assert process.poll() is None, process.communicate()
@@ -258,5 +256,5 @@ def test_training_goes_on_while_the_api_server_is_away(
     done = (run / "metrics.csv").read_text().count("\n") - 1
     _wait(apiserver, namespace, process, lambda status: status["training"]["round"] >= done)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=280)
     assert process.returncode == 75

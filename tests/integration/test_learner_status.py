@@ -38,7 +38,7 @@ from operator_objects import CONFIG
 from operator_support import eventually
 from train_support import SUPPORT, job
 
-SECONDS = 60.0
+SECONDS = 120.0
 Object = dict[str, Any]
 
 

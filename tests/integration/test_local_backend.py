@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -130,7 +129,7 @@ async def test_stopping_a_child_leaves_its_exit_code_to_asyncio(monkeypatch: pyt
 
 LEARNER = """
 import asyncio, faulthandler, signal, sys
-faulthandler.register(signal.SIGUSR1)
+faulthandler.enable()
 # A shell's background jobs ignore SIGINT, and so would all that they start, this program included.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
@@ -162,7 +161,7 @@ def test_no_process_outlives_the_learner(end: signal.Signals | None) -> None:
     assert learner.stdout is not None
     try:
         said = learner.stdout.readline().strip()
-        assert said, learner.communicate(timeout=30)[1]
+        assert said, learner.communicate(timeout=120)[1]
         if end is not None:
             children = children_of_group(learner.pid)
             assert len(children) == 4, "the guard, Redis and two actors"
@@ -170,13 +169,11 @@ def test_no_process_outlives_the_learner(end: signal.Signals | None) -> None:
         try:
             learner.wait(280)
         except subprocess.TimeoutExpired:
-            learner.send_signal(signal.SIGUSR1)  # its threads' stacks, on standard error
-            time.sleep(1)
-            learner.kill()
-            pytest.fail(f"the learner does not end:\n{learner.communicate(timeout=30)[1]}")
+            learner.send_signal(signal.SIGABRT)  # it writes its threads' stacks to standard error, and ends
+            pytest.fail(f"the learner does not end:\n{learner.communicate(timeout=120)[1]}")
         if end is not None:
             until(lambda: not any(alive(pid) for pid in children))
         until(lambda: not Path(said).exists())
     finally:
         learner.kill()  # its guard ends the others
-        learner.communicate(timeout=30)
+        learner.communicate(timeout=120)

@@ -58,7 +58,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield found
     finally:
         server.terminate()
-        server.wait(timeout=60)
+        server.wait(timeout=120)
 
 
 def test_the_learners_user_may_use_every_command_of_the_cache(urls: dict[str, str]) -> None:

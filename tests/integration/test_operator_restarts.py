@@ -156,7 +156,7 @@ def test_a_job_can_be_deleted_while_the_operator_is_away_and_made_again(
     running(cluster, "gone")
     eventually(lambda: 'nitro_job_status_actors_granted{job_name="gone"' in operator.metrics())
     operator.kill()
-    cluster.kubectl("delete", "ntj", "gone", "--timeout=10s")
+    cluster.kubectl("delete", "ntj", "gone", "--timeout=120s")
     assert cluster.get("ntj", "gone") is None
     operator.start()
     assert 'job_name="gone"' not in operator.metrics()
@@ -190,7 +190,7 @@ def test_two_jobs_share_the_limit_in_every_observation(
         cluster.report("one", round=turn, requestedActors=first, boostingScore=score_one)
         cluster.report("two", round=turn, requestedActors=second, boostingScore=score_two)
         settled = {"requested": [first, second]} | ({"granted": [4, 16]} if turn == 2 else {})
-        looks_after, deadline = 20, time.monotonic() + 120
+        looks_after, deadline = 20, time.monotonic() + 280
         while looks_after:
             actors = {
                 j["metadata"]["name"]: j.get("status", {}).get("actors", {}) for j in cluster.list("ntj")

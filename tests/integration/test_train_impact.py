@@ -137,7 +137,7 @@ def test_an_interrupted_run_keeps_its_weights(tmp_path: Path) -> None:
     process = start("train", job, "--run-dir", run)
     wait_for_rows(run, 2, process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=280)
     assert process.returncode == 75, err
     table = rows(run)
     rounds = len(table)

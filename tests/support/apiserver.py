@@ -77,7 +77,7 @@ class ApiServer:
             input=input,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder)},
         )
         if done.returncode and check:
@@ -98,7 +98,7 @@ class ApiServer:
         """
         if self._http is None:
             headers = {"Authorization": f"Bearer {self.token}"}
-            self._http = urllib3.PoolManager(ca_certs=str(self.ca), headers=headers, timeout=60.0)
+            self._http = urllib3.PoolManager(ca_certs=str(self.ca), headers=headers, timeout=120.0)
         content = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
         answer = self._http.request(
             method, f"{self.url}{path}", json=body, headers={**self._http.headers, **content}
@@ -113,7 +113,7 @@ class ApiServer:
         """Install the NitroTrainingJob kind, or bring it up to date, and wait until it is served."""
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRD_FILE))
         # `kubectl wait` fails while the definition has no conditions at all, and does not say what is served.
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while answer := self.kubectl("get", "nitrotrainingjobs", "-A", "-o", "name", check=False):
             if time.monotonic() > deadline:
                 raise KubectlError(answer)
@@ -241,7 +241,7 @@ def _make_certificates(folder: Path) -> None:
         ("rsa", "-in", "accounts.key", "-pubout", "-out", "accounts.pub"),
     )  # fmt: skip
     for command in commands:
-        done = subprocess.run(["openssl", *command], cwd=folder, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["openssl", *command], cwd=folder, capture_output=True, text=True, timeout=120)
         if done.returncode:
             raise RuntimeError(f"openssl {command[0]} failed: {done.stderr.strip()}")
 

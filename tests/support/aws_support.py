@@ -90,7 +90,7 @@ class FakeAws:
             with self._lock:
                 self.calls.append(f"{method} {path}")
             if self.hold is not None:
-                self.hold.wait(60)
+                self.hold.wait(120)
             refusal = self.refuse(method, path)
             if refusal is not None:
                 return _answer(

@@ -32,7 +32,7 @@ class Helm:
         Raises:
             AssertionError: helm refused; the text is helm's.
         """
-        done = subprocess.run([self.program, *arguments], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([self.program, *arguments], capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

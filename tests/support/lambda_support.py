@@ -81,7 +81,7 @@ async def lambda_round(
     *,
     limit: int = 4,
     redis_url: str | None = None,
-    timeout: float = 20.0,
+    timeout: float = 60.0,
     observations: int = 11,
     envs: int = 2,
     plays: str = "Hopper-v5",
@@ -108,7 +108,7 @@ async def lambda_round(
             envs=envs,
             optional_tensors=OPTIONAL_TENSORS,
             timeout_seconds=timeout,
-            deadline_seconds=60.0,
+            deadline_seconds=280.0,
         )
         try:
             yield backend, work

@@ -57,7 +57,7 @@ def weights(version: int, observations: int = 11, actions: int = 3) -> bytes:
 
 @asynccontextmanager
 async def local_round(
-    job: JobSpec, *, timeout: float = 20.0, **options: Any
+    job: JobSpec, *, timeout: float = 60.0, **options: Any
 ) -> AsyncIterator[tuple[LocalBackend, RedisCache, Dispatcher]]:
     """A started backend, its cache with weights 0, and a dispatcher."""
     backend = LocalBackend(job, RUN, **options)
@@ -72,7 +72,7 @@ async def local_round(
             envs=job.environment.envs_per_actor or 1,
             optional_tensors=job.algorithm.tensors,
             timeout_seconds=timeout,
-            deadline_seconds=60.0,
+            deadline_seconds=280.0,
         )
         try:
             yield backend, cache, work

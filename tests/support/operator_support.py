@@ -147,7 +147,7 @@ class OperatorProcess:
     def get(self, port: int, path: str) -> str:
         """Body of the answer; empty if there is none, or an error."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
                 return str(answer.read().decode())
         except OSError:
             return ""

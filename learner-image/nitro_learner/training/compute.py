@@ -24,6 +24,10 @@ HANGS_SECONDS = 600.0
 """A computation hangs if its thread has used no CPU for this time. The total time of a computation does not
 tell: it may be seconds or an hour."""
 
+# A thread hangs that was idle between so many checks. They are counted, and not the time, which also passes
+# while the whole machine stands still.
+_CHECKS = 10
+
 # CPU time between two checks. A thread that uses less is idle.
 _IDLE_SECONDS = 0.01
 
@@ -83,12 +87,14 @@ class Compute:
         _left.add(running)
         running.add_done_callback(_left.discard)
         future = asyncio.wrap_future(running)
-        used, moved = 0.0, time.monotonic()
-        while not (await asyncio.wait([future], timeout=self._hangs_seconds / 10))[0]:
+        used, idle = 0.0, 0
+        while not (await asyncio.wait([future], timeout=self._hangs_seconds / _CHECKS))[0]:
             now = time.clock_gettime(clocks[0]) if clocks else 0.0
             if not clocks or now > used + _IDLE_SECONDS:
-                used, moved = now, time.monotonic()
-            elif time.monotonic() - moved > self._hangs_seconds:
+                used, idle = now, 0
+                continue
+            idle += 1
+            if idle == _CHECKS:
                 faulthandler.dump_traceback(sys.__stderr__ or 2)
                 raise ComputeHangs(
                     f"{what} hangs: its thread has used no CPU for {self._hangs_seconds:.0f} s. Where it "

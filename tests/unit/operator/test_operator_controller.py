@@ -82,7 +82,7 @@ async def test_a_job_created_during_a_list_is_not_lost(kube: FakeKube, controlle
             known.set_result(controller._cache.job(JobKey("team", "hopper")) is not None)
 
     kube.meanwhile = meanwhile
-    assert await asyncio.wait_for(known, 60)
+    assert await asyncio.wait_for(known, 120)
 
 
 class TestAListedNamespaceThatMayNotBeRead:
@@ -100,7 +100,7 @@ class TestAListedNamespaceThatMayNotBeRead:
 
             monkeypatch.setattr("nitro_operator.controller.connect", connect)
             config = dataclasses.replace(CONFIG, metrics_port=0, watch_namespaces=namespaces)
-            started.append(await asyncio.wait_for(Controller.start(config), 60))
+            started.append(await asyncio.wait_for(Controller.start(config), 120))
             return started[-1]
 
         yield start
@@ -152,7 +152,7 @@ async def test_the_probe_reports_a_loop_that_has_ended(kube: FakeKube, controlle
 
     controller.check_alive()
     kube.meanwhile = break_down
-    await asyncio.wait(controller._tasks, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(controller._tasks, timeout=120, return_when=asyncio.FIRST_COMPLETED)
     with pytest.raises(RuntimeError, match="'relist' has ended"):
         controller.check_alive()
 
@@ -163,6 +163,6 @@ async def test_the_probe_reports_a_worker_that_has_ended(
 ) -> None:
     worker = queue(controller).loops[1]
     worker.cancel()
-    await asyncio.wait({worker}, timeout=60)
+    await asyncio.wait({worker}, timeout=120)
     with pytest.raises(RuntimeError, match="'reconcile-1' has ended"):
         controller.check_alive()

@@ -264,7 +264,7 @@ def test_a_missing_library_and_a_damaged_rom_are_named(
 
 
 def _run(code: str) -> None:
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,10 @@ def _append_on_a_full_disk(path: Path) -> None:
 
 def test_a_full_disk_leaves_the_ledger_whole(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, __file__, str(tmp_path / "ledger.jsonl")], capture_output=True, text=True, timeout=60
+        [sys.executable, __file__, str(tmp_path / "ledger.jsonl")],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
 

@@ -23,7 +23,7 @@ from replicas_support import replicas
 from report_support import report as round_report
 from train_support import job
 
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 def test_a_failing_api_server_is_replaced_by_another_replica(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,17 @@ async def test_a_thread_that_computes_is_not_reported_as_hanging() -> None:
     assert not left_running()
 
 
+async def test_a_pause_of_the_whole_machine_is_not_reported_as_hanging() -> None:
+    first = threading.Event()
+    with Compute(hangs_seconds=0.2) as compute:
+        idle = asyncio.create_task(compute.update(first.wait))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(time.sleep, 0.3)  # nothing goes on
+        await asyncio.sleep(0.03)
+        first.set()
+        assert await idle
+
+
 async def test_work_that_waits_for_the_thread_is_not_reported_as_hanging() -> None:
     first = threading.Event()
     with Compute(hangs_seconds=0.2) as compute:

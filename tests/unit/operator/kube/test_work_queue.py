@@ -24,14 +24,14 @@ class TestQueue:
             if runs == 2:
                 twice.set()
 
-        queue = WorkQueue(handle, workers=4, timeout=60)
+        queue = WorkQueue(handle, workers=4, timeout=120)
         queue.start()
         queue.add("a")
-        await asyncio.wait_for(started.wait(), 60)
+        await asyncio.wait_for(started.wait(), 120)
         for _ in range(10):
             queue.add("a")
         release.set()
-        await asyncio.wait_for(twice.wait(), 60)
+        await asyncio.wait_for(twice.wait(), 120)
         await queue.stop()
         assert (most, runs) == (1, 2)
 
@@ -54,7 +54,7 @@ class TestQueue:
         queue = WorkQueue(handle, workers=1, timeout=0.05)
         queue.start()
         queue.add("a")
-        await asyncio.wait_for(healed.wait(), 60)
+        await asyncio.wait_for(healed.wait(), 120)
         assert queue.longest_run() == 0
         await queue.stop()
         assert runs == 3
@@ -74,7 +74,7 @@ class TestQueue:
         queue = WorkQueue(handle, workers=1, timeout=1)
         queue.start()
         queue.add("a")
-        await asyncio.wait_for(healed.wait(), 60)
+        await asyncio.wait_for(healed.wait(), 120)
         assert not any(worker.done() for worker in queue.loops)
         await queue.stop()
 
@@ -91,6 +91,6 @@ class TestQueue:
         queue.add_after("a", 60)
         queue.add_after("a", 0.01)
         queue.add_after("a", 60)
-        await asyncio.wait_for(ran.wait(), 60)
+        await asyncio.wait_for(ran.wait(), 120)
         await queue.stop()
         assert runs == ["a"]

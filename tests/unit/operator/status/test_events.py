@@ -25,7 +25,7 @@ async def test_an_event_that_is_refused_is_sent_once(
     task = asyncio.create_task(poster.run())
     poster.add(make_job(), from_problem("LearnerReady", SILENT))
     poster.add(make_job(), Condition("LearnerReady", True, "Next", ""))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while kube.written[-1:] == [] or kube.written[-1]["reason"] != "Next":  # noqa: ASYNC110
             await asyncio.sleep(0)
     task.cancel()
