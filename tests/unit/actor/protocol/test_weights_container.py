@@ -40,6 +40,7 @@ def assert_same(one: WeightsContainer, other: WeightsContainer) -> None:
             assert other.policies[name].tensors[tensor].dtype == array.dtype
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(names, policies, min_size=1, max_size=12), st.data())
 def test_decode_returns_the_encoded_container(

@@ -13,20 +13,20 @@ from nitro_actor.agents.mpe.players import play_assigned
 
 COPIES = 4
 SPREAD, ADVERSARY, TAG = (f"mpe2/simple_{name}_v3" for name in ("spread", "adversary", "tag"))
-LONG = 10_000
+LONG, SHORT = 10_000, 1_000
 
 VARIANTS: list[tuple[str, dict[str, Any], int]] = [
     (SPREAD, {}, LONG),
     (SPREAD, {"N": 6, "local_ratio": 0.3, "max_cycles": 40}, 2_000),
-    (SPREAD, {"N": 9}, 1_000),
-    (SPREAD, {"N": 1, "local_ratio": 1}, 1_000),
+    (SPREAD, {"N": 9}, SHORT),
+    (SPREAD, {"N": 1, "local_ratio": 1}, SHORT),
     (SPREAD, {"N": 2, "local_ratio": 0, "terminate_on_success": True}, 4_000),
     (ADVERSARY, {}, LONG),
     (ADVERSARY, {"N": 4, "max_cycles": 10, "dynamic_rescaling": False}, 2_000),
-    (ADVERSARY, {"N": 1}, 1_000),
+    (ADVERSARY, {"N": 1}, SHORT),
     (TAG, {}, LONG),
     (TAG, {"num_good": 3, "num_adversaries": 4, "num_obstacles": 3, "max_cycles": 60}, 2_000),
-    (TAG, {"num_good": 2, "num_adversaries": 1, "num_obstacles": 0, "benchmark_data": True}, 1_000),
+    (TAG, {"num_good": 2, "num_adversaries": 1, "num_obstacles": 0, "benchmark_data": True}, SHORT),
     (TAG, {"terminate_on_success": True, "max_cycles": 50}, 4_000),
 ]
 NAMES = [f"{name.split('_')[1]}-{'-'.join(map(str, kwargs.values()))}" for name, kwargs, _ in VARIANTS]
@@ -34,7 +34,7 @@ NAMES = [f"{name.split('_')[1]}-{'-'.join(map(str, kwargs.values()))}" for name,
 
 @pytest.mark.parametrize(
     ("name", "kwargs", "steps"),
-    [pytest.param(*variant, marks=[pytest.mark.slow] * (variant[2] == LONG)) for variant in VARIANTS],
+    [pytest.param(*variant, marks=[pytest.mark.slow] * (variant[2] > SHORT)) for variant in VARIANTS],
     ids=NAMES,
 )
 def test_equals_mpe2_over_random_steps(name: str, kwargs: dict[str, Any], steps: int) -> None:
