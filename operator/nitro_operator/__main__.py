@@ -21,7 +21,6 @@ def run() -> None:
         standalone=True,
         clusterwide=not config.watch_namespaces,
         namespaces=config.watch_namespaces,
-        liveness_endpoint=f"http://0.0.0.0:{config.health_port}/healthz",
         memo=kopf.Memo(),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,10 @@ class Config:
     """`imagePullPolicy` of all containers; None = the cluster's default."""
     image_pull_secrets: tuple[str, ...]
     """Names of the pull secrets that every pod carries; they must exist in the job's namespace."""
+    lease_namespace: str
+    """Namespace of the Lease of an operator that serves the whole cluster."""
+    identity: str
+    """The pod's name, which the Lease has. A container that starts again in its pod need not wait."""
     resync_seconds: float
     """Time between two reconciles of a job without any event."""
     metrics_port: int
@@ -63,6 +68,8 @@ class Config:
             cluster_domain=_cluster_domain(resolv_conf),
             image_pull_policy=environ.get("NITRO_IMAGE_PULL_POLICY") or None,
             image_pull_secrets=_names(environ, "NITRO_IMAGE_PULL_SECRETS"),
+            lease_namespace=environ.get("NITRO_LEASE_NAMESPACE", "kube-system"),
+            identity=environ.get("HOSTNAME") or socket.gethostname(),
             resync_seconds=_number(environ, "NITRO_RESYNC_SECONDS", "20"),
             metrics_port=int(_number(environ, "NITRO_METRICS_PORT", "8080")),
             health_port=int(_number(environ, "NITRO_HEALTH_PORT", "8081")),

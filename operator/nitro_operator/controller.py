@@ -8,6 +8,8 @@ import logging
 import time
 from collections.abc import Iterator
 
+from aiohttp import web
+
 from nitro_operator import metrics
 from nitro_operator.backends import KnativeRelease
 from nitro_operator.config import Config
@@ -15,12 +17,14 @@ from nitro_operator.functions import Aws, FunctionController
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import ApiError, Kube, connect
 from nitro_operator.kube.kinds import NAMESPACE, TRAINING_JOB, WATCHED_CHILDREN, JobKey, Kind, Object
+from nitro_operator.kube.lease import Leases
 from nitro_operator.kube.queue import WorkQueue
 from nitro_operator.kube.watch import Watch, selector
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.reconcile.job import Reconciler
 from nitro_operator.scaling.grants import UNLIMITED, Limits
 from nitro_operator.scaling.platform import Platform
+from nitro_operator.serving import HttpServer
 from nitro_operator.status.conditions import Condition
 from nitro_operator.status.events import EventPoster
 from nitro_operator.status.summary import JobSummary
@@ -29,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 WORKERS = 8
 """Number of reconciles that run at a time. More would not help: a busy API server would only answer later."""
+LISTS = 16
+"""Number of namespaces that are listed at a time."""
 RECONCILE_TIMEOUT_SECONDS = 60.0
 KNATIVE_LOOK_SECONDS = 10.0
 TURNS_WHILE_PRESENT = 12
@@ -47,9 +53,10 @@ class Controller:
         await controller.stop()
     """
 
-    def __init__(self, config: Config, kube: Kube) -> None:
+    def __init__(self, config: Config, kube: Kube, leases: Leases) -> None:
         self._config = config
         self._kube = kube
+        kube.may_write = leases.held
         self._cache = Cache()
         limits = Limits(config.platform_max_actors or UNLIMITED, config.namespace_max_actors)
         self._platform = Platform(limits)
@@ -69,6 +76,7 @@ class Controller:
         )
         self._events = EventPoster(kube)
         self._closed: set[str | None] = set()
+        self._lists = asyncio.Semaphore(LISTS)
         self._ticked = 0.0
         self._resynced = time.time()
         self._tasks: list[asyncio.Task[None]] = []
@@ -77,20 +85,30 @@ class Controller:
             lambda: self._resynced, lambda: self._queue.length, self._queue.longest_run
         )
         self._filled = False
-        self._server = metrics.MetricsServer(config.metrics_port, lambda: self._filled)
+        self._leases = leases
+        self._servers = (
+            HttpServer(config.metrics_port, {"/metrics": metrics.scrape}),
+            HttpServer(config.health_port, {"/healthz": self._liveness, "/readyz": self._readiness}),
+        )
         metrics.PLATFORM_LIMIT.set(config.platform_max_actors)
 
     @classmethod
     async def start(cls, config: Config) -> Controller:
         """Fill the caches and start the loops. An object that is not yet cached would look missing."""
-        controller = cls(config, await connect())
-        await controller._server.start()
+        namespaces, of_all = config.watch_namespaces, config.lease_namespace
+        leases = Leases(await connect(), config.identity, namespaces=namespaces, of_all=of_all)
+        controller = cls(config, await connect(), leases)
+        for server in controller._servers:
+            await server.start()  # first: the kubelet asks while the lists are on their way
+        await controller._leases.acquire()
+        lease = asyncio.create_task(controller._leases.keep(), name="lease")
+        controller._tasks = [lease]
         await controller._fill()
         controller._filled = True
         controller._queue.start()
         controller._functions.start()
         controller._tick()
-        controller._tasks = [
+        controller._tasks += [
             asyncio.create_task(controller._resync(), name="resync"),
             asyncio.create_task(controller._relist_in_turn(), name="relist"),
             asyncio.create_task(controller._events.run(), name="events"),
@@ -108,7 +126,9 @@ class Controller:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._queue.stop()
         await self._functions.stop()
-        await self._server.stop()
+        await self._leases.release()
+        for server in self._servers:
+            await server.stop()
         await self._kube.close()
         self._summary.close()
         self._health.close()
@@ -125,11 +145,26 @@ class Controller:
         for task in (*self._tasks, *self._queue.loops, *self._functions.loops):
             if task.done():
                 raise RuntimeError(f"the loop {task.get_name()!r} has ended")
+        if not self._filled:
+            return
         silent = asyncio.get_running_loop().time() - self._ticked
         if silent > 3 * self._config.resync_seconds + 30:
             raise RuntimeError(f"the resync loop has been silent for {silent:.0f} s")
         if self._queue.longest_run() > 2 * RECONCILE_TIMEOUT_SECONDS:
             raise RuntimeError(f"a reconcile has been running for {self._queue.longest_run():.0f} s")
+
+    async def _liveness(self, _: web.Request) -> web.Response:
+        try:
+            self.check_alive()
+        except RuntimeError as error:
+            return web.Response(status=500, text=str(error))
+        return web.Response(text="alive")
+
+    async def _readiness(self, _: web.Request) -> web.Response:
+        if self._filled and self._leases.held():
+            return web.Response(text="ready")
+        missing = "the lists of the API server's objects are not complete, or another operator is at work"
+        return web.Response(status=503, text=missing)
 
     # ------------------------------------------------------------ loops
 
@@ -180,22 +215,26 @@ class Controller:
                 await asyncio.sleep(2)
 
     async def _relist(self, kind: Kind) -> None:
-        found: list[Object] = []
-        unseen: set[str] = set()
+        namespaces = self._config.watch_namespaces or (None,)
         self._cache.expect_list(kind)
-        for namespace in self._config.watch_namespaces or (None,):
-            try:
-                found += await self._kube.list(kind, namespace, **selector(kind))
-                self._closed.discard(namespace)
-            except ApiError as error:
-                if error.status == 404:  # the kind is not served, so no object of it exists
-                    continue
-                if error.status != 403 or namespace is None:
-                    raise
-                if await self._is_there(namespace, error):
-                    unseen.add(namespace)
-        for key in self._cache.replace(kind, found, unseen):
+        lists = await asyncio.gather(*(self._list_in(kind, namespace) for namespace in namespaces))
+        unseen = {name for name, found in zip(namespaces, lists, strict=True) if name and found is None}
+        for key in self._cache.replace(kind, itertools.chain.from_iterable(filter(None, lists)), unseen):
             self._notice_job(key)
+
+    async def _list_in(self, kind: Kind, namespace: str | None) -> list[Object] | None:
+        """The objects in a namespace; None if it exists and may not be read."""
+        try:
+            async with self._lists:
+                found = await self._kube.list(kind, namespace, **selector(kind))
+        except ApiError as error:
+            if error.status == 404:  # the kind is not served, so no object of it exists
+                return []
+            if error.status != 403 or namespace is None:
+                raise
+            return None if await self._is_there(namespace, error) else []
+        self._closed.discard(namespace)
+        return found
 
     async def _is_there(self, namespace: str, error: ApiError) -> bool:
         """Whether a namespace of watchNamespaces that the operator may not read still exists.

@@ -1,4 +1,4 @@
-"""The handlers that kopf calls: sign in, start, stop and health. The controller has watches of its own."""
+"""The handlers that kopf calls: sign in, start and stop. The controller has watches and probes of its own."""
 
 from __future__ import annotations
 
@@ -31,12 +31,3 @@ async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> N
 @kopf.on.cleanup()
 async def stop(memo: kopf.Memo, **_: Any) -> None:
     await memo.controller.stop()
-
-
-@kopf.on.probe(id="alive")
-async def alive(memo: kopf.Memo, **_: Any) -> str:
-    try:
-        memo.controller.check_alive()
-    except RuntimeError as error:
-        raise kopf.PermanentError(str(error)) from error  # the health endpoint then answers 500
-    return "yes"

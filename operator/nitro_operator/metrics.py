@@ -10,6 +10,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+disable_created_metrics()  # type: ignore[no-untyped-call]  # no panel uses the start of a counter
+
 RECONCILE_SECONDS = Histogram(
     "nitro_operator_reconcile_duration_seconds",
     "Duration of one reconcile of one job",
@@ -78,38 +80,10 @@ class Health(Collector):
         return [GaugeMetricFamily(name, text, value=read()) for name, text, read in self._read]
 
 
-class MetricsServer:
-    """Server of /metrics on all interfaces: Prometheus' text format, or OpenMetrics if a client asks for it.
-    /readyz answers 200 once the operator has seen all jobs.
+async def scrape(request: web.Request) -> web.Response:
+    """Prometheus' text format, or OpenMetrics if a client asks for it.
 
     It runs in the event loop. So no value is read while it changes, and a blocked loop fails the scrape.
     """
-
-    def __init__(self, port: int, ready: Callable[[], bool]) -> None:
-        self._port = port
-        self._ready = ready
-        self._runner: web.AppRunner | None = None
-
-    async def start(self) -> None:
-        """Listen. Raises OSError if the port is taken."""
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # no panel uses the start of a counter
-        app = web.Application()
-        app.router.add_get("/metrics", _metrics)
-        app.router.add_get("/readyz", self._readiness)
-        self._runner = web.AppRunner(app, handle_signals=False, access_log=None)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, port=self._port).start()
-
-    async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _readiness(self, _: web.Request) -> web.Response:
-        if self._ready():
-            return web.Response(text="ready")
-        return web.Response(status=503, text="the first lists of the API server's objects are not complete")
-
-
-async def _metrics(request: web.Request) -> web.Response:
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})

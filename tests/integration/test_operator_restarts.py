@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -251,6 +254,37 @@ def test_a_running_job_that_the_operator_cannot_read_keeps_its_grant_until_it_is
     assert cluster.scale("later") == ("0", "1")
     assert "deletionTimestamp" in (cluster.get("job", "later-learner") or {})["metadata"]
     operator.stop()
+
+
+def test_of_two_operators_one_writes_and_a_node_that_comes_back_does_not(
+    apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess], tmp_path: Path
+) -> None:
+    install_knative(apiserver)
+    first = start_operator()
+    running(cluster, "kept", scaling=FOLLOWING)
+    eventually(lambda: cluster.scale("kept") == ("8", "8"))
+    second = OperatorProcess(apiserver.kubeconfig, tmp_path / "second.log")
+    second.start(ready=False)
+    eventually(lambda: "waits for its Lease" in second.log())
+    os.kill(first.pid, signal.SIGSTOP)  # its node is lost
+    try:
+        eventually(lambda: second.get(second.health_port, "/readyz"), what="the second takes over")
+        cluster.report("kept", round=1, requestedActors=6)
+        eventually(lambda: cluster.scale("kept") == ("6", "6"))
+    finally:
+        os.kill(first.pid, signal.SIGCONT)  # and comes back
+    # It would undo what is done behind its back, and it must not.
+    eventually(lambda: "this operator writes nothing any more" in first.log())
+    before = first.requests("PATCH"), first.requests("POST")
+    cluster.report("kept", round=2, requestedActors=7)
+    eventually(lambda: cluster.scale("kept") == ("7", "7"))
+    second.stop()
+    cluster.report("kept", round=3, requestedActors=5)
+    first.wait_for_resyncs(2)
+    assert cluster.scale("kept") == ("7", "7"), "nobody writes"
+    assert (first.requests("PATCH"), first.requests("POST")) == before
+    assert not first.get(first.health_port, "/healthz"), "the kubelet starts it again"
+    first.stop()
 
 
 def test_metrics_report_jobs_requests_and_scaling(

@@ -112,6 +112,7 @@ class OperatorProcess:
             "NITRO_METRICS_PORT": str(self.metrics_port),
             "NITRO_HEALTH_PORT": str(self.health_port),
             "NITRO_RESYNC_SECONDS": "2",
+            "HOSTNAME": f"operator-{self.health_port}",  # as a pod's name, which outlives the process
             **environment,
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -128,13 +129,18 @@ class OperatorProcess:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
+    def start(self, *, ready: bool = True) -> None:
+        """Start it, and return when it works; with `ready=False` at once."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "nitro_operator"], env=self._environment, stdout=log, stderr=log
             )
+        if not ready:
+            return
         eventually(
-            lambda: self.get(self.health_port, "/healthz"), what=f"the operator's start, see {self._log}"
+            lambda: self.get(self.health_port, "/readyz"),
+            seconds=240,  # a killed operator of another test may hold the Lease
+            what=f"the operator's start, see {self._log}",
         )
 
     def kill(self) -> None:
@@ -154,6 +160,13 @@ class OperatorProcess:
 
     def metrics(self) -> str:
         return self.get(self.metrics_port, "/metrics")
+
+    def requests(self, verb: str) -> float:
+        """Requests to the API server so far."""
+        found = re.findall(
+            rf'^nitro_operator_api_requests_total{{.*verb="{verb}".*}} (\S+)', self.metrics(), re.M
+        )
+        return sum(map(float, found))
 
     def log(self) -> str:
         return self._log.read_text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -84,6 +84,8 @@ class Kube:
     def __init__(self, api: ApiClient) -> None:
         self._api = api
         self._ahead = timedelta(0)
+        self.may_write: Callable[[], bool] = lambda: True
+        """Whether this process may change anything, see kube/lease.py."""
 
     def server_now(self) -> datetime:
         """The API server's time, from its last answer: this machine's clock may be wrong."""
@@ -202,6 +204,10 @@ class Kube:
         body: Object | bytes | None = None,
         content_type: str = "application/json",
     ) -> Object:
+        if method != "GET" and not self.may_write():
+            raise ApiError(
+                0, "NoLease", f"{method} {path}: this operator holds no Lease now, so it writes nothing"
+            )
         for attempt in range(ATTEMPTS):
             try:
                 return await self._once(method, path, query, body, content_type, again=attempt > 0)

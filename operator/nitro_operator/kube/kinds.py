@@ -63,6 +63,7 @@ NETWORK_POLICY = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPoli
 KNATIVE_SERVICE = Kind("serving.knative.dev", "v1", "services", "Service")
 REVISION = Kind("serving.knative.dev", "v1", "revisions", "Revision")
 EVENT = Kind("", "v1", "events", "Event")
+LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 NAMESPACE = Kind("", "v1", "namespaces", "Namespace")
 DEFINITION = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
@@ -87,4 +88,4 @@ def kind_of(obj: Object) -> Kind:
     return _BY_NAME[obj["apiVersion"], obj["kind"]]
 
 
-_BY_NAME = {(k.api_version, k.kind): k for k in (TRAINING_JOB, SECRET, EVENT, *WATCHED_CHILDREN)}
+_BY_NAME = {(k.api_version, k.kind): k for k in (TRAINING_JOB, SECRET, EVENT, LEASE, *WATCHED_CHILDREN)}

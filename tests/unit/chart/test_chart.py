@@ -170,6 +170,26 @@ def test_one_operator_at_a_time(render: Render) -> None:
     spec = only(render(), "Deployment")["spec"]
     assert spec["replicas"] == 1
     assert spec["strategy"] == {"type": "Recreate"}
+    lost = {"node.kubernetes.io/unreachable": 30, "node.kubernetes.io/not-ready": 30}
+    found = spec["template"]["spec"]["tolerations"]
+    assert {each["key"]: each["tolerationSeconds"] for each in found} == lost
+
+
+@pytest.mark.parametrize(
+    ("values", "namespaces"),
+    [([], ["kube-system"]), ([CHART / "ci" / "namespaced-values.yaml"], ["team-a", "team-b"])],
+)
+def test_the_lease_is_where_the_operator_may_write_it(
+    render: Render, values: list[Path], namespaces: list[str]
+) -> None:
+    def allows(role: Document) -> bool:
+        return any("leases" in rule["resources"] for rule in role["rules"])
+
+    documents = render(*values)
+    roles = [role for role in of_kind(documents, "Role") if allows(role)]
+    assert [role["metadata"]["namespace"] for role in roles] == namespaces
+    assert not any(allows(role) for role in of_kind(documents, "ClusterRole"))
+    assert environment(documents)["NITRO_LEASE_NAMESPACE"] == "kube-system"
 
 
 def monitors(documents: list[Document]) -> set[str]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import socket
+import urllib.error
+import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from nitro_operator.controller import Controller
+from nitro_operator.controller import LISTS, Controller
 from nitro_operator.kube.client import ApiError
 from nitro_operator.kube.kinds import NAMESPACE, TRAINING_JOB, JobKey, Kind
 from operator_objects import CONFIG, make_job
+from ports import free_ports
 
 Object = dict[str, Any]
 
@@ -47,6 +51,9 @@ class FakeKube:
         await asyncio.Event().wait()  # nothing ever happens
         yield {}
 
+    async def create(self, obj: Object) -> Object:
+        return obj
+
     async def apply(self, obj: Object, **_: Any) -> Object:
         raise ApiError(404, "NotFound", str(obj))
 
@@ -66,7 +73,7 @@ async def controller(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
 
     monkeypatch.setattr("nitro_operator.controller.connect", connect)
     monkeypatch.setattr("nitro_operator.controller.RELIST_SECONDS", 0.0)
-    started = await Controller.start(dataclasses.replace(CONFIG, metrics_port=0))
+    started = await Controller.start(dataclasses.replace(CONFIG, metrics_port=0, health_port=0))
     yield started
     await started.stop()
 
@@ -99,7 +106,7 @@ class TestAListedNamespaceThatMayNotBeRead:
                 return kube
 
             monkeypatch.setattr("nitro_operator.controller.connect", connect)
-            config = dataclasses.replace(CONFIG, metrics_port=0, watch_namespaces=namespaces)
+            config = dataclasses.replace(CONFIG, metrics_port=0, health_port=0, watch_namespaces=namespaces)
             started.append(await asyncio.wait_for(Controller.start(config), 120))
             return started[-1]
 
@@ -144,6 +151,80 @@ class TestAListedNamespaceThatMayNotBeRead:
         kube.closed = {None}
         with pytest.raises(ApiError, match="Forbidden"):
             await running._relist(TRAINING_JOB)
+
+
+async def test_the_probes_are_answered_before_the_first_list(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet would end an operator that is silent while it lists a large cluster."""
+    metrics_port, health_port = free_ports(2)
+    config = dataclasses.replace(CONFIG, metrics_port=metrics_port, health_port=health_port)
+    listing, go_on = asyncio.Event(), asyncio.Event()
+    list_at_once = kube.list
+
+    async def connect() -> FakeKube:
+        return kube
+
+    async def late(*arguments: Any, **query: str) -> list[Object]:
+        listing.set()
+        await go_on.wait()
+        return await list_at_once(*arguments, **query)
+
+    def status(host: str, path: str) -> int:
+        try:
+            with urllib.request.urlopen(f"http://{host}:{health_port}{path}", timeout=60) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    async def probes(host: str = "127.0.0.1") -> list[int]:
+        return [await asyncio.to_thread(status, host, path) for path in ("/healthz", "/readyz")]
+
+    monkeypatch.setattr("nitro_operator.controller.connect", connect)
+    monkeypatch.setattr(kube, "list", late)
+    start = asyncio.create_task(Controller.start(config))
+    await asyncio.wait_for(listing.wait(), 120)
+    assert await probes() == [200, 503]
+    if has_ipv6():
+        assert await probes("[::1]") == [200, 503]
+    go_on.set()
+    controller = await asyncio.wait_for(start, 120)
+    assert await probes() == [200, 200]
+    await controller.stop()
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+async def test_many_namespaces_are_listed_side_by_side(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, most = 0, 0
+
+    async def connect() -> FakeKube:
+        return kube
+
+    async def list_slowly(*_: Any, **__: Any) -> list[Object]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        for _ in range(LISTS):  # until all others that may have begun
+            await asyncio.sleep(0)
+        under_way -= 1
+        return []
+
+    monkeypatch.setattr("nitro_operator.controller.connect", connect)
+    monkeypatch.setattr(kube, "list", list_slowly)
+    namespaces = tuple(f"team-{number}" for number in range(120))
+    config = dataclasses.replace(CONFIG, metrics_port=0, health_port=0, watch_namespaces=namespaces)
+    controller = await asyncio.wait_for(Controller.start(config), 120)
+    assert most == LISTS
+    await controller.stop()
 
 
 async def test_the_probe_reports_a_loop_that_has_ended(kube: FakeKube, controller: Controller) -> None:

@@ -1,0 +1,30 @@
+"""The operator's HTTP servers: metrics, and the kubelet's probes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from aiohttp import web
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class HttpServer:
+    """Server of a few paths on all interfaces, of IPv4 and of IPv6."""
+
+    def __init__(self, port: int, paths: Mapping[str, Handler]) -> None:
+        self._port = port
+        self._paths = paths
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError if the port is taken."""
+        app = web.Application()
+        app.add_routes([web.get(path, handler) for path, handler in self._paths.items()])
+        self._runner = web.AppRunner(app, handle_signals=False, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, port=self._port).start()
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
