@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nitro_learner.experiments import cells, question_answers, statistics
+from nitro_learner.experiments import cells, function_costs, question_answers, statistics
 from nitro_learner.experiments.cells import SEEDS_FOR_A_VERDICT
 from nitro_learner.experiments.curves import UNITS, Floats
 from nitro_learner.experiments.figures import TITLES, draw_metric, draw_overview
@@ -133,6 +133,7 @@ def _environment(folder: ExperimentDir, experiment: Experiment, results: Results
         yield f"\nNot every run has a {experiment.score} at the budget, so nothing is compared by it.\n"
     for score in known:
         yield from _score_tables(experiment, results, score)
+    yield from function_costs.table(results)
     for metric in experiment.figures:
         path = folder.path / "figures" / f"{name}-{metric}.png"
         if draw_metric(results, metric, path):

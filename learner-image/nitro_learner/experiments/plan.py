@@ -127,6 +127,10 @@ def _job(
     if experiment.budget.unit != "rounds" and resolve(job).spec.algorithm.anneals:
         message = "needs a budget in rounds, over which the rate falls; set it to false or change the budget"
         mistakes.append(FieldError("spec.algorithm.hyperparameters.learningRateAnneal", True, message))
+    sharing = job.spec.sharing
+    if experiment.budget.unit != "rounds" and sharing and sharing.mode == "random-toggle":
+        message = "needs a budget in rounds, of which the toggles are drawn; change the budget or the mode"
+        mistakes.append(FieldError("spec.sharing.mode", sharing.mode, message))
     if mistakes:
         raise JobInvalid(mistakes)
     return job

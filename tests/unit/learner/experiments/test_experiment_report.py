@@ -81,6 +81,7 @@ def test_the_report_compares_at_exactly_the_budget(experiment: tuple[ExperimentD
     assert "+10.0 [+10.0, +10.0]" in line
     assert line.endswith("| 1.00 [1.00, 1.00] | too few seeds |")
     assert "With fewer than 5 seeds" in text
+    assert "odelled" not in text, "of one agent there is no such cost"
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -95,6 +96,22 @@ def test_a_verdict_needs_an_interval_that_excludes_zero_and_enough_seeds(tmp_pat
     verdicts = [line.split(" | ") for line in text.splitlines() if line.startswith(("| b - a", "| c - a"))]
     assert [line[-1] for line in verdicts] == ["better |", "no difference shown |"]
     assert verdicts[0][1] == "+12.0 [+10.8, +13.2]"
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_updates_of_several_agents_have_a_modelled_cost_beside_the_measured_one(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, seeds=[0, 1]))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        functions = 300 if run.variant == "fixed" else 200 + 20 * run.seed
+        model = {"functions": functions, "dollars": functions / 1000, "withoutSharing": 0.3}
+        summary = {"modelledLearnerFunctions": model, "cost": {"learner": 0.5, "actors": 0.25 + run.seed}}
+        pretend(folder, run, actors=[4, 4], returns=[0, 50], ended=summary)
+    text = experiment_report.write(folder, spec)
+    assert "| fixed | 300.0 [300.0, 300.0] | $0.3000 | $0.3000 | $0.5000 | $0.7500 |" in text
+    assert "| nitro | 210.0 [200.0, 220.0] | $0.2100 | $0.3000 | $0.5000 | $0.7500 |" in text
+    assert "Modelled: nothing ran as a function." in text
 
 
 @pytest.mark.usefixtures("no_pictures")

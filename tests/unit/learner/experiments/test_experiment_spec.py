@@ -78,6 +78,15 @@ def test_mistakes_in_a_variant_are_reported_with_its_name(
     assert sentence in str(refused.value)
 
 
+def test_random_toggles_need_a_budget_in_rounds() -> None:
+    """Other budgets limit the rounds to a million, and toggles drawn from those come too late for every run."""
+    experiment = load(ROOT / "experiments" / "marless-small.yaml", ["budget={envSteps: 200000}"])
+    with pytest.raises(
+        JobInvalid, match='variants.random-toggle: spec.sharing.mode: "random-toggle"; needs a'
+    ):
+        plan(experiment)
+
+
 def test_runs_are_environments_times_variants_times_seeds_seed_by_seed(tmp_path: Path) -> None:
     experiment = load(
         write_spec(tmp_path, environments=["two-state", "other"], set={"spec.scaling.window": 9}),

@@ -1,0 +1,146 @@
+"""The training loop around toggles of sharing, with the production cache, actor and environment in this
+process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_backend import MemoryBackend
+from nitro_actor.protocol.weights import WeightsContainer
+from nitro_api import load_job, resolve
+from nitro_api.costs.ledger import Ledger
+from nitro_learner.cache.memory_cache import MemoryCache
+from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.training.costs import Meter
+from nitro_learner.training.round_report import Listener, Outcome, RoundReport
+from nitro_learner.training.sharing import Regrouping
+from nitro_learner.training.trainer import Trainer
+from train_support import job
+
+pytestmark = pytest.mark.slow
+
+SPREAD: dict[str, Any] = {
+    "environment": {"id": "mpe2/simple_spread_v3", "rolloutLength": 50, "envsPerActor": 2},
+    "algorithm": {"name": "ippo", "hyperparameters": {"epochs": 1}},
+    "network": {"hiddenSizes": [8]},
+    # With this window every slope is below 1: sharing toggles whenever the window is full.
+    "sharing": {"mode": "dynamic", "window": 3, "slope": 1},
+    "scaling": {"scaler": "marless", "minActors": 2, "maxActors": 3},
+    "evaluation": {"episodes": 1, "everyRounds": 100},
+    "stop": {"rounds": 7},
+}
+
+
+class Recorder(Listener):
+    """Records rounds and toggles in their order; interrupts the trainer after a round, if told to."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, int]] = []
+        self.reports: list[RoundReport] = []
+        self.toggles: list[Regrouping] = []
+        self.trainer: Trainer | None = None
+        self.last = 0
+
+    def on_round_done(self, report: RoundReport) -> None:
+        self.events.append(("round done", report.round))
+        self.reports.append(report)
+        if self.trainer and report.round == self.last:
+            self.trainer.interrupt()
+
+    def on_policies_regrouped(self, regrouping: Regrouping) -> None:
+        self.events.append(("shared" if regrouping.shared else "separate", regrouping.round))
+        self.toggles.append(regrouping)
+
+
+class Sitting:
+    """A session of training in a folder, from its newest checkpoint on, until the end or after a round."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.listener = Recorder()
+        self.published: dict[int, dict[str, str]] = {}
+        """Who plays which policy, by the version of the weights."""
+
+    async def run(self, until: int = 0) -> Outcome:
+        resolved = resolve(load_job(job(**SPREAD)))
+        store = CheckpointStore(self.folder / "checkpoints", keep_last=100)
+        published = self.published
+
+        class Listening(MemoryCache):
+            async def publish_weights(self, version: int, payload: bytes) -> str:
+                published[version] = dict(WeightsContainer.decode(payload).agents)
+                return await super().publish_weights(version, payload)
+
+        self.backend = MemoryBackend(resolved.spec)
+        self.backend.new_cache = Listening
+        with Ledger(self.folder / "ledger.jsonl") as ledger:
+            trainer = Trainer(
+                resolved,
+                self.backend,
+                run="run",
+                checkpoints=store,
+                checkpoint=store.latest(),
+                meter=Meter(ledger, resolved.spec.pricing),
+                listeners=[self.listener],
+            )
+            self.listener.trainer, self.listener.last = trainer, until
+            return await trainer.run()
+
+
+def learned(reports: list[RoundReport]) -> list[tuple[Any, ...]]:
+    """What tells two runs apart, and is equal to the bit where they are equal."""
+    return [
+        (one.round, one.actors, one.reward_round, one.kl, one.value_loss, one.convexity_ratio)
+        for one in reports
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Sitting:
+    sitting = Sitting(tmp_path_factory.mktemp("whole"))
+    assert asyncio.run(sitting.run()).finished
+    return sitting
+
+
+async def test_a_toggle_is_an_event_between_two_rounds_and_a_version_of_the_weights(whole: Sitting) -> None:
+    done = {round: ("round done", round) for round in range(1, 8)}
+    assert whole.listener.events == [
+        *(done[1], done[2], done[3], ("shared", 3)),
+        *(done[4], done[5], done[6], ("separate", 6)),
+        done[7],
+    ]
+    rollouts = [request for request in whole.backend.requests if request["kind"] == "rollout"]
+    versions = [{one["weights"]["version"] for one in rollouts if one["round"] == k} for k in range(1, 8)]
+    assert versions == [{0}, {1}, {2}, {4}, {5}, {6}, {8}]
+
+
+async def test_rounds_after_a_toggle_are_played_by_its_groups(whole: Sitting) -> None:
+    shared, separate = whole.listener.toggles
+    assert sorted(map(len, shared.groups.values())) == [1, 2]
+    assert set(shared.bases.values()) <= {"convexity ratio", "return"}
+    for version, toggle in ((4, shared), (8, separate)):
+        assert whole.published[version] == {
+            agent: policy for policy, agents in toggle.groups.items() for agent in agents
+        }
+    for report, toggle in ((whole.listener.reports[3], shared), (whole.listener.reports[6], separate)):
+        assert {name: own.agents for name, own in report.policies.items()} == toggle.groups
+
+
+@pytest.mark.parametrize("until", [3, 4])
+async def test_a_run_interrupted_around_a_toggle_goes_on_exactly(
+    tmp_path: Path, whole: Sitting, until: int
+) -> None:
+    first, second = Sitting(tmp_path), Sitting(tmp_path)
+    assert not (await first.run(until)).finished
+    assert (await second.run()).finished
+    assert first.listener.events + second.listener.events == whole.listener.events
+    assert learned(first.listener.reports + second.listener.reports) == learned(whole.listener.reports)
+    for ours, theirs in zip(
+        first.listener.toggles + second.listener.toggles, whole.listener.toggles, strict=True
+    ):
+        assert (ours.groups, ours.bases, ours.reason) == (theirs.groups, theirs.bases, theirs.reason)
