@@ -21,8 +21,8 @@ def table(results: Results) -> Iterator[str]:
     yield "### Cost of the updates, modelled and measured\n"
     yield (
         "Modelled: nothing ran as a function. In a round each policy takes one function of "
-        f"{MEMORY_GB:g} GB, each policy of an actor-critic algorithm another for its critic, VDN and QMIX one "
-        "in all. A function is billed for the round's update time (`seconds_update`) at the price "
+        f"{MEMORY_GB:g} GB, each policy of an actor-critic algorithm another for its critic, VDN and QMIX "
+        "one in all. A function is billed for the round's update time (`seconds_update`) at the price "
         "`pricing.lambdaGBSecond`. Measured: the learner's machine for the run's whole time, and the actors. "
         "Dollars follow from times, so compare them only if the machine did nothing else; the number of "
         "functions does not. Sums of whole runs, means over seeds.\n"
