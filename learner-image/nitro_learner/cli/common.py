@@ -134,9 +134,10 @@ def read_job(
     from nitro_api import JobInvalid, load_job, resolve
     from nitro_api.resolution.episodes import keep_rollout
     from nitro_learner.algorithms.rllib import availability
+    from nitro_learner.studies import environment_ids
 
     try:
-        job = load_job(path, overrides)
+        job = load_job(path, overrides, look_up=environment_ids.mistakes)
         if begun is not None:
             keep_rollout(job.spec.environment, begun["spec"]["environment"])
         job = resolve(job)

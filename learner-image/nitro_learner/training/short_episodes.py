@@ -44,8 +44,9 @@ def reason(environment: Mapping[str, Any]) -> str:
     )
     if environment.get("resumeEpisodes") is False:
         because, remedy = "spec.environment.resumeEpisodes is false", "set it to true"
+    fewer = "" if environment.get("envsPerActor") == 1 else "set spec.environment.envsPerActor: 1, "
     return (
         "Training returns are those of short episodes only: the end of a rollout cuts longer ones, because "
-        f"{because}. Evaluations play whole episodes. To change it, set spec.environment.envsPerActor: 1, "
-        f"raise rolloutLength until an episode fits, or {remedy}."
+        f"{because}. Evaluations play whole episodes. To change it, {fewer}raise rolloutLength until an "
+        f"episode fits, or {remedy}."
     )

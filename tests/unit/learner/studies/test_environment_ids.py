@@ -1,4 +1,4 @@
-"""What `nitro validate` says of an environment's id that is not registered on this machine."""
+"""What is said of an environment's id that is not registered on this machine."""
 
 from __future__ import annotations
 
@@ -85,3 +85,15 @@ def test_validate_reports_an_unknown_id_beside_every_other_mistake(
     assert main(["validate", "--json", str(path), "--set", "spec.environment.id=Chess-v0"]) == 0
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert "Chess-v0 is not registered here" in warning
+
+
+def test_train_reports_an_unknown_id_beside_every_other_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = tmp_path / "job.yaml", tmp_path / "run"
+    path.write_text(JOB.replace("Hopper-v5", "Pendulm-v1"))
+    assert main(["train", str(path), "--run-dir", str(run), "--set", "spec.seed=-1"]) == 2
+    told = capsys.readouterr().err
+    assert "spec.seed: -1" in told
+    assert "did you mean Pendulum-v1?" in told
+    assert not run.exists()

@@ -110,7 +110,12 @@ def test_the_page_shows_evaluations_first_and_says_why_when_rollouts_cut_episode
     assert "per 1,000 points of the best return $320.000000" in text
     job = JOB.replace("{id: Hopper-v5}", "{id: Hopper-v5, resumeEpisodes: false}")
     (tmp_path / "run" / "job.yaml").write_text(job)
-    assert "because spec.environment.resumeEpisodes is false" in of_run(tmp_path / "run").html()
+    html = of_run(tmp_path / "run").html()
+    assert "because spec.environment.resumeEpisodes is false" in html
+    assert "set spec.environment.envsPerActor: 1" in html
+    one = job.replace("resumeEpisodes: false", "resumeEpisodes: false, envsPerActor: 1")
+    (tmp_path / "run" / "job.yaml").write_text(one)
+    assert "To change it, raise rolloutLength" in of_run(tmp_path / "run").html()
 
 
 def test_a_run_without_training_returns_shows_its_evaluations(tmp_path: Path) -> None:
