@@ -18,12 +18,15 @@ from kubernetes.aio.client.rest import RESTResponse
 
 from nitro_api.loading.yamlfile import to_yaml
 from nitro_operator import metrics
-from nitro_operator.kube.decoding import decode
+from nitro_operator.kube.decoding import decode, lines
 from nitro_operator.kube.kinds import Kind, Object, kind_of
 from nitro_operator.kube.names import FIELD_MANAGER
 
 TIMEOUT_SECONDS = 10.0
+"""Time-out of the first try. Each further try of a read has twice the time: its answer may be large."""
 ATTEMPTS = 4
+PAGE_OBJECTS = 100
+"""Objects in one answer to a list. The API server takes jobs of 1.5 MiB; all in one answer would not fit."""
 WATCH_SECONDS = 600
 """Longest time of one watch. A new one follows, so that a broken connection is noticed."""
 FIRST_BACKOFF_SECONDS = 0.2
@@ -78,7 +81,7 @@ class Kube:
         service = await kube.apply(builders.redis_service(...), force=True)
         await kube.close()
 
-    Every call raises ApiError, and makes at most ATTEMPTS requests of TIMEOUT_SECONDS each.
+    Every call raises ApiError, and makes at most ATTEMPTS requests (a list: for each page).
     """
 
     def __init__(self, api: ApiClient) -> None:
@@ -102,12 +105,22 @@ class Kube:
         return await self._request("GET", kind.path(namespace, name))
 
     async def list(self, kind: Kind, namespace: str | None, **query: str) -> list[Object]:
-        """All objects of a kind, in one namespace or all; query: labelSelector, fieldSelector, ..."""
-        answer = await self._request("GET", kind.path(namespace), query)
-        # The items of a list lack apiVersion and kind.
-        return [
-            {"apiVersion": kind.api_version, "kind": kind.kind} | item for item in answer.get("items") or []
-        ]
+        """All objects of a kind, in one namespace or all; query: labelSelector, fieldSelector, ...
+
+        Raises ApiError with status 410 if the pages took so long that the API server has forgotten the first.
+        """
+        found: list[Object] = []
+        page: dict[str, str] = {}
+        while True:
+            limit = {"limit": str(PAGE_OBJECTS)}
+            answer = await self._request("GET", kind.path(namespace), {**query, **limit, **page})
+            # The items of a list lack apiVersion and kind.
+            about = {"apiVersion": kind.api_version, "kind": kind.kind}
+            found += [about | item for item in answer.get("items") or []]
+            following = (answer.get("metadata") or {}).get("continue")
+            if not following:
+                return found
+            page = {"continue": following}
 
     async def watch(
         self, kind: Kind, namespace: str | None, since: str | None, **query: str
@@ -133,8 +146,8 @@ class Kube:
             try:
                 if response.status >= 400:
                     raise _refusal(response.status, await response.read())  # type: ignore[no-untyped-call]
-                async with aclosing(_lines(response.response.content)) as lines:
-                    async for line in lines:
+                async with aclosing(lines(response.response.content)) as events:
+                    async for line in events:
                         event = decode(line)
                         if event["type"] == "ERROR":
                             raise _refusal(int(event["object"].get("code") or 0), line, event["object"])
@@ -209,8 +222,9 @@ class Kube:
                 0, "NoLease", f"{method} {path}: this operator holds no Lease now, so it writes nothing"
             )
         for attempt in range(ATTEMPTS):
+            seconds = TIMEOUT_SECONDS * (2**attempt if method == "GET" else 1)
             try:
-                return await self._once(method, path, query, body, content_type, again=attempt > 0)
+                return await self._once(method, path, query, body, content_type, seconds, again=attempt > 0)
             except ApiError as error:
                 last = attempt == ATTEMPTS - 1
                 if last or not (error.status in RETRIED_STATUSES or error.status == 0):
@@ -225,11 +239,13 @@ class Kube:
         query: dict[str, str] | None,
         body: Object | bytes | None,
         content_type: str,
+        seconds: float,
         *,
         again: bool,
     ) -> Object:
+        timeout = aiohttp.ClientTimeout(total=seconds)
         try:
-            response = await self._send(method, path, query, body, content_type, again=again)
+            response = await self._send(method, path, query, body, content_type, again=again, timeout=timeout)
             raw: bytes = await response.read()  # type: ignore[no-untyped-call]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.API_REQUESTS.labels(method, "0").inc()
@@ -253,7 +269,7 @@ class Kube:
         content_type: str = "application/json",
         *,
         again: bool = False,
-        timeout: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),  # noqa: B008
+        timeout: aiohttp.ClientTimeout,
     ) -> RESTResponse:
         url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
@@ -280,16 +296,3 @@ def _refusal(status: int, raw: bytes, told: Any = None) -> ApiError:
     causes = [str(one.get("reason")) for one in (told.get("details") or {}).get("causes") or []]
     message = str(told.get("message") or raw[:500])
     return ApiError(status, str(told.get("reason") or "Error"), message, causes)
-
-
-async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
-    """Yield lines of any length; aiohttp limits their length."""
-    rest = bytearray()
-    async for chunk in content.iter_any():
-        *lines, tail = chunk.split(b"\n")
-        for line in lines:
-            rest += line
-            if rest:
-                yield bytes(rest)
-            rest.clear()
-        rest += tail

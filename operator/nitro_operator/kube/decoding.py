@@ -7,8 +7,10 @@ one such object in a list would keep the operator from reading all others.
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
 from typing import Any
 
+import aiohttp
 from pydantic_core import from_json
 
 KEPT_LEVELS = 128
@@ -29,6 +31,19 @@ def decode(raw: bytes) -> Any:
         return from_json(raw)
     except ValueError:  # not JSON, or too deep
         return from_json(_cut(raw))
+
+
+async def lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
+    """Yield lines of any length; aiohttp limits their length."""
+    rest = bytearray()
+    async for chunk in content.iter_any():
+        *lines, tail = chunk.split(b"\n")
+        for line in lines:
+            rest += line
+            if rest:
+                yield bytes(rest)
+            rest.clear()
+        rest += tail
 
 
 def levels(value: Any) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
 
 from nitro_operator.kube.client import Kube, _refusal
@@ -27,6 +30,50 @@ async def test_a_failing_api_server_is_replaced_by_another_replica(monkeypatch: 
             assert await kube.get(TRAINING_JOB, "team", "hopper") == make_job()
         await kube.close()
         assert servers.connections == 3, "the ill one's, that of the last try, and one that is kept"
+
+
+class Pages:
+    """An API server that hands out seven jobs in pages, each only after some time."""
+
+    def __init__(self, delay: float) -> None:
+        self._delay = delay
+        self.limits: list[int] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        await asyncio.sleep(self._delay)
+        limit, start = int(request.query["limit"]), int(request.query.get("continue", 0))
+        self.limits.append(limit)
+        items = [{"metadata": {"name": f"job-{number}"}} for number in range(start, min(start + limit, 7))]
+        following = {"continue": str(start + limit)} if start + limit < 7 else {}
+        return web.json_response({"metadata": following, "items": items})
+
+
+async def listed(pages: Pages) -> list[Object]:
+    app = web.Application()
+    app.router.add_get(TRAINING_JOB.path("team"), pages.answer)
+    async with TestServer(app) as server:
+        configuration = Configuration()
+        configuration.host = str(server.make_url("")).rstrip("/")
+        kube = Kube(ApiClient(configuration))
+        try:
+            return await kube.list(TRAINING_JOB, "team")
+        finally:
+            await kube.close()
+
+
+async def test_a_list_is_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nitro_operator.kube.client.PAGE_OBJECTS", 3)
+    pages = Pages(delay=0)
+    found = await listed(pages)
+    assert [job["metadata"]["name"] for job in found] == [f"job-{number}" for number in range(7)]
+    assert {job["kind"] for job in found} == {"NitroTrainingJob"}
+    assert pages.limits == [3, 3, 3]
+
+
+async def test_a_read_that_takes_long_gets_more_time_at_each_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nitro_operator.kube.client.TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("nitro_operator.kube.client.FIRST_BACKOFF_SECONDS", 0.0)
+    assert len(await listed(Pages(delay=1.5))) == 7
 
 
 @pytest.mark.parametrize(
