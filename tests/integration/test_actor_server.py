@@ -16,9 +16,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -472,36 +473,41 @@ def _received(connection: socket.socket) -> bytes:
         return b""
 
 
-class LongRollout(threading.Thread):
-    """A request of a second or more. Unless told not to wait, it is constructed when all actors work."""
+class HeldRollouts:
+    """Requests that an actor process, or each actor of a pod, works on until `answers` lets them go on."""
 
-    STEPS = 10_000
+    def __init__(self, store: Redis, folder: Path, actors: int = 1) -> None:
+        spec = environment("held", 1, "actor_support:Walk").spec
+        store.client.set(keys.weights(RUN, 1), container(spec))
+        self._folder = folder
+        config = {"id": "held", "entryPoint": "actor_support:HeldWalk", "kwargs": {"folder": str(folder)}}
+        self.actor = ActorProcess(store.url, actors=actors, **config)
+        self._pool = ThreadPoolExecutor(actors)
+        self._requests = [self._pool.submit(self.actor.rollout, steps=8) for _ in range(actors)]
+        _eventually(lambda: len(list(folder.glob("waits-*"))) == actors, "the requests are not worked on")
 
-    def __init__(self, actor: ActorProcess, wait: bool = True) -> None:
-        super().__init__()
-        self._actor = actor
-        self._answer: tuple[int, dict[str, Any]] = (0, {})
-        self.start()
-        if wait:
-            _eventually(lambda: actor.rollout(steps=4)[1].get("code") == "busy", "never busy")
+    def answers(self) -> list[int]:
+        (self._folder / "go").touch()
+        return [request.result(120)[0] for request in self._requests]
 
-    def run(self) -> None:
-        # The short requests, which look whether the actor is busy, may be in the way.
-        while self._answer[1].get("code", "busy") == "busy" and self._answer[0] != 200:
-            self._answer = self._actor.rollout(steps=self.STEPS)
+    def __enter__(self) -> Self:
+        return self
 
-    def answer(self) -> tuple[int, dict[str, Any]]:
-        self.join()
-        return self._answer
+    def __exit__(self, *_: object) -> None:
+        if self.actor.process.poll() is None:
+            (self._folder / "go").touch()
+            self.actor.stop()
+        self._pool.shutdown()
 
 
 class TestOneAtATime:
-    def test_a_second_request_is_refused_and_health_answers(self, actor: ActorProcess, store: Redis) -> None:
-        long = LongRollout(actor)
-        assert actor.get("/healthz")[0] == 200
-        assert actor.get("/readyz")[0] == 200
-        assert long.answer()[0] == 200
-        assert store.fragments()[-1][0]["steps"] == LongRollout.STEPS
+    def test_a_second_request_is_refused_and_health_answers(self, store: Redis, tmp_path: Path) -> None:
+        with HeldRollouts(store, tmp_path) as held:
+            assert held.actor.rollout(steps=4)[1]["code"] == "busy"
+            assert held.actor.get("/healthz")[0] == 200
+            assert held.actor.get("/readyz")[0] == 200
+            assert held.answers() == [200]
+        assert store.fragments()[-1][0]["steps"] == 8
 
     def test_work_that_never_ends_ends_the_process(self, store: Redis) -> None:
         """Nobody else could: it would refuse all further requests and be taken for ready. Its last words say
@@ -520,20 +526,21 @@ class TestOneAtATime:
         )
         assert any("rollout.py" in frame for frame in last["stack"])
 
-    def test_sigterm_lets_the_request_in_flight_finish(self, store: Redis) -> None:
-        with running_actor(store.url) as drained:
+    def test_sigterm_lets_the_request_in_flight_finish(self, store: Redis, tmp_path: Path) -> None:
+        with HeldRollouts(store, tmp_path) as held:
+            drained = held.actor
             idle = drained.connect()
             idle.request("GET", "/healthz")
             idle.getresponse().read()
-            long = LongRollout(drained)
             drained.process.send_signal(signal.SIGTERM)
             _eventually(lambda: drained.rollout(steps=4)[1].get("code") == "draining", "does not drain")
             assert drained.get("/readyz")[0] == 503
-            log = drained.stop()  # a second SIGTERM changes nothing
-            assert long.answer()[0] == 200
+            drained.process.send_signal(signal.SIGTERM)  # a second one changes nothing
+            assert held.answers() == [200]
+            log = [json.loads(line) for line in drained.ended().splitlines()]
             assert drained.process.returncode == 0
             assert [line["event"] for line in log][-2:] == ["done", "stopped"]
-        assert store.fragments()[-1][0]["steps"] == LongRollout.STEPS
+        assert store.fragments()[-1][0]["steps"] == 8
 
     def test_sigterm_while_idle(self, store: Redis) -> None:
         with running_actor(store.url) as idle:
@@ -706,12 +713,12 @@ class TestTeam:
             one, two = [t for (s, _), t in found.items() if s == seed]
             assert {n: a.tobytes() for n, a in one.items()} == {n: a.tobytes() for n, a in two.items()}
 
-    def test_as_many_requests_as_actors_are_worked_on_at_once(self, team: ActorProcess) -> None:
-        first = LongRollout(team, wait=False)
-        second = LongRollout(team)
-        assert team.get("/readyz")[0] == 200
-        assert (first.answer()[0], second.answer()[0]) == (200, 200)
-        assert team.rollout(steps=4)[0] == 200
+    def test_as_many_requests_as_actors_are_worked_on_at_once(self, store: Redis, tmp_path: Path) -> None:
+        with HeldRollouts(store, tmp_path, actors=2) as held:
+            assert held.actor.rollout(steps=4)[1]["code"] == "busy"
+            assert held.actor.get("/readyz")[0] == 200
+            assert held.answers() == [200, 200]
+            assert held.actor.rollout(steps=4)[0] == 200
 
     def test_it_is_not_ready_before_all_its_actors_are(self, store: Redis, tmp_path: Path) -> None:
         gated = {"id": "x", "entryPoint": "actor_support:gated_walk", "kwargs": {"passes": str(tmp_path)}}
@@ -741,13 +748,15 @@ class TestTeam:
             log = team.stop()
         assert [line["event"] for line in log].count("actor ended") == 1
 
-    def test_a_termination_lets_requests_finish_and_leaves_no_process(self, store: Redis) -> None:
-        with running_actor(store.url, actors=2) as team:
+    def test_a_termination_lets_requests_finish_and_leaves_no_process(
+        self, store: Redis, tmp_path: Path
+    ) -> None:
+        with HeldRollouts(store, tmp_path, actors=2) as held:
+            team = held.actor
             children = _children(team.process.pid)
-            first = LongRollout(team, wait=False)
-            second = LongRollout(team)
             team.process.send_signal(signal.SIGTERM)
-            assert (first.answer()[0], second.answer()[0]) == (200, 200)
+            _eventually(lambda: team.rollout(steps=4)[1].get("code") == "draining", "does not drain")
+            assert held.answers() == [200, 200]
             team.ended()
         assert team.process.returncode == 0
         assert not any(Path(f"/proc/{child}").exists() for child in children)

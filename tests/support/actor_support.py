@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import threading
 import time
 from pathlib import Path
@@ -137,6 +138,20 @@ class Walk(gymnasium.Env[np.ndarray, Any]):
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         self._state = state["state"].copy()
+
+
+class HeldWalk(Walk):
+    """A walk whose steps wait for the file `go` in a folder. Each process that waits leaves a file there."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self._folder = Path(folder)
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        (self._folder / f"waits-{os.getpid()}").touch()
+        while not (self._folder / "go").exists():
+            time.sleep(0.01)
+        return super().step(action)
 
 
 class Forgetful(Walk):
