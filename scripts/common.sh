@@ -1,5 +1,6 @@
 # Settings that the scripts share; each can be given in the environment. To be sourced, after cd to the repository's root.
 # shellcheck shell=bash
+DIGESTS=scripts/digests.env                # written by scripts/digests; without it tags are not pinned
 : "${REGISTRY:=dev.local}"                 # prefix of the images; Knative asks no registry about dev.local
 : "${VERSION:=$(sed -n 's/^appVersion: *//p' charts/nitro/Chart.yaml)}"
 : "${IMAGE_COMMAND:=docker build --tag}"   # called as: $IMAGE_COMMAND TAG CONTEXT --file F [--build-arg K=V ...]
@@ -10,6 +11,7 @@
 : "${NAMESPACE:=nitro-system}"
 : "${HELM_ARGS:=}"                         # more arguments of `helm upgrade`, as one word list
 : "${KNATIVE:=v1.23.0}"                    # release of Knative Serving; 1.21 is the oldest that works
+KNATIVE_MANIFESTS=https://github.com/knative/serving/releases/download/knative-$KNATIVE
 
 say() { printf '== %s\n' "$*" >&2; }
 

@@ -23,6 +23,8 @@ class Config:
     """Image with `redis-server` on its PATH; it runs as a numeric user without a writable root."""
     platform_max_actors: int
     """Actors that all jobs together may have; 0 = no limit."""
+    lambda_endpoints: tuple[str, ...]
+    """Hosts besides AWS's own that spec.backend.lambda.endpointUrl may name; `*` is any."""
     entry_points: bool
     """Whether jobs may name a module that actors import: by environment.entryPoint, or in environment.id."""
     namespace_max_actors: Mapping[str, int]
@@ -61,6 +63,7 @@ class Config:
             learner_image=_required(environ, "NITRO_LEARNER_IMAGE"),
             redis_image=_required(environ, "NITRO_REDIS_IMAGE"),
             platform_max_actors=int(_number(environ, "NITRO_PLATFORM_MAX_ACTORS", "0")),
+            lambda_endpoints=_names(environ, "NITRO_LAMBDA_ENDPOINTS"),
             entry_points=_flag(environ, "NITRO_ENTRY_POINTS", "true"),
             namespace_max_actors=_numbers(environ, "NITRO_NAMESPACE_MAX_ACTORS"),
             watch_namespaces=_names(environ, "NITRO_WATCH_NAMESPACES"),

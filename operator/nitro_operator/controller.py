@@ -63,7 +63,9 @@ class Controller:
         self._release = KnativeRelease()
         self._told_release: Problem | None = None
         self._queue: WorkQueue[JobKey] = WorkQueue(self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)
-        self._functions = FunctionController(kube, self._cache, Aws(), self._tell, self._queue.add)
+        self._functions = FunctionController(
+            kube, self._cache, Aws(), self._tell, self._queue.add, config.lambda_endpoints
+        )
         self._reconciler = Reconciler(
             kube,
             self._cache,

@@ -28,7 +28,7 @@ def test_a_lambda_job_needs_no_knative_and_its_result_is_a_local_runs(
         start("hopper", hopper(backend=backend))
         job = cluster.until_phase(namespace, "hopper", "Succeeded")
 
-        status, name = job["status"], f"nitro-{namespace}-hopper"
+        status, name = job["status"], f"nitro-{namespace}_hopper"
         assert status["training"]["round"] == ROUNDS
         assert [entry["actors"] for entry in status["training"]["history"]] == reference.actors
         on_cluster(cluster, namespace, "hopper").assert_equals(reference)

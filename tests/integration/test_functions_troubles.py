@@ -81,6 +81,16 @@ class TestTroubles:
         assert problem.reason == "SecretUnusable"
         assert "credentialsSecret" in problem.message
 
+    async def test_an_endpoint_that_the_platform_does_not_list_is_not_called(self, world: World) -> None:
+        key = await world.new_job()
+        world.endpoints = ["127.0.0.1:1", "emulator.test"]
+        before = len(world.service.calls)
+        problem = (await world.tended(key)).state(key).problem
+        assert problem is not None
+        assert problem.reason == "EndpointForbidden"
+        assert "lambda.endpoints" in problem.message
+        assert len(world.service.calls) == before, "it may be any server that the operator can reach"
+
     async def test_a_function_that_could_not_be_created_is_created_again(self, world: World) -> None:
         key = await world.new_job()
         world.service.failed_state = ("ImageAccessDenied", "Lambda does not have permission")

@@ -41,7 +41,7 @@ def test_a_lambda_job_from_its_creation_to_its_deletion(
     apiserver: ApiServer, namespace: str, aws_service: FakeAws, operator: OperatorProcess
 ) -> None:
     cluster, service = Cluster(apiserver, namespace), aws_service
-    name = f"nitro-{namespace}-hopper"
+    name = f"nitro-{namespace}_hopper"
     service.pending_looks = 2
     kill_at(service, operator, "POST")
     cluster.apply(secret("aws", **CREDENTIALS), job("hopper", backend=lambda_backend(service)))

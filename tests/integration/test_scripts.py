@@ -120,3 +120,97 @@ def test_make_works_in_a_folder_with_a_space(tmp_path: Path) -> None:
         shown = make("-n", target)
         assert shown.returncode == 0, shown.stderr
         assert f'PATH="{tools}:' in shown.stdout or str(copy) not in shown.stdout, shown.stdout
+
+
+HASH = "0123456789abcdef" * 4
+DOCKER = f"""#!/bin/sh
+echo "$@" >> "$NOTES"
+echo sha256:{HASH}
+"""
+CURL = """#!/bin/sh
+echo "$@" >> "$NOTES"
+out=/dev/stdout
+while [ $# -gt 0 ]; do [ "$1" = --output ] && out=$2; last=$1; shift; done
+basename "$last" > "$out"
+"""
+NOTED = '#!/bin/sh\necho "${0##*/}" "$@" >> "$NOTES"\n'
+
+
+class Checkout:
+    """A copy of the scripts and what they read, with stand-ins for the programs that need a network."""
+
+    def __init__(self, folder: Path, **programs: str) -> None:
+        self.root, self.notes = folder / "checkout", folder / "notes"
+        shutil.copytree(ROOT / "scripts", self.root / "scripts")
+        for name in ("charts/nitro/Chart.yaml", "charts/nitro/values.yaml", "kind-config.yaml"):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.root / name)
+        (self.root / "scripts" / "digests.env").unlink(missing_ok=True)
+        self._bin = folder / "bin"
+        self._bin.mkdir()
+        for name, text in programs.items():
+            (self._bin / name).write_text(text)
+            (self._bin / name).chmod(0o755)
+
+    def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        path = f"{self._bin}:{os.environ['PATH']}"
+        return subprocess.run(
+            [self.root / "scripts" / script],
+            env={**os.environ, "PATH": path, "NOTES": str(self.notes), **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def called(self) -> str:
+        return self.notes.read_text()
+
+
+def test_what_the_registries_say_pins_images_redis_and_kinds_node(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, docker=DOCKER, curl=CURL, helm=NOTED, kubectl=NOTED)
+    done = checkout.run("digests")
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if not line.startswith("#"))
+    assert found["PYTHON_IMAGE"] == f"python:3.11-slim@sha256:{HASH}"
+    assert found["REDIS_DIGEST"] == f"sha256:{HASH}"
+    assert re.fullmatch(rf"kindest/node:v1[.][0-9.]+@sha256:{HASH}", found["KIND_NODE"])
+    assert "inspect docker.io/library/redis:7" in checkout.called()
+    assert checkout.run("images", IMAGE_COMMAND="docker build --tag").returncode == 0
+    builds = [line for line in checkout.called().splitlines() if line.startswith("build ")]
+    assert len(builds) == 3
+    assert all(f"--build-arg PYTHON_IMAGE={found['PYTHON_IMAGE']}" in line for line in builds)
+    assert checkout.run("install").returncode == 0
+    assert f"images.redis.digest=sha256:{HASH}" in checkout.called()
+
+
+def test_without_digests_the_base_image_stays_the_builders_choice(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, docker=DOCKER, helm=NOTED, kubectl=NOTED)
+    assert checkout.run("images", IMAGE_COMMAND="docker build --tag").returncode == 0
+    assert checkout.run("install").returncode == 0
+    assert "PYTHON_IMAGE" not in checkout.called()
+    assert "digest" not in checkout.called()
+
+
+def test_a_manifest_of_knative_that_has_changed_is_not_applied(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, docker=DOCKER, curl=CURL, kubectl=NOTED)
+    assert checkout.run("digests").returncode == 0
+    assert checkout.run("knative").returncode == 0
+    applied = [line for line in checkout.called().splitlines() if line.startswith("kubectl apply")]
+    assert len(applied) == 2
+    pins = checkout.root / "scripts" / "digests.env"
+    pins.write_text(re.sub("CORE_SHA256=.*", f"CORE_SHA256={HASH}", pins.read_text()))
+    done = checkout.run("knative")
+    assert done.returncode != 0
+    assert "serving-core.yaml is not the file of scripts/digests.env" in done.stderr
+    assert checkout.called().count("kubectl apply") == 3, "only the first manifest, which is the same"
+    assert checkout.run("knative", KNATIVE="v1.24.0").returncode == 0, "another release has other hashes"
+
+
+def test_the_hashes_are_those_of_the_constraints() -> None:
+    def pins(name: str) -> set[str]:
+        lines = (ROOT / name).read_text().splitlines()
+        return {re.split(r"[ ;\\]", line)[0] for line in lines if re.match(r"\w", line)}
+
+    assert pins("hashes.txt") == pins("constraints.txt")
+    text = (ROOT / "hashes.txt").read_text()
+    assert text.count("--hash=sha256:") >= len(pins("hashes.txt"))

@@ -9,9 +9,10 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from aws_support import CREDENTIALS, IMAGE, FakeAws, lambda_backend, secret
 from nitro_api import resolve_stored
+from nitro_api.spec.lambda_backend import FINALIZER
 from nitro_operator.builders import JobView
 from nitro_operator.config import Config
-from nitro_operator.functions import Aws, FunctionController, Want, controller, finalizer
+from nitro_operator.functions import Aws, FunctionController, Want, controller
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import ApiError, Kube
 from nitro_operator.kube.kinds import TRAINING_JOB, JobKey
@@ -76,6 +77,7 @@ class World:
         self.kube, self.service, self.namespace = kube, service, namespace
         self.aws = Aws()
         self.told: list[Condition] = []
+        self.endpoints = ["127.0.0.1"]
         self._numbers = itertools.count()
 
     @classmethod
@@ -125,6 +127,7 @@ class World:
             Chopped(self.aws, axe, "call"),
             lambda _, condition: self.told.append(condition),
             lambda _: None,
+            self.endpoints,
         )
         try:
             for _ in range(MOST_PASSES):
@@ -145,7 +148,7 @@ class World:
 
     def functions(self) -> FunctionController:
         return FunctionController(
-            self.kube, Cache(), self.aws, lambda _, one: self.told.append(one), lambda _: None
+            self.kube, Cache(), self.aws, lambda _, one: self.told.append(one), lambda _: None, self.endpoints
         )
 
     async def tended_once(
@@ -177,7 +180,7 @@ class World:
         """Exactly one function, as the job says, and exactly one mark on the job."""
         found, stored = self.function(key), await self.job(key)
         assert stored is not None
-        assert stored["metadata"]["finalizers"] == [finalizer.FINALIZER]
+        assert stored["metadata"]["finalizers"] == [FINALIZER]
         name = found["Configuration"]["FunctionName"]
         assert self.service.functions().count(name) == 1
         assert found["Code"]["ImageUri"] == IMAGE

@@ -113,6 +113,7 @@ class OperatorProcess:
             "NITRO_HEALTH_PORT": str(self.health_port),
             "NITRO_RESYNC_SECONDS": "2",
             "HOSTNAME": f"operator-{self.health_port}",  # as a pod's name, which outlives the process
+            "NITRO_LAMBDA_ENDPOINTS": "127.0.0.1",
             **environment,
         }
         self._process: subprocess.Popen[bytes] | None = None

@@ -89,7 +89,7 @@ class Bench:
             self.cache,
             Platform(Limits()),
             release,
-            FunctionController(self.kube, self.cache, Aws(), lambda *_: None, self.woken.append),  # type: ignore[arg-type]
+            FunctionController(self.kube, self.cache, Aws(), lambda *_: None, self.woken.append, ()),  # type: ignore[arg-type]
             CONFIG,
             lambda *_: None,
             self.woken.append,

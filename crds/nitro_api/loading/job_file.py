@@ -81,7 +81,8 @@ def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
         JobInvalid: with every mistake.
         pydantic.ValidationError: as `resolve`.
     """
-    metadata = {name: stored["metadata"][name] for name in ("name", "namespace", "uid")}
+    kept = ("name", "namespace", "uid", "finalizers")
+    metadata = {name: stored["metadata"][name] for name in kept if name in stored["metadata"]}
     plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
     job = load_job({**plain, "metadata": metadata})
     # The status is the learner's: it may be anything.

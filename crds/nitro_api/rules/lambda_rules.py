@@ -14,7 +14,7 @@ MAX_TIMEOUT_SECONDS = 900
 _FUNCTION = "^[A-Za-z0-9_-]+$"
 _REGION = "^[a-z]{2}(-[a-z]+)+-[0-9]$"
 _URL = "^https?://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9./_-]*)?$"
-_AWS_URL = (
+AWS_URL = (
     "^https://(vpce-[a-z0-9-]+[.])?lambda(-fips)?[.][a-z0-9-]+[.](vpce[.])?amazonaws[.]com([.]cn)?(:443)?/?$"
 )
 """Address of Lambda itself. Machines and load balancers of AWS' customers are in amazonaws.com too."""
@@ -96,11 +96,11 @@ declare(
     Rule(
         path="endpointUrl",
         cel="!has(self.endpointUrl) || has(self.credentialsSecret) "
-        f"|| self.endpointUrl.matches(r'{_AWS_URL}')",
+        f"|| self.endpointUrl.matches(r'{AWS_URL}')",
         sentence="must be Lambda's own, such as https://lambda.us-east-2.amazonaws.com, without "
         "credentialsSecret, because the operator signs requests there as itself; give credentialsSecret",
         holds=lambda function: (
-            function.credentials_secret is not None or matches(_AWS_URL, function.endpoint_url)
+            function.credentials_secret is not None or matches(AWS_URL, function.endpoint_url)
         ),
     ),
     Rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -19,6 +20,10 @@ MAX_NAME = 64
 """Characters of a function's name."""
 CREDENTIAL_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 """Entries of a Secret with AWS credentials; the last one only in temporary ones."""
+FINALIZER = "nitro.dev/function"
+"""Keeps a deleted job until its function is removed."""
+FORMER_FINALIZER = "nitro.dev/lambda"
+"""The same of jobs whose functions release 0.1 made; they keep their names."""
 REFUSED_CREDENTIALS = frozenset(
     {
         "ExpiredToken",
@@ -76,7 +81,8 @@ class LambdaBackendSpec(Model):
     """Settings of the Lambda backend. Memory also decides the share of CPU: 1,769 MiB are one full core."""
 
     function_name: str = resolved(min_length=1, max_length=MAX_NAME)
-    """The function. Default: nitro-, the job's namespace and its name, cut to 64 characters."""
+    """The function. Default: nitro-, the job's namespace, an underscore and the job's name, cut to 64
+    characters."""
 
     manage: bool = True
     """Whether the operator makes, mends and removes the function. With false it only checks that the function
@@ -133,9 +139,13 @@ class LambdaBackendSpec(Model):
         return ALIAS if self.provisioned_concurrency is not None else None
 
 
-def function_name(namespace: str, job: str) -> str:
-    """The default name of a job's function; one that is too long ends with a hash of the whole."""
-    name = f"nitro-{namespace}-{job}"
+def function_name(namespace: str, job: str, finalizers: Sequence[str] = ()) -> str:
+    """The default name of a job's function; one that is too long ends with a hash of the whole.
+
+    A namespace has no underscore, so `nitro-team_` begins the functions of this namespace only, and a policy
+    can name them. Release 0.1 wrote a hyphen there.
+    """
+    name = f"nitro-{namespace}{'-' if FORMER_FINALIZER in finalizers else '_'}{job}"
     if len(name) <= MAX_NAME:
         return name
     digest = hashlib.sha256(f"{namespace}/{job}".encode()).hexdigest()[:8]

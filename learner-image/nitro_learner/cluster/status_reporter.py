@@ -2,8 +2,7 @@
 
 A background thread sends the newest state: at once when actors are requested, otherwise at most every half
 second, and every few seconds as a heartbeat. Each report is one write, and all its values belong to the same
-round. While the API server does not answer, the thread tries again with bounded back-off, and the training
-goes on.
+round. While the API server does not answer, the thread tries again with bounded back-off; training goes on.
 """
 
 from __future__ import annotations

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection
+from urllib.parse import urlsplit
 
+from nitro_api.base import matches
+from nitro_api.rules.lambda_rules import AWS_URL
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_operator.functions.aws import Access
 from nitro_operator.kube.client import ApiError, Kube
@@ -11,16 +15,27 @@ from nitro_operator.kube.kinds import SECRET
 from nitro_operator.observation.diagnosis import Problem
 
 
-class SecretUnusable(Exception):  # noqa: N818
-    """A Secret that the job names is missing, or lacks an entry."""
+class NoAccess(Exception):  # noqa: N818
+    """A Secret that the job names is missing or lacks an entry, or its endpoint is forbidden."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem
 
 
-async def access_to(kube: Kube, namespace: str, function: LambdaBackendSpec) -> Access:
-    """Region, endpoint and credentials for AWS. Raises SecretUnusable, ApiError."""
+async def access_to(
+    kube: Kube, namespace: str, function: LambdaBackendSpec, endpoints: Collection[str]
+) -> Access:
+    """Region, endpoint and credentials for AWS. Raises NoAccess, ApiError.
+
+    Args:
+        kube: where the Secret is.
+        namespace: of the job.
+        function: the job's settings.
+        endpoints: hosts besides AWS's own that the platform allows, as `host` or `host:port`; `*` is any.
+    """
+    if function.endpoint_url is not None:
+        _check_endpoint(function.endpoint_url, endpoints)
     credentials = None
     if function.credentials_secret is not None:
         field = "spec.backend.lambda.credentialsSecret"
@@ -38,7 +53,7 @@ async def access_to(kube: Kube, namespace: str, function: LambdaBackendSpec) -> 
 
 
 async def redis_url(kube: Kube, namespace: str, function: LambdaBackendSpec) -> str | None:
-    """Address of the Redis of `transport: Redis`, None with Payload. Raises SecretUnusable, ApiError."""
+    """Address of the Redis of `transport: Redis`, None with Payload. Raises NoAccess, ApiError."""
     if function.redis is None:
         return None
     field, name = "spec.backend.lambda.redis", function.redis.secret_name
@@ -63,8 +78,23 @@ async def _read(kube: Kube, namespace: str, name: str, field: str) -> dict[str, 
         raise _unusable(field, namespace, name, "has an entry that is no text") from error
 
 
-def _unusable(field: str, namespace: str, name: str, what: str) -> SecretUnusable:
-    return SecretUnusable(
+def _check_endpoint(url: str, endpoints: Collection[str]) -> None:
+    """Refuse an address that a job must not make the operator call."""
+    address = urlsplit(url)
+    if matches(AWS_URL, url) or {"*", address.hostname, address.netloc} & {*endpoints}:
+        return
+    raise NoAccess(
+        Problem(
+            "EndpointForbidden",
+            f"spec.backend.lambda.endpointUrl: {url!r} is not an address of AWS Lambda, and {address.netloc} "
+            "is not in the chart's lambda.endpoints, so the operator does not call it. Leave the field out "
+            "in a new job, or ask the platform's administrator.",
+        )
+    )
+
+
+def _unusable(field: str, namespace: str, name: str, what: str) -> NoAccess:
+    return NoAccess(
         Problem(
             "SecretUnusable",
             f"{field}: Secret {namespace}/{name} {what}. Correct it; the operator reads it again soon.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from nitro_api import JobInvalid, resolve_stored
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_operator.builders import JobView
 from nitro_operator.functions import finalizer, problems
-from nitro_operator.functions.access import SecretUnusable, access_to, redis_url
+from nitro_operator.functions.access import NoAccess, access_to, redis_url
 from nitro_operator.functions.aws import Access, Aws, AwsError
 from nitro_operator.functions.desired import desired_function
 from nitro_operator.functions.reconciler import FunctionOutcome, FunctionReconciler
@@ -79,7 +79,7 @@ class FunctionController:
 
     Usage::
 
-        functions = FunctionController(kube, cache, aws, tell, wake)
+        functions = FunctionController(kube, cache, aws, tell, wake, endpoints)
         functions.start()
         functions.want(key, Want(view, active=True, actors=8))
         functions.notice(key)            # its job is being deleted
@@ -94,7 +94,9 @@ class FunctionController:
         aws: Aws,
         tell: Callable[[Object, Condition], None],
         wake: Callable[[JobKey], None],
+        endpoints: Collection[str],
     ) -> None:
+        self._endpoints = endpoints
         self._kube = kube
         self._cache = cache
         self._aws = aws
@@ -169,7 +171,7 @@ class FunctionController:
         assert function is not None
         try:
             outcome = await self._look(job, memory, want, function)
-        except (AwsError, SecretUnusable) as error:
+        except (AwsError, NoAccess) as error:
             problem = _problem(error, function)
             # A function that cannot be read now may still be there: only the problem is new.
             outcome = FunctionOutcome(memory.state.ready, problem if problem.warning else None, changing=True)
@@ -195,7 +197,7 @@ class FunctionController:
         if not function.manage:
             if not want.active:
                 return FunctionOutcome(ready=False)
-            access = await access_to(self._kube, view.namespace, function)
+            access = await access_to(self._kube, view.namespace, function, self._endpoints)
             reconciler = FunctionReconciler(self._aws, access, function.function_name)
             outcome, revision = await reconciler.check(function, view, memory.healthy)
             memory.healthy = revision if outcome.ready else None
@@ -207,7 +209,7 @@ class FunctionController:
             if marked is None:
                 return FunctionOutcome(ready=False)  # it has been deleted meanwhile
             self._cache.put(TRAINING_JOB, marked)
-        memory.access = access = await access_to(self._kube, view.namespace, function)
+        memory.access = access = await access_to(self._kube, view.namespace, function, self._endpoints)
         wanted = desired_function(view, await redis_url(self._kube, view.namespace, function))
         reconciler = FunctionReconciler(self._aws, access, wanted.name)
         outcome = await reconciler.bring(
@@ -250,15 +252,15 @@ class FunctionController:
         try:
             access = await self._access(key.namespace, function, memory)
             await FunctionReconciler(self._aws, access, function.function_name).remove(memory.uid)
-        except (AwsError, SecretUnusable) as error:
+        except (AwsError, NoAccess) as error:
             return _problem(error, function)
         return None
 
     async def _access(self, namespace: str, function: LambdaBackendSpec, memory: FunctionMemory) -> Access:
         """The access that the Secret gives now. If the Secret is already deleted, the last known access."""
         try:
-            memory.access = await access_to(self._kube, namespace, function)
-        except SecretUnusable:
+            memory.access = await access_to(self._kube, namespace, function, self._endpoints)
+        except NoAccess:
             if memory.access is None:
                 raise
         return memory.access
@@ -269,7 +271,7 @@ class FunctionController:
             self._tell(job, Condition("Deleted", False, problem.reason, problem.message, warning=True))
 
 
-def _problem(error: AwsError | SecretUnusable, function: LambdaBackendSpec) -> Problem:
-    if isinstance(error, SecretUnusable):
+def _problem(error: AwsError | NoAccess, function: LambdaBackendSpec) -> Problem:
+    if isinstance(error, NoAccess):
         return error.problem
     return problems.refusal(error, function.function_name)

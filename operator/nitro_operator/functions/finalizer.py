@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 
+from nitro_api.spec.lambda_backend import FINALIZER, FORMER_FINALIZER
 from nitro_operator.kube.client import ApiError, Kube
 from nitro_operator.kube.kinds import TRAINING_JOB, Object
 
-FINALIZER = "nitro.dev/lambda"
+OWN = (FINALIZER, FORMER_FINALIZER)
 ATTEMPTS = 5
 
 
 def held(job: Object) -> bool:
-    return FINALIZER in (job["metadata"].get("finalizers") or [])
+    return any(one in OWN for one in job["metadata"].get("finalizers") or [])
 
 
 async def put(kube: Kube, job: Object) -> Object | None:
@@ -38,7 +39,7 @@ async def _change(kube: Kube, job: Object, *, present: bool) -> Object | None:
                 return fresh
             if present and "deletionTimestamp" in fresh["metadata"]:
                 return None
-            others = [one for one in fresh["metadata"].get("finalizers") or [] if one != FINALIZER]
+            others = [one for one in fresh["metadata"].get("finalizers") or [] if one not in OWN]
             patch = {
                 "metadata": {
                     "finalizers": [*others, FINALIZER] if present else others,

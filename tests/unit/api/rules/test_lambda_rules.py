@@ -19,7 +19,7 @@ def function(*changes: str) -> LambdaBackendSpec:
 
 def test_omitted_fields_get_their_defaults() -> None:
     found = function()
-    assert (found.function_name, found.region, found.memory_mib) == ("nitro-rl-hopper", "us-east-2", 1024)
+    assert (found.function_name, found.region, found.memory_mib) == ("nitro-rl_hopper", "us-east-2", 1024)
     assert found.manage
     assert found.qualifier is None
     assert function("spec.backend.lambda.provisionedConcurrency={}").qualifier == "nitro"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.credentials import RefreshableCredentials
 
+from nitro_api import resolve_stored
 from nitro_operator.functions import problems
 from nitro_operator.functions.aws import Access, Aws, AwsError
 from nitro_operator.functions.desired import DesiredFunction, desired_function
@@ -23,7 +24,7 @@ IMAGE = "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0"
 ROLE = "arn:aws:iam::123456789012:role/nitro-actor"
 
 
-ARN = "arn:aws:lambda:us-east-2:123456789012:function:nitro-team-hopper"
+ARN = "arn:aws:lambda:us-east-2:123456789012:function:nitro-team_hopper"
 
 
 def backend(**changes: Any) -> dict[str, Any]:
@@ -84,7 +85,7 @@ class Provisioning(Aws):
 class TestDesiredFunction:
     def test_the_function_is_made_from_the_jobs_spec(self) -> None:
         creation = wanted(memoryMiB=512, tags={"team": "rl"}).creation()
-        assert creation["FunctionName"] == "nitro-team-hopper"
+        assert creation["FunctionName"] == "nitro-team_hopper"
         assert creation["Code"] == {"ImageUri": IMAGE}
         assert (creation["MemorySize"], creation["Timeout"]) == (512, 60)
         assert creation["ImageConfig"]["EntryPoint"] == ["python", "-m", "awslambdaric"]
@@ -242,9 +243,9 @@ class TestProblems:
     def test_every_refusal_has_a_reason_and_announces_the_retry(
         self, code: str, said: str, reason: str
     ) -> None:
-        told = problems.refusal(AwsError("create_function", code, said), "nitro-team-hopper")
+        told = problems.refusal(AwsError("create_function", code, said), "nitro-team_hopper")
         assert told.reason == reason
-        assert "nitro-team-hopper" in told.message
+        assert "nitro-team_hopper" in told.message
         assert told.message.endswith("it is tried again by itself.")
 
     async def test_an_invalid_endpoint_is_reported_with_its_field(self) -> None:
@@ -271,4 +272,15 @@ class TestProblems:
     def test_the_function_that_remains_is_named_with_the_command_to_delete_it(self) -> None:
         cause = problems.refusal(AwsError("delete_function", "AccessDeniedException", "no"), "f")
         told = problems.left_behind(cause, make_job(backend=backend()))
-        assert told.message.endswith("--region us-east-2 --function-name nitro-team-hopper")
+        assert told.message.endswith("--region us-east-2 --function-name nitro-team_hopper")
+
+    def test_a_function_of_the_release_before_keeps_its_name(self) -> None:
+        def name(*finalizers: str) -> str:
+            job = make_job(backend=backend())
+            job["metadata"]["finalizers"] = list(finalizers)
+            function = resolve_stored(job).spec.backend.lambda_
+            assert function is not None
+            return function.function_name
+
+        assert name() == name("nitro.dev/function") == name("example.com/mine") == "nitro-team_hopper"
+        assert name("example.com/mine", "nitro.dev/lambda") == "nitro-team-hopper"

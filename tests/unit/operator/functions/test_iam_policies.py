@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import functools
 import json
 import re
@@ -12,6 +13,8 @@ from typing import Any
 import botocore.session
 import pytest
 from moto.iam.policy_validation import IAMPolicyDocumentValidator, IAMTrustPolicyDocumentValidator
+
+from nitro_api.spec.lambda_backend import ALIAS, function_name
 
 ROOT = Path(__file__).parents[4]
 POLICIES = {file.stem: file for file in sorted((ROOT / "docs" / "aws").glob("*.json"))}
@@ -83,3 +86,19 @@ def test_the_documentation_names_every_policy() -> None:
     page = (ROOT / "docs" / "lambda.md").read_text()
     for name in POLICIES:
         assert f"aws/{name}.json" in page, name
+
+
+def test_a_learners_policy_allows_the_functions_of_its_namespace_only() -> None:
+    (statement,) = policy("learner")["Statement"]
+    (role,) = policy("learner-trust")["Statement"]
+    assert ":serviceaccount:team:" in str(role["Condition"])
+    patterns = [one.rpartition("function:")[2] for one in statement["Resource"]]
+
+    def allowed(name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+    assert allowed(function_name("team", "hopper"))
+    assert allowed(function_name("team", "hopper") + f":{ALIAS}")
+    # Kubernetes takes all of these names for namespaces and jobs.
+    for namespace, job in (("team-a", "hopper"), ("team-hopper", "a"), ("other", "team")):
+        assert not allowed(function_name(namespace, job))
