@@ -23,6 +23,8 @@ Found = TypeVar("Found")
 
 API_VERSION, KIND = "nitro.dev/v1alpha1", "NitroTrainingJob"
 SERVING = "serving.knative.dev/v1"
+KNATIVE = "knative-serving"
+"""The namespace of Knative's own programs."""
 PATIENCE_SECONDS = 400.0
 """How long a condition is waited for. Only a broken cluster takes it: how fast one is, no test asserts."""
 PASSING = (0, 410, 429, 500, 502, 503, 504)
@@ -252,11 +254,9 @@ class Cluster:
             selector=self.operator,
         )
 
-    def kill_operator(self) -> None:
-        """Delete the operator's pod with no time to say goodbye."""
-        self.core.delete_collection_namespaced_pod(
-            self.namespace, label_selector=self.operator, grace_period_seconds=0
-        )
+    def kill(self, namespace: str, selector: str) -> None:
+        """Delete pods with no time to say goodbye."""
+        self.core.delete_collection_namespaced_pod(namespace, label_selector=selector, grace_period_seconds=0)
 
 
 def job_of(name: str, spec: Object) -> Object:

@@ -16,29 +16,13 @@ import yaml
 from harness import PATIENCE_SECONDS, Cluster, Object, job_of
 from safetensors.numpy import load
 
-EXACT = (
-    "round",
-    "env_steps",
-    "reward_mean",
-    "reward_round",
-    "evaluation_mean",
-    "actors",
-    "next_actors",
-    "boosting_score",
-    "convexity_ratio",
-    "lambda_min",
-    "lambda_max",
-    "kl",
-    "entropy",
-    "value_loss",
-    "policy_loss",
-)
-"""Columns of metrics.csv that do not depend on time, luck or where the actors run."""
+LUCK = ("wall_seconds", "retries", "cold_starts", "fragment_bytes")
+"""Columns of metrics.csv that depend on time, or on where the actors run; so do `seconds_` and `cost_`."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The metrics of every round, as text, and the tensors of the last checkpoint."""
+    """What every round came to, as text, and the tensors of the last checkpoint."""
 
     rounds: list[dict[str, str]]
     tensors: dict[str, str]
@@ -51,7 +35,7 @@ class Outcome:
             name: f"{array.dtype}{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
             for name, array in load(checkpoint).items()
         }
-        return cls([{name: row[name] for name in EXACT} for row in rows], tensors)
+        return cls([{name: row[name] for name in row if _exact(name)} for row in rows], tensors)
 
     @property
     def actors(self) -> list[int]:
@@ -69,6 +53,10 @@ class Outcome:
         assert len(self.rounds) == len(other.rounds)
         assert self.tensors == other.tensors
         assert self.tensors
+
+
+def _exact(column: str) -> bool:
+    return column not in LUCK and not column.startswith(("seconds_", "cost_"))
 
 
 def untuned() -> dict[str, str]:
