@@ -65,16 +65,6 @@ def specs(cluster: Cluster, name: str) -> list[tuple[str, Object]]:
     return [(one["metadata"]["uid"], one["spec"]) for one in found if one is not None]
 
 
-def collect_service(cluster: Cluster, name: str) -> None:
-    """Finish the deletion of a Knative Service, as the garbage collector would."""
-    eventually(
-        lambda: "deletionTimestamp" in (cluster.get(KNATIVE, f"{name}-actors") or {})["metadata"],
-        what="deletion of the actors' Service",
-    )
-    cluster.kubectl("delete", REVISIONS, "--ignore-not-found", f"{name}-actors-v1")
-    cluster.patch(KNATIVE, f"{name}-actors", {"metadata": {"finalizers": None}})
-
-
 def test_a_running_job_keeps_learner_and_actors_until_it_is_resumed(cluster: Cluster, start: Start) -> None:
     start(1)
     cluster.apply(job("hopper", scaling={"hold": 0}))
@@ -95,7 +85,7 @@ def test_a_running_job_keeps_learner_and_actors_until_it_is_resumed(cluster: Clu
     cluster.patch_spec("hopper", suspend=True)
     cluster.collect_job("hopper")
     cluster.patch_spec("hopper", suspend=False)
-    collect_service(cluster, "hopper")
+    cluster.collect_service("hopper")
     eventually(lambda: cluster.get("job", "hopper-learner"), what="the resumed learner")
     assert images(cluster, "hopper") == ("registry.test/learner:2", "registry.test/actor:2")
 
@@ -119,7 +109,7 @@ def test_a_job_whose_learner_was_not_started_gets_actors_of_the_new_release(
     assert cluster.get(KNATIVE, "waits-actors") is not None
 
     start(2)
-    collect_service(cluster, "waits")
+    cluster.collect_service("waits")
     cluster.kubectl("delete", "resourcequota", "none")
     eventually(lambda: cluster.get("job", "waits-learner"), what="the learner")
     assert images(cluster, "waits") == ("registry.test/learner:2", "registry.test/actor:2")

@@ -218,6 +218,13 @@ class Cluster:
         self.patch("job", f"{name}-learner", {"metadata": {"finalizers": None}})
         eventually(lambda: self.get("job", f"{name}-learner") is None)
 
+    def collect_service(self, name: str) -> None:
+        """Finish the deletion of a Knative Service, as the garbage collector would."""
+        service = "services.serving.knative.dev"
+        eventually(lambda: _deleted(self.get(service, f"{name}-actors")), what=f"deletion of {name}'s actors")
+        self.kubectl("delete", "revisions.serving.knative.dev", "--ignore-not-found", f"{name}-actors-v1")
+        self.patch(service, f"{name}-actors", {"metadata": {"finalizers": None}})
+
 
 def _deleted(obj: Object | None) -> Object | None:
     return obj if obj is not None and "deletionTimestamp" in obj["metadata"] else None

@@ -1,0 +1,185 @@
+"""From release 0.1 to the present one and back, on a real API server. Its CRD and operator are git's history.
+
+Two jobs run and one is suspended. Nothing of them is lost, replaced or restarted.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import needs
+from apiserver import CRD_FILE, ApiServer
+from cluster_support import Cluster
+from operator_support import OperatorProcess, eventually, install_knative, job
+
+ROOT = Path(__file__).parents[2]
+COMMIT = "b09511082faccf807061505e9f15da47c059c840"
+LASTING = ("job", "pod", "secret", "pvc", "service", "serviceaccount", "services.serving.knative.dev")
+REVISIONS = "revisions.serving.knative.dev"
+
+Change = Callable[[str], OperatorProcess]
+
+
+@pytest.fixture(scope="module")
+def former() -> Path:
+    """The tree of release 0.1, outside the clone: its CRD, and packages that run without installation."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "nitro-releases"
+    folder = cache / COMMIT
+    if not folder.is_dir():
+        archive = subprocess.run(
+            ["git", "-C", ROOT, "archive", COMMIT, "crds", "operator"], capture_output=True, check=False
+        )
+        if archive.returncode != 0:
+            needs.without(
+                f"release 0.1 (commit {COMMIT[:7]}) is not in git's history here: "
+                f"{archive.stderr.decode().strip()}. Clone without --depth",
+                "NITRO_REQUIRE_APISERVER",
+            )
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as unpacked:
+            tree = Path(unpacked) / "tree"
+            with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+                files.extractall(tree, filter="data")
+            if not folder.exists():
+                tree.rename(folder)
+    return folder
+
+
+@pytest.fixture
+def change(apiserver: ApiServer, former: Path, tmp_path: Path) -> Iterator[Change]:
+    """Ends the operator that runs; then the CRD and the operator of the named release take its place."""
+    install_knative(apiserver)
+    running: list[OperatorProcess] = []
+    packages = os.pathsep.join(str(former / name) for name in ("crds", "operator"))
+
+    def to(release: str) -> OperatorProcess:
+        for operator in running:
+            operator.stop()
+        old = release == "old"
+        define(apiserver, former / "crds" / CRD_FILE.name if old else CRD_FILE)
+        path = {"PYTHONPATH": packages} if old else {}
+        assert Path(origin(path)).is_relative_to(former if old else ROOT)
+        operator = OperatorProcess(
+            apiserver.kubeconfig,
+            tmp_path / f"operator-{len(running)}-{release}.log",
+            NITRO_ACTOR_IMAGE=f"registry.test/actor:{release}",
+            NITRO_LEARNER_IMAGE=f"registry.test/learner:{release}",
+            **path,
+        )
+        running.append(operator)
+        operator.start()
+        return operator
+
+    yield to
+    for operator in running:
+        operator.stop()
+    define(apiserver, CRD_FILE)
+
+
+def define(apiserver: ApiServer, definition: Path) -> None:
+    """As `helm upgrade` does: the new definition comes before the new operator."""
+    apiserver.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(definition))
+
+
+def origin(environment: dict[str, str]) -> str:
+    """The file of the operator's package that a process with these variables runs."""
+    command = [sys.executable, "-c", "import nitro_operator; print(nitro_operator.__file__)"]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def lasting(cluster: Cluster) -> dict[str, tuple[str, int | None]]:
+    """What a restart would replace or change: identity, and version of the spec, of each child and pod."""
+    return {
+        f"{one['kind']}/{one['metadata']['name']}": (
+            one["metadata"]["uid"],
+            one["metadata"].get("generation"),
+        )
+        for one in cluster.list(*LASTING, REVISIONS)
+    }
+
+
+def run(cluster: Cluster, name: str, round: int, actors: int) -> None:
+    """A job that trains: its learner and one actor are there, and it has reported."""
+    cluster.start_learner(name)
+    cluster.start_knative(name)
+    cluster.start_actor(name)
+    cluster.report(name, round=round, requestedActors=actors)
+    eventually(lambda: cluster.scale(name) == (str(actors), str(actors)), what=f"actors of {name}")
+    eventually(lambda: cluster.status(name).get("phase") == "Running", what=f"{name} runs")
+
+
+def stop(cluster: Cluster, name: str) -> None:
+    cluster.patch_spec(name, suspend=True)
+    cluster.collect_job(name)
+    eventually(lambda: cluster.status(name).get("phase") == "Suspended", what=f"{name} is suspended")
+
+
+def kept(cluster: Cluster, name: str) -> tuple[object, ...]:
+    """What a user would miss: progress, cost, and when the job started."""
+    status = cluster.status(name)
+    return (status["training"]["round"], status.get("cost"), status["startTime"])
+
+
+def assert_untouched(
+    cluster: Cluster, operator: OperatorProcess, before: dict[str, tuple[str, int | None]], rounds: int
+) -> None:
+    """Nothing was replaced, and the running jobs are scaled by what their old learners report."""
+    operator.wait_for_resyncs(2)
+    for number, name in enumerate(("first", "second")):
+        wanted = rounds + number
+        cluster.report(name, round=rounds, requestedActors=wanted)
+        eventually(lambda name=name, n=wanted: cluster.scale(name) == (str(n), str(n)), what="scaling")
+        assert cluster.status(name)["phase"] == "Running"
+        eventually(lambda name=name: cluster.condition(name, "Ready").get("status") == "True", what="Ready")
+    assert cluster.status("paused")["phase"] == "Suspended"
+    assert lasting(cluster) == before
+
+
+@pytest.mark.slow
+def test_an_upgrade_and_a_rollback_touch_no_job(apiserver: ApiServer, namespace: str, change: Change) -> None:
+    cluster = Cluster(apiserver, namespace)
+    change("old")
+    cluster.apply(*(job(name) for name in ("first", "second", "paused")))
+    for number, name in enumerate(("first", "second", "paused")):
+        run(cluster, name, round=3, actors=5 + number)
+    stop(cluster, "paused")
+    before, reported = lasting(cluster), {name: kept(cluster, name) for name in ("first", "second", "paused")}
+
+    upgraded = change("new")
+    assert "cache" in fields(apiserver), "the CRD is the new one"
+    assert {name: kept(cluster, name) for name in reported} == reported
+    assert_untouched(cluster, upgraded, before, rounds=8)
+
+    rolled_back = change("old")
+    assert "cache" not in fields(apiserver)
+    assert_untouched(cluster, rolled_back, before, rounds=12)
+
+    change("new")
+    cluster.patch_spec("paused", suspend=False)
+    cluster.collect_service("paused")
+    resumed = eventually(lambda: cluster.get("job", "paused-learner"), what="the suspended job goes on")
+    (container,) = resumed["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.test/learner:new"
+    assert kept(cluster, "paused") == reported["paused"]
+    claim = "PersistentVolumeClaim/paused-checkpoint"
+    assert lasting(cluster)[claim] == before[claim]
+
+
+def fields(apiserver: ApiServer) -> set[str]:
+    """Fields of spec that the API server knows."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nitrotrainingjobs.nitro.dev"
+    definition = apiserver.request("GET", path)
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return set(schema["properties"]["spec"]["properties"])
