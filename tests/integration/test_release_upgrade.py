@@ -76,7 +76,11 @@ def change(apiserver: ApiServer, former: Path, tmp_path: Path) -> Iterator[Chang
             **path,
         )
         running.append(operator)
-        operator.start()
+        operator.start(ready=not old)
+        if old:  # it has no readiness yet, and knows no Lease
+            eventually(
+                lambda: operator.get(operator.health_port, "/healthz"), what="the old operator's start"
+            )
         return operator
 
     yield to
