@@ -1,8 +1,8 @@
-"""SMAX 3s5z: when an actor has its first fragment, what it takes, and how fast it samples; one core.
+"""SMAX: when an actor has its first fragment, what it takes, and how fast it samples; one core.
 
-    python tests/benchmarks/bench_smax.py              prints the table
-    python tests/benchmarks/bench_smax.py actor E T    one process: what an actor does
-    python tests/benchmarks/bench_smax.py whole E T    the same with policy and rollout in one program
+    python tests/benchmarks/bench_smax.py                  prints the table
+    python tests/benchmarks/bench_smax.py actor MAP E T    one process: what an actor does
+    python tests/benchmarks/bench_smax.py whole MAP E T    the same with policy and rollout in one program
 
 Seconds are of the processor, with those of the wall in brackets, because machines are shared.
 """
@@ -23,18 +23,18 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 
-MAP, REPEATS, HIDDEN = "3s5z", 5, (128, 256)
+REPEATS, HIDDEN = 5, (128, 256)
 
 
-def actor(copies: int, steps: int) -> Callable[[], object]:
+def actor(map_name: str, copies: int, steps: int) -> Callable[[], object]:
     """Our engine: the step of all copies is compiled, the policy is numpy's."""
     from smax_support import make, rollout
 
-    environment = make(MAP, copies)
+    environment = make(map_name, copies)
     return lambda: rollout(environment, steps, hidden=HIDDEN)
 
 
-def whole(copies: int, steps: int) -> Callable[[], object]:
+def whole(map_name: str, copies: int, steps: int) -> Callable[[], object]:
     """Policy, sampling and all steps in one compiled program, for one shape of networks, E and T."""
     import jax
     import jax.numpy as jnp
@@ -59,7 +59,7 @@ def whole(copies: int, steps: int) -> Callable[[], object]:
     def sample(weights: Any, keys: Any, noise: Any) -> Any:
         from nitro_actor.agents.smax.battle import functions
 
-        begin, step = (jax.vmap(function) for function in functions(MAP))
+        begin, step = (jax.vmap(function) for function in functions(map_name))
 
         def one(carry: Any, drawn: Any) -> Any:
             state, shown, length = carry
@@ -78,17 +78,19 @@ def whole(copies: int, steps: int) -> Callable[[], object]:
 
         return jax.lax.scan(one, (*begin(keys), jnp.zeros(copies, jnp.int32)), noise)
 
-    path = folder / f"whole-{copies}-{steps}"
+    path = folder / f"whole-{map_name}-{copies}-{steps}"
     if not path.exists():
         path.write_bytes(export.export(jax.jit(sample))(weights, keys, noise).serialize())
     program = jax.jit(export.deserialize(bytearray(path.read_bytes())).call)
     return lambda: jax.tree.map(np.asarray, program(weights, keys, noise))
 
 
-def process(what: Callable[[int, int], Callable[[], object]], copies: int, steps: int) -> dict[str, float]:
+def process(
+    what: Callable[[str, int, int], Callable[[], object]], map_name: str, copies: int, steps: int
+) -> dict[str, float]:
     """Run in this process: the first fragment, then some more."""
     born = time.perf_counter()
-    sample = what(copies, steps)
+    sample = what(map_name, copies, steps)
     sample()
     first = {"cpu": time.process_time(), "wall": time.perf_counter() - born}
     rates = []
@@ -100,8 +102,8 @@ def process(what: Callable[[int, int], Callable[[], object]], copies: int, steps
     return first | {"rate": sorted(rates)[REPEATS // 2], "mib": memory}
 
 
-def measure(what: str, copies: int, steps: int, folder: str) -> dict[str, float]:
-    command = [sys.executable, __file__, what, str(copies), str(steps)]
+def measure(what: str, map_name: str, copies: int, steps: int, folder: str) -> dict[str, float]:
+    command = [sys.executable, __file__, what, map_name, str(copies), str(steps)]
     environment = os.environ | {"NITRO_SMAX_PROGRAMS": folder}
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=600)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -109,18 +111,21 @@ def measure(what: str, copies: int, steps: int, folder: str) -> dict[str, float]
 
 
 def table() -> None:
-    print("| compiled | E | T | first fragment, compiling | before | MiB, compiling | before | steps/s |")
-    print("|---|---|---|---|---|---|---|---|")
-    for what, copies, steps in [
-        ("actor", 4, 100),
-        ("whole", 4, 100),
-        ("actor", 8, 100 * 8),
-        ("whole", 8, 100 * 8),
+    print(
+        "| map | compiled | E | T | first fragment, compiling | before | MiB, compiling | before | steps/s |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for what, map_name, copies, steps in [
+        ("actor", "3s5z", 4, 100),
+        ("whole", "3s5z", 4, 100),
+        ("actor", "3s5z", 8, 800),
+        ("whole", "3s5z", 8, 800),
+        ("actor", "8m", 8, 800),
     ]:
         with tempfile.TemporaryDirectory() as folder:
-            cold, warm = (measure(what, copies, steps, folder) for _ in range(2))
+            cold, warm = (measure(what, map_name, copies, steps, folder) for _ in range(2))
         print(
-            f"| {'step' if what == 'actor' else 'rollout'} | {copies} | {steps} | "
+            f"| {map_name} | {'step' if what == 'actor' else 'rollout'} | {copies} | {steps} | "
             + " | ".join(f"{one['cpu']:.1f} s ({one['wall']:.0f})" for one in (cold, warm))
             + f" | {cold['mib']:.0f} | {warm['mib']:.0f} | {warm['rate']:,.0f} |",
             flush=True,
@@ -129,7 +134,7 @@ def table() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        name, copies, steps = sys.argv[1:]
-        print(json.dumps(process({"actor": actor, "whole": whole}[name], int(copies), int(steps))))
+        name, map_name, copies, steps = sys.argv[1:]
+        print(json.dumps(process({"actor": actor, "whole": whole}[name], map_name, int(copies), int(steps))))
     else:
         table()
