@@ -10,7 +10,7 @@ from nitro_api.errors import FieldError, JobInvalid
 from nitro_api.loading.job_file import load_job, resolve_stored
 from nitro_api.resolution.resolve import resolve
 from nitro_api.resolution.warnings import warnings
-from nitro_api.rules.job_rules import check_update
+from nitro_api.rules.update_rules import check_update
 from nitro_api.spec.job import GROUP, KIND, PLURAL, PROTOCOL_VERSION, VERSION, JobSpec, NitroTrainingJob
 from nitro_api.spec.status import JobStatus
 

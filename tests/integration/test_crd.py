@@ -13,7 +13,14 @@ import yaml
 from apiserver import ApiServer, KubectlError
 from nitro_api import JobInvalid, load_job, resolve, resolve_stored
 from nitro_api.loading.job_file import apply_override
-from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, immutable_fields
+from nitro_api.rules.update_rules import (
+    IMMUTABLE_SENTENCE,
+    MENDABLE,
+    MENDABLE_SENTENCE,
+    immutable_fields,
+)
+from nitro_operator.kube.kinds import TRAINING_JOB
+from pod_settings_support import MENDED
 
 ROOT = Path(__file__).parents[2]
 WRONG = yaml.safe_load((ROOT / "tests/unit/api/loading/wrong_jobs.yaml").read_text())
@@ -128,7 +135,7 @@ CHANGES = {
     "backend": "spec.backend.type=Local",
     "cache": "spec.cache={memory: 2Gi}",
     "actor": "spec.actor.timeoutSeconds=61",
-    "learner": "spec.learner.tolerations=[{key: gpu}]",
+    "learner": "spec.learner.checkpoint.keepLast=4",
     "pricing": "spec.pricing.lambdaRequest=1",
 }
 
@@ -158,6 +165,38 @@ def test_changes_of_mutable_fields_are_accepted(apiserver: ApiServer, namespace:
     spec = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]
     assert spec["scaling"]["hold"] == 60
     assert (spec["suspend"], spec["stop"]["rounds"], spec["activeDeadlineSeconds"]) == (True, 20, 3600)
+
+
+def test_settings_of_pods_change_only_while_the_job_is_suspended(
+    apiserver: ApiServer, namespace: str
+) -> None:
+    mended = {"actor": MENDED, "learner": {**MENDED, "backoffLimit": 9}}
+    assert {f"{part}.{name}" for part in mended for name in mended[part]} == set(MENDABLE)
+
+    def patch(spec: dict[str, Any]) -> None:
+        apiserver.request("PATCH", TRAINING_JOB.path(namespace, "hopper"), {"spec": spec})
+
+    def refused(spec: dict[str, Any], path: str, sentence: str) -> None:
+        with pytest.raises(KubectlError) as refusal:
+            patch(spec)
+        assert f"{path}: " in str(refusal.value)
+        assert sentence in str(refusal.value)
+
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job()))
+    for part, settings in mended.items():
+        for name in settings:
+            needed = ("volumes", "volumeMounts") if name in ("volumes", "volumeMounts") else (name,)
+            refused({part: {one: settings[one] for one in needed}}, f"spec.{part}", MENDABLE_SENTENCE)
+    refused({"suspend": True, "actor": {"image": "mine:2"}}, "spec.actor", MENDABLE_SENTENCE)
+    patch({"suspend": True})
+    patch(mended)
+    stored = apiserver.get("ntj", "hopper", "-n", namespace)
+    assert stored["spec"] == load_job(stored).spec.to_dict(), "the same defaults, here and there"
+    assert all(stored["spec"][part].keys() >= settings.keys() for part, settings in mended.items())
+    refused({"actor": {"perPod": 2}}, "spec.actor", IMMUTABLE_SENTENCE)
+    refused({"learner": {"checkpoint": {"keepLast": 9}}}, "spec.learner", IMMUTABLE_SENTENCE)
+    patch({"suspend": False, "actor": {"image": "mine:3"}})  # the last change may come with the resume
+    refused({"actor": {"image": "mine:4"}}, "spec.actor", MENDABLE_SENTENCE)
 
 
 SEVERAL = ("spec.environment.id=mpe2/simple_spread_v3", "spec.algorithm.name=ippo")

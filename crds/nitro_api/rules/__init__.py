@@ -7,6 +7,7 @@ from nitro_api.rules import (
     job_rules,
     lambda_rules,
     network_rules,
+    pod_rules,
     scaling_rules,
 )
 
@@ -17,5 +18,6 @@ __all__ = [
     "job_rules",
     "lambda_rules",
     "network_rules",
+    "pod_rules",
     "scaling_rules",
 ]

@@ -7,24 +7,18 @@ path.
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from nitro_api.algorithms.registry import TEAM_RECORDS
 from nitro_api.base import Rule, declare, matches, matching
-from nitro_api.errors import ABSENT, FieldError
-from nitro_api.resolution.resolve import MARLESS_WINDOW, WINDOW, usual_window
 from nitro_api.spec.backend import Backend
 from nitro_api.spec.checkpoint import Checkpoint, CheckpointBucket, CheckpointVolume
 from nitro_api.spec.environment import Environment
-from nitro_api.spec.job import JobSpec, NitroTrainingJob
-from nitro_api.spec.pods import Actor, Learner, Resources, Toleration
-from nitro_api.spec.quantities import DURATION_PATTERN, QUANTITY_PATTERN, amount_of, at_most
+from nitro_api.spec.job import NitroTrainingJob
+from nitro_api.spec.quantities import DURATION_PATTERN, QUANTITY_PATTERN, amount_of
 from nitro_api.spec.stop import Stop
 
 _ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
 _ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
 _BUCKET = "^[a-z0-9][a-z0-9.-]*[a-z0-9]$"
-_IMAGE = "^[!-~]+$"
 _JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
 declare(
@@ -94,51 +88,6 @@ declare(
     ),
 )
 declare(
-    Resources,
-    *(
-        Rule(
-            path=block,
-            cel=f"!has(self.{block}) || self.{block}.all(name, !string(self.{block}[name]).startsWith('-'))",
-            sentence="must not be negative; write amounts as 500m, 2 or 4Gi",
-            holds=lambda resources, block=block: (
-                not any(  # type: ignore[misc]
-                    str(amount).startswith("-") for amount in (getattr(resources, block) or {}).values()
-                )
-            ),
-        )
-        for block in ("requests", "limits")
-    ),
-    Rule(
-        path="requests",
-        # A value that is no quantity is refused by its pattern.
-        cel="!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) "
-        "|| !isQuantity(string(self.requests[name])) || !isQuantity(string(self.limits[name])) "
-        "|| quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",
-        sentence="must be at most the limits; lower the request or raise the limit",
-        holds=lambda resources: all(
-            at_most(amount, (resources.limits or {}).get(name, amount))
-            for name, amount in (resources.requests or {}).items()
-        ),
-    ),
-)
-
-_AN_IMAGE = matching(
-    "image", _IMAGE, "must be an image without spaces; write it as registry.example.com/nitro-actor:0.1.0"
-)
-declare(Learner, _AN_IMAGE)
-declare(
-    Actor,
-    _AN_IMAGE,
-    Rule(
-        path="roundDeadlineSeconds",
-        cel="!has(self.roundDeadlineSeconds) || self.timeoutSeconds <= self.roundDeadlineSeconds",
-        sentence="must be at least timeoutSeconds; raise roundDeadlineSeconds or lower timeoutSeconds",
-        holds=lambda actor: (
-            actor.round_deadline_seconds is None or actor.timeout_seconds <= actor.round_deadline_seconds
-        ),
-    ),
-)
-declare(
     CheckpointVolume,
     Rule(
         path="claimName",
@@ -186,70 +135,3 @@ declare(
         holds=lambda s3: s3.endpoint_url is None or re.match("https?://[^/]+", s3.endpoint_url) is not None,
     ),
 )
-declare(
-    Toleration,
-    Rule(
-        path="operator",
-        cel="has(self.key) || self.operator == 'Exists'",
-        sentence="must be Exists without a key; name the key or set operator: Exists",
-        holds=lambda toleration: toleration.key is not None or toleration.operator == "Exists",
-    ),
-    Rule(
-        path="value",
-        cel="!has(self.value) || self.operator == 'Equal'",
-        sentence="is only allowed with operator: Equal; remove it or set operator: Equal",
-        holds=lambda toleration: toleration.value is None or toleration.operator == "Equal",
-    ),
-    Rule(
-        path="tolerationSeconds",
-        cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-        sentence="is only allowed with effect: NoExecute; remove it or set effect: NoExecute",
-        holds=lambda toleration: toleration.toleration_seconds is None or toleration.effect == "NoExecute",
-    ),
-)
-
-
-MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "scaling.hold")
-"""Parts of spec that may change after creation: whole fields, and fields inside a field."""
-
-USUAL = {
-    "scaling.window": "(self.scaling.scaler == 'marless' || (self.scaling.scaler == 'random-score' "
-    f"&& self.algorithm.name in {list(TEAM_RECORDS)})) ? {MARLESS_WINDOW} : {WINDOW}"
-}
-"""Fields, each with its usual value in CEL. A change from the usual value to an absent field, or the reverse,
-is allowed. The API server wrote such a default into the jobs of earlier versions, whose files do not have
-it."""
-
-IMMUTABLE_SENTENCE = (
-    "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "
-    "scaling.hold can); put the old value back, or delete the job and create it anew"
-)
-
-
-def immutable_fields() -> list[str]:
-    """camelCase names of the fields of spec that cannot change after creation, or of which only parts can."""
-    names = [field.alias or name for name, field in JobSpec.model_fields.items()]
-    return [name for name in names if name not in MUTABLE]
-
-
-def check_update(old: JobSpec, new: JobSpec) -> list[FieldError]:
-    """Errors of a change that the API server would refuse: one for every changed field that cannot change."""
-    before, after = _lasting(old), _lasting(new)
-    return [
-        FieldError(f"spec.{name}", after.get(name, ABSENT), IMMUTABLE_SENTENCE)
-        for name in immutable_fields()
-        if before.get(name) != after.get(name)
-    ]
-
-
-def _lasting(spec: JobSpec) -> dict[str, Any]:
-    """A spec without the parts that may change, and with the usual values of USUAL."""
-    fields = spec.to_dict()
-    fields.setdefault("scaling", {}).setdefault("window", usual_window(spec))
-    for path in MUTABLE:
-        *parents, name = path.split(".")
-        holder = fields
-        for parent in parents:
-            holder = holder.get(parent, {})
-        holder.pop(name, None)
-    return fields

@@ -9,7 +9,14 @@ from typing import Any
 
 import yaml
 
-from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, MUTABLE, USUAL, immutable_fields
+from nitro_api.rules.update_rules import (
+    IMMUTABLE_SENTENCE,
+    MENDABLE,
+    MENDABLE_SENTENCE,
+    USUAL,
+    changeable,
+    immutable_fields,
+)
 from nitro_api.schema.openapi import Schema, job_schema
 from nitro_api.spec.free_json import PRESERVE
 from nitro_api.spec.job import GROUP, KIND, PLURAL, VERSION
@@ -95,19 +102,29 @@ def _root() -> Schema:
     properties["spec"]["x-kubernetes-validations"] = [
         *properties["spec"].get("x-kubernetes-validations", []),
         *(_immutable(name) for name in immutable_fields()),
+        *(_mendable(name) for name in immutable_fields() if changeable(name, MENDABLE)),
     ]
     root["required"] = ["spec"]
     return root
 
 
 def _immutable(name: str) -> dict[str, str]:
-    mutable = [path.partition(".")[2] for path in MUTABLE if path.startswith(f"{name}.")]
-    if mutable:
+    changing = changeable(name)
+    if changing:
         fields = job_schema()["properties"]["spec"]["properties"][name]["properties"]
-        same = " && ".join(f"({_same(f'{name}.{field}')})" for field in fields if field not in mutable)
+        same = _all_same(name, [field for field in fields if field not in changing])
     else:
         same = _same(name)
     return {"rule": same, "message": IMMUTABLE_SENTENCE, "fieldPath": f".{name}"}
+
+
+def _mendable(name: str) -> dict[str, str]:
+    same = _all_same(name, changeable(name, MENDABLE))
+    return {"rule": f"oldSelf.suspend || {same}", "message": MENDABLE_SENTENCE, "fieldPath": f".{name}"}
+
+
+def _all_same(name: str, fields: list[str]) -> str:
+    return " && ".join(f"({_same(f'{name}.{field}')})" for field in fields)
 
 
 def _same(path: str) -> str:

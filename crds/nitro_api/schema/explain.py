@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from nitro_api.rules.job_rules import IMMUTABLE_SENTENCE, MUTABLE
+from nitro_api.rules.update_rules import IMMUTABLE_SENTENCE, MENDABLE, MENDABLE_SENTENCE, MUTABLE
 from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, job_schema, text_of, usual_preset_text
 from nitro_api.schema.wording import allowed, nearest
 from nitro_api.spec.scaling import HOLD_PATTERN
@@ -94,6 +94,8 @@ def _sentences(path: str) -> list[str]:
         found += [rule["message"] for rule in rules if rule["fieldPath"] == f".{rest}"]
     if len(parts) == 2 and parts[0] == "spec" and parts[1] not in MUTABLE:
         found.append(IMMUTABLE_SENTENCE)
+    if path.removeprefix("spec.") in MENDABLE:
+        found.append(MENDABLE_SENTENCE)
     return found
 
 

@@ -1,13 +1,14 @@
-"""spec.actor and spec.learner: images, resources and restarts."""
+"""spec.actor and spec.learner: images, resources, pods and restarts."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from nitro_api.base import Arn, Model, Name
+from nitro_api.base import Arn, Model
 from nitro_api.spec.checkpoint import Checkpoint
+from nitro_api.spec.pod_template import PodTemplate
 from nitro_api.spec.quantities import Quantity
 
 Image = Annotated[str, Field(min_length=1, max_length=512)]
@@ -26,27 +27,8 @@ class Resources(Model):
     or ephemeral-storage that neither block names the operator's."""
 
 
-class Toleration(Model):
-    """A taint that the pod accepts, as Kubernetes has it."""
-
-    key: Name | None = None
-    """Key of the taint; absent means every key, with operator Exists. Default: every key."""
-
-    operator: Literal["Exists", "Equal"] = "Equal"
-    """Whether the taint's value matters (Equal) or not (Exists). Default: Equal."""
-
-    value: Annotated[str, Field(max_length=63)] | None = None
-    """Value of the taint, with operator Equal. Default: empty."""
-
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Effect of the taint. Default: every effect."""
-
-    toleration_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """How long a NoExecute taint is borne. Unit: seconds. Default: for ever."""
-
-
-class Actor(Model):
-    """The actors' pods and time limits."""
+class Actor(PodTemplate):
+    """The actors' pods and time limits. Settings of pods are those of the backend Knative."""
 
     image: Image | None = None
     """Image of the actor. Default: the one that the operator was installed with."""
@@ -67,7 +49,7 @@ class Actor(Model):
     seconds. Default: the larger of timeoutSeconds and three times the median round."""
 
 
-class Learner(Model):
+class Learner(PodTemplate):
     """The learner's pod, checkpoints and restarts."""
 
     image: Image | None = None
@@ -76,17 +58,6 @@ class Learner(Model):
     resources: Resources = Field(default_factory=Resources)
     """Resources of the learner, such as {limits: {nvidia.com/gpu: 1}}. Default: for each resource that is not
     named, the operator's."""
-
-    node_selector: Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)] | None = (
-        None
-    )
-    """Labels that the learner's node must have. Default: any node."""
-
-    tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
-    """Taints that the learner's pod accepts. Default: none."""
-
-    priority_class_name: Name | None = None
-    """Priority class of the learner's pod. Default: the cluster's."""
 
     role_arn: Arn | None = None
     """IAM role that the learner takes on, by its service account (IRSA on EKS): to invoke the function of

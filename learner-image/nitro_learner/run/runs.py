@@ -43,6 +43,7 @@ _FREE = (
     "ttlSecondsAfterFinished",
     "activeDeadlineSeconds",
     "scaling.hold",
+    "pricing.actorMemoryGB",  # follows the actors' memory, which a suspended job may change
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
+from nitro_operator.builders import pod_settings
 from nitro_operator.builders.view import JobView, resources, scratch, times
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
@@ -37,14 +38,14 @@ def actor_service(view: JobView) -> Object:
     annotations = {TARGET: str(per_pod), **TEMPLATE_ANNOTATIONS}
     if per_pod > 1:
         annotations[names.ACTORS_PER_POD] = str(per_pod)
+    given = view.spec.actor
     template: Object = {
         "metadata": {
             "name": names.revision(view.name),
-            "labels": names.labels(view.name, names.ACTOR),
-            "annotations": annotations,
+            **pod_settings.metadata(given, names.labels(view.name, names.ACTOR), annotations),
         },
         "spec": {
-            **view.pull_secrets(),
+            **pod_settings.pod_fields(given, view),
             "containerConcurrency": per_pod,
             "timeoutSeconds": view.spec.actor.timeout_seconds,
             # An actor sends nothing before its whole answer. Knative's default ends a rollout after 300 s.
@@ -52,7 +53,7 @@ def actor_service(view: JobView) -> Object:
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "containers": [_container(view)],
-            "volumes": [scratch("tmp", _resources(view))],
+            "volumes": [scratch("tmp", _resources(view)), *pod_settings.volumes(given)],
         },
     }
     metadata = view.metadata(names.actors(view.name), names.ACTOR)
@@ -71,6 +72,7 @@ def _container(view: JobView) -> Object:
     return {
         **view.container(CONTAINER, view.spec.actor.image or view.config.actor_image),
         "env": [
+            *pod_settings.variables(view.spec.actor),
             {"name": "NITRO_ENVIRONMENT", "value": json.dumps(config, sort_keys=True)},
             {"name": "NITRO_TIMEOUT_SECONDS", "value": str(view.spec.actor.timeout_seconds)},
             {"name": "HOME", "value": "/tmp"},
@@ -81,7 +83,7 @@ def _container(view: JobView) -> Object:
         "ports": [{"containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": PORT}, "successThreshold": 1},
         "resources": _resources(view),
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *pod_settings.mounts(view.spec.actor)],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
+from nitro_operator.builders import pod_settings
 from nitro_operator.builders.redis import redis_container, redis_volumes
 from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
 from nitro_operator.builders.view import JobView, resources, scratch
@@ -37,18 +38,15 @@ def learner_job(view: JobView, deadline_seconds: int | None) -> Object:
         "parallelism": 1,
         "podFailurePolicy": _failure_policy(),
         "template": {
-            "metadata": {"labels": names.labels(view.name, names.LEARNER)},
+            "metadata": pod_settings.metadata(view.spec.learner, names.labels(view.name, names.LEARNER), {}),
             "spec": _pod(view),
         },
     }
     if deadline_seconds is not None:
         spec["activeDeadlineSeconds"] = max(1, deadline_seconds)
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": view.metadata(names.learner(view.name), names.LEARNER),
-        "spec": spec,
-    }
+    metadata = view.metadata(names.learner(view.name), names.LEARNER)
+    metadata["annotations"] = {names.SETTINGS_HASH: view.settings_hash}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
 def _failure_policy() -> Object:
@@ -65,10 +63,10 @@ def _failure_policy() -> Object:
 
 def _pod(view: JobView) -> Object:
     learner, given = view.spec.learner, _resources(view)
-    pod: Object = {
-        **view.pull_secrets(),
-        "restartPolicy": "Never",  # a failure policy needs it; the Job starts the next pod
+    return {
         "serviceAccountName": names.learner(view.name),
+        **pod_settings.pod_fields(learner, view),
+        "restartPolicy": "Never",  # a failure policy needs it; the Job starts the next pod
         "automountServiceAccountToken": False,  # only the learner's own container mounts the token
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -86,15 +84,9 @@ def _pod(view: JobView) -> Object:
             checkpoint_volume(view) or scratch("checkpoints", given),
             _api_token(),
             *(redis_volumes(view) if view.has_redis else []),
+            *pod_settings.volumes(learner),
         ],
     }
-    if learner.node_selector:
-        pod["nodeSelector"] = learner.node_selector
-    if learner.tolerations:
-        pod["tolerations"] = [toleration.to_dict() for toleration in learner.tolerations]
-    if learner.priority_class_name:
-        pod["priorityClassName"] = learner.priority_class_name
-    return pod
 
 
 def _container(view: JobView) -> Object:
@@ -105,6 +97,7 @@ def _container(view: JobView) -> Object:
         **view.container(CONTAINER, learner.image or view.config.learner_image),
         "command": ["nitro", "learn"],
         "env": [
+            *pod_settings.variables(learner),
             {"name": "NITRO_JOB_NAME", "value": view.name},
             {"name": "NITRO_JOB_NAMESPACE", "value": view.namespace},
             {"name": "NITRO_RUN", "value": view.uid},
@@ -122,6 +115,7 @@ def _container(view: JobView) -> Object:
             {"name": "shm", "mountPath": "/dev/shm"},  # torch's workers need more than the default 64 MiB
             {"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT},
             {"name": "api-token", "mountPath": TOKEN_MOUNT, "readOnly": True},
+            *pod_settings.mounts(learner),
         ],
     }
 

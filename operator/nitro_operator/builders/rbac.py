@@ -8,16 +8,18 @@ from nitro_operator.kube.kinds import TRAINING_JOB, Object
 
 
 def learner_access(view: JobView) -> list[Object]:
-    """ServiceAccount, Role and RoleBinding of the learner."""
+    """Role and RoleBinding of the learner, and its ServiceAccount unless the job names one."""
     name = names.learner(view.name)
+    account = view.spec.learner.service_account_name
     rbac = "rbac.authorization.k8s.io"
+    own = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": view.metadata(name, names.LEARNER) | _identity(view),
+        "automountServiceAccountToken": False,  # the learner's pod asks for it; no other pod gets it
+    }
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": view.metadata(name, names.LEARNER) | _identity(view),
-            "automountServiceAccountToken": False,  # the learner's pod asks for it; no other pod gets it
-        },
+        *([own] if account is None else []),
         {
             "apiVersion": f"{rbac}/v1",
             "kind": "Role",
@@ -32,7 +34,7 @@ def learner_access(view: JobView) -> list[Object]:
             "kind": "RoleBinding",
             "metadata": view.metadata(name, names.LEARNER),
             "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": view.namespace}],
+            "subjects": [{"kind": "ServiceAccount", "name": account or name, "namespace": view.namespace}],
         },
     ]
 

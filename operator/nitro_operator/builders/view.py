@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from functools import cached_property
 
 from nitro_api import JobSpec
+from nitro_api.rules.update_rules import mendable_settings
 from nitro_api.spec.pods import Resources
 from nitro_api.spec.quantities import multiplied
 from nitro_operator.config import Config
@@ -56,6 +60,12 @@ class JobView:
         """Whether learner and actors exchange data through the Redis in the learner's pod."""
         return self.spec.backend.needs_redis
 
+    @cached_property
+    def settings_hash(self) -> str:
+        """Hash of what a suspended job may change. It is the same in all releases of the operator."""
+        settings = json.dumps(mendable_settings(self.spec), sort_keys=True)
+        return hashlib.sha256(settings.encode()).hexdigest()[:16]
+
     def metadata(self, name: str, component: str | None = None, *, owned: bool = True) -> Object:
         """Metadata of a child. An owned child is deleted together with the job."""
         found: Object = {
@@ -78,11 +88,6 @@ class JobView:
         if self.config.image_pull_policy:
             found["imagePullPolicy"] = self.config.image_pull_policy
         return found
-
-    def pull_secrets(self) -> Object:
-        """The pod's `imagePullSecrets`, if the installation has any."""
-        found = [{"name": name} for name in self.config.image_pull_secrets]
-        return {"imagePullSecrets": found} if found else {}
 
     def secret_env(self, variable: str, key: str) -> Object:
         """An environment variable from the job's Secret."""

@@ -13,6 +13,8 @@ JOB_LABEL = "nitro.dev/job"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 COMPONENT_LABEL = "app.kubernetes.io/component"
 TEMPLATE_HASH = "nitro.dev/template-hash"
+SETTINGS_HASH = "nitro.dev/settings-hash"
+"""Annotation of a learner's Job: a hash of the settings that it was made with, as far as they may change."""
 
 LEARNER, ACTOR, REDIS = "learner", "actor", "redis"
 ACTORS_PER_POD = "nitro.dev/actors-per-pod"

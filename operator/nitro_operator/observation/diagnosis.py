@@ -46,7 +46,7 @@ def learner_problem(observed: Observed, backoff_limit: int) -> Problem | None:
     if pod is None or terminating(pod):
         return None
     return (
-        _unschedulable(pod, "the learner", "spec.learner.resources, nodeSelector and tolerations")
+        _unschedulable(pod, "the learner", "spec.learner.resources, nodeSelector, tolerations or affinity")
         or _not_started(pod, "the learner")
         or _redis(observed)
         or _crashed(observed, pod, backoff_limit)
@@ -58,7 +58,7 @@ def actor_problem(pods: Iterable[Object], revision: Object | None) -> Problem | 
     alive = [pod for pod in pods if not terminating(pod)]
     for pod in alive:
         found = (
-            _unschedulable(pod, "an actor", "spec.actor.resources or the number of nodes")
+            _unschedulable(pod, "an actor", "spec.actor.resources, nodeSelector, tolerations or affinity")
             or _not_started(pod, "an actor")
             or _actor_crash(pod)
         )
@@ -86,7 +86,7 @@ def finished_message(job: Object, pod: Object | None) -> Problem:
     if failed.get("reason") == "PodFailurePolicy" or code == learner_builder.INVALID_JOB_EXIT_CODE:
         remedy = (
             "Remedy: delete the job, correct this and create the job again. If the image is at fault, "
-            "correct it, then set spec.suspend to true and back to false."
+            "set spec.suspend to true, correct it (spec.learner.image), and set spec.suspend to false."
         )
         return Problem("InvalidJob", f"the learner refused the job: {words} {remedy}")
     tries = f"{failed.get('reason') or 'Failed'}: {failed.get('message') or 'the learner Job failed'}"
@@ -94,8 +94,8 @@ def finished_message(job: Object, pod: Object | None) -> Problem:
 
 
 REVIVE = (
-    "Remedy: remove the cause, then set spec.suspend to true and back to false; "
-    "the run continues from its last checkpoint."
+    "Remedy: set spec.suspend to true, remove the cause (images, resources and pod settings can change now), "
+    "and set spec.suspend to false; the run continues from its last checkpoint."
 )
 
 
@@ -115,7 +115,7 @@ def _unschedulable(pod: Object, who: str, where: str) -> Problem | None:
     if "PersistentVolumeClaim" in cause or "persistentvolumeclaim" in cause:
         remedy = "Give the claim a storage class that exists (spec.learner.checkpoint.pvc) or a volume"
     else:
-        remedy = f"Add such a node, or change {where}"
+        remedy = f"Add such a node, or suspend the job, change {where}, and resume it"
     return Problem(
         "Unschedulable", f"no node can take {who}: {cause}. {remedy}; it is tried again by itself."
     )
@@ -129,9 +129,8 @@ def _not_started(pod: Object, who: str) -> Problem | None:
             return Problem(
                 "ImagePullFailed",
                 f"the image {status.get('image')!r} of {who} cannot be pulled ({reason}: "
-                f"{message}). Push it, correct its "
-                "name, or give the namespace's service account a pull secret; the node tries again "
-                "by itself.",
+                f"{message}). Push it, or give the namespace's service account a pull secret; the node tries "
+                "again by itself. If its name is wrong, suspend the job, correct it, and resume the job.",
             )
         if reason in {"CreateContainerConfigError", "CreateContainerError"}:
             return Problem(
@@ -173,7 +172,9 @@ def _crashed(observed: Observed, pod: Object, backoff_limit: int) -> Problem | N
     cause = _terminated(status).get("reason")
     if cause == "OOMKilled":
         remedy = (
-            "It used more memory than its limit: raise spec.learner.resources.limits.memory in a new job."
+            "It used more memory than its limit. Remedy: set spec.suspend to true, raise "
+            "spec.learner.resources.limits.memory, and set spec.suspend to false; the run continues from its "
+            "last checkpoint."
         )
         return Problem(
             "LearnerOOMKilled", f"the learner was killed for memory (failure {failures}). {remedy}"
@@ -194,16 +195,16 @@ def _actor_crash(pod: Object) -> Problem | None:
     if ended.get("reason") == "OOMKilled":
         return Problem(
             "ActorOOMKilled",
-            "an actor was killed because it used more memory than its limit. Remedy: delete the "
-            "job and apply it with a "
-            "higher spec.actor.resources.limits.memory, or fewer spec.environment.envsPerActor.",
+            "an actor was killed because it used more memory than its limit. Remedy: set spec.suspend "
+            "to true, raise spec.actor.resources.limits.memory, and set spec.suspend to false; the run "
+            "continues from its last checkpoint.",
         )
     if ended and ended.get("exitCode", 0) != 0:
         return Problem(
             "ActorCrashed",
             f"an actor ended with exit code {ended['exitCode']}. Last words: {_last_words(status)} "
-            "Remedy: correct the image (spec.actor.image) or the environment; then set spec.suspend to true "
-            "and back to false.",
+            "Remedy: set spec.suspend to true, correct the image (spec.actor.image) or the environment, and "
+            "set spec.suspend to false.",
         )
     return None
 

@@ -123,7 +123,8 @@ class Reconciler:
         memory.read(job, self._config)
         observed = observe(self._cache, job)
         server_now, now = self._kube.server_now(), _now()
-        judgement = phase_of(job, observed, memory.invalid, server_now)
+        settings = memory.view.settings_hash if memory.view is not None else None
+        judgement = phase_of(job, observed, memory.invalid, server_now, settings)
         if judgement.stage is Stage.ACTIVE and memory.not_allowed is not None:
             judgement = Judgement(Stage.NOT_ALLOWED, memory.not_allowed)
         memory.meter.sample(observed.actor_pods, now)

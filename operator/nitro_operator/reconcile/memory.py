@@ -8,8 +8,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from nitro_api import JobInvalid, resolve_stored
-from nitro_api.spec.environment import Environment
+from nitro_api import JobInvalid, JobSpec, resolve_stored
 from nitro_operator.builders import JobView
 from nitro_operator.config import Config
 from nitro_operator.kube.decoding import SPEC_LEVELS, levels
@@ -71,22 +70,37 @@ class JobMemory:
             return
         try:
             self.view = JobView(job, resolve_stored(job).spec, config)
-            self.not_allowed = None if config.entry_points else _code_by_name(self.view.spec.environment)
+            self.not_allowed = None if config.entry_points else _other_code(self.view.spec)
         except (JobInvalid, ValidationError) as error:
             self.invalid = f"{error} {REMEDY}"
 
 
-def _code_by_name(environment: Environment) -> Problem | None:
-    """The refusal of an environment that names a module to import: `os:system` would run any command."""
+def _other_code(spec: JobSpec) -> Problem | None:
+    """The refusal of a job that can bring code into an allowed image: `os:system` would run any command, and
+    so would a mounted module that PYTHONPATH names."""
+    environment = spec.environment
     named = environment.entry_point or environment.id
-    if ":" not in named:
-        return None
-    field = "entryPoint" if environment.entry_point is not None else "id"
+    if ":" in named:
+        field = "entryPoint" if environment.entry_point is not None else "id"
+        return _forbidden(
+            f"spec.environment.{field}: {named!r} names a module to import",
+            "create a job whose environment.id is registered in the actor image",
+        )
+    for part, pod in (("actor", spec.actor), ("learner", spec.learner)):
+        for field, given in (("env", pod.env), ("volumes", pod.volumes)):
+            if given:
+                return _forbidden(
+                    f"spec.{part}.{field} can make a program load other code",
+                    f"suspend the job, remove spec.{part}.{field}, and resume it",
+                )
+    return None
+
+
+def _forbidden(what: str, remedy: str) -> Problem:
     return Problem(
         "EntryPointForbidden",
-        f"spec.environment.{field}: {named!r} names a module to import, which this platform forbids (the "
-        "chart's platform.entryPoints is false). Remedy: create a job whose environment.id is registered in "
-        "the actor image, or ask the platform's administrator. The job continues by itself if that changes.",
+        f"{what}, which this platform forbids (the chart's platform.entryPoints is false). Remedy: {remedy}, "
+        "or ask the platform's administrator. The job continues by itself if that changes.",
     )
 
 

@@ -22,7 +22,13 @@ from nitro_operator.observation.observed import holds, observe, terminating
 from nitro_operator.reconcile.apply import Applier
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.secret import ensure_secret
-from nitro_operator.reconcile.trouble import REFUSED, creation_trouble, refusal, troubles
+from nitro_operator.reconcile.trouble import (
+    FEATURE_DISABLED,
+    REFUSED,
+    creation_trouble,
+    refusal,
+    troubles,
+)
 from nitro_operator.status.phase import seconds_left
 
 WAIT_SECONDS = 2.0
@@ -65,7 +71,8 @@ class Starter:
             await self._release.look(self._kube)  # Knative has been removed: the condition says so
         run.memory.trouble = troubles(refused)
         actors = run.memory.trouble.get("actors")
-        if run.observed.learner_job is None and actors is not None and actors.reason == REFUSED:
+        refusals = (REFUSED, FEATURE_DISABLED)
+        if run.observed.learner_job is None and actors is not None and actors.reason in refusals:
             # A learner, perhaps with a GPU, would run and cost money without ever getting an actor.
             run.memory.trouble.setdefault("learner", actors)
         if "learner" not in run.memory.trouble:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from nitro_operator.kube import names
@@ -12,6 +13,21 @@ from nitro_operator.reconcile.apply import Refused
 
 REFUSED = "Refused"
 """Reason of an object that the API server, or a webhook, will never accept unchanged."""
+FEATURE_DISABLED = "KnativeFeatureDisabled"
+"""Reason of actors with a setting that Knative takes only after an administrator has allowed it."""
+
+_FEATURES = {
+    "nodeSelector": "kubernetes.podspec-nodeselector",
+    "tolerations": "kubernetes.podspec-tolerations",
+    "affinity": "kubernetes.podspec-affinity",
+    "topologySpreadConstraints": "kubernetes.podspec-topologyspreadconstraints",
+    "priorityClassName": "kubernetes.podspec-priorityclassname",
+    "runtimeClassName": "kubernetes.podspec-runtimeclassname",
+    "Persistent volume claim support": "kubernetes.podspec-persistent-volume-claim",
+    "Persistent volume write support": "kubernetes.podspec-persistent-volume-write",
+    "EmptyDir volume support": "kubernetes.podspec-volumes-emptydir",
+}
+"""Knative's feature flags, by what its refusal names."""
 
 
 def troubles(refused: Iterable[Refused]) -> dict[str, Problem]:
@@ -41,12 +57,29 @@ def refusal(kind: Kind, name: str, error: ApiError) -> Problem:
             "namespace's admission rules accept it.",
         )
     if error.status in (400, 422):
+        flags = features(error.message) if kind in KNATIVE_KINDS else []
+        if flags:
+            return Problem(
+                FEATURE_DISABLED,
+                f"Knative refuses {what}: {error.message}. An administrator has to set {' and '.join(flags)} "
+                "to enabled in the ConfigMap config-features of Knative's namespace; it is tried again by "
+                "itself.",
+            )
         return Problem(
-            REFUSED, f"the API server refuses {what}: {error.message}. Correct the job in a new one."
+            REFUSED,
+            f"the API server refuses {what}: {error.message}. Remedy: suspend the job, correct its images, "
+            "resources or pod settings, and resume it; other fields need a new job.",
         )
     return Problem(
         "ApiUnavailable", f"{what} cannot be written now ({error.reason}); it is tried again by itself."
     )
+
+
+def features(message: str) -> list[str]:
+    """The feature flags that a refusal of Knative's webhook asks for."""
+    named = set(re.findall(r"spec\.template\.spec\.(\w+)", message)) if "must not set" in message else set()
+    named |= set(re.findall(r"(\w[\w ]* support) is disabled", message))
+    return [flag for name, flag in _FEATURES.items() if name in named]
 
 
 async def creation_trouble(kube: Kube, learner_job: Object) -> Problem | None:

@@ -115,11 +115,7 @@ def conditions(s: Situation) -> list[Condition]:
         _ready(s, learner, actors),
         learner,
         actors,
-        true(
-            SUSPENDED,
-            "Suspended",
-            "spec.suspend is true; when it is false, the run continues from its last checkpoint",
-        )
+        true(SUSPENDED, "Suspended", _suspended(s))
         if stage is Stage.SUSPENDED
         else false(SUSPENDED, "NotSuspended"),
         true(COMPLETE, "Succeeded", "a stop condition of spec.stop holds, so the run has ended")
@@ -129,6 +125,12 @@ def conditions(s: Situation) -> list[Condition]:
         if failed and problem is not None
         else false(FAILED, "NotFailed"),
     ]
+
+
+def _suspended(s: Situation) -> str:
+    if s.view is not None and not s.view.spec.suspend:
+        return "settings of the pods have changed; the run continues with them when its learner has ended"
+    return "spec.suspend is true; when it is false, the run continues from its last checkpoint"
 
 
 def build(s: Situation, job: Object, now: datetime) -> Object:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem, deadline_problem, finished_message
@@ -50,18 +51,22 @@ class Judgement:
         return self.stage in (Stage.ACTIVE, Stage.HELD)
 
 
-def phase_of(job: Object, observed: Observed, invalid: str | None, now: datetime) -> Judgement:
+def phase_of(
+    job: Object, observed: Observed, invalid: str | None, now: datetime, settings: str | None = None
+) -> Judgement:
     """The stage of a job.
 
     The learner's Job decides. The published status decides only if there is no Job, or if a failed Job is
     being deleted. `suspend` deletes a failed Job so that the run can continue; a deletion by hand leaves the
-    run failed. A job that succeeded stays so.
+    run failed. A job that succeeded stays so. A job is suspended until a learner with other settings is gone:
+    somebody suspended, changed and resumed it before the operator saw that.
 
     Args:
         job: the NitroTrainingJob.
         observed: its children.
         invalid: the reason why its spec cannot be used, or None.
         now: the API server's time.
+        settings: the hash of the job's settings; None if its spec cannot be used.
     """
     spec = job["spec"]
     if holds(observed.learner_job, "Complete") or (observed.learner_job is None and holds(job, COMPLETE)):
@@ -71,7 +76,7 @@ def phase_of(job: Object, observed: Observed, invalid: str | None, now: datetime
         return Judgement(Stage.INVALID, Problem(INVALID_SPEC, invalid))
     if _overdue(job, now):
         return Judgement(Stage.FAILED, deadline_problem())
-    if spec.get("suspend"):
+    if spec.get("suspend") or _mended(observed.learner_job, settings):
         return Judgement(Stage.SUSPENDED)
     if learner is not None and not holds(learner, "Failed"):
         if invalid is not None:
@@ -85,6 +90,12 @@ def phase_of(job: Object, observed: Observed, invalid: str | None, now: datetime
         if reason != INVALID_SPEC:
             return Judgement(Stage.FAILED, Problem(reason, remembered.get("message") or ""))
     return Judgement(Stage.ACTIVE)
+
+
+def _mended(learner: Object | None, settings: str | None) -> bool:
+    """Whether the learner's Job has other settings than the job. A Job of an earlier release names none."""
+    made_with = ((learner or {}).get("metadata", {}).get("annotations") or {}).get(names.SETTINGS_HASH)
+    return made_with is not None and settings is not None and made_with != settings
 
 
 def seconds_left(job: Object, now: datetime) -> float | None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nitro_api import JobInvalid, load_job, resolve, warnings
-from nitro_api.rules.job_rules import check_update
+from nitro_api.rules.update_rules import check_update
 from nitro_api.schema.openapi import schema_at
 
 

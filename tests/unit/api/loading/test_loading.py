@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nitro_api import FieldError, JobInvalid, JobSpec, load_job
 from nitro_api.errors import ABSENT
 from nitro_api.loading import yamlfile
-from nitro_api.rules.job_rules import check_update
+from nitro_api.rules.update_rules import check_update
 
 ROOT = Path(__file__).parents[4]
 WRONG = yaml.safe_load(Path(__file__).with_name("wrong_jobs.yaml").read_text())

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from nitro_api.rules.pod_rules import OPERATORS_PATHS, OPERATORS_PREFIXES, OPERATORS_VOLUMES
 from nitro_operator import builders
 from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.kube.kinds import kind_of
+from nitro_operator.reconcile.apply import drifted
 from operator_objects import CONFIG, UID, make_view
+from pod_settings_support import MENDED
 
 Object = dict[str, Any]
 
@@ -39,6 +42,10 @@ def pod_of(**spec: Any) -> Object:
 
 def container(pod: Object, name: str) -> Object:
     return next(c for c in [*pod.get("initContainers", []), *pod["containers"]] if c["name"] == name)
+
+
+def containers_of(pod: Object) -> list[Object]:
+    return [*pod.get("initContainers", []), *pod["containers"]]
 
 
 def environment(container: Object) -> Object:
@@ -281,6 +288,49 @@ def test_every_container_passes_the_restricted_standard(kind: str) -> None:
         assert any(mount["mountPath"] == "/tmp" for mount in each["volumeMounts"])
 
 
+@pytest.mark.parametrize("part", ["learner", "actor"])
+class TestPodSettings:
+    """Settings that Kubernetes has under the same names."""
+
+    def template(self, part: str, **settings: Any) -> Object:
+        view = make_view(**{part: settings})
+        built = builders.learner_job(view, None) if part == "learner" else builders.actor_service(view)
+        found: Object = built["spec"]["template"]
+        return found
+
+    def test_every_setting_reaches_the_pod_as_it_is_written(self, part: str) -> None:
+        template = self.template(part, **MENDED)
+        pod, made = template["spec"], container(template["spec"], part)
+        for name in ("nodeSelector", "affinity", "topologySpreadConstraints", "imagePullSecrets"):
+            assert pod[name] == MENDED[name]
+        for name in ("priorityClassName", "runtimeClassName", "serviceAccountName"):
+            assert pod[name] == MENDED[name]
+        assert pod["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+        assert not drifted(MENDED["volumes"], [v for v in pod["volumes"] if v["name"] in "abcd"])
+        assert not drifted(MENDED["volumeMounts"], [m for m in made["volumeMounts"] if m["name"] in "abcd"])
+        assert not drifted(MENDED["env"], made["env"][:3])
+        assert template["metadata"]["labels"].items() >= {"team": "rl", "nitro.dev/job": "hopper"}.items()
+        assert template["metadata"]["annotations"].items() >= MENDED["annotations"].items()
+
+    def test_no_setting_takes_away_what_the_restricted_standard_needs(self, part: str) -> None:
+        plain, template = (self.template(part, **settings) for settings in ({}, MENDED))
+        kept = ("securityContext", "automountServiceAccountToken", "enableServiceLinks")
+        for name in kept:
+            assert template["spec"].get(name) == plain["spec"].get(name)
+        for before, after in zip(plain["spec"]["containers"], template["spec"]["containers"], strict=True):
+            assert after["securityContext"] == before["securityContext"]
+        sources = {source for v in template["spec"]["volumes"] for source in v.keys() - {"name"}}
+        assert sources <= {"configMap", "secret", "persistentVolumeClaim", "emptyDir", "projected"}
+
+    def test_the_operators_names_are_refused_in_a_job(self, part: str) -> None:
+        pod = self.template(part)["spec"]
+        assert {volume["name"] for volume in pod["volumes"]} <= set(OPERATORS_VOLUMES)
+        mounted = {m["mountPath"] for c in containers_of(pod) for m in c["volumeMounts"]}
+        assert mounted <= set(OPERATORS_PATHS)
+        for label in self.template(part)["metadata"]["labels"]:
+            assert label.startswith(OPERATORS_PREFIXES)
+
+
 class TestActors:
     def test_the_template_is_constant(self) -> None:
         service = builders.actor_service(make_view())
@@ -371,6 +421,12 @@ class TestAccess:
         assert binding["subjects"] == [
             {"kind": "ServiceAccount", "name": "hopper-learner", "namespace": "team"}
         ]
+
+    def test_an_account_that_the_job_names_gets_the_learners_rights_and_is_not_made(self) -> None:
+        view = make_view(learner={"serviceAccountName": "robot"})
+        role, binding = builders.learner_access(view)
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "robot", "namespace": "team"}]
+        assert role["rules"] == builders.learner_access(make_view())[1]["rules"]
 
     def test_passwords_are_new_each_time_and_redis_knows_only_their_hashes(self) -> None:
         first, second = (builders.credentials_secret(make_view()) for _ in range(2))

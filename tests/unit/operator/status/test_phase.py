@@ -61,6 +61,25 @@ class TestStage:
         assert phase_of(job, Observed(learner_job=leaving), None, NOW).stage is stage
         assert phase_of(job, Observed(), None, NOW).stage is stage, "the same when it is gone"
 
+    @pytest.mark.parametrize("ended", ["", "Failed"])
+    @pytest.mark.parametrize(("settings", "stage"), [("new", Stage.SUSPENDED), ("old", None)])
+    def test_a_learner_of_other_settings_goes_first(
+        self, ended: str, settings: str, stage: Stage | None
+    ) -> None:
+        learner = learner_job(ended) if ended else learner_job()
+        learner["metadata"]["annotations"] = {"nitro.dev/settings-hash": "old"}
+        unchanged = phase_of(make_job(), Observed(learner_job=learner), None, NOW).stage
+        assert phase_of(make_job(), Observed(learner_job=learner), None, NOW, settings).stage is (
+            stage or unchanged
+        )
+        of_the_release_before = learner_job(ended) if ended else learner_job()
+        assert phase_of(make_job(), Observed(learner_job=of_the_release_before), None, NOW, "new").stage is (
+            unchanged
+        )
+        done = learner_job("Complete")
+        done["metadata"]["annotations"] = {"nitro.dev/settings-hash": "old"}
+        assert phase_of(make_job(), Observed(learner_job=done), None, NOW, "new").stage is Stage.SUCCEEDED
+
     def test_an_invalid_spec_does_not_replace_a_success(self) -> None:
         assert phase_of(make_job(), Observed(), "spec.x: bad", NOW).stage is Stage.INVALID
         assert (

@@ -1,0 +1,95 @@
+"""Rules of updates: which fields of a stored job may change, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nitro_api.algorithms.registry import TEAM_RECORDS
+from nitro_api.errors import ABSENT, FieldError
+from nitro_api.resolution.resolve import MARLESS_WINDOW, WINDOW, usual_window
+from nitro_api.spec.job import JobSpec
+from nitro_api.spec.pod_template import PodTemplate
+
+MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "scaling.hold")
+"""Parts of spec that may change after creation: whole fields, and fields inside a field."""
+
+_POD_FIELDS = ("image", "resources", *(field.alias or "" for field in PodTemplate.model_fields.values()))
+MENDABLE = (
+    *(f"actor.{name}" for name in _POD_FIELDS),
+    *(f"learner.{name}" for name in _POD_FIELDS),
+    "learner.backoffLimit",
+)
+"""Parts of spec that may change while the job is suspended. They decide where the run's pods are and what
+they have, not what the run computes."""
+
+USUAL = {
+    "scaling.window": "(self.scaling.scaler == 'marless' || (self.scaling.scaler == 'random-score' "
+    f"&& self.algorithm.name in {list(TEAM_RECORDS)})) ? {MARLESS_WINDOW} : {WINDOW}"
+}
+"""Fields, each with its usual value in CEL. A change from the usual value to an absent field, or the reverse,
+is allowed. The API server wrote such a default into the jobs of earlier versions, whose files do not have
+it."""
+
+IMMUTABLE_SENTENCE = (
+    "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "
+    "scaling.hold can, and while the job is suspended images, resources, pod settings and backoffLimit of "
+    "actor and learner); put the old value back, or delete the job and create it anew"
+)
+MENDABLE_SENTENCE = (
+    "can change its image, resources, pod settings and backoffLimit only while the job is suspended; set "
+    "suspend to true and apply that first, then change it"
+)
+
+
+def immutable_fields() -> list[str]:
+    """camelCase names of the fields of spec that cannot change after creation, or of which only parts can."""
+    names = [field.alias or name for name, field in JobSpec.model_fields.items()]
+    return [name for name in names if name not in MUTABLE]
+
+
+def changeable(name: str, paths: tuple[str, ...] = (*MUTABLE, *MENDABLE)) -> list[str]:
+    """The fields inside the field `name` of spec that are among `paths`."""
+    return [path.partition(".")[2] for path in paths if path.startswith(f"{name}.")]
+
+
+def check_update(old: JobSpec, new: JobSpec) -> list[FieldError]:
+    """Errors of a change that the API server would refuse: one for every changed field that cannot change, or
+    not now."""
+    before, after = _without(old, *MUTABLE, *MENDABLE), _without(new, *MUTABLE, *MENDABLE)
+    errors = [
+        FieldError(f"spec.{name}", after.get(name, ABSENT), IMMUTABLE_SENTENCE)
+        for name in immutable_fields()
+        if before.get(name) != after.get(name)
+    ]
+    if old.suspend:
+        return errors
+    mended, mend = mendable_settings(old), mendable_settings(new)
+    return errors + [
+        FieldError(f"spec.{name}", mend[name], MENDABLE_SENTENCE)
+        for name in mend
+        if mended[name] != mend[name]
+    ]
+
+
+def mendable_settings(spec: JobSpec) -> dict[str, Any]:
+    """The values of MENDABLE that differ from their defaults. A later version may add fields, so a job that
+    does not use them has the same settings in both versions."""
+    found: dict[str, Any] = {}
+    for part, model in (("actor", spec.actor), ("learner", spec.learner)):
+        given = model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        kept = {name: given.get(name) for name in changeable(part, MENDABLE)}
+        found[part] = {name: value for name, value in kept.items() if value not in (None, {}, [])}
+    return found
+
+
+def _without(spec: JobSpec, *paths: str) -> dict[str, Any]:
+    """A spec without the parts at `paths`, and with the usual values of USUAL."""
+    fields = spec.to_dict()
+    fields.setdefault("scaling", {}).setdefault("window", usual_window(spec))
+    for path in paths:
+        *parents, name = path.split(".")
+        holder = fields
+        for parent in parents:
+            holder = holder.get(parent, {})
+        holder.pop(name, None)
+    return fields

@@ -1,0 +1,59 @@
+"""The pod settings that a job names, in a pod that the operator builds. The operator's own settings win."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nitro_api.base import Model
+from nitro_api.spec.pod_template import PodTemplate
+from nitro_operator.builders.view import JobView
+from nitro_operator.kube.kinds import Object
+
+_OF_PODS = (
+    "node_selector",
+    "tolerations",
+    "affinity",
+    "topology_spread_constraints",
+    "priority_class_name",
+    "runtime_class_name",
+    "service_account_name",
+)
+
+
+def metadata(given: PodTemplate, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
+    """Metadata of the pod with the operator's labels and annotations."""
+    found: Object = {"labels": {**(given.labels or {}), **labels}}
+    if given.annotations or annotations:
+        found["annotations"] = {**(given.annotations or {}), **annotations}
+    return found
+
+
+def pod_fields(given: PodTemplate, view: JobView) -> Object:
+    """Fields of the pod's spec, without its volumes."""
+    found = {PodTemplate.model_fields[name].alias or name: _plain(getattr(given, name)) for name in _OF_PODS}
+    names = [*view.config.image_pull_secrets, *(secret.name for secret in given.image_pull_secrets or ())]
+    found["imagePullSecrets"] = [{"name": name} for name in dict.fromkeys(names)]
+    return {name: value for name, value in found.items() if value}
+
+
+def volumes(given: PodTemplate) -> list[Object]:
+    """The volumes that the job names."""
+    return [volume.to_dict() for volume in given.volumes or ()]
+
+
+def mounts(given: PodTemplate) -> list[Object]:
+    """The mounts that the job names."""
+    return [mount.to_dict() for mount in given.volume_mounts or ()]
+
+
+def variables(given: PodTemplate) -> list[Object]:
+    """The environment variables that the job names. They come before the operator's: of two with one name
+    Kubernetes takes the last."""
+    return [variable.to_dict() for variable in given.env or ()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.to_dict() if isinstance(value, Model) else value
