@@ -20,7 +20,9 @@ def test_suspend_releases_all_pods_and_resume_goes_on(
     before = round_of(cluster.job(namespace, "paused"))
     assert 4 <= round_of(suspended) <= before < ROUNDS
 
-    cluster.patch_job(namespace, "paused", {"suspend": False})
+    # It goes on with other pods, to the same result.
+    more = {"resources": {"limits": {"memory": "300Mi"}}}
+    cluster.patch_job(namespace, "paused", {"suspend": False, "actor": more})
 
     def goes_on(job: Object) -> bool:
         assert round_of(job) >= before, "rounds were done again"
@@ -28,6 +30,10 @@ def test_suspend_releases_all_pods_and_resume_goes_on(
 
     cluster.until_job(namespace, "paused", goes_on, what="a round after the resume")
     cluster.until_phase(namespace, "paused", "Succeeded")
+    assert (
+        cluster.job(namespace, "paused")["spec"]["actor"]["resources"]["limits"]
+        == more["resources"]["limits"]
+    )
     on_cluster(cluster, namespace, "paused").assert_equals(reference)
 
 

@@ -154,7 +154,7 @@ def test_another_pod_after_the_end_reports_it_and_neither_evaluates_nor_charges(
     assert apiserver.get("ntj", "small", "-n", namespace)["status"]["training"]["round"] == 3
 
 
-def test_sigterm_checkpoints_and_the_next_pod_goes_on(
+def test_sigterm_checkpoints_and_the_next_pod_goes_on_also_when_the_job_was_mended(
     apiserver: ApiServer, namespace: str, tmp_path: Path
 ) -> None:
     stored = _apply(apiserver, namespace, stop={"rounds": 5000})
@@ -167,7 +167,12 @@ def test_sigterm_checkpoints_and_the_next_pod_goes_on(
     done = status["training"]["round"]
     assert status["training"]["state"] == "Running"
     assert status["training"]["reason"] == "Interrupted"
-    _stop_at(apiserver, namespace, done + 2)
+    for spec in (
+        {"suspend": True, "stop": {"rounds": done + 2}},
+        {"suspend": False, "actor": {"resources": {"limits": {"memory": "3Gi"}}}, "learner": {"image": "b"}},
+    ):
+        patch = json.dumps({"spec": spec})
+        apiserver.kubectl("patch", "ntj", "small", "-n", namespace, "--type=merge", "-p", patch)
     again = _learn(apiserver, stored, tmp_path / "run")
     _, err = again.communicate(timeout=280)
     assert again.returncode == 0, err

@@ -23,7 +23,8 @@ def test_a_platform_without_entry_points_stops_such_jobs_at_their_checkpoint(
         cluster.start_knative("before")
         eventually(lambda: cluster.status("before").get("phase") == "Running", what="allowed by default")
     with OperatorProcess(apiserver.kubeconfig, log, NITRO_ENTRY_POINTS="false"):
-        cluster.apply(job("after", environment=COMMANDS), job("registered"))
+        brings = {"env": [{"name": "PYTHONPATH", "value": "/brought"}]}
+        cluster.apply(job("after", environment=COMMANDS), job("registered"), job("brings", actor=brings))
         eventually(lambda: cluster.get("job", "registered-learner"), what="a learner without an entry point")
         for name in ("before", "after"):
             eventually(
@@ -34,6 +35,8 @@ def test_a_platform_without_entry_points_stops_such_jobs_at_their_checkpoint(
             assert "platform.entryPoints" in said
             assert cluster.status(name)["phase"] == "Pending"
             assert cluster.condition(name, "Failed")["status"] == "False"
+        eventually(lambda: cluster.condition("brings", "Ready").get("reason") == "EntryPointForbidden")
+        assert "spec.actor.env" in cluster.condition("brings", "Ready")["message"]
         assert cluster.get("job", "after-learner") is None
         assert cluster.get("services.serving.knative.dev", "after-actors") is None
         eventually(lambda: cluster.scale("before") == ("0", "1"), what="its actors are released")

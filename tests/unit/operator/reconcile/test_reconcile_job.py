@@ -141,6 +141,42 @@ async def test_no_learner_starts_when_the_api_server_refuses_its_actors(
         assert "900 <= 600" in conditions_of(bench)["LearnerReady"]["message"]
 
 
+KNATIVE_SAYS = (
+    'admission webhook "validation.webhook.serving.knative.dev" denied the request: validation failed: '
+)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "flags"),
+    [
+        (
+            "must not set the field(s): spec.template.spec.nodeSelector, spec.template.spec.tolerations",
+            ["kubernetes.podspec-nodeselector", "kubernetes.podspec-tolerations"],
+        ),
+        (
+            "Persistent volume claim support is disabled, but found persistent volume claim data\n"
+            "Persistent volume write support is disabled, but found persistent volume claim data that is not "
+            "read-only",
+            ["kubernetes.podspec-persistent-volume-claim", "kubernetes.podspec-persistent-volume-write"],
+        ),
+    ],
+)
+async def test_the_condition_names_the_feature_flag_that_knative_asks_for(
+    monkeypatch: pytest.MonkeyPatch, refusal: str, flags: list[str]
+) -> None:
+    bench = Bench(monkeypatch, running=False)
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    bench.kube.refused = {"Service": ApiError(400, "BadRequest", KNATIVE_SAYS + refusal)}
+    monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [actor_service(make_view())])
+    with pytest.raises(Unfinished):
+        await bench.reconciler.reconcile(KEY)
+    assert "Job" not in [obj["kind"] for obj in bench.kube.written]
+    said = conditions_of(bench)["Ready"]
+    assert said["reason"] == "KnativeFeatureDisabled"
+    assert all(flag in said["message"] for flag in flags)
+    assert "config-features" in said["message"]
+
+
 class TestClaimOfAnEarlierJob:
     def bench(self, monkeypatch: pytest.MonkeyPatch, size: str, *, running: bool = False) -> Bench:
         bench = Bench(monkeypatch, running=running)
