@@ -66,10 +66,10 @@ def test_a_job_goes_on_from_its_checkpoint_with_what_was_changed_while_it_was_su
         mended = eventually(lambda: cluster.get("job", "ill-learner"), what="the mended learner")
         assert mended["spec"]["backoffLimit"] == 5
         assert mended["spec"]["template"]["spec"]["nodeSelector"] == {"size": "large"}
-        assert container(cluster, "job", "ill-learner")["resources"]["limits"] == MORE["limits"]
+        assert container(cluster, "job", "ill-learner")["resources"]["limits"]["memory"] == "4Gi"
         assert run_directory(cluster, "ill-learner") == folder, "its checkpoints are there"
         actor = container(cluster, KNATIVE, "ill-actors")
-        assert (actor["image"], actor["resources"]["limits"]) == ("registry.test/actor:1", MORE["limits"])
+        assert (actor["image"], actor["resources"]["limits"]["memory"]) == ("registry.test/actor:1", "4Gi")
         cluster.start_learner("ill")
         eventually(lambda: cluster.status("ill")["phase"] == "Running", what="phase Running")
 

@@ -16,7 +16,8 @@ from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.run import folders
 from nitro_learner.run.rundir import RunDir, RunDirError
-from nitro_learner.run.runs import check_same_job, check_same_schedule, package_versions
+from nitro_learner.run.runs import package_versions
+from nitro_learner.run.same_job import check_same_job, check_same_schedule
 
 
 class ExperimentDir:

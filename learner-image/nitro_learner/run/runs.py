@@ -6,8 +6,7 @@ import contextlib
 import logging
 import platform
 import secrets
-import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +17,8 @@ from nitro_api.costs.ledger import Ledger, LedgerCorrupt
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.run.learner_functions import function_cost
 from nitro_learner.run.metrics_file import read_numbers
-from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
+from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.same_job import check_same_job, check_same_schedule
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
 from nitro_learner.training.costs import worked_seconds
@@ -31,20 +31,6 @@ if TYPE_CHECKING:
     from nitro_learner.run.bucket import RunBucket
 
 logger = logging.getLogger(__name__)
-
-# Fields that may differ when a run goes on: they change where and how long it runs, not what it computes.
-_FREE = (
-    "stop",
-    "backend",
-    "actor",
-    "learner",
-    "cache",
-    "suspend",
-    "ttlSecondsAfterFinished",
-    "activeDeadlineSeconds",
-    "scaling.hold",
-    "pricing.actorMemoryGB",  # follows the actors' memory, which a suspended job may change
-)
 
 
 @dataclass(frozen=True)
@@ -144,52 +130,6 @@ def earlier_outcome(run: OpenRun) -> Outcome | None:
     return Outcome(reason.reason, reason.message, True, run.ended.round, cost, repeated, busy_seconds=busy)
 
 
-def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: RunDir) -> None:
-    """Refuse to go on with a run under another job.
-
-    Raises:
-        OtherJob: names the fields that differ, with both values, and those that may change.
-    """
-    old, new = (
-        {path: value for path, value in _leaves(job["spec"]) if not _is_free(path)} for job in (saved, now)
-    )
-    differing = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
-    if differing:
-        lines = "\n".join(
-            f"  spec.{path}: {old.get(path)!r} in the folder, {new.get(path)!r} now" for path in differing
-        )
-        free = ", ".join(f"spec.{name}" for name in _FREE)
-        raise OtherJob(
-            f"{folder.path} holds a run of another job; these fields differ:\n{lines}\n"
-            f"A run that goes on keeps them; only these may change: {free}."
-        )
-
-
-def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder: RunDir) -> None:
-    """Refuse to go on to another number of rounds where the run depends on it: the learning rate falls to
-    zero over the rounds, or the rounds of toggles are drawn from them. For a job on a cluster there is only a
-    warning, because its user may change spec.stop and has no other folder.
-
-    Raises:
-        RunDirError
-    """
-    before, after = saved["spec"].get("stop", {}).get("rounds"), job.spec.stop.rounds
-    drawn = job.spec.sharing is not None and job.spec.sharing.mode == "random-toggle"
-    if not (job.spec.algorithm.anneals or drawn) or before == after:
-        return
-    why, kept = "its learning rate falls to zero over", "at the rate"
-    if not job.spec.algorithm.anneals:
-        why, kept = "the rounds in which sharing toggles are drawn from", "with the toggles"
-    reason = f"{folder.path}: {why} {before} rounds, so it cannot become a run of {after} rounds."
-    if job.metadata.uid is None:
-        raise RunDirError(
-            f"{reason} Choose another folder, or spec.stop.rounds={before} again. "
-            f"A new run of {after} rounds: "
-            f"nitro train {shlex.quote(str(folder.job))} --set spec.stop.rounds={after}"
-        )
-    logger.warning("%s It goes on all the same, %s that a run of %d rounds has there.", reason, kept, after)
-
-
 def open_ledger(folder: RunDir) -> Ledger:
     """The folder's ledger; a new one where there is none. Raises RunDirError when it cannot be read."""
     try:
@@ -286,16 +226,3 @@ def package_versions() -> dict[str, str]:
     """The versions of the packages that compute."""
     names = ("nitro-learner", "torch", "numpy", "gymnasium", "mujoco", "ale-py")
     return {name: metadata.version(name) for name in names}
-
-
-def _is_free(path: str) -> bool:
-    """Whether a field, or what holds it, may change in a run that goes on."""
-    return any(path == name or path.startswith(f"{name}.") for name in _FREE)
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}".lstrip("."))
-    else:
-        yield path, value

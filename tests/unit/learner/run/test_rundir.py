@@ -18,7 +18,8 @@ from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.run.metrics_file import columns_of, read_metrics, read_rows
 from nitro_learner.run.recorders import CsvMetrics, TensorBoard
 from nitro_learner.run.rundir import RunDir, RunDirError, naming
-from nitro_learner.run.runs import check_same_job, open_run
+from nitro_learner.run.runs import open_run
+from nitro_learner.run.same_job import check_same_job
 from nitro_learner.run.session import train
 from nitro_learner.training.round_report import COLUMNS
 from nitro_learner.views.plot import draw
