@@ -62,8 +62,9 @@ class ActorCriticHyperparameters(Hyperparameters):
     the preset's."""
 
     normalise_rewards: bool = resolved()
-    """Whether rewards are divided by the running deviation of the discounted return. Default: the
-    preset's."""
+    """Whether rewards are scaled. Actor-critics divide them by the running deviation of the discounted
+    return, and with several agents critics begin at the level of the first round. Q-learners learn values in
+    a unit in which rewards have the mean 0 and the deviation 1. Default: the preset's."""
 
     orthogonal_init: bool = resolved()
     """Whether layers start orthogonal (gain sqrt 2, policy head 0.01, value head 1) or as PyTorch starts

@@ -77,8 +77,9 @@ class QLearningHyperparameters(Hyperparameters):
     """Gradients are scaled down to this global norm. 0 turns it off. Default: the preset's."""
 
     normalise_rewards: bool = resolved()
-    """Whether values are learned in a unit in which rewards have the mean 0 and the deviation 1. Returns and
-    what is best stay as they are. Default: the preset's."""
+    """Whether rewards are scaled. Actor-critics divide them by the running deviation of the discounted
+    return, and with several agents critics begin at the level of the first round. Q-learners learn values in
+    a unit in which rewards have the mean 0 and the deviation 1. Default: the preset's."""
 
     @property
     def anneals(self) -> bool:

@@ -117,3 +117,18 @@ def through_waiting(
             waits = ~alive[t] & ~(terminated[t - 1] | truncated[t - 1])
             following[t - 1] = np.where(waits, values[t], following[t - 1])
     return values, following
+
+
+def level(rewards: np.ndarray, ends: np.ndarray, gamma: float) -> float:
+    """The constant value that solves the mean of Bellman's equation, c = mean(r) + gamma (1 - part of ends) c.
+
+    Args:
+        rewards: float [n].
+        ends: nothing follows the step, bool [n].
+        gamma: discount per step.
+
+    Returns:
+        c, or 0 where no constant solves it.
+    """
+    left = 1 - gamma * (1 - ends.mean())
+    return float(rewards.mean(dtype=np.float64) / left) if left > 0 else 0.0

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -24,7 +25,7 @@ from nitro_learner.networks import kernels
 from nitro_learner.networks.images import Activation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Layer:
     """Where one linear layer of a policy lies in its row: the weight [outputs, inputs], then the bias.
 
@@ -36,15 +37,15 @@ class _Layer:
     inputs: int
     parts: tuple[tuple[str, int], ...]
 
-    @property
+    @cached_property
     def outputs(self) -> int:
         return sum(outputs for _, outputs in self.parts)
 
-    @property
+    @cached_property
     def bias(self) -> int:
         return self.begin + self.inputs * self.outputs
 
-    @property
+    @cached_property
     def end(self) -> int:
         return self.bias + self.outputs
 

@@ -18,6 +18,7 @@ from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
 from nitro_learner.algorithms.ppo.loss import Samples
 from nitro_learner.data.batch import Fragment, vectors
+from nitro_learner.data.gae import level
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ class BatchMaker:
     ) -> PolicyBatch:
         """Make a policy's batch, and take the round into its statistics.
 
+        A critic of scaled rewards begins at the level of its first round. One that began at 0 would fall to
+        that level in many rounds. Meanwhile the states late in episodes would seem the better ones, because
+        few rewards before the end are known of them, and policies learn to hurry there.
+
         Args:
             policy: as it sampled the round.
             network: its shape.
@@ -98,7 +103,12 @@ class BatchMaker:
             return found
 
         lanes = rollouts.lanes()
-        estimates = rollouts.estimates(policy.scaled(lanes), values, gamma=gamma, gae_lambda=gae_lambda)
+        rewards = policy.scaled(lanes)
+        if policy.rewards is not None and policy.adam.steps == 0 and rollouts.alive.any():
+            ends = np.stack([fragment.tensors["terminated"] for fragment in lanes]).reshape(-1)
+            begin = level(np.stack(rewards).reshape(-1)[rollouts.alive], ends[rollouts.alive], gamma)
+            network.named(policy.parameters[None])["critic.head.bias"] += begin
+        estimates = rollouts.estimates(rewards, values, gamma=gamma, gae_lambda=gae_lambda)
         self._take_in(policy, rollouts)
         rows = slice(None) if chosen is None else np.arange(len(chosen)) * rollouts.agents + chosen
         advantages, before = (self._tensor(each[rows]) for each in (estimates.advantages, estimates.values))

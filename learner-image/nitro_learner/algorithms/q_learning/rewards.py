@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nitro_api.algorithms.q_learning import QLearningHyperparameters
 from nitro_learner.algorithms.q_learning.replay import Replay
+from nitro_learner.data.gae import level
 
 Array = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -45,8 +46,6 @@ class ValueUnits:
     def standard(cls, rewards: Array, ends: Flags, learnable: Flags, gamma: float) -> ValueUnits:
         """The unit in which the rewards have the mean 0 and the deviation 1.
 
-        The level solves the mean of Bellman's equation, c = mean(r) + gamma (1 - part of ends) c.
-
         Args:
             rewards: f32 [n, K].
             ends: where nothing follows, bool [n, K].
@@ -56,9 +55,7 @@ class ValueUnits:
         units = cls.of_returns(rewards.shape[1], gamma)
         for column, counts in enumerate(learnable.T):
             own, end = rewards[counts, column].astype(np.float64), ends[counts, column]
-            left = 1 - gamma * (1 - end.mean())
-            if left > 0:
-                units.level[column] = own.mean() / left
+            units.level[column] = level(own, end, gamma)
             deviation = units(own, end, np.full(len(own), column)).std()
             if deviation > _NO_SPREAD:
                 units.scale[column] = deviation

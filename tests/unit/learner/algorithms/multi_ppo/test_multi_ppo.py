@@ -16,6 +16,7 @@ from nitro_learner.algorithms.base import StateMisfit
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.checkpoints import store
 from nitro_learner.data.batch import Fragment
+from nitro_learner.networks.normalise import RewardNormaliser
 
 AGENTS = ("agent_0", "agent_1", "agent_2")
 TOGETHER = {"agent_1": AGENTS}
@@ -318,3 +319,24 @@ def test_a_round_that_makes_weights_infinite_is_refused_with_the_policy() -> Non
 def test_fragments_that_are_no_round_are_refused(fragments: list[Fragment], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MultiPpo(of_three()).update(fragments, 1)
+
+
+def test_a_critic_of_scaled_rewards_begins_at_the_level_of_its_first_round() -> None:
+    """A critic that begins at 0 falls for many rounds, and rates the ends of episodes too high meanwhile."""
+    made = of_three("mappo", {"learningRate": 1e-12})
+    learner, bias = MultiPpo(made), "critic.head.bias"
+    first, second = [agents_fragment(ends=0.1, seed=1)], [agents_fragment(ends=0.1, seed=2)]
+    begin = {name: policy["parameters"][bias] for name, policy in learner.state_dict()["policies"].items()}
+    learner.update(first, 1)
+    after = learner.state_dict()["policies"]
+    learner.update(second, 2)
+    later = learner.state_dict()["policies"]
+    ended, cut = first[0].tensors["terminated"], first[0].tensors["truncated"]
+    for i, agent in enumerate(AGENTS):
+        rewards = first[0].by_class["agent"]["rewards"][..., i]
+        tensors = {"rewards": rewards, "terminated": ended, "truncated": cut}
+        (scaled,) = RewardNormaliser(made.settings.gamma)([Fragment(first[0].meta, tensors)])
+        level = scaled.mean() / (1 - made.settings.gamma * (1 - ended.mean()))
+        found = after[agent]["parameters"][bias] - begin[agent]
+        np.testing.assert_allclose(found.item(), level, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(later[agent]["parameters"][bias], after[agent]["parameters"][bias])
