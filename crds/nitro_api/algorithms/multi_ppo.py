@@ -1,8 +1,9 @@
 """PPO for several agents: IPPO (de Witt et al. 2020) and MAPPO (Yu et al. 2022).
 
-Their settings are PPO's. `paper` has RLlib's defaults. `tuned` keeps observations as they are and its learning
-rate constant. It scales rewards, so that critics begin at the level of the first round. With critics that
-began at 0, two of two seeds of mpe2's simple_spread fell below agents that act at random before they learned.
+Their settings are PPO's. `paper` has RLlib's defaults. `tuned` keeps observations as they are and its
+learning rate constant. It scales rewards, so that critics begin at the level of the first round. With
+critics that began at 0, two of two seeds of mpe2's simple_spread fell below agents that act at random before
+they learned.
 """
 
 from __future__ import annotations

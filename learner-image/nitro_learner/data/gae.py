@@ -120,7 +120,7 @@ def through_waiting(
 
 
 def level(rewards: np.ndarray, ends: np.ndarray, gamma: float) -> float:
-    """The constant value that solves the mean of Bellman's equation, c = mean(r) + gamma (1 - part of ends) c.
+    """The constant c that solves the mean of Bellman's equation, c = mean(r) + gamma (1 - part of ends) c.
 
     Args:
         rewards: float [n].
