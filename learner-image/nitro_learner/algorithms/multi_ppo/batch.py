@@ -83,8 +83,8 @@ class BatchMaker:
         """Make a policy's batch, and take the round into its statistics.
 
         A critic of scaled rewards begins at the level of its first round. One that began at 0 would fall to
-        that level in many rounds. Meanwhile the states late in episodes would seem the better ones, because
-        few rewards before the end are known of them, and policies learn to hurry there.
+        that level in many rounds. Meanwhile it would rate states that are typical of an episode's end too
+        high, and policies would learn to reach them.
 
         Args:
             policy: as it sampled the round.
