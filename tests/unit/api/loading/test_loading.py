@@ -140,7 +140,7 @@ def test_taking_out_a_wrong_field_makes_no_new_mistake() -> None:
         ("spec.environment.id=5", "must be text of 1 to 253 characters; put it in quotes"),
         ("spec.environment.kwargs={1: 2}", "must have text as a key; put the key in quotes"),
         ("spec.learner=3",
-         "must be a mapping with fields such as image, resources, nodeSelector; change it or leave it out "
+         "must be a mapping with fields such as labels, annotations, env; change it or leave it out "
          "for the default"),
         ("spec.environment=null",
          "is required and must be a mapping with fields such as id, kwargs, entryPoint; add it"),
