@@ -53,7 +53,7 @@ class TestKilled:
     async def test_while_it_repairs_changes_of_others(self, world: World) -> None:
         key = await world.new_job()
         await world.live(key)
-        name = {"FunctionName": f"nitro-{world.namespace}-{key.name}"}
+        name = {"FunctionName": f"nitro-{world.namespace}_{key.name}"}
         client, arn = world.service.client(), world.function(key)["Configuration"]["FunctionArn"]
 
         async def scenario(place: int) -> bool:

@@ -21,7 +21,7 @@ class TestTroubles:
 
     async def test_a_function_of_another_owner_is_never_changed(self, world: World) -> None:
         key = await world.new_job()
-        name = f"nitro-{world.namespace}-{key.name}"
+        name = f"nitro-{world.namespace}_{key.name}"
         world.service.client().create_function(
             FunctionName=name, Role=ROLE, PackageType="Image", Code={"ImageUri": "theirs:1"}
         )
@@ -119,7 +119,7 @@ class TestTroubles:
     async def test_provisioned_concurrency_changes_at_most_once_in_its_minutes(self, world: World) -> None:
         key = await world.new_job()
         functions = await world.tended(key)
-        name = f"nitro-{world.namespace}-{key.name}"
+        name = f"nitro-{world.namespace}_{key.name}"
         again = await world.tended_once(key, functions, actors=12)
         assert world.service.provisioned[name]["RequestedProvisionedConcurrentExecutions"] == ACTORS
         assert again is not None
@@ -147,7 +147,7 @@ class TestTroubles:
         assert await world.job(key) is None
         assert world.told[1].reason == "FunctionLeft"
         assert (
-            f"--region us-east-2 --function-name nitro-{world.namespace}-{key.name}" in world.told[1].message
+            f"--region us-east-2 --function-name nitro-{world.namespace}_{key.name}" in world.told[1].message
         )
 
     async def test_a_function_is_deleted_after_its_secret_was_deleted(self, world: World) -> None:

@@ -173,7 +173,7 @@ class World:
         raise AssertionError(f"not settled after {MOST_PASSES} passes")
 
     def function(self, key: JobKey) -> Object:
-        found: Object = self.service.client().get_function(FunctionName=f"nitro-{self.namespace}-{key.name}")
+        found: Object = self.service.client().get_function(FunctionName=f"nitro-{self.namespace}_{key.name}")
         return found
 
     async def check_it_is_right(self, key: JobKey) -> None:
@@ -198,4 +198,4 @@ class World:
 
     async def check_nothing_is_left(self, key: JobKey) -> None:
         assert await self.job(key) is None
-        assert f"nitro-{self.namespace}-{key.name}" not in self.service.functions()
+        assert f"nitro-{self.namespace}_{key.name}" not in self.service.functions()
