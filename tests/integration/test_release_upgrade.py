@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-import needs
 from apiserver import CRD_FILE, ApiServer
 from cluster_support import Cluster
 from operator_support import OperatorProcess, eventually, install_knative, job
@@ -39,11 +38,7 @@ def former() -> Path:
             ["git", "-C", ROOT, "archive", COMMIT, "crds", "operator"], capture_output=True, check=False
         )
         if archive.returncode != 0:
-            needs.without(
-                f"release 0.1 (commit {COMMIT[:7]}) is not in git's history here: "
-                f"{archive.stderr.decode().strip()}. Clone without --depth",
-                "NITRO_REQUIRE_APISERVER",
-            )
+            pytest.skip(f"release 0.1 (commit {COMMIT[:7]}) is not in git's history: clone without --depth")
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as unpacked:
             tree = Path(unpacked) / "tree"
