@@ -83,7 +83,8 @@ class Health(Collector):
 async def scrape(request: web.Request) -> web.Response:
     """Prometheus' text format, or OpenMetrics if a client asks for it.
 
-    It runs in the event loop. So no value is read while it changes, and a blocked loop fails the scrape.
+    The handler runs in the event loop. So no value is read while it changes, and a blocked loop fails the
+    scrape.
     """
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})

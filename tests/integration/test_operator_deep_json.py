@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from apiserver import CRD_FILE, ApiServer
+from apiserver import ApiServer
 from cluster_support import Cluster
 from operator_support import OperatorProcess, eventually, install_knative, job
 
@@ -29,36 +27,25 @@ def cluster(apiserver: ApiServer, namespace: str) -> Iterator[Cluster]:
 @pytest.fixture
 def store(apiserver: ApiServer, cluster: Cluster) -> Callable[[str], None]:
     """Stores a manifest by a definition that lets anything through in kwargs, as the first release's did."""
-    definition = yaml.safe_load(CRD_FILE.read_text())
-
-    def define(definition: Any) -> None:
-        server_side = ("apply", "--server-side", "--force-conflicts", "-f", "-")
-        apiserver.kubectl(*server_side, input=json.dumps(definition))
 
     def store(manifest: str) -> None:
-        define(_without_bounds(definition))
-        try:
+        def stored() -> bool:
+            said = cluster.kubectl("apply", "--server-side", "-f", "-", input=manifest, check=False)
+            return "serverside-applied" in said
 
-            def stored() -> bool:
-                said = cluster.kubectl("apply", "--server-side", "-f", "-", input=manifest, check=False)
-                return "serverside-applied" in said
-
+        with apiserver.changed_schema(_drop_bounds):
             eventually(stored, what="a deep object is accepted")
-        finally:
-            define(definition)
 
     return store
 
 
-def _without_bounds(definition: Any) -> Any:
-    found = copy.deepcopy(definition)
-    spec = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+def _drop_bounds(schema: Any) -> None:
+    spec = schema["properties"]["spec"]
     environment = spec["properties"]["environment"]
     environment["properties"]["kwargs"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    for schema in (spec, environment):
-        rules = schema.get("x-kubernetes-validations", [])
-        schema["x-kubernetes-validations"] = [rule for rule in rules if "kwargs" not in rule["rule"]]
-    return found
+    for part in (spec, environment):
+        rules = part.get("x-kubernetes-validations", [])
+        part["x-kubernetes-validations"] = [rule for rule in rules if "kwargs" not in rule["rule"]]
 
 
 def deep_job(name: str, opening: str, closing: str, **spec: Any) -> str:

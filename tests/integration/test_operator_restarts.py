@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 
-from apiserver import CRD_FILE, ApiServer
+from apiserver import ApiServer
 from cluster_support import Cluster
 from operator_support import (
     JOB,
@@ -214,14 +212,12 @@ def test_two_jobs_share_the_limit_in_every_observation(
 @pytest.fixture
 def newer_definition(apiserver: ApiServer) -> Iterator[None]:
     """The definition of a later release: it has a field that this operator does not know."""
-    definition = yaml.safe_load(CRD_FILE.read_text())
-    newer = copy.deepcopy(definition)
-    schema = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    schema["properties"]["spec"]["properties"]["novelty"] = {"type": "integer"}
-    apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
-    apiserver.kubectl(*apply, input=json.dumps(newer))
-    yield
-    apiserver.kubectl(*apply, input=json.dumps(definition))
+
+    def add(schema: Any) -> None:
+        schema["properties"]["spec"]["properties"]["novelty"] = {"type": "integer"}
+
+    with apiserver.changed_schema(add):
+        yield
 
 
 @pytest.mark.usefixtures("newer_definition")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import os
 import random
 import re
@@ -15,9 +13,8 @@ from typing import Any
 
 import pytest
 import urllib3
-import yaml
 
-from apiserver import CRD_FILE, ApiServer
+from apiserver import ApiServer
 from cluster_support import Cluster
 from nitro_operator.kube.kinds import TRAINING_JOB
 from operator_support import Object, OperatorProcess, eventually, install_knative, job
@@ -239,14 +236,12 @@ def test_random_statuses_harm_neither_the_jobs_nor_the_metrics(
 @pytest.fixture
 def unbounded(apiserver: ApiServer) -> Iterator[None]:
     """The status takes anything, as what was stored before the schema had bounds."""
-    definition = yaml.safe_load(CRD_FILE.read_text())
-    loose = copy.deepcopy(definition)
-    schema = loose["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-    schema["status"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
-    apiserver.kubectl(*apply, input=json.dumps(loose))
-    yield
-    apiserver.kubectl(*apply, input=json.dumps(definition))
+
+    def loosen(schema: Any) -> None:
+        schema["properties"]["status"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+    with apiserver.changed_schema(loosen):
+        yield
 
 
 @pytest.mark.usefixtures("unbounded")

@@ -60,7 +60,8 @@ def change(apiserver: ApiServer, former: Path, tmp_path: Path) -> Iterator[Chang
         for operator in running:
             operator.stop()
         old = release == "old"
-        define(apiserver, former / "crds" / CRD_FILE.name if old else CRD_FILE)
+        # As `helm upgrade` does: the new definition comes before the new operator.
+        apiserver.define(former / "crds" / CRD_FILE.name if old else CRD_FILE)
         path = {"PYTHONPATH": packages} if old else {}
         assert Path(origin(path)).is_relative_to(former if old else ROOT)
         operator = OperatorProcess(
@@ -81,12 +82,7 @@ def change(apiserver: ApiServer, former: Path, tmp_path: Path) -> Iterator[Chang
     yield to
     for operator in running:
         operator.stop()
-    define(apiserver, CRD_FILE)
-
-
-def define(apiserver: ApiServer, definition: Path) -> None:
-    """As `helm upgrade` does: the new definition comes before the new operator."""
-    apiserver.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(definition))
+    apiserver.define(CRD_FILE)
 
 
 def origin(environment: dict[str, str]) -> str:

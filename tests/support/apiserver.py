@@ -17,11 +17,14 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import urllib3
+import yaml
 
 from ports import free_ports
 
@@ -111,13 +114,30 @@ class ApiServer:
 
     def apply_crd(self) -> None:
         """Install the NitroTrainingJob kind, or bring it up to date, and wait until it is served."""
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRD_FILE))
+        self.define(CRD_FILE)
         # `kubectl wait` fails while the definition has no conditions at all, and does not say what is served.
         deadline = time.monotonic() + 120
         while answer := self.kubectl("get", "nitrotrainingjobs", "-A", "-o", "name", check=False):
             if time.monotonic() > deadline:
                 raise KubectlError(answer)
             time.sleep(0.1)
+
+    def define(self, definition: Path) -> None:
+        """Apply a definition of the NitroTrainingJob kind. It may not be served yet."""
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(definition))
+
+    @contextmanager
+    def changed_schema(self, change: Callable[[Any], None]) -> Iterator[None]:
+        """The definition with another schema, for a time. `change` edits its openAPIV3Schema."""
+        changed = yaml.safe_load(CRD_FILE.read_text())
+        change(changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+        file = self.folder / "changed-definition.json"
+        file.write_text(json.dumps(changed))
+        self.define(file)
+        try:
+            yield
+        finally:
+            self.define(CRD_FILE)
 
     def _start(self) -> None:
         client, peer, secure = free_ports(3)

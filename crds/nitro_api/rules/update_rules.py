@@ -13,7 +13,11 @@ from nitro_api.spec.pod_template import PodTemplate
 MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "scaling.hold")
 """Parts of spec that may change after creation: whole fields, and fields inside a field."""
 
-_POD_FIELDS = ("image", "resources", *(field.alias or "" for field in PodTemplate.model_fields.values()))
+_POD_FIELDS = (
+    "image",
+    "resources",
+    *(field.alias or name for name, field in PodTemplate.model_fields.items()),
+)
 MENDABLE = (
     *(f"actor.{name}" for name in _POD_FIELDS),
     *(f"learner.{name}" for name in _POD_FIELDS),

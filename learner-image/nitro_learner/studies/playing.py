@@ -134,8 +134,10 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> Filmed:
         stack.callback(environment.close)
         if not isinstance(environment, Environment):
             container = WeightsContainer("", policies.version, policies.weights(), policies.agents)
-            team = environment if environment.picture(0) is not None else _drawn_team(spec)
-            stack.callback(team.close)
+            team = environment
+            if team.picture(0) is None:
+                team = _drawn_team(spec)
+                stack.callback(team.close)
             episode, rate = _match(team, Policies(container, team.spec, 1), seed), _TEAM_RATE
         elif spec.environment.atari:
             policy = Policy(PolicyWeights.of(*policies.only.weights()), environment.spec)

@@ -24,8 +24,8 @@ HANGS_SECONDS = 600.0
 """A computation hangs if its thread has used no CPU for this time. The total time of a computation does not
 tell: it may be seconds or an hour."""
 
-# A thread hangs that was idle between so many checks. They are counted, and not the time, which also passes
-# while the whole machine stands still.
+# A thread that was idle at so many checks in a row hangs. Checks are counted instead of time, because time
+# also passes while the whole machine stands still.
 _CHECKS = 10
 
 # CPU time between two checks. A thread that uses less is idle.

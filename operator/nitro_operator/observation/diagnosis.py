@@ -93,10 +93,15 @@ def finished_message(job: Object, pod: Object | None) -> Problem:
     return Problem("LearnerFailed", f"{tries}. Last exit code {code}. Last words: {words} {REVIVE}")
 
 
-REVIVE = (
-    "Remedy: set spec.suspend to true, remove the cause (images, resources and pod settings can change now), "
-    "and set spec.suspend to false; the run continues from its last checkpoint."
-)
+def _mend(change: str) -> str:
+    """The remedy for a cause that a suspended job can remove."""
+    return (
+        f"Remedy: set spec.suspend to true, {change}, and set spec.suspend to false; the run continues from "
+        "its last checkpoint."
+    )
+
+
+REVIVE = _mend("remove the cause (images, resources and pod settings can change now)")
 
 
 def deadline_problem() -> Problem:
@@ -171,13 +176,10 @@ def _crashed(observed: Observed, pod: Object, backoff_limit: int) -> Problem | N
     failures = ((observed.learner_job or {}).get("status") or {}).get("failed", 0)
     cause = _terminated(status).get("reason")
     if cause == "OOMKilled":
-        remedy = (
-            "It used more memory than its limit. Remedy: set spec.suspend to true, raise "
-            "spec.learner.resources.limits.memory, and set spec.suspend to false; the run continues from its "
-            "last checkpoint."
-        )
         return Problem(
-            "LearnerOOMKilled", f"the learner was killed for memory (failure {failures}). {remedy}"
+            "LearnerOOMKilled",
+            f"the learner was killed for memory (failure {failures}). It used more memory than its limit. "
+            f"{_mend('raise spec.learner.resources.limits.memory')}",
         )
     return Problem(
         "LearnerCrashed",
@@ -195,9 +197,8 @@ def _actor_crash(pod: Object) -> Problem | None:
     if ended.get("reason") == "OOMKilled":
         return Problem(
             "ActorOOMKilled",
-            "an actor was killed because it used more memory than its limit. Remedy: set spec.suspend "
-            "to true, raise spec.actor.resources.limits.memory, and set spec.suspend to false; the run "
-            "continues from its last checkpoint.",
+            "an actor was killed because it used more memory than its limit. "
+            f"{_mend('raise spec.actor.resources.limits.memory')}",
         )
     if ended and ended.get("exitCode", 0) != 0:
         return Problem(

@@ -68,15 +68,14 @@ def phase_of(
         now: the API server's time.
         settings: the hash of the job's settings; None if its spec cannot be used.
     """
-    spec = job["spec"]
-    if holds(observed.learner_job, "Complete") or (observed.learner_job is None and holds(job, COMPLETE)):
+    spec, learner = job["spec"], observed.learner_job
+    if holds(learner, "Complete") or (learner is None and holds(job, COMPLETE)):
         return Judgement(Stage.SUCCEEDED)
-    learner = observed.learner_job
     if invalid is not None and learner is None:
         return Judgement(Stage.INVALID, Problem(INVALID_SPEC, invalid))
     if _overdue(job, now):
         return Judgement(Stage.FAILED, deadline_problem())
-    if spec.get("suspend") or _mended(observed.learner_job, settings):
+    if spec.get("suspend") or _mended(learner, settings):
         return Judgement(Stage.SUSPENDED)
     if learner is not None and not holds(learner, "Failed"):
         if invalid is not None:
