@@ -25,6 +25,7 @@ CHILDREN = [
     ("services.serving.knative.dev", "{}-actors"),
     ("job", "{}-learner"),
 ]
+OPERATORS_LABELS = ("nitro.dev", "app.kubernetes.io")
 LIMIT = 24
 
 
@@ -130,6 +131,59 @@ class TestLife:
         cluster.start_learner("paused")
         eventually(lambda: cluster.status("paused")["phase"] == "Running")
         eventually(lambda: cluster.scale("paused") == ("8", "8"))
+
+    def test_a_job_in_a_queue_waits_while_kueue_suspends_its_learner(
+        self, cluster: Cluster, operator: OperatorProcess
+    ) -> None:
+        """Kueue's writes, made by hand: it suspends the learner's Job, and starts it on nodes that it
+        chooses."""
+        queue = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "low"}
+        queued = job("queued", learner={"labels": {"cost-centre": "a"}})
+        queued["metadata"]["labels"] = {**queue, "not-for-kueue": "x"}
+        cluster.apply(queued)
+        cluster.start_knative("queued")
+        learner = eventually(lambda: cluster.get("job", "queued-learner"), what="the learner's Job")
+        labels = learner["metadata"]["labels"]
+        others = {name: value for name, value in labels.items() if name.split("/")[0] not in OPERATORS_LABELS}
+        assert others == queue | {"cost-centre": "a"}
+        service = cluster.get("services.serving.knative.dev", "queued-actors")
+        assert service is not None
+        assert queue.items() <= service["spec"]["template"]["metadata"]["labels"].items()
+
+        def waits() -> bool:
+            return cluster.condition("queued", "LearnerReady").get("reason") == "Queued"
+
+        cluster.patch("job", "queued-learner", {"spec": {"suspend": True}})
+        eventually(waits, what="a job that waits")
+        operator.wait_for_resyncs(2)
+        found = cluster.get("job", "queued-learner")
+        assert found is not None
+        assert found["spec"]["suspend"] is True, "the operator leaves it to Kueue"
+        assert cluster.status("queued")["phase"] == "Pending"
+        assert cluster.condition("queued", "Failed")["status"] == "False"
+        assert "queue 'team'" in cluster.condition("queued", "Ready")["message"]
+
+        def admit() -> Object:
+            chosen = {"spec": {"nodeSelector": {"pool": "batch"}}}
+            cluster.patch("job", "queued-learner", {"spec": {"suspend": False, "template": chosen}})
+            pod = cluster.start_learner("queued")
+            cluster.report("queued", round=3, requestedActors=8)
+            eventually(lambda: cluster.scale("queued") == ("8", "8"), what="actors")
+            eventually(lambda: cluster.status("queued")["phase"] == "Running", what="phase Running")
+            return pod
+
+        pod = admit()
+        cluster.patch("job", "queued-learner", {"spec": {"suspend": True}})  # another job has preempted it
+        cluster.patch("job", "queued-learner", {"status": {"startTime": None, "active": 0}}, status=True)
+        cluster.delete_pod(pod)
+        eventually(lambda: cluster.scale("queued") == ("0", "1"), what="released actors")
+        eventually(waits, what="a job that waits again")
+        assert cluster.status("queued")["training"]["round"] == 3
+        admit()
+        again = cluster.get("job", "queued-learner")
+        assert again is not None
+        assert again["metadata"]["uid"] == learner["metadata"]["uid"], "Kueue's workload stays the same"
+        assert again["spec"]["template"]["spec"]["nodeSelector"] == {"pool": "batch"}
 
     def test_a_failed_learner_reports_its_last_log_line_and_a_suspend_restarts_it(
         self, cluster: Cluster

@@ -42,7 +42,9 @@ def actor_service(view: JobView) -> Object:
     template: Object = {
         "metadata": {
             "name": names.revision(view.name),
-            **pod_settings.metadata(given, names.labels(view.name, names.ACTOR), annotations),
+            **pod_settings.metadata(
+                given, view.queue_labels | names.labels(view.name, names.ACTOR), annotations
+            ),
         },
         "spec": {
             **pod_settings.pod_fields(given, view),

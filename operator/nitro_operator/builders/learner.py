@@ -45,6 +45,8 @@ def learner_job(view: JobView, deadline_seconds: int | None) -> Object:
     if deadline_seconds is not None:
         spec["activeDeadlineSeconds"] = max(1, deadline_seconds)
     metadata = view.metadata(names.learner(view.name), names.LEARNER)
+    # Kueue reads the labels of the Job itself, and may copy chosen ones to its Workload.
+    metadata["labels"] = {**(view.spec.learner.labels or {}), **view.queue_labels, **metadata["labels"]}
     metadata["annotations"] = {names.SETTINGS_HASH: view.settings_hash}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 

@@ -60,6 +60,12 @@ class JobView:
         """Whether learner and actors exchange data through the Redis in the learner's pod."""
         return self.spec.backend.needs_redis
 
+    @property
+    def queue_labels(self) -> dict[str, str]:
+        """The job's labels for Kueue, which knows Jobs and pods, but not this kind of object."""
+        labels = self.job["metadata"].get("labels") or {}
+        return {name: value for name, value in labels.items() if name.startswith(names.KUEUE_LABELS)}
+
     @cached_property
     def settings_hash(self) -> str:
         """Hash of what a suspended job may change. It is the same in all releases of the operator."""

@@ -16,6 +16,9 @@ TEMPLATE_HASH = "nitro.dev/template-hash"
 SETTINGS_HASH = "nitro.dev/settings-hash"
 """Annotation of a learner's Job: a hash of the settings that it was made with, as far as they may change."""
 
+KUEUE_LABELS = "kueue.x-k8s.io/"
+"""Prefix of the labels by which Kueue finds the queue and the priority of an object."""
+
 LEARNER, ACTOR, REDIS = "learner", "actor", "redis"
 ACTORS_PER_POD = "nitro.dev/actors-per-pod"
 """Annotation of pods with several actors."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nitro_operator.builders import actors as actor_builder
 from nitro_operator.builders import learner as learner_builder
 from nitro_operator.builders import redis as redis_builder
+from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation.observed import (
     Observed,
@@ -67,6 +68,20 @@ def actor_problem(pods: Iterable[Object], revision: Object | None) -> Problem | 
     return _revision_problem(revision)
 
 
+def queue_problem(observed: Observed) -> Problem:
+    """Why the learner has no pod while its Job is suspended."""
+    meta = (observed.learner_job or {})["metadata"]
+    queue = (meta.get("labels") or {}).get(f"{names.KUEUE_LABELS}queue-name")
+    by = f"it waits in Kueue's queue {queue!r}" if queue else "it waits until the Job's spec.suspend is false"
+    return Problem(
+        "Queued",
+        f"the Job {meta['name']} of the learner is suspended, so it has no pod: {by}. "
+        f"`kubectl -n {meta['namespace']} get workloads` shows what Kueue knows of it. The run goes on by "
+        "itself, from its last checkpoint if it has one.",
+        warning=False,
+    )
+
+
 def quota_problem(message: str) -> Problem:
     return Problem(
         "QuotaExceeded",
@@ -113,8 +128,15 @@ def deadline_problem() -> Problem:
 
 
 def _unschedulable(pod: Object, who: str, where: str) -> Problem | None:
-    scheduled = condition(pod, "PodScheduled")
-    if scheduled is None or scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
+    scheduled = condition(pod, "PodScheduled") or {}
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated":
+        return Problem(
+            "SchedulingGated",
+            f"{who} may not be scheduled yet: whoever gave its pod a scheduling gate, such as Kueue, has to "
+            "remove the gate. Kueue does so when its queue has room for the pod.",
+            warning=False,
+        )
+    if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
         return None
     cause = _short(scheduled.get("message", ""))
     if "PersistentVolumeClaim" in cause or "persistentvolumeclaim" in cause:

@@ -136,6 +136,12 @@ def container(pod: Object | None, name: str) -> Object | None:
     return next((c for c in containers(pod or {}) if c["name"] == name), None)
 
 
+def queued(observed: Observed) -> bool:
+    """Whether the learner's Job is suspended, by Kueue or by hand: then it has no pod."""
+    job = observed.learner_job
+    return job is not None and job["spec"].get("suspend") is True and not terminating(job)
+
+
 def learner_running(observed: Observed) -> bool:
     """Whether the training container runs and is not being stopped."""
     pod = observed.learner_pod

@@ -18,7 +18,7 @@ from nitro_operator.kube.client import ApiError, Kube
 from nitro_operator.kube.kinds import KNATIVE_KINDS, LEARNER_JOB, REVISION, SECRET, JobKey, Object, kind_of
 from nitro_operator.kube.names import credentials
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import holds, observe, terminating
+from nitro_operator.observation.observed import holds, observe, queued, terminating
 from nitro_operator.reconcile.apply import Applier
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.secret import ensure_secret
@@ -136,6 +136,8 @@ class Starter:
     async def _find_pod(self, run: ReconcileContext) -> None:
         job = run.observed.learner_job
         if job is None or run.observed.learner_pod is not None or terminating(job) or holds(job, "Complete"):
+            return
+        if queued(run.observed):
             return
         age = (run.server_now - datetime.fromisoformat(job["metadata"]["creationTimestamp"])).total_seconds()
         if age < PODLESS_SECONDS:

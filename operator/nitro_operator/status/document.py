@@ -10,8 +10,8 @@ from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.diagnosis import Problem, learner_problem
-from nitro_operator.observation.observed import Observed, learner_done, learner_running
+from nitro_operator.observation.diagnosis import Problem, learner_problem, queue_problem
+from nitro_operator.observation.observed import Observed, learner_done, learner_running, queued
 from nitro_operator.scaling.holding import PodTimes
 from nitro_operator.status.conditions import (
     ACTORS_READY,
@@ -103,7 +103,8 @@ def phase(s: Situation) -> str:
         return PHASES[s.judgement.stage]
     if learner_running(s.observed) or learner_done(s.observed):
         return "Running"
-    return "Pending" if s.waiting is not None and s.observed.learner_job is None else "Starting"
+    waiting = s.waiting is not None and s.observed.learner_job is None
+    return "Pending" if waiting or queued(s.observed) else "Starting"
 
 
 def conditions(s: Situation) -> list[Condition]:
@@ -138,7 +139,8 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
     before = reported.status(job)
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     generation = job["metadata"].get("generation", 0)
-    started = _time(before, "startTime") or (stamp if s.observed.learner_job is not None else None)
+    begun = s.observed.learner_job is not None and not queued(s.observed)
+    started = _time(before, "startTime") or (stamp if begun else None)
     found: Object = {
         "phase": phase(s),
         "conditions": to_status(conditions(s), before.get("conditions") or [], generation, stamp),
@@ -245,6 +247,8 @@ def _learner(s: Situation) -> Condition:
         return from_problem(LEARNER_READY, problem)
     if learner_done(s.observed):
         return false(LEARNER_READY, "Finished", "the learner has ended; its pod is being removed")
+    if queued(s.observed):
+        return from_problem(LEARNER_READY, queue_problem(s.observed))
     if not learner_running(s.observed):
         return false(LEARNER_READY, "Starting", "the learner's pod is being started")
     if not s.heard:
@@ -258,6 +262,8 @@ def _actors(s: Situation) -> Condition:
         return false(ACTORS_READY, "Released", "no actor is held")
     if s.observed.learner_job is None and s.waiting is not None:
         return false(ACTORS_READY, "Waiting", s.waiting.message)
+    if queued(s.observed):
+        return false(ACTORS_READY, "Waiting", "actors are started with the learner, which waits")
     for problem in (s.actor_trouble, trouble):
         if problem is not None:
             return from_problem(ACTORS_READY, problem)

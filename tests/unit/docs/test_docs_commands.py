@@ -64,9 +64,9 @@ def _mistakes(words: list[str]) -> list[str]:
 
 def _exists(word: str) -> bool:
     """Whether there is such a file, and in it the test that stands after `::`."""
-    pattern, _, test = word.rstrip("/").partition("::")
+    pattern, *tests = word.rstrip("/").split("::")
     files = list(ROOT.glob(pattern))
-    return bool(files) and (not test or f"def {test}(" in files[0].read_text())
+    return bool(files) and (not tests or f"def {tests[-1]}(" in files[0].read_text())
 
 
 def _is_target(word: str) -> bool:

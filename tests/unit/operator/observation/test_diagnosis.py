@@ -57,6 +57,13 @@ class TestDiagnosis:
                 "Unschedulable",
                 "nvidia.com/gpu",
             ),
+            (
+                observed_with(
+                    conditions=[{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
+                ),
+                "SchedulingGated",
+                "Kueue",
+            ),
         ],
     )
     def test_learner_problems_are_named_with_a_remedy(

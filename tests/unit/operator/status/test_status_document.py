@@ -79,6 +79,14 @@ class TestStatus:
         crashed = self.situation(observed=observed_with(terminated(1), phase="Failed"))
         assert document.phase(crashed) == "Starting"
 
+    def test_time_in_a_queue_before_the_first_start_does_not_count_towards_the_deadline(self) -> None:
+        held = learner_job(namespace="team")
+        held["spec"]["suspend"] = True
+        queued = self.situation(observed=Observed(learner_job=held))
+        assert document.phase(queued) == "Pending"
+        assert "startTime" not in document.build(queued, make_job(), NOW)
+        assert "startTime" in document.build(self.situation(), make_job(), NOW)
+
     def test_all_six_conditions_are_present_and_ready_names_the_problem(self) -> None:
         found = {c.type: c for c in document.conditions(self.situation())}
         assert set(found) == {"Ready", "LearnerReady", "ActorsReady", "Suspended", "Complete", "Failed"}
