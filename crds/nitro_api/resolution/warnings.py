@@ -59,6 +59,8 @@ def _minibatch_warning(spec: JobSpec) -> str | None:
     if "batchSize" in settings:  # it learns from batches of a buffer instead of rounds
         smallest = settings["batchSize"] or spec.environment.rollout_length
         holder = "batch, which is then one step; lower it or raise batchSize"
+    if spec.sharing is not None and spec.sharing.group_batch == "all":
+        return None  # a group has several agents' samples, and how many agents there are is not known here
     if not isinstance(minibatch, int) or minibatch <= smallest:
         return None
     return f"spec.algorithm.{field}: {minibatch} exceeds the {smallest} samples of a {holder}"

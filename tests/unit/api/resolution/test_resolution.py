@@ -250,6 +250,16 @@ def test_a_doubtful_setting_gives_a_warning(changes: list[str], expected: str) -
     assert ";" in warning, "no remedy"
 
 
+def test_a_minibatch_may_be_larger_than_one_agents_samples_where_a_group_learns_from_all() -> None:
+    several = [
+        "spec.environment={id: mpe2/simple_spread_v3}",
+        "spec.algorithm={name: ippo, hyperparameters: {minibatchSize: 1500}}",
+    ]
+    (warning,) = warnings(job(*several, "spec.sharing={mode: always}"))
+    assert "minibatchSize: 1500 exceeds the 1000 samples" in warning
+    assert warnings(job(*several, "spec.sharing={mode: always, groupBatch: all}")) == []
+
+
 def test_an_entry_point_alone_gives_the_environment_its_name() -> None:
     environment = resolve(job("spec.environment={entryPoint: 'mine.games:Chess'}")).spec.environment
     assert (environment.id, environment.entry_point) == ("mine.games:Chess", "mine.games:Chess")
