@@ -137,6 +137,7 @@ CHANGES = {
     "actor": "spec.actor.timeoutSeconds=61",
     "learner": "spec.learner.checkpoint.keepLast=4",
     "pricing": "spec.pricing.lambdaRequest=1",
+    "resumeFrom": "spec.resumeFrom={job: other}",
 }
 
 

@@ -8,6 +8,7 @@ from nitro_api.rules import (
     lambda_rules,
     network_rules,
     pod_rules,
+    resume_rules,
     scaling_rules,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "lambda_rules",
     "network_rules",
     "pod_rules",
+    "resume_rules",
     "scaling_rules",
 ]

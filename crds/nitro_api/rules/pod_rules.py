@@ -20,13 +20,14 @@ OPERATORS_PREFIXES = (
 )
 """Labels and annotations with these prefixes are the operator's or a controller's. A NetworkPolicy selects by
 the first two, so a pod with another job's labels could reach that job's Redis."""
-OPERATORS_VOLUMES = ("tmp", "shm", "checkpoints", "api-token", "redis-acl", "redis-tmp")
+OPERATORS_VOLUMES = ("tmp", "shm", "checkpoints", "resume-from", "api-token", "redis-acl", "redis-tmp")
 OPERATORS_PATHS = (
     "/",
     "/tmp",
     "/dev",
     "/dev/shm",
     "/checkpoints",
+    "/resume-from",
     "/etc/nitro",
     "/var/run/secrets/kubernetes.io/serviceaccount",
 )

@@ -14,6 +14,7 @@ from nitro_api.spec.environment import Environment
 from nitro_api.spec.network import Network
 from nitro_api.spec.pods import Actor, Learner
 from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.resume_from import ResumeFrom
 from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
 from nitro_api.spec.status import JobStatus
@@ -119,6 +120,11 @@ class JobSpec(Model):
 
     pricing: Pricing = Field(default_factory=Pricing)
     """What time costs."""
+
+    resume_from: ResumeFrom | None = None
+    """On a cluster: start with the policies of another run. Taken are weights, target networks, the state of
+    optimisers, the statistics of normalisation, and which agents share policies; all else begins anew.
+    Algorithm, network and spaces must be the same. Default: none."""
 
     suspend: bool = False
     """True stops the learner at its next checkpoint and releases all actors; false goes on from there.

@@ -70,7 +70,8 @@ class Algorithm(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a continuation needs, except the fragments that an off-policy algorithm still
-        holds: nested dicts of tensors, arrays, numbers, strings and None."""
+        holds: nested dicts of tensors, arrays, numbers, strings and None. What a new run does not take from
+        another one is named in adoption.py."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.weights import DEFAULT_POLICY, PolicyWeights, WeightsContainer
 from nitro_api.algorithms.record import Feeding
+from nitro_learner.algorithms.adoption import adopted
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.base import (
     Algorithm,
@@ -225,11 +226,7 @@ class PolicySet:
             ValueError: the state is of other agents, policies, networks or algorithms.
         """
         agents = dict(state["agents"])
-        if self.teams() and agents != self.agents and agents.keys() == self.agents.keys():
-            groups: dict[str, list[str]] = {}
-            for agent, policy in agents.items():
-                groups.setdefault(policy, []).append(agent)
-            self._regroup(groups)
+        self._regroup_as(agents)
         saved = [tuple(item["policies"]) for item in state["learners"]]
         own = [learner.policies for learner in self.learners]
         if saved != own:
@@ -238,6 +235,30 @@ class PolicySet:
             learner.load_state_dict(item["state"])
         self.agents = agents
         self.version = int(state["version"])
+
+    def adopt(self, state: dict[str, Any]) -> None:
+        """Begin with what the policies of another run have learned, and with its groups of agents.
+
+        Args:
+            state: its `state_dict()`; attachments may be missing.
+
+        Raises:
+            ValueError: as `load_state_dict`.
+        """
+        self._regroup_as(state["agents"])
+        learners = [
+            {**saved, "state": adopted(saved["state"], learner.state_dict())}
+            for saved, learner in zip(state["learners"], self.learners, strict=False)
+        ]
+        self.load_state_dict({**state, "learners": learners, "version": self.version})
+
+    def _regroup_as(self, agents: Mapping[str, str]) -> None:
+        """Let each agent play the policy of that name, where agents may share."""
+        if self.teams() and agents != self.agents and agents.keys() == self.agents.keys():
+            groups: dict[str, list[str]] = {}
+            for agent, policy in agents.items():
+                groups.setdefault(policy, []).append(agent)
+            self._regroup(groups)
 
 
 def saved_policies(state: Mapping[str, Any]) -> dict[str, Any]:

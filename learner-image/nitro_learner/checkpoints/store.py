@@ -90,9 +90,9 @@ class CheckpointStore:
         attachments.prune(self.directory / attachments.FOLDER, named)
         return path
 
-    def latest(self) -> Checkpoint | None:
+    def latest(self, *, attached: bool = True) -> Checkpoint | None:
         """The newest checkpoint that is whole, with a warning for each newer one that is damaged; None when
-        there is no file.
+        there is no file. See `load` for `attached`.
 
         Raises:
             CheckpointError: there are files and none is whole.
@@ -100,7 +100,7 @@ class CheckpointStore:
         rounds = self.rounds()
         for number in reversed(rounds):
             try:
-                return load(self.path(number))
+                return load(self.path(number), attached=attached)
             except CheckpointError as error:
                 logger.warning("%s The one before it is used.", error)
         if rounds:
@@ -121,8 +121,8 @@ def write(path: Path, round: int, state: Mapping[str, Any]) -> None:
     files.write(path, pack(round, state), f"the checkpoint of round {round}")
 
 
-def load(path: Path) -> Checkpoint:
-    """Read one checkpoint file and its attachments.
+def load(path: Path, *, attached: bool = True) -> Checkpoint:
+    """Read one checkpoint file and its attachments. Without `attached`, None is in the place of each.
 
     Raises:
         CheckpointError: a file is missing, cut, altered, or of another schema.
@@ -141,7 +141,8 @@ def load(path: Path) -> Checkpoint:
         raise CheckpointError(
             f"{path}: the checkpoint has schema {meta['schema']}, this version reads {SCHEMA}."
         )
-    state: dict[str, Any] = _unflatten(meta["state"], tensors, path.parent / attachments.FOLDER)
+    folder = path.parent / attachments.FOLDER if attached else None
+    state: dict[str, Any] = _unflatten(meta["state"], tensors, folder)
     return Checkpoint(meta["round"], state, path)
 
 
@@ -191,7 +192,7 @@ def _flatten(value: Any, path: str, tensors: dict[str, np.ndarray]) -> Any:
     raise TypeError(f"the state's {path!r} is a {type(value).__name__}, which a checkpoint cannot hold")
 
 
-def _unflatten(value: Any, tensors: dict[str, np.ndarray], folder: Path) -> Any:
+def _unflatten(value: Any, tensors: dict[str, np.ndarray], folder: Path | None) -> Any:
     if isinstance(value, list):
         return [_unflatten(item, tensors, folder) for item in value]
     if not isinstance(value, dict):
@@ -202,7 +203,7 @@ def _unflatten(value: Any, tensors: dict[str, np.ndarray], folder: Path) -> Any:
         array = tensors[value[_ARRAY]].copy()
         return array.reshape(()) if value.get("scalar") else array
     if _ATTACHMENT in value:
-        return Attachment.read(folder, value[_ATTACHMENT])
+        return Attachment.read(folder, value[_ATTACHMENT]) if folder else None
     if _TUPLE in value:
         return tuple(_unflatten(item, tensors, folder) for item in value[_TUPLE])
     if _ITEMS in value:

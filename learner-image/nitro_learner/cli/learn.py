@@ -5,8 +5,9 @@ checkpoint when there is one. SIGTERM stops it after a checkpoint with exit code
 SIGUSR1 writes to the log where each thread stands.
 
 The environment says which job it is: NITRO_JOB_NAMESPACE, NITRO_JOB_NAME, NITRO_RUN (the job's uid),
-NITRO_RUN_DIR (on the checkpoint volume), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN and
-NITRO_METRICS_PORT (0 or absent: no metrics).
+NITRO_RUN_DIR (on the checkpoint volume), NITRO_RESUME_FROM (the run of spec.resumeFrom: its folder, or
+s3://BUCKET/PREFIX/RUN), NITRO_REDIS_URL, NITRO_ACTOR_URL, NITRO_TOKEN and NITRO_METRICS_PORT (0 or absent: no
+metrics).
 
 examples:
   nitro learn
@@ -93,7 +94,8 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
             s3 = job.spec.learner.checkpoint.s3
             bucket = RunBucket(s3, folder.path.name) if s3 else None
             run_id = os.environ.get("NITRO_RUN")
-            opened = open_run(folder, job, resume=True, run_id=run_id, bucket=bucket)
+            source = os.environ.get("NITRO_RESUME_FROM")
+            opened = open_run(folder, job, resume=True, run_id=run_id, bucket=bucket, source=source)
             # Another pod ends what a pod has trained that could not report it: nothing is charged again.
             outcome = earlier_outcome(opened)
             if outcome:

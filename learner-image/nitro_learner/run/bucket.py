@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -75,12 +75,29 @@ class RunBucket:
             return
         checkpoints = folder.checkpoints.relative_to(folder.path).parts[0]
         with self._explained("read"):
-            for name in sorted(self._names(), key=lambda name: (name.startswith(checkpoints), name)):
-                path = folder.path / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                temporary = path.with_name(f".{path.name}{_PARTIAL}")
-                self._s3.download_file(self.bucket, self.prefix + name, str(temporary))
-                temporary.replace(path)
+            names = sorted(self._names(), key=lambda name: (name.startswith(checkpoints), name))
+            self._download(names, folder)
+
+    def copy_newest(self, folder: RunDir) -> None:
+        """Copy the run's job and its newest checkpoint, without what is attached to that.
+
+        Raises:
+            BucketError: the bucket cannot be read.
+        """
+        own = [str(path.relative_to(folder.path)) for path in (folder.job, folder.checkpoints)]
+        with self._explained("read"):
+            names = self._names()
+            rounds = [name for name in names if PurePosixPath(name).parent == PurePosixPath(own[1])]
+            newest = sorted(rounds, key=lambda name: (len(name), name))[-1:]
+            self._download([name for name in [own[0], *newest] if name in names], folder)
+
+    def _download(self, names: Sequence[str], folder: RunDir) -> None:
+        for name in names:
+            path = folder.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f".{path.name}{_PARTIAL}")
+            self._s3.download_file(self.bucket, self.prefix + name, str(temporary))
+            temporary.replace(path)
 
     def keep(self, folder: RunDir, *, ended: bool = False) -> None:
         """Copy what a resumed run needs, the checkpoints last, and remove old checkpoints from the bucket.

@@ -19,6 +19,7 @@ from nitro_learner.run.learner_functions import function_cost
 from nitro_learner.run.metrics_file import read_numbers
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
+from nitro_learner.run.source import read_source
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
 from nitro_learner.training.costs import worked_seconds
@@ -40,6 +41,7 @@ class OpenRun:
     Attributes:
         id: the run's identity, kept over resumes.
         checkpoint: where to go on from; None = from the start.
+        source: state of another run's checkpoint, whose policies the start begins with.
         history: rows of metrics.csv up to the checkpoint.
         ended: progress of a run that has ended under the job's stop conditions, with its last evaluation;
             None for a run that has more to do.
@@ -52,6 +54,7 @@ class OpenRun:
     checkpoint: Checkpoint | None
     history: list[dict[str, float | None]]
     ended: Progress | None = None
+    source: Mapping[str, Any] | None = None
 
 
 def open_run(
@@ -61,6 +64,7 @@ def open_run(
     resume: bool,
     run_id: str | None = None,
     bucket: RunBucket | None = None,
+    source: str | None = None,
 ) -> OpenRun:
     """Prepare a run folder for a resolved job.
 
@@ -69,8 +73,10 @@ def open_run(
             gives the same result.
         run_id: identity of a new run; a random one by default.
         bucket: a second copy of the run. The run is copied from it when the folder has no checkpoint.
+        source: where the run of spec.resumeFrom is; read when the folder has no checkpoint.
 
     Raises:
+        JobInvalid: the run of spec.resumeFrom does not fit the job.
         RunDirError: the folder holds a run and `resume` is false, or it holds a run of another job or
             schedule, or a run that has lost rounds.
         CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
@@ -100,11 +106,12 @@ def open_run(
         run_id = str(checkpoint.state["run"])
     elif job.spec.scaling.agent:
         load_agent(job.spec.scaling)
+    begin = read_source(source, job, folder) if job.spec.resume_from and not checkpoint else None
     ended = _ended(folder, job, checkpoint) if checkpoint else None
     if ended is None:
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.write_text(folder.job, job.to_yaml())
-    return OpenRun(folder, job, run_id or secrets.token_hex(4), store, checkpoint, history, ended)
+    return OpenRun(folder, job, run_id or secrets.token_hex(4), store, checkpoint, history, ended, begin)
 
 
 def _ended(folder: RunDir, job: NitroTrainingJob, checkpoint: Checkpoint) -> Progress | None:

@@ -86,6 +86,7 @@ async def train(
             run=run.id,
             checkpoints=run.checkpoints,
             checkpoint=run.checkpoint,
+            source=run.source,
             meter=Meter(ledger, run.job.spec.pricing, pod_seconds, provisioned, run.job.spec.actor.per_pod),
             listeners=[*files, *listeners, board, last],
             history=run.history,

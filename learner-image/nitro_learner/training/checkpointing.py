@@ -30,6 +30,7 @@ class Checkpointing:
         parts: by the name that they have in the checkpoint.
         run: identity of the run.
         threads: of the learner's numerics; a run that goes on with another number is warned about.
+        spaces: what agents see and do; see adoption.py.
         every_rounds: how often `save_if_due` saves.
         listeners: receive every checkpoint.
     """
@@ -41,12 +42,13 @@ class Checkpointing:
         *,
         run: str,
         threads: int,
+        spaces: Mapping[str, Any],
         every_rounds: int,
         listeners: Sequence[Listener],
     ) -> None:
         self._store = store
         self._parts = parts
-        self._meta = {"run": run, "threads": threads}
+        self._meta = {"run": run, "threads": threads, "spaces": spaces}
         self._every_rounds = every_rounds
         self._listeners = listeners
         self._saved_round = 0
@@ -78,8 +80,18 @@ class Checkpointing:
         Raises:
             CheckpointError: the disk is full or the folder cannot be written.
         """
-        if round == self._saved_round:
-            return
+        if round != self._saved_round:
+            await self._write(round)
+
+    async def save_start(self) -> None:
+        """Write the parts as they are before the first round, which is of use where they are another run's.
+
+        Raises:
+            CheckpointError: as `save`.
+        """
+        await self._write(0)
+
+    async def _write(self, round: int) -> None:
         state = self._meta | {name: part.state_dict() for name, part in self._parts.items()}
         path = await asyncio.to_thread(self._store.save, round, state)
         self._saved_round = round

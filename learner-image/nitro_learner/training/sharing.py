@@ -241,6 +241,11 @@ class Sharing:
             self._shared, self._times = bool(state["shared"]), int(state["times"])
             self._mode.load_state_dict(state["mode"])
 
+    def adopt(self, state: dict[str, Any]) -> None:
+        """Begin with the toggles of another run, of which this is the state. What decides about the next
+        toggle begins anew."""
+        self.load_state_dict({**state, "mode": self._mode.state_dict()} if state else state)
+
 
 def lived_rows(fragments: Sequence[Fragment], kind: AgentClass, agent: str) -> dict[str, np.ndarray]:
     """The observations, actions and, where they are masked, available actions of the steps that an agent was

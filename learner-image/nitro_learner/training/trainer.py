@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from nitro_api import NitroTrainingJob
 from nitro_api.spec.stop import Stop
@@ -22,6 +23,7 @@ from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
 from nitro_learner.scalers import Scaler
 from nitro_learner.training import failures, rounds, stop
+from nitro_learner.training.adoption import adopt, spaces_of
 from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute
@@ -50,6 +52,7 @@ class Trainer:
         run: identity of the run; part of every Redis key and fragment.
         checkpoints: where the state goes.
         checkpoint: where the run goes on from; None starts it.
+        source: state of another run's checkpoint, whose policies a run that starts begins with.
         meter: turns rounds into dollars.
         listeners: receive the run's events.
         history: earlier rounds' rows of metrics.csv, for the listeners' totals.
@@ -65,6 +68,7 @@ class Trainer:
         run: str,
         checkpoints: CheckpointStore,
         checkpoint: Checkpoint | None,
+        source: Mapping[str, Any] | None = None,
         meter: Meter,
         listeners: Sequence[Listener] = (),
         history: Sequence[Mapping[str, float | None]] = (),
@@ -76,6 +80,7 @@ class Trainer:
         self._backend = backend
         self._checkpoints = checkpoints
         self._checkpoint = checkpoint
+        self._source = None if checkpoint else source
         self._meter = meter
         self._listeners = listeners
         self._history = list(history)
@@ -140,14 +145,19 @@ class Trainer:
             {"training": state, "policies": policies, "sharing": sharing, "scaler": scoring},
             run=self.run_id,
             threads=compute.threads,
+            spaces=spaces_of(environment),
             every_rounds=spec.learner.checkpoint.every_rounds,
             listeners=self._listeners,
         )
         if self._checkpoint:
             checkpointing.restore(self._checkpoint)
+        if self._source is not None:
+            adopt(self._source, policies, sharing, environment)
         for listener in self._listeners:
             listener.on_run_started(round=state.round, rounds=spec.stop.rounds, history=self._history)
             listener.on_round_requested(round=state.round + 1, actors=state.actors)
+        if self._source is not None:
+            await checkpointing.save_start()  # from now on the source is not needed
         logger.info("run started", extra={"fields": {"run": self.run_id, "round": state.round}})
         return RoundRunner(
             spec=spec,

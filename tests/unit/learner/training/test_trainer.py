@@ -13,13 +13,13 @@ import pytest
 from memory_backend import MemoryBackend, Request
 from nitro_actor.protocol.fragment import FragmentContainer
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
-from nitro_api import load_job, resolve
+from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.algorithms.registry import RECORDS
 from nitro_api.costs.ledger import Entry, Ledger
 from nitro_learner.backends.base import FatalError, RetryableError
 from nitro_learner.cache.base import CacheUnreachable
 from nitro_learner.cache.memory_cache import MemoryCache
-from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.checkpoints.store import CheckpointStore, load, pack
 from nitro_learner.scalers import Decision, RoundOutcome, Scaler
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.failures import TrainingFailed
@@ -491,3 +491,58 @@ async def test_trainer_that_actors_leave_alone_can_be_resumed(new_run: NewRun) -
     assert run.store.rounds() == [1]
     outcome = await run.sitting().run()
     assert (outcome.reason, outcome.rounds) == ("RoundsDone", 3)
+
+
+# Another run's policies.
+
+
+IMPACT = {"name": "impact", "hyperparameters": {"batchSize": STEPS, "epochs": 1, "minibatchSize": 24}}
+
+
+@pytest.mark.parametrize("algorithm", [SMALL["algorithm"], IMPACT], ids=["ppo", "impact"])
+async def test_trainer_begins_with_another_runs_policies_and_all_else_anew(
+    new_run: NewRun, algorithm: dict[str, Any]
+) -> None:
+    source = new_run(algorithm=algorithm, seed=1)
+    await source.sitting().run()
+    last = source.store.latest()
+    run = new_run(algorithm=algorithm, seed=2, stop={"rounds": 1})
+    assert last is not None
+    await run.sitting(source=last.state).run()
+
+    begin = load(run.store.path(0))
+    taken, state = (one.state["policies"]["learners"][0]["state"] for one in (last, begin))
+    parts = ("parameters", "adam", "observations", "target")
+    there, here = (pack(0, {name: one[name] for name in parts if name in one}) for one in (taken, state))
+    assert there == here, "equal to the bit"
+    assert state["rewards"] is None or state["rewards"]["running"] == {}
+    assert state.get("passes", 0) == 0
+    training = begin.state["training"]
+    assert (training["round"], training["env_steps"], training["seconds"]) == (0, 0, 0)
+    assert (training["recent_returns"], training["end_states"], training["best_reward"]) == ([], {}, None)
+    assert run.listener.events[0] == ("started", 0, 1, 0)
+    assert run.listener.checkpoints == [0, 1]
+    assert [entry.round for entry in run.ledger.entries] == [1, 0], "the last is the final evaluation"
+
+
+async def test_trainer_with_a_checkpoint_of_its_own_takes_nothing_from_another_run(new_run: NewRun) -> None:
+    run, undisturbed = new_run(stop={"rounds": 2}), new_run(stop={"rounds": 2})
+    await undisturbed.sitting().run()
+    run.spec["stop"] = {"rounds": 1}
+    await run.sitting().run()
+    run.spec["stop"] = {"rounds": 2}
+    await run.sitting(source={"it is": "not read"}).run()
+    states = [load(one.store.path(2)).state["policies"] for one in (run, undisturbed)]
+    assert pack(2, states[0]) == pack(2, states[1])
+
+
+async def test_trainer_refuses_the_policies_of_other_spaces_and_networks_by_name(new_run: NewRun) -> None:
+    source = new_run(stop={"rounds": 1})
+    await source.sitting().run()
+    last = source.store.latest()
+    assert last is not None
+    wider = {**last.state, "spaces": {**last.state["spaces"], "observations of agent": [7]}}
+    with pytest.raises(JobInvalid, match=r"spec.resumeFrom: .*observations of agent are \[7\] there and \["):
+        await new_run().sitting(source=wider).run()
+    with pytest.raises(JobInvalid, match=r"spec.resumeFrom: .*the state is of the network .*\[8\].*\[9\]"):
+        await new_run(network={"hiddenSizes": [9]}).sitting(source=last.state).run()

@@ -1,0 +1,68 @@
+"""Rules of spec.resumeFrom, and whether one job's policies fit another job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nitro_api.base import Rule, declare, matches
+from nitro_api.spec.algorithm import AgentsAlgorithm, Algorithm
+from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.resume_from import ResumeFrom
+
+_S3 = "^s3://[a-z0-9][a-z0-9.-]*[a-z0-9](/[^/]+)+$"
+
+_SHAPING = ("normaliseObservations", "normaliseRewards", "dueling", "mixerUnits", "hypernetworkUnits")
+"""Settings of algorithms without which a policy's state has no meaning. Others, such as the learning rate,
+may differ."""
+
+declare(
+    ResumeFrom,
+    Rule(
+        path="job",
+        cel="has(self.job) != has(self.s3)",
+        sentence="must be given, or s3, but one only; name either",
+        holds=lambda source: (source.job is None) != (source.s3 is None),
+    ),
+    Rule(
+        path="s3",
+        cel=f"!has(self.s3) || self.s3.matches(r'{_S3}')",
+        sentence="must be the folder of a run in a bucket; write it as s3://BUCKET/PREFIX/NAME-UID",
+        holds=lambda source: matches(_S3, source.s3),
+    ),
+)
+declare(
+    NitroTrainingJob,
+    Rule(
+        path="spec.resumeFrom",
+        cel="!has(self.spec.resumeFrom) || !has(self.spec.resumeFrom.job) "
+        "|| self.spec.resumeFrom.job != self.metadata.name",
+        sentence="must name another job; a job goes on from its own checkpoints by itself",
+        holds=lambda job: job.spec.resume_from is None or job.spec.resume_from.job != job.metadata.name,
+    ),
+)
+
+
+def differences(source: JobSpec, spec: JobSpec) -> list[str]:
+    """The fields in which a job must be equal to the one whose policies it takes, and is not, each with both
+    values. Both specs are resolved."""
+    there, here = _fixed(source), _fixed(spec)
+    return [
+        f"spec.{path} is {there.get(path)!r} there and {here.get(path)!r} here"
+        for path in sorted({*there, *here})
+        if there.get(path) != here.get(path)
+    ]
+
+
+def _fixed(spec: JobSpec) -> dict[str, Any]:
+    """What must be equal, by its path below spec."""
+    found = {f"network.{name}": value for name, value in spec.network.to_dict().items()}
+    found["environment.frameStack"] = spec.environment.frame_stack
+    found["sharing.mode"] = spec.sharing.mode if spec.sharing is not None else None
+    entries = {f"algorithm.policies[{i}]": entry for i, entry in enumerate(spec.algorithm.policies or ())}
+    found |= {f"{path}.agents": entry.agents for path, entry in entries.items()}
+    learners: dict[str, Algorithm | AgentsAlgorithm] = {"algorithm": spec.algorithm, **entries}
+    for path, one in learners.items():
+        found[f"{path}.name"] = one.name
+        settings = one.hyperparameters.to_dict()
+        found |= {f"{path}.hyperparameters.{name}": settings.get(name) for name in _SHAPING}
+    return found

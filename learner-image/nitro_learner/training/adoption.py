@@ -1,0 +1,59 @@
+"""The begin of a run with the policies of another run: spec.resumeFrom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nitro_actor.protocol.agents import agent_classes
+from nitro_api import FieldError, JobInvalid
+from nitro_api.errors import ABSENT
+from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
+from nitro_learner.training.sharing import Sharing
+
+
+def adopt(
+    source: Mapping[str, Any], policies: PolicySet, sharing: Sharing, environment: Mapping[str, Any]
+) -> None:
+    """Begin with what another run's policies have learned, and with its groups of agents.
+
+    Args:
+        source: the state of its checkpoint.
+        policies: of the run that starts.
+        sharing: of the run that starts.
+        environment: the actors' EnvironmentSpec.
+
+    Raises:
+        JobInvalid: the state is of other spaces, networks or algorithms.
+    """
+    here = spaces_of(environment)
+    there = source.get("spaces", here)  # checkpoints before version 0.2 have none
+    differing = [
+        f"{name} are {there.get(name)!r} there and {here.get(name)!r} here"
+        for name in sorted({*there, *here})
+        if there.get(name) != here.get(name)
+    ]
+    if differing:
+        raise misfit(differing)
+    try:
+        policies.adopt(saved_policies(source))
+        sharing.adopt(source.get("sharing", {}))
+    except ValueError as error:
+        raise misfit([str(error)]) from error
+
+
+def misfit(differing: list[str]) -> JobInvalid:
+    """The refusal of a job, with all that differs from the other run."""
+    both = "; ".join(differing)
+    message = f"does not fit this job: {both}. They must be equal; correct the job and create it anew"
+    return JobInvalid([FieldError("spec.resumeFrom", ABSENT, message)])
+
+
+def spaces_of(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What agents see and do, by words: shapes of observations, and numbers or sizes of actions."""
+    found: dict[str, Any] = {}
+    for one in agent_classes(environment):
+        found[f"agents of {one.name}"] = list(one.agents)
+        found[f"observations of {one.name}"] = list(one.observation["shape"])
+        found[f"actions of {one.name}"] = [one.action["kind"], one.action.get("n", one.action.get("size"))]
+    return found
