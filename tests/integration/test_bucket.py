@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import boto3
 import numpy as np
 import pytest
 from moto.server import ThreadedMotoServer
 
-from nitro_api import load_job, resolve
+from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.spec.checkpoint import CheckpointBucket
+from nitro_learner.checkpoints.attachments import Attachment
 from nitro_learner.run.bucket import BucketError, RunBucket
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
+from nitro_learner.run.source import read_source
 
-JOB = {
+JOB: dict[str, Any] = {
     "apiVersion": "nitro.dev/v1alpha1",
     "kind": "NitroTrainingJob",
     "metadata": {"name": "kept"},
@@ -86,6 +89,31 @@ def test_a_run_is_restored_to_an_empty_disk(bucket: RunBucket, tmp_path: Path) -
         "round-000004.safetensors",
     ]
     assert files(again.folder.path) == files(run.folder.path)
+
+
+def test_the_policies_of_another_run_are_read_with_the_jobs_own_settings_of_s3(
+    endpoint: str, bucket: RunBucket, tmp_path: Path
+) -> None:
+    run = open_run(RunDir(tmp_path / "first"), resolve(load_job(JOB)), resume=True, run_id="r", bucket=bucket)
+    replay = Attachment("replay", lambda: {"rows": np.ones(3)})
+    for number in (1, 2):
+        run.checkpoints.save(number, {"run": "r", "weights": np.full(3, number), "replay": replay})
+    own = {"s3": {"bucket": "others", "region": "us-east-1", "endpointUrl": endpoint}}
+
+    def source(name: str, **spec: Any) -> Mapping[str, Any]:
+        spec = {**JOB["spec"], "learner": {"checkpoint": own}, "resumeFrom": {"s3": name}, **spec}
+        job = resolve(load_job({**JOB, "metadata": {"name": "new"}, "spec": spec}))
+        return read_source(name, job, RunDir(tmp_path / "new"))
+
+    found = source("s3://runs/team/a/kept-1")
+    assert found["weights"].tolist() == [2, 2, 2]
+    assert found["replay"] is None
+    with pytest.raises(JobInvalid, match=r"spec.resumeFrom: has no checkpoint"):
+        source("s3://runs/team/a/kept-2")
+    with pytest.raises(JobInvalid, match=r"spec.network.hiddenSizes is .* there and \[8\] here"):
+        source("s3://runs/team/a/kept-1", network={"hiddenSizes": [8]})
+    with pytest.raises(BucketError, match="s3://away/kept-1/"):
+        source("s3://away/kept-1")
 
 
 def test_logs_are_copied_once_at_the_end(bucket: RunBucket, tmp_path: Path) -> None:

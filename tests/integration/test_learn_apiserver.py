@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from apiserver import ApiServer
+from nitro_learner.checkpoints.store import load, pack
 from train_support import SUPPORT, job, nitro, recorded, write_job
 
 
-def _apply(apiserver: ApiServer, namespace: str, **spec: Any) -> dict[str, Any]:
-    wanted = job(**spec)
-    wanted["metadata"]["namespace"] = namespace
+def _apply(apiserver: ApiServer, namespace: str, name: str = "small", **spec: Any) -> dict[str, Any]:
+    wanted = {**job(**spec), "metadata": {"name": name, "namespace": namespace}}
     apiserver.kubectl("apply", "-f", "-", input=json.dumps(wanted))
-    stored: dict[str, Any] = apiserver.get("ntj", "small", "-n", namespace)
+    stored: dict[str, Any] = apiserver.get("ntj", name, "-n", namespace)
     return stored
 
 
@@ -220,6 +220,47 @@ def test_the_heartbeat_beats_while_actors_are_awaited(
         _, err = process.communicate(timeout=280)
     assert process.returncode == 75, err
     assert 'cluster/status_reporter.py", line' in err, "SIGUSR1 tells where each thread stands"
+
+
+def test_a_job_starts_with_the_policies_of_another_one_and_then_goes_on_by_itself(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    def learn(name: str, source: Path, code: int, **options: Any) -> dict[str, Any]:
+        spec = {"stop": {"rounds": 2}, "resumeFrom": {"job": "small"}, **options.pop("spec", {})}
+        stored = _apply(apiserver, namespace, name, **spec)
+        process = _learn(apiserver, stored, tmp_path / name, NITRO_RESUME_FROM=str(source), **options)
+        _, err = process.communicate(timeout=280)
+        assert process.returncode == code, err
+        status: dict[str, Any] = apiserver.get("ntj", name, "-n", namespace)["status"]
+        return status
+
+    source = tmp_path / "source"
+    process = _learn(apiserver, _apply(apiserver, namespace, stop={"rounds": 2}), source)
+    _, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+
+    # Of another seed, and killed in its second round.
+    other = {"seed": 8}
+    learn("second", source, -signal.SIGKILL, spec=other, NITRO_TEST_KILL="2:update")
+    there, here = (
+        load(tmp_path / run / "checkpoints" / f"round-{round:06d}.safetensors").state
+        for run, round in (("source", 2), ("second", 0))
+    )
+    learned = ("parameters", "adam", "observations")
+    bits = [
+        pack(0, {name: state["policies"]["learners"][0]["state"][name] for name in learned})
+        for state in (there, here)
+    ]
+    assert bits[0] == bits[1]
+    assert (there["training"]["round"], here["training"]["round"], here["training"]["env_steps"]) == (2, 0, 0)
+    # The next pod goes on from the run's own checkpoint: the other run is gone.
+    status = learn("second", tmp_path / "gone", 0, spec=other)
+    assert (status["training"]["state"], status["training"]["round"]) == ("Succeeded", 2)
+    assert [entry["round"] for entry in status["training"]["history"]] == [1, 2]
+
+    status = learn("narrow", source, 2, spec={"network": {"hiddenSizes": [8]}})
+    assert status["training"]["state"] == "Failed"
+    assert "spec.network.hiddenSizes is [16, 16] there and [8] here" in status["training"]["message"]
 
 
 def test_a_wrong_job_is_refused_for_good(apiserver: ApiServer, namespace: str, tmp_path: Path) -> None:

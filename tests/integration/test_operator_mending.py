@@ -1,4 +1,4 @@
-"""A job that cannot run is suspended, mended and resumed, on a real API server."""
+"""A job that cannot run is mended and resumed, and one that starts from another, on a real API server."""
 
 from __future__ import annotations
 
@@ -84,3 +84,55 @@ def test_a_job_goes_on_from_its_checkpoint_with_what_was_changed_while_it_was_su
         assert container(cluster, "job", "ill-learner")["image"] == "registry.test/learner:mine"
         cluster.start_learner("ill")
         eventually(lambda: cluster.status("ill")["phase"] == "Running", what="phase Running again")
+
+
+LOCAL = {"type": "Local"}
+
+
+def source_mounts(cluster: Cluster, name: str) -> list[Object]:
+    """The mounts of another run in a learner's container."""
+    mounts = container(cluster, "job", name)["volumeMounts"]
+    return [mount for mount in mounts if mount["mountPath"] == "/resume-from"]
+
+
+def checkpoint(cluster: Cluster, name: str) -> None:
+    """A learner reports its first checkpoint."""
+    cluster.patch("ntj", name, {"status": {"checkpoint": {"round": 0}}}, status=True)
+
+
+def test_a_job_waits_for_the_checkpoint_of_another_one_and_reads_it_until_it_has_its_own(
+    apiserver: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
+    def waits(name: str, reason: str) -> str:
+        eventually(lambda: cluster.condition(name, "Ready").get("reason") == reason, what=f"{name}: {reason}")
+        assert cluster.status(name)["phase"] == "Pending"
+        assert cluster.get("job", f"{name}-learner") is None
+        return str(cluster.condition(name, "Ready")["message"])
+
+    resume_from = {"job": "first"}
+    other = job("other", backend=LOCAL, resumeFrom=resume_from, network={"hiddenSizes": [8]})
+    with OperatorProcess(apiserver.kubeconfig, tmp_path / "operator.log"):
+        cluster.apply(job("second", backend=LOCAL, resumeFrom=resume_from))
+        assert "NitroTrainingJob first does not exist in this namespace" in waits("second", "SourceMissing")
+        cluster.apply(job("first", backend=LOCAL), other)
+        waits("second", "SourceWithoutCheckpoint")
+        said = waits("other", "SourceDiffers")
+        assert "spec.network.hiddenSizes is [64, 64] there and [8] here" in said
+
+        first = eventually(lambda: cluster.get("ntj", "first"), what="the first job")
+        checkpoint(cluster, "first")
+        eventually(lambda: cluster.get("job", "second-learner"), what="the second learner")
+        (mount,) = source_mounts(cluster, "second-learner")
+        assert mount["readOnly"] is True
+        assert mount["subPath"] == f"first-{first['metadata']['uid']}"
+
+        # With a checkpoint of its own it needs the other job no longer.
+        cluster.start_learner("second")
+        checkpoint(cluster, "second")
+        cluster.patch_spec("second", suspend=True)
+        cluster.collect_job("second")
+        cluster.kubectl("delete", "ntj", "first", "--wait=false")
+        eventually(lambda: cluster.get("ntj", "first") is None, what="the first job is gone")
+        cluster.patch_spec("second", suspend=False)
+        eventually(lambda: cluster.get("job", "second-learner"), what="the resumed learner")
+        assert source_mounts(cluster, "second-learner") == []

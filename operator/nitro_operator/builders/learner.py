@@ -5,6 +5,7 @@ from __future__ import annotations
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_operator.builders import pod_settings
 from nitro_operator.builders.redis import redis_container, redis_volumes
+from nitro_operator.builders.source import Source
 from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
 from nitro_operator.builders.view import JobView, resources, scratch
 from nitro_operator.kube import names
@@ -25,12 +26,13 @@ TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 UNPRIVILEGED_GROUP = 65532
 
 
-def learner_job(view: JobView, deadline_seconds: int | None) -> Object:
+def learner_job(view: JobView, deadline_seconds: int | None, source: Source | None = None) -> Object:
     """The Job that runs `nitro learn`.
 
     Args:
         view: the job.
         deadline_seconds: time that the run has left; None = no limit.
+        source: another run, whose policies the run starts with.
     """
     spec: Object = {
         "backoffLimit": view.spec.learner.backoff_limit,
@@ -39,7 +41,7 @@ def learner_job(view: JobView, deadline_seconds: int | None) -> Object:
         "podFailurePolicy": _failure_policy(),
         "template": {
             "metadata": pod_settings.metadata(view.spec.learner, names.labels(view.name, names.LEARNER), {}),
-            "spec": _pod(view),
+            "spec": _pod(view, source),
         },
     }
     if deadline_seconds is not None:
@@ -63,7 +65,7 @@ def _failure_policy() -> Object:
     }
 
 
-def _pod(view: JobView) -> Object:
+def _pod(view: JobView, source: Source | None) -> Object:
     learner, given = view.spec.learner, _resources(view)
     return {
         "serviceAccountName": names.learner(view.name),
@@ -79,11 +81,12 @@ def _pod(view: JobView) -> Object:
             "fsGroupChangePolicy": "OnRootMismatch",
         },
         "initContainers": [redis_container(view)] if view.has_redis else [],
-        "containers": [_container(view)],
+        "containers": [_container(view, source)],
         "volumes": [
             scratch("tmp", given),
             scratch("shm", given, memory=True),
             checkpoint_volume(view) or scratch("checkpoints", given),
+            *(source.volumes(view) if source else []),
             _api_token(),
             *(redis_volumes(view) if view.has_redis else []),
             *pod_settings.volumes(learner),
@@ -91,7 +94,7 @@ def _pod(view: JobView) -> Object:
     }
 
 
-def _container(view: JobView) -> Object:
+def _container(view: JobView, source: Source | None) -> Object:
     learner = view.spec.learner
     s3 = learner.checkpoint.s3
     secret = s3.credentials_secret if s3 else None
@@ -104,6 +107,7 @@ def _container(view: JobView) -> Object:
             {"name": "NITRO_JOB_NAMESPACE", "value": view.namespace},
             {"name": "NITRO_RUN", "value": view.uid},
             {"name": "NITRO_RUN_DIR", "value": run_directory(view)},
+            *([source.variable()] if source else []),
             {"name": "NITRO_METRICS_PORT", "value": str(METRICS_PORT)},
             {"name": "HOME", "value": "/tmp"},  # libraries cache there; the root file system is read-only
             # With a prefix, so that no other AWS client in the process uses them.
@@ -116,6 +120,7 @@ def _container(view: JobView) -> Object:
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": "shm", "mountPath": "/dev/shm"},  # torch's workers need more than the default 64 MiB
             {"name": "checkpoints", "mountPath": CHECKPOINT_MOUNT},
+            *(source.mounts(view) if source else []),
             {"name": "api-token", "mountPath": TOKEN_MOUNT, "readOnly": True},
             *pod_settings.mounts(learner),
         ],

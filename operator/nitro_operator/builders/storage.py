@@ -42,11 +42,16 @@ def checkpoint_volume(view: JobView) -> Object | None:
 
 def run_directory(view: JobView) -> str:
     """The run's folder in the pod. It contains the job's uid, so a new job of the same name has its own."""
-    return f"{CHECKPOINT_MOUNT}/{view.name}-{view.uid}"
+    return f"{CHECKPOINT_MOUNT}/{run_folder(view)}"
+
+
+def run_folder(view: JobView) -> str:
+    """The run's folder in a claim or a bucket."""
+    return f"{view.name}-{view.uid}"
 
 
 def checkpoint_location(view: JobView) -> str:
     """The place of the run's checkpoints for the status: claim or bucket, and path."""
     if (s3 := view.spec.learner.checkpoint.s3) is not None:
-        return "/".join(["s3:/", s3.bucket, *([s3.prefix] if s3.prefix else []), f"{view.name}-{view.uid}"])
-    return f"pvc/{claim_name(view)}/{view.name}-{view.uid}"
+        return "/".join(["s3:/", s3.bucket, *([s3.prefix] if s3.prefix else []), run_folder(view)])
+    return f"pvc/{claim_name(view)}/{run_folder(view)}"

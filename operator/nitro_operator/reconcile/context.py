@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nitro_operator.backends import ActorDeployment
+from nitro_operator.builders.source import Source
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed
@@ -27,6 +28,8 @@ class ReconcileContext:
     server_now: datetime
     deployment: ActorDeployment | None = None
     waiting: Problem | None = None
+    source: Source | None = None
+    """Another run, whose policies a learner that starts now begins with."""
     leaving: list[str] = field(default_factory=list)
     """Actors of an earlier run, which have to be deleted first."""
     requested: int = 0

@@ -22,6 +22,7 @@ from nitro_operator.reconcile.hurry import Hurrier
 from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.reconcile.publish import Publisher
 from nitro_operator.reconcile.share import Sharing
+from nitro_operator.reconcile.source import find_source
 from nitro_operator.reconcile.start import Starter
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.status.conditions import Condition
@@ -145,6 +146,7 @@ class Reconciler:
         assert view is not None
         assert deployment is not None
         await self._listen(run)
+        find_source(run, view, self._cache)
         self._sharing.take(run, view, deployment)
         await self._scale(run, self._sharing.actors(run, deployment))
         if run.waiting is None:

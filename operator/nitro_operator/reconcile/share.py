@@ -20,12 +20,13 @@ class Sharing:
         self._platform = platform
 
     def take(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
-        """Set the number of actors that the job requests, gets and holds, and whether it must wait."""
+        """Set the number of actors that the job requests, gets and holds, and whether it must wait. It gets
+        none if it waits already."""
         started = run.observed.learner_job is not None
         training = reported.training(run.job)
         run.requested = demand.requested(view.spec, training)
         run.silent = demand.silent(training)
-        run.waiting = None if started else deployment.blocker()
+        run.waiting = None if started else run.waiting or deployment.blocker()
         if run.waiting is not None:
             self._platform.withdraw(run.key)
             return

@@ -77,7 +77,7 @@ class Starter:
             run.memory.trouble.setdefault("learner", actors)
         if "learner" not in run.memory.trouble:
             left = seconds_left(run.job, run.server_now)
-            learner = learner_job(view, None if left is None else int(left))
+            learner = learner_job(view, None if left is None else int(left), run.source)
             run.memory.trouble |= troubles(await self._applier.apply(run.key, [learner]))
             await self._follow_deadline(run, left)
             await self._find_pod(run)

@@ -12,6 +12,7 @@ import pytest
 
 from nitro_api.rules.pod_rules import OPERATORS_PATHS, OPERATORS_PREFIXES, OPERATORS_VOLUMES
 from nitro_operator import builders
+from nitro_operator.builders.source import Source
 from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.kube.kinds import kind_of
 from nitro_operator.reconcile.apply import drifted
@@ -127,6 +128,49 @@ def test_a_bucket_replaces_the_claim() -> None:
         "NITRO_S3_AWS_SESSION_TOKEN": {"name": "keys", "key": "AWS_SESSION_TOKEN", "optional": True},
     }
     assert checkpoint_location(make_view(**spec)) == f"s3://runs/team/a/hopper-{UID}"
+
+
+IN_BUCKET = {"learner": {"checkpoint": {"s3": {"bucket": "runs", "prefix": "team/a"}}}}
+SHARED = {"learner": {"checkpoint": {"pvc": {"claimName": "shared"}}}}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine", "volume", "claim"),
+    [
+        ({}, SHARED, "resume-from", "hopper-checkpoint"),
+        (SHARED, {}, "resume-from", "shared"),
+        (SHARED, IN_BUCKET, "resume-from", "shared"),
+        (SHARED, SHARED, "checkpoints", "shared"),
+    ],
+)
+def test_a_learner_reads_another_run_in_its_claim_and_nothing_else_there(
+    theirs: Object, mine: Object, volume: str, claim: str
+) -> None:
+    source = Source.of(make_view(**theirs))
+    pod = builders.learner_job(make_view(**mine), None, source)["spec"]["template"]["spec"]
+    claims = {
+        one["name"]: one["persistentVolumeClaim"]["claimName"]
+        for one in pod["volumes"]
+        if "persistentVolumeClaim" in one
+    }
+    assert claims[volume] == claim
+    assert list(claims.values()).count(claim) == 1, "one volume for each claim"
+    learner = container(pod, "learner")
+    assert environment(learner)["NITRO_RESUME_FROM"] == "/resume-from"
+    (mount,) = [one for one in learner["volumeMounts"] if one["mountPath"] == "/resume-from"]
+    assert mount == {
+        "name": volume,
+        "mountPath": "/resume-from",
+        "subPath": f"hopper-{UID}",
+        "readOnly": True,
+    }
+
+
+def test_a_learner_is_told_the_place_of_another_run_in_a_bucket() -> None:
+    source = Source.of(make_view(**IN_BUCKET))
+    pod = builders.learner_job(make_view(), None, source)["spec"]["template"]["spec"]
+    assert environment(container(pod, "learner"))["NITRO_RESUME_FROM"] == f"s3://runs/team/a/hopper-{UID}"
+    assert not [one for one in pod["volumes"] if one["name"] == "resume-from"]
 
 
 class TestLearner:
