@@ -40,6 +40,19 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+def test_train_refuses_to_start_from_another_job_and_names_the_way_on_one_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_job(tmp_path, resumeFrom={"job": "other"})
+    before = _contents(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "job.yaml", "--run-dir", "run"]) == 2
+    told = capsys.readouterr().err
+    assert "spec.resumeFrom starts a run on a cluster only" in told
+    assert "nitro train --resume RUN_DIR" in told
+    assert _contents(tmp_path) == before, "no folder is left"
+
+
 @pytest.mark.parametrize("option", ["--run-dir", "--resume"])
 def test_train_changes_nothing_in_a_folder_that_holds_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
