@@ -55,7 +55,10 @@ COLUMNS = (
 
 
 class PodHistory:
-    """When each actor pod of a job was on a node, as the API server lists it, and its memory."""
+    """When each actor pod of a job was on a node, as the API server lists it, and its memory.
+
+    It begins when a kubelet accepts it, and ends when its containers have ended.
+    """
 
     def __init__(self, cluster: Cluster, namespace: str, per_pod: int) -> None:
         self.most = 0
@@ -97,6 +100,8 @@ class PodHistory:
                     self._began.setdefault(uid, datetime.fromisoformat(began).replace(tzinfo=UTC).timestamp())
                 if pod["metadata"].get("deletionTimestamp"):
                     self._asked.setdefault(uid, now)
+                if pod["status"].get("phase") in ("Succeeded", "Failed"):
+                    self._gone.setdefault(uid, now)
             for uid in self._began.keys() - items.keys():
                 self._gone.setdefault(uid, now)
             self.most = max(self.most, len(items))
@@ -136,13 +141,19 @@ def measure(cluster: Cluster, spec: Object, reference: Outcome, *, kill: bool) -
                 )
             cluster.until_phase(namespace, NAME, "Succeeded", timeout=1800)
             cluster.until_no_pods(namespace, NAME, "actor")
-            status = cluster.job(namespace, NAME)["status"]
+            status = cluster.until_job(namespace, NAME, of_the_end, what="the last pods are counted")
             result = run_outcome.on_cluster(cluster, namespace, NAME)
             return row(per_pod, status, history, equal=result == reference)
         finally:
             history.close()
             cluster.core.delete_namespace(namespace)
             disks.remove(namespace)
+
+
+def of_the_end(job: Object) -> Object | None:
+    """The status once it says that no pod is left; it is written up to two seconds after that."""
+    status: Object = job["status"]
+    return status if status["actors"]["draining"] == 0 else None
 
 
 def row(per_pod: int, status: Object, history: PodHistory, *, equal: bool) -> list[str]:

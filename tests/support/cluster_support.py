@@ -151,15 +151,23 @@ class Cluster:
 
     def start_actor(self, name: str, *, node: str | None = None) -> Object:
         """A ready actor pod. On a node it ends when the node's kubelet says so: a deletion only asks."""
+        pod = self.add_actor(name, node=node)
+        self.report_actor(pod)
+        return pod
+
+    def add_actor(self, name: str, *, node: str | None = None) -> Object:
+        """An actor pod of which no kubelet has reported yet."""
         revision = self.get("revisions.serving.knative.dev", f"{name}-actors-v1")
         assert revision is not None
         template = {
             "metadata": {"labels": revision["metadata"]["labels"]},
             "spec": {"containers": [{"name": "actor", "image": "x"}]},
         }
-        pod = self._create_pod(revision, f"{name}-actors-v1-", template, node)
-        self.set_pod(pod, phase="Running", containers={"actor": _running()})
-        return pod
+        return self._create_pod(revision, f"{name}-actors-v1-", template, node)
+
+    def report_actor(self, pod: Object, **status: Any) -> None:
+        """The kubelet's word that an actor pod is ready."""
+        self.set_pod(pod, phase="Running", containers={"actor": _running()}, **status)
 
     # -- pods
 

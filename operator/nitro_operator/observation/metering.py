@@ -16,15 +16,18 @@ LONGEST_GAP_SECONDS = 3600.0
 class PodMeter:
     """Integrate the number of pods over time. The sum is exact if it is sampled at every event of a pod.
 
+    A pod is first seen some time after its start, because the kubelet reports late on a busy node. That time
+    is added when the pod is first seen.
+
     Usage::
 
         meter = PodMeter.restored(job, pods, server_now)
-        total = meter.sample(pods, monotonic)
+        total = meter.sample(pods, monotonic, server_now)
     """
 
     def __init__(self, total: float = 0.0) -> None:
         self.total = total
-        self._pods = 0
+        self._pods: set[str] = set()
         self._at: float | None = None
 
     @classmethod
@@ -40,20 +43,27 @@ class PodMeter:
         gap = min(
             max(0.0, (server_now - datetime.fromisoformat(written)).total_seconds()), LONGEST_GAP_SECONDS
         )
-        ages = ((server_now - _created(pod)).total_seconds() for pod in pods if billed(pod))
-        return cls(published + sum(min(gap, max(0.0, age)) for age in ages))
+        found = cls(published)
+        found._meet(pods, server_now, gap)
+        return found
 
-    def sample(self, pods: Sequence[Object], now: float) -> float:
+    def sample(self, pods: Sequence[Object], now: float, server_now: datetime) -> float:
         """Pod-seconds up to now; `now` is monotonic, in seconds."""
         if self._at is not None:
-            self.total += self._pods * (now - self._at)
+            self.total += len(self._pods) * (now - self._at)
         self._at = now
-        self._pods = sum(billed(pod) for pod in pods)
+        self._meet(pods, server_now, LONGEST_GAP_SECONDS)
         return self.total
 
     @property
     def running(self) -> bool:
-        return self._pods > 0
+        return bool(self._pods)
+
+    def _meet(self, pods: Sequence[Object], server_now: datetime, most: float) -> None:
+        """Add the time since the start of each pod that is new, at most `most` seconds."""
+        known, self._pods = self._pods, {pod["metadata"]["uid"] for pod in pods if billed(pod)}
+        ages = (_age(pod, server_now) for pod in pods if pod["metadata"]["uid"] in self._pods - known)
+        self.total += sum(min(most, max(0.0, age)) for age in ages)
 
 
 def billed(pod: Object) -> bool:
@@ -61,5 +71,8 @@ def billed(pod: Object) -> bool:
     return "startTime" in (pod.get("status") or {}) and alive(pod)
 
 
-def _created(pod: Object) -> datetime:
-    return datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+def _age(pod: Object, server_now: datetime) -> float:
+    """Seconds since a kubelet accepted a pod. Its clock may be wrong: a pod is not older than its object."""
+    created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+    started = reported.moment(pod["status"]["startTime"]) or created
+    return (server_now - max(created, started)).total_seconds()

@@ -128,7 +128,7 @@ class Reconciler:
         judgement = phase_of(job, observed, memory.invalid, server_now, settings)
         if judgement.stage is Stage.ACTIVE and memory.not_allowed is not None:
             judgement = Judgement(Stage.NOT_ALLOWED, memory.not_allowed)
-        memory.meter.sample(observed.actor_pods, now)
+        memory.meter.sample(observed.actor_pods, now, server_now)
         memory.lifetimes.see(observed.actor_pods, server_now)
         self._sharing.count(key, observed.actor_pods)
         run = ReconcileContext(key, job, memory, observed, judgement, now, server_now)
