@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_pods.py                        # one job under `hold: auto`
     python tests/benchmarks/bench_pods.py --per-pod 1 4 8        # the same with so many actors in a pod
-    python tests/benchmarks/bench_pods.py --hold 0               # pods follow the requests: many drain
+    python tests/benchmarks/bench_pods.py --hold auto 0          # with 0 pods follow the requests: many drain
     python tests/benchmarks/bench_pods.py --kill                 # Knative's programs and the learner die
 
 It uses the cluster of KUBECONFIG, where the release must be installed (`make e2e` does that). The jobs run
@@ -13,6 +13,7 @@ as the API server lists them, and the operator's own figures are compared with t
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -32,12 +33,13 @@ import run_outcome
 import volumes
 from actor_pods import oracle_of, slots_that_found_a_ready_actor
 from harness import KNATIVE, Cluster, Object, kubectl, of_component
-from jobs import hopper
+from jobs import hopper, merged
 from run_outcome import Outcome
 
 NAME = "bench"
 KILLED = ("activator", "controller", "autoscaler", "learner")
 COLUMNS = (
+    "hold",
     "actors in a pod",
     "slots with a ready actor",
     "pods started",
@@ -141,23 +143,23 @@ def measure(cluster: Cluster, spec: Object, reference: Outcome, *, kill: bool) -
                 )
             cluster.until_phase(namespace, NAME, "Succeeded", timeout=1800)
             cluster.until_no_pods(namespace, NAME, "actor")
-            status = cluster.until_job(namespace, NAME, of_the_end, what="the last pods are counted")
+            job = cluster.until_job(namespace, NAME, counted, what="the last pods are counted")
             result = run_outcome.on_cluster(cluster, namespace, NAME)
-            return row(per_pod, status, history, equal=result == reference)
+            return row(job, history, equal=result == reference)
         finally:
             history.close()
             cluster.core.delete_namespace(namespace)
             disks.remove(namespace)
 
 
-def of_the_end(job: Object) -> Object | None:
-    """The status once it says that no pod is left; it is written up to two seconds after that."""
-    status: Object = job["status"]
-    return status if status["actors"]["draining"] == 0 else None
+def counted(job: Object) -> Object | None:
+    """The job once its status says that no pod is left; it is written up to two seconds after that."""
+    return job if job["status"]["actors"]["draining"] == 0 else None
 
 
-def row(per_pod: int, status: Object, history: PodHistory, *, equal: bool) -> list[str]:
+def row(job: Object, history: PodHistory, *, equal: bool) -> list[str]:
     """One row of the table."""
+    status, per_pod = job["status"], job["spec"]["actor"]["perPod"]
     actors, rounds = status["actors"], [one["seconds"] for one in status["training"]["history"]]
     ready, slots = slots_that_found_a_ready_actor(status)
     middle = len(rounds) // 2
@@ -165,6 +167,7 @@ def row(per_pod: int, status: Object, history: PodHistory, *, equal: bool) -> li
     drains = f"{statistics.median(history.drains):.0f}" if history.drains else "-"
     paid = actors["podSeconds"] * per_pod / oracle_of(status).paid
     return [
+        str(job["spec"]["scaling"]["hold"]),
         str(per_pod),
         f"{ready} of {slots} ({ready / slots:.0%})",
         str(history.started),
@@ -188,19 +191,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--most", type=int, default=24, help="maxActors")
     parser.add_argument("--per-pod", type=int, nargs="+", default=[1])
-    parser.add_argument("--hold", default="auto")
+    parser.add_argument("--hold", nargs="+", default=["auto"])
     parser.add_argument("--kill", action="store_true")
     arguments = parser.parse_args()
-    hold = arguments.hold if arguments.hold == "auto" else int(arguments.hold)
-    spec = hopper(rounds=arguments.rounds, actors=(4, 8, arguments.most), scaling={"hold": hold})
+    spec = hopper(rounds=arguments.rounds, actors=(4, 8, arguments.most))
     with tempfile.TemporaryDirectory() as folder:
         reference = run_outcome.local(spec, Path(folder))
     cluster = Cluster(os.environ.get("RELEASE", "nitro"), os.environ.get("NAMESPACE", "nitro-system"))
     load = os.getloadavg()[0]
-    print(f"{arguments.rounds} rounds of {reference.actors} actors, hold {hold}, load {load:.0f}\n")
+    print(f"{arguments.rounds} rounds of {reference.actors} actors, load {load:.0f}\n")
     print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
-    for per_pod in arguments.per_pod:
-        one = spec | {"actor": spec["actor"] | {"perPod": per_pod}}
+    for hold, per_pod in itertools.product(arguments.hold, arguments.per_pod):
+        holding = {"hold": hold if hold == "auto" else int(hold)}
+        one = merged(spec, {"scaling": holding, "actor": {"perPod": per_pod}})
         print(f"| {' | '.join(measure(cluster, one, reference, kill=arguments.kill))} |", flush=True)
     print(f"\nload at the end {os.getloadavg()[0]:.0f}")
 

@@ -166,32 +166,3 @@ def test_pods_that_are_going_delay_another_job_and_take_nothing_away(cluster: Cl
     for pod in pods:
         end(cluster, pod)
     eventually(lambda: actors(cluster, "coming")["granted"] == 8, what="they are gone")
-
-
-def test_a_pod_that_was_going_for_a_whole_round_ends_at_once(cluster: Cluster) -> None:
-    running(cluster, "hurried")
-    pod = cluster.start_actor("hurried", node=NODE)
-    eventually(lambda: actors(cluster, "hurried")["ready"] == 1)
-    ask_to_go(cluster, pod)
-    name = pod["metadata"]["name"]
-
-    def grace() -> int:
-        found = cluster.get("pod", name) or {"metadata": {"deletionGracePeriodSeconds": 0}}
-        return int(found["metadata"]["deletionGracePeriodSeconds"])
-
-    assert grace() == 30
-    rounds = iter(range(1, 1000))
-
-    def another_round() -> bool:
-        number = next(rounds)
-        cluster.report("hurried", round=number, requestedActors=8, requestedAt=_stamp(number))
-        return grace() < 30
-
-    eventually(another_round, what="the second deletion, with a shorter grace period")
-    assert grace() in (0, 1)
-    if cluster.get("pod", name):
-        end(cluster, pod)
-
-
-def _stamp(number: int) -> str:
-    return f"2026-01-01T00:{number // 60:02d}:{number % 60:02d}.000000Z"

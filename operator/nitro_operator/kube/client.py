@@ -191,22 +191,13 @@ class Kube:
             if error.status not in (404, 409):
                 raise
 
-    async def evict(self, namespace: str, pod: str, *, grace_seconds: int | None = None) -> None:
-        """Evict a pod: it counts as a disruption, which costs its Job no retry.
-
-        Args:
-            namespace: of the pod.
-            pod: its name.
-            grace_seconds: time for its processes to end. If the pod is terminating already, this can shorten
-                its time but not extend it.
-        """
+    async def evict(self, namespace: str, pod: str) -> None:
+        """Evict a pod: it counts as a disruption, which costs its Job no retry."""
         body: Object = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": namespace},
         }
-        if grace_seconds is not None:
-            body["deleteOptions"] = {"gracePeriodSeconds": grace_seconds}
         await self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", body=body)
 
     async def _request(

@@ -18,7 +18,6 @@ from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.observation.observed import actor_pods, holds, observe, terminating
 from nitro_operator.reconcile.context import ReconcileContext
-from nitro_operator.reconcile.hurry import Hurrier
 from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.reconcile.publish import Publisher
 from nitro_operator.reconcile.share import Sharing
@@ -53,7 +52,6 @@ class Reconciler:
         self._cache = cache
         self._platform = platform
         self._sharing = Sharing(platform)
-        self._hurrier = Hurrier(kube)
         self._publisher = Publisher(kube, cache, tell)
         self._release = release
         self._functions = functions
@@ -66,7 +64,7 @@ class Reconciler:
         """Note that a job has changed: the latency of its scaling is measured from here."""
         job = self._cache.job(key)
         if job is not None:
-            self._memory(key, job).requests.see(job, _now(), self._kube.server_now())
+            self._memory(key, job).requests.see(job, _now())
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Reconcile one job. Returns seconds until the next reconcile, if nothing happens before."""
@@ -114,7 +112,6 @@ class Reconciler:
             self._platform.withdraw(key)
             await self._scale(run, 0)
             await self._publish(run)
-        await self._hurrier.hurry(run)
         if run.memory.trouble:
             raise Unfinished("; ".join(problem.message for problem in run.memory.trouble.values()))
         return min(run.again, default=None)
@@ -148,7 +145,7 @@ class Reconciler:
         await self._listen(run)
         find_source(run, view, self._cache)
         self._sharing.take(run, view, deployment)
-        await self._scale(run, self._sharing.actors(run, deployment))
+        await self._scale(run, self._sharing.actors(run, view, deployment))
         if run.waiting is None:
             await self._starter.start(run, view, deployment)
         self._watch_deadline(run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from pydantic import ValidationError
 
@@ -111,10 +110,8 @@ class RequestClock:
         self._request: tuple[object, ...] | None = None
         self._at: float | None = None
         self._seen = float("-inf")
-        self.began: list[datetime] = []
-        """When the last two requests were first seen, by the API server's time."""
 
-    def see(self, job: Object, now: float, server_now: datetime) -> None:
+    def see(self, job: Object, now: float) -> None:
         training = reported.section(job, "training")
         request = (training.get("requestedAt"), training.get("requests"), training.get("requestedActors"))
         if request != self._request:
@@ -122,7 +119,6 @@ class RequestClock:
             self._at = now if self._request is not None else None
             self._request = request
             self._seen = now
-            self.began = [*self.began[-1:], server_now]
 
     def age(self, now: float) -> float:
         """Seconds since the present request was first seen; 0 before the first request."""

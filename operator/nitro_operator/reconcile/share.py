@@ -6,7 +6,7 @@ from nitro_operator.backends import ActorDeployment
 from nitro_operator.builders import JobView
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import actors_of, alive, terminating
+from nitro_operator.observation.observed import actors_of, alive, learner_done, terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.scaling import demand
 from nitro_operator.scaling.platform import Platform
@@ -36,7 +36,7 @@ class Sharing:
             return
         minimum = view.spec.scaling.min_actors
         wanted = min(run.requested, held)
-        if started and not run.heard:
+        if started and not _is_held(run, view, deployment):
             wanted = held = minimum  # a silent learner keeps its place, not its pods
         score = demand.score(training)
         idle = held - wanted
@@ -59,13 +59,13 @@ class Sharing:
             self._platform.withdraw(run.key)
         run.granted = run.held = held
 
-    def actors(self, run: ReconcileContext, deployment: ActorDeployment) -> int:
+    def actors(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> int:
         """The number of actors to run: those that are held, if any are.
 
         After an outage of the API server, Knative's activator may not know the actors. It sends them no
         request until their number changes. So one more actor runs while none answers.
         """
-        if not _is_held(run, deployment):
+        if not _is_held(run, view, deployment):
             return 0
         return run.held + (run.silent is not None and deployment.serving(run.observed) and run.held > 0)
 
@@ -87,7 +87,22 @@ class Sharing:
         return found.actors
 
 
-def _is_held(run: ReconcileContext, deployment: ActorDeployment) -> bool:
+def _is_held(run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> bool:
     """Whether actors are held: for a learner that reports, or that did so and may come back."""
+    if run.heard:
+        return True
     known = run.observed.learner_job is not None and reported.training(run.job) is not None
-    return run.heard or (known and run.memory.heartbeat.silence(run.now) < deployment.patience)
+    if not known or learner_done(run.observed):
+        return False
+    left = _patience(run, view, deployment) - run.memory.heartbeat.silence(run.now)
+    if left > 0:
+        run.again.append(left + 0.1)
+    return left > 0
+
+
+def _patience(run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> float:
+    """Seconds for which actors are held without a learner. As for idle ones: no longer than it pays."""
+    if not deployment.limited:
+        return deployment.patience
+    hold = view.spec.scaling.hold
+    return run.memory.lifetimes.times.cycle if hold == "auto" else hold

@@ -69,7 +69,7 @@ def test_any_status_can_be_read_scaled_and_published(found: Any) -> None:
     assert 0 <= lifetimes.times.drain <= LONGEST_SECONDS
     memory = JobMemory("uid", meter, lifetimes)
     memory.read(job, CONFIG)
-    memory.requests.see(job, 0.0, NOW)
+    memory.requests.see(job, 0.0)
     judgement = phase_of(job, Observed(), None, NOW)
     left = seconds_left(job, NOW)
     assert left is not None

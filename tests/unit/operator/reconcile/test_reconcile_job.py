@@ -15,7 +15,7 @@ from nitro_operator.kube.client import ApiError
 from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB, VOLUME_CLAIM
 from nitro_operator.kube.names import labels
 from nitro_operator.reconcile.job import Unfinished
-from operator_objects import RUNNING, make_job, make_view, pod, revision
+from operator_objects import RUNNING, make_job, make_view, pod, revision, terminated
 from reconcile_bench import GOING, KEY, Bench, note, reported
 
 Object = dict[str, Any]
@@ -60,6 +60,28 @@ async def test_a_restarting_learner_keeps_its_provisioned_concurrency(
     for bench.now in (5.0, 100, 600, 606):
         await bench.reconciler.reconcile(KEY)
     assert wanted == [8, 8, 8, 8, 0]
+
+
+@pytest.mark.parametrize(
+    ("hold", "exit_code", "wanted"),
+    [("auto", 1, [8, 8, 0]), (30, 1, [8, 0, 0]), (0, 1, [0, 0, 0]), ("auto", 0, [0, 0, 0])],
+)
+async def test_a_restarting_learner_keeps_its_pods_for_as_long_as_that_pays(
+    monkeypatch: pytest.MonkeyPatch, hold: str | int, exit_code: int, wanted: list[int]
+) -> None:
+    """It ends at second 5. Its pods need 10 s to start and 30 s to drain; one that is done needs none."""
+    bench, scales = Bench(monkeypatch, running=True), list[int]()
+    bench.cache.put(TRAINING_JOB, reported(version=2, scaling={"hold": hold, "initialActors": 8}))
+    monkeypatch.setattr(bench.reconciler, "_scale", lambda _, actors: note(scales, actors))
+    monkeypatch.setattr(bench.reconciler, "_publish", lambda _: note([], None))
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    await bench.reconciler.reconcile(KEY)
+    ended = pod("learner", redis=RUNNING, learner=terminated(exit_code))
+    ended["metadata"]["resourceVersion"] = "2"
+    bench.cache.put(POD, ended | {"apiVersion": "v1", "kind": "Pod"})
+    for bench.now in (5.0, 40, 46):
+        await bench.reconciler.reconcile(KEY)
+    assert scales == [8, *wanted]
 
 
 async def test_invocations_of_a_function_take_nothing_from_the_platforms_limit(
