@@ -155,7 +155,7 @@ constraints: $(STAMP) ## resolve constraints.txt anew, and hashes.txt with it
 .PHONY: audit
 audit: $(STAMP) ## known vulnerabilities of the dependencies, and their bill of materials in build/sbom.json (needs a network)
 	$(AUDIT) --format cyclonedx-json --output build/sbom.json || true # it has the vulnerabilities too; the next line fails for them
-	$(AUDIT)
+	$(AUDIT) --strict # a package that could not be looked up is no good news
 
 .PHONY: clean
 clean: ## remove what make built; runs/ stays

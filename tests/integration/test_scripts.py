@@ -183,6 +183,15 @@ def test_what_the_registries_say_pins_images_redis_and_kinds_node(tmp_path: Path
     assert f"images.redis.digest=sha256:{HASH}" in checkout.called()
 
 
+@pytest.mark.parametrize("fails", ["docker", "curl"])
+def test_without_a_network_no_digests_are_written(tmp_path: Path, fails: str) -> None:
+    """Empty ones would pin nothing, or the hash of nothing."""
+    programs = {"docker": DOCKER, "curl": CURL} | {fails: "#!/bin/sh\nexit 6\n"}
+    checkout = Checkout(tmp_path, **programs)
+    assert checkout.run("digests").returncode != 0
+    assert not (checkout.root / "scripts" / "digests.env").exists()
+
+
 def test_without_digests_the_base_image_stays_the_builders_choice(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path, docker=DOCKER, helm=NOTED, kubectl=NOTED)
     assert checkout.run("images", IMAGE_COMMAND="docker build --tag").returncode == 0
