@@ -51,7 +51,7 @@ class Learner:
         self._collection = TRAINING_JOB.path(namespace)
         self.job: Object = server.request("POST", self._collection, job(**spec))
         self.role, account = "small-learner", f"/api/v1/namespaces/{namespace}/serviceaccounts/small-learner"
-        view = JobView(self.job, resolve_stored(self.job).spec, CONFIG)
+        view = JobView.of(self.job, resolve_stored(self.job).spec, CONFIG)
         access = {"apiVersion": "v1", "kind": "List", "items": learner_access(view)}
         server.kubectl("apply", "-f", "-", input=json.dumps(access))
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}

@@ -35,7 +35,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     images = {f"NITRO_{name}_IMAGE": "x" for name in ("ACTOR", "LEARNER", "REDIS")}
     job = {**JOB, "metadata": {"name": "hopper", "namespace": "team", "uid": RUN}}
     spec = resolve(load_job({**JOB, "metadata": {"name": "hopper"}})).spec
-    secret = credentials_secret(JobView(job, spec, Config.from_environment(images)))["stringData"]
+    secret = credentials_secret(JobView.of(job, spec, Config.from_environment(images)))["stringData"]
     users = folder / "users.acl"
     users.write_text(secret["redis-acl"])
     port = free_port()

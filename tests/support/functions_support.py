@@ -136,7 +136,7 @@ class World:
                     return axe.fell
                 cache.put(TRAINING_JOB, found)
                 if "deletionTimestamp" not in found["metadata"]:
-                    view = JobView(found, resolve_stored(found).spec, CONFIG)
+                    view = JobView.of(found, resolve_stored(found).spec, CONFIG)
                     functions.want(key, Want(view, active, ACTORS))
                 again = await functions.tend(key)
                 settled = functions.state(key).ready and functions.state(key).problem is None
@@ -158,7 +158,7 @@ class World:
         assert found is not None
         functions._cache.put(TRAINING_JOB, found)
         if "deletionTimestamp" not in found["metadata"]:
-            view = JobView(found, resolve_stored(found).spec, CONFIG)
+            view = JobView.of(found, resolve_stored(found).spec, CONFIG)
             functions.want(key, Want(view, True, actors))
         return await functions.tend(key)
 

@@ -35,6 +35,19 @@ def job(name: str, **spec: Any) -> Object:
     return {**JOB, "metadata": {"name": name}, "spec": {**JOB["spec"], **spec}}
 
 
+def large_job(name: str, kib: int) -> Object:
+    """A suspended job of so many KiB, made by `kubectl apply`: half of them are its copy in an annotation."""
+    part = ["abcdefgh" * 128, [{"at": 0.125 * number, "of": []} for number in range(128)]]
+    kwargs = {f"part{n}": part for n in range(kib * 512 // len(json.dumps(part)))}
+    found = job(name, suspend=True, environment={"id": "Hopper-v5", "kwargs": kwargs})
+    copy = json.dumps(found)
+    found["metadata"] = {
+        "name": name,
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": copy},
+    }
+    return found
+
+
 def owner_reference(obj: Object) -> Object:
     meta = obj["metadata"]
     return {
@@ -161,6 +174,12 @@ class OperatorProcess:
 
     def metrics(self) -> str:
         return self.get(self.metrics_port, "/metrics")
+
+    def memory_mib(self, field: str = "VmRSS") -> float:
+        """Memory of the process: VmRSS is what it has now, VmHWM the most that it had. Unit: MiB."""
+        found = re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.M)
+        assert found is not None
+        return int(found[1]) / 1024
 
     def requests(self, verb: str) -> float:
         """Requests to the API server so far."""

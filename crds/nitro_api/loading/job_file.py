@@ -171,6 +171,8 @@ def _touched(places: Sequence[Location], place: Location) -> bool:
 
 
 def _without(data: dict[str, Any], places: Sequence[Location]) -> dict[str, Any]:
+    if not places:
+        return data
     rest = copy.deepcopy(data)
     for place in places:
         # A wrong entry removes the whole list: without the entry, the later ones would move up.

@@ -43,6 +43,8 @@ declare(
 
 def mistakes(job: NitroTrainingJob) -> list[FieldError]:
     """Errors of networks that do not fit the environment's observations, as far as they are known here."""
+    if not job.spec.environment.is_atari:
+        return []
     spec = resolve(job).spec
     layers = spec.network.conv_layers
     if spec.environment.atari is None or layers is None:

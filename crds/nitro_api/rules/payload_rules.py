@@ -8,6 +8,7 @@ same words.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 from nitro_api.errors import FieldError
@@ -17,6 +18,9 @@ from nitro_api.spec.network import image_sizes
 
 LIMIT_BYTES = 6 * 2**20
 """Lambda's limit of a request and of a response."""
+
+VARIABLES_BYTES = 4 * 2**10
+"""Lambda's limit of all environment variables of a function."""
 
 ENVELOPE_BYTES = 8 * 2**10
 """Set aside for what is no tensor: metadata, JSON, and the log tail's header."""
@@ -68,12 +72,21 @@ def too_large(what: str, size: int, remedy: str) -> str:
 
 
 def mistakes(job: NitroTrainingJob) -> list[FieldError]:
-    """Errors of a Lambda job whose messages cannot fit the payload, each at the field to change."""
+    """Errors of a Lambda job whose settings or messages Lambda cannot take, each at the field to change."""
     function = job.spec.backend.lambda_
-    if function is None or function.transport != "Payload":
+    if function is None:
         return []
     spec = resolve(job).spec
     found = []
+    variable = f"NITRO_ENVIRONMENT={json.dumps(spec.environment.to_actor())}"
+    if function.manage and len(variable) > VARIABLES_BYTES:
+        text = (
+            f"must be smaller: the function's environment variables would have {len(variable)} bytes, and "
+            f"Lambda takes {VARIABLES_BYTES}; put data into a file of the actor image and name it here"
+        )
+        found.append(FieldError("spec.environment.kwargs", "...", text))
+    if function.transport != "Payload":
+        return found
     weights, fragment = least_weights(spec), least_fragment(spec)
     if weights > CAPACITY_BYTES:
         text = too_large("a request with the weights", weights, "lower hiddenSizes")

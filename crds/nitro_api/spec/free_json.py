@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,9 +61,9 @@ def _checked(value: dict[str, Any]) -> dict[str, Any]:
 
 def _mistakes(field: dict[str, Any]) -> Iterator[tuple[_Place, str]]:
     """Errors inside a field, with their places in it."""
-    pending: list[tuple[_Place, Any]] = [((name,), value) for name, value in field.items()]
+    pending: deque[tuple[_Place, Any]] = deque(((name,), value) for name, value in field.items())
     while pending:
-        place, value = pending.pop(0)
+        place, value = pending.popleft()
         if isinstance(value, float) and not math.isfinite(value):
             yield place, "must be a finite number, because JSON has no other; change it"
         if isinstance(value, str) and len(value) > MAX_CHARACTERS:

@@ -70,12 +70,12 @@ def actor_service(view: JobView) -> Object:
 
 
 def _container(view: JobView) -> Object:
-    config, per_pod = view.spec.environment.to_actor(), view.spec.actor.per_pod
+    per_pod = view.spec.actor.per_pod
     return {
         **view.container(CONTAINER, view.spec.actor.image or view.config.actor_image),
         "env": [
             *pod_settings.variables(view.spec.actor),
-            {"name": "NITRO_ENVIRONMENT", "value": json.dumps(config, sort_keys=True)},
+            {"name": "NITRO_ENVIRONMENT", "value": view.environment},
             {"name": "NITRO_TIMEOUT_SECONDS", "value": str(view.spec.actor.timeout_seconds)},
             {"name": "HOME", "value": "/tmp"},
             *([{"name": "NITRO_ACTORS", "value": str(per_pod)}] if per_pod > 1 else []),

@@ -30,10 +30,26 @@ class JobView:
     """One job with its resolved spec, and the installation's settings."""
 
     job: Object
-    """The object from the API. Only its metadata is read."""
+    """The object from the API: what it is, and its metadata."""
     spec: JobSpec
-    """Resolved: every default is filled in."""
+    """Resolved: every default is filled in. The values in environment.kwargs and algorithm.rllib are left
+    out."""
     config: Config
+    environment: str
+    """The actor's configuration of its environment, with environment.kwargs, as JSON."""
+
+    @classmethod
+    def of(cls, job: Object, spec: JobSpec, config: Config) -> JobView:
+        """The view of a job with this resolved spec."""
+        named = {name: job[name] for name in ("apiVersion", "kind", "metadata")}
+        kwargs = dict.fromkeys(spec.environment.kwargs)
+        rllib = None if spec.algorithm.rllib is None else dict.fromkeys(spec.algorithm.rllib)
+        small = {
+            "environment": spec.environment.model_copy(update={"kwargs": kwargs}),
+            "algorithm": spec.algorithm.model_copy(update={"rllib": rllib}),
+        }
+        environment = json.dumps(spec.environment.to_actor(), sort_keys=True)
+        return cls(named, spec.model_copy(update=small), config, environment)
 
     @property
     def name(self) -> str:
@@ -59,6 +75,12 @@ class JobView:
     def has_redis(self) -> bool:
         """Whether learner and actors exchange data through the Redis in the learner's pod."""
         return self.spec.backend.needs_redis
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether learner and actors share a Secret. A function that somebody else manages knows no token."""
+        function = self.spec.backend.lambda_
+        return self.has_redis or (function is not None and function.manage)
 
     @property
     def queue_labels(self) -> dict[str, str]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable
 
-from nitro_operator.kube.kinds import POD, TRAINING_JOB, JobKey, Kind, Object
-from nitro_operator.kube.names import FIELD_MANAGER, JOB_LABEL
+from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Kind, Object
+from nitro_operator.kube.names import JOB_LABEL
+from nitro_operator.kube.slim import slim
 
-STATUS_WRITTEN_AT = "statusWrittenAt"
-"""Key in a cached job's metadata: the time of the operator's last status change, by the API server's
-clock."""
 REMEMBERED_REMOVALS = 10_000
 """Many more than the objects that are removed during one request."""
 
@@ -52,7 +50,7 @@ class Cache:
         known = (self.get(kind, key, name), self._removed.get(obj["metadata"].get("uid", "")))
         if not all(_newer(obj, state) for state in known if state is not None):
             return False
-        self._objects[key][kind][name] = _slim(kind, obj)
+        self._objects[key][kind][name] = slim(kind, obj)
         return True
 
     def remove(self, kind: Kind, obj: Object) -> JobKey | None:
@@ -140,20 +138,3 @@ def _newer(obj: Object, stored: Object) -> bool:
     if new.isdigit() and old.isdigit():
         return int(new) > int(old)
     return bool(new != old)
-
-
-def _slim(kind: Kind, obj: Object) -> Object:
-    """The object without the parts that nobody reads: thousands of pods must fit into the memory limit."""
-    slim = {key: value for key, value in obj.items() if key != "metadata"}
-    slim["metadata"] = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
-    if kind is TRAINING_JOB:
-        slim["metadata"][STATUS_WRITTEN_AT] = _status_written_at(obj)
-    if kind is POD:
-        slim["spec"] = {"nodeName": obj.get("spec", {}).get("nodeName")}
-    return slim
-
-
-def _status_written_at(job: Object) -> str | None:
-    entries = job["metadata"].get("managedFields") or []
-    mine = (e for e in entries if e.get("manager") == FIELD_MANAGER and e.get("subresource") == "status")
-    return next((e.get("time") for e in mine), None)

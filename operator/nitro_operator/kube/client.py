@@ -19,14 +19,16 @@ from kubernetes.aio.client.rest import RESTResponse
 from nitro_api.loading.yamlfile import to_yaml
 from nitro_operator import metrics
 from nitro_operator.kube.decoding import decode, lines
-from nitro_operator.kube.kinds import Kind, Object, kind_of
+from nitro_operator.kube.kinds import TRAINING_JOB, Kind, Object, kind_of
 from nitro_operator.kube.names import FIELD_MANAGER
+from nitro_operator.kube.slim import slim
 
 TIMEOUT_SECONDS = 10.0
 """Time-out of the first try. Each further try of a read has twice the time: its answer may be large."""
 ATTEMPTS = 4
-PAGE_OBJECTS = 100
-"""Objects in one answer to a list. The API server takes jobs of 1.5 MiB; all in one answer would not fit."""
+PAGE_OBJECTS, PAGE_JOBS = 100, 5
+"""Objects in one answer to a list. The API server takes jobs of 1.5 MiB, which need much more when they are
+parsed; all in one answer would not fit."""
 WATCH_SECONDS = 600
 """Longest time of one watch. A new one follows, so that a broken connection is noticed."""
 FIRST_BACKOFF_SECONDS = 0.2
@@ -105,18 +107,18 @@ class Kube:
         return await self._request("GET", kind.path(namespace, name))
 
     async def list(self, kind: Kind, namespace: str | None, **query: str) -> list[Object]:
-        """All objects of a kind, in one namespace or all; query: labelSelector, fieldSelector, ...
+        """All objects of a kind, slim, in one namespace or all; query: labelSelector, fieldSelector, ...
 
         Raises ApiError with status 410 if the pages took so long that the API server has forgotten the first.
         """
         found: list[Object] = []
         page: dict[str, str] = {}
         while True:
-            limit = {"limit": str(PAGE_OBJECTS)}
+            limit = {"limit": str(PAGE_JOBS if kind is TRAINING_JOB else PAGE_OBJECTS)}
             answer = await self._request("GET", kind.path(namespace), {**query, **limit, **page})
             # The items of a list lack apiVersion and kind.
             about = {"apiVersion": kind.api_version, "kind": kind.kind}
-            found += [about | item for item in answer.get("items") or []]
+            found += [slim(kind, about | item) for item in answer.get("items") or []]
             following = (answer.get("metadata") or {}).get("continue")
             if not following:
                 return found

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from statistics import median
 
-from nitro_operator.kube.cache import STATUS_WRITTEN_AT
 from nitro_operator.kube.kinds import Object
+from nitro_operator.kube.slim import STATUS_WRITTEN_AT
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import condition, terminating
 from nitro_operator.scaling.holding import PodTimes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from nitro_operator.kube.cache import STATUS_WRITTEN_AT
 from nitro_operator.kube.kinds import Object
+from nitro_operator.kube.slim import STATUS_WRITTEN_AT
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import alive
 

@@ -12,6 +12,7 @@ from nitro_operator.builders import JobView
 from nitro_operator.config import Config
 from nitro_operator.kube.decoding import SPEC_LEVELS, levels
 from nitro_operator.kube.kinds import Object
+from nitro_operator.kube.slim import whole_spec
 from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.heartbeat import Heartbeat
@@ -64,11 +65,12 @@ class JobMemory:
             return
         self._generation = generation
         self.view, self.invalid, self.not_allowed = None, None, None
-        if levels(job["spec"]) > SPEC_LEVELS:
+        spec = whole_spec(job)
+        if levels(spec) > SPEC_LEVELS:
             self.invalid = TOO_DEEP
             return
         try:
-            self.view = JobView(job, resolve_stored(job).spec, config)
+            self.view = JobView.of(job, resolve_stored({**job, "spec": spec}).spec, config)
             self.not_allowed = None if config.entry_points else _other_code(self.view.spec)
         except (JobInvalid, ValidationError) as error:
             self.invalid = f"{error} {REMEDY}"

@@ -109,3 +109,9 @@ def test_a_message_of_the_capacity_fits_as_base64() -> None:
         <= payload_rules.LIMIT_BYTES
         < len(message) + payload_rules.ENVELOPE_BYTES + 8
     )
+
+
+def test_arguments_that_lambda_takes_in_no_variable_are_refused_with_the_limit() -> None:
+    assert lambda_job(f"spec.environment.kwargs.text={'x' * 3500}")
+    with pytest.raises(JobInvalid, match=r"spec\.environment\.kwargs: .*Lambda takes 4096"):
+        lambda_job(f"spec.environment.kwargs.text={'x' * 4096}")

@@ -62,7 +62,7 @@ async def listed(pages: Pages) -> list[Object]:
 
 
 async def test_a_list_is_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nitro_operator.kube.client.PAGE_OBJECTS", 3)
+    monkeypatch.setattr("nitro_operator.kube.client.PAGE_JOBS", 3)
     pages = Pages(delay=0)
     found = await listed(pages)
     assert [job["metadata"]["name"] for job in found] == [f"job-{number}" for number in range(7)]

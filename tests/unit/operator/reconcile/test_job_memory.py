@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from dataclasses import replace
 
 import pytest
+from prometheus_client import generate_latest
 
+from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.decoding import SPEC_LEVELS, decode
+from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Object
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.reconcile.memory import JobMemory, RequestClock
 from operator_objects import CONFIG, make_job
+from operator_support import large_job
 
 
 def test_only_a_request_that_was_observed_to_change_is_timed() -> None:
@@ -62,3 +68,33 @@ def test_a_module_to_import_is_refused_where_the_platform_forbids_it(
     allowed = JobMemory("uid", PodMeter())
     allowed.read(job, CONFIG)
     assert (allowed.not_allowed, allowed.invalid) == (None, None)
+
+
+def test_a_large_job_needs_little_more_memory_than_it_has_bytes() -> None:
+    """Parsed by Python, a byte of such a job needs seven. tests/benchmarks/bench_stored_jobs.py measures the
+    whole operator beside thousands of them."""
+    count, cache, memories = 4, Cache(), []
+    texts = [json.dumps(stored_form(large_job(f"job-{number}", 200))).encode() for number in range(count)]
+    warm = decode(texts[0])
+    JobMemory("u", PodMeter()).read(warm, CONFIG)  # the models and the schema are loaded by the first job
+    del warm
+    tracemalloc.start()
+    for text in texts:
+        job = decode(text)
+        cache.put(TRAINING_JOB, job)
+        memories.append(JobMemory(job["metadata"]["uid"], PodMeter()))
+        memories[-1].read(dict(cache.jobs())[JobKey("team", job["metadata"]["name"])], CONFIG)
+        assert memories[-1].invalid is None
+    del job
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 2 * sum(map(len, texts))
+
+
+def stored_form(job: Object) -> Object:
+    meta = make_job()["metadata"]
+    return {**job, "metadata": {**meta, **job["metadata"], "uid": job["metadata"]["name"]}}
+
+
+def test_the_memory_of_the_process_is_among_the_metrics() -> None:
+    assert b"\nprocess_resident_memory_bytes " in generate_latest()

@@ -1,0 +1,60 @@
+"""Objects without what nobody reads: thousands of large jobs and pods must fit into the memory limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from nitro_operator.kube.kinds import POD, TRAINING_JOB, Kind, Object
+from nitro_operator.kube.names import FIELD_MANAGER
+
+STATUS_WRITTEN_AT = "statusWrittenAt"
+"""Key in a job's metadata: the time of the operator's last status change, by the API server's clock."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation in which `kubectl apply` keeps a copy of the whole object."""
+ANY_JSON = (("environment", "kwargs"), ("algorithm", "rllib"))
+"""Fields of a job's spec that take any JSON. As Python's objects they may need twenty times the memory."""
+
+
+def slim(kind: Kind, obj: Object) -> Object:
+    """The object as it is kept. An object that is slim already stays the same."""
+    if STATUS_WRITTEN_AT in obj["metadata"]:
+        return obj
+    found = {key: value for key, value in obj.items() if key != "metadata"}
+    found["metadata"] = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    annotations = obj["metadata"].get("annotations") or {}
+    if LAST_APPLIED in annotations:
+        rest = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
+        found["metadata"]["annotations"] = rest
+    if kind is TRAINING_JOB:
+        found["metadata"][STATUS_WRITTEN_AT] = _status_written_at(obj)
+        found["spec"] = _changed(obj.get("spec"), to_json)
+    if kind is POD:
+        found["spec"] = {"nodeName": obj.get("spec", {}).get("nodeName")}
+    return found
+
+
+def whole_spec(job: Object) -> Object:
+    """The spec of a job with all its fields as they were stored."""
+    spec: Object = _changed(job["spec"], lambda kept: from_json(kept) if isinstance(kept, bytes) else kept)
+    return spec
+
+
+def _changed(spec: Any, change: Callable[[Any], Any]) -> Any:
+    """A copy of the spec in which the fields of ANY_JSON are changed."""
+    if not isinstance(spec, dict):
+        return spec
+    found = dict(spec)
+    for section, name in ANY_JSON:
+        part = found.get(section)
+        if isinstance(part, dict) and name in part:
+            found[section] = {**part, name: change(part[name])}
+    return found
+
+
+def _status_written_at(job: Object) -> str | None:
+    entries = job["metadata"].get("managedFields") or []
+    mine = (e for e in entries if e.get("manager") == FIELD_MANAGER and e.get("subresource") == "status")
+    return next((e.get("time") for e in mine), None)

@@ -1,0 +1,39 @@
+"""What the operator keeps of an object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nitro_operator.kube.decoding import KEPT_LEVELS
+from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB
+from nitro_operator.kube.slim import LAST_APPLIED, STATUS_WRITTEN_AT, slim, whole_spec
+from operator_objects import make_job
+
+
+def test_a_copy_that_kubectl_made_is_not_kept() -> None:
+    job = make_job()
+    job["metadata"] |= {"annotations": {LAST_APPLIED: "{}", "mine": "x"}, "managedFields": [{"time": "t"}]}
+    for kind in (TRAINING_JOB, LEARNER_JOB):
+        kept = slim(kind, job)["metadata"]
+        assert (kept["annotations"], "managedFields" in kept) == ({"mine": "x"}, False)
+
+
+def test_fields_that_take_any_json_are_kept_as_text_and_come_back() -> None:
+    deep: Any = 1
+    for _ in range(KEPT_LEVELS):
+        deep = [deep]
+    kwargs = {"rows": [{"x": 0.1, "y": []}], "text": "ä", "none": None, "deep": deep}
+    job = make_job(environment={"id": "A-v0", "kwargs": kwargs}, algorithm={"rllib": {"lr": 1e-4}})
+    kept = slim(TRAINING_JOB, job)
+    assert isinstance(kept["spec"]["environment"]["kwargs"], bytes)
+    assert isinstance(kept["spec"]["algorithm"]["rllib"], bytes)
+    assert whole_spec(kept) == job["spec"]
+    assert whole_spec(job) == job["spec"]
+
+
+def test_a_slim_job_keeps_the_time_of_its_status() -> None:
+    job = make_job()
+    mine = {"manager": "nitro-operator", "subresource": "status", "time": "2026-01-01T00:00:00Z"}
+    job["metadata"]["managedFields"] = [{"manager": "kubectl", "time": "other"}, mine]
+    kept = slim(TRAINING_JOB, slim(TRAINING_JOB, job))
+    assert kept["metadata"][STATUS_WRITTEN_AT] == "2026-01-01T00:00:00Z"
