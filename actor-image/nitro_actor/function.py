@@ -7,17 +7,20 @@
     {"kind": "rollout", "request": BASE64, "weights": BASE64} weights and fragment in the messages
         -> {"status": 200, "body": the acknowledgement, "fragment": BASE64}
 
-`request` is the body of POST /v1/rollout, and `status` and `body` are those of its answer. An error of the
-request or of the environment is an answer, not a failed invocation. The invocation itself fails only if the
-sandbox dies, runs out of time or cannot build its environment.
+Every event has the job's token too, {"token": TEXT}, if the function asks for one. `request` is the body of
+POST /v1/rollout, and `status` and `body` are those of its answer. An error of the request or of the
+environment is an answer, not a failed invocation. The invocation itself fails only if the sandbox dies, runs
+out of time or cannot build its environment.
 """
 
+import hashlib
+import hmac
 import time
 from typing import Any
 
 from nitro_actor import wire
 from nitro_actor.actor import Actor
-from nitro_actor.answers import failure, work
+from nitro_actor.answers import RefusedError, failure, work
 from nitro_actor.logs import log
 from nitro_actor.parcel import Parcel, unpack
 from nitro_actor.protocol.request import Request
@@ -33,16 +36,19 @@ class Function:
     Args:
         actor: built in the init phase; it keeps the newest weights across invocations.
         store: Redis, for requests without weights; None if the function reaches no Redis.
+        token_sha256: hash of the token that events must carry, in hexadecimal; None if they need no token.
     """
 
-    def __init__(self, actor: Actor, store: Store | None) -> None:
+    def __init__(self, actor: Actor, store: Store | None, token_sha256: str | None = None) -> None:
         self._actor = actor
         self._store = store
+        self._token_sha256 = token_sha256
         self._stored_at = 0.0
 
     def __call__(self, event: object, context: object) -> dict[str, Any]:  # noqa: ARG002
         """Answer one event, as awslambdaric calls a handler."""
         try:
+            self._authorise(event.get("token") if isinstance(event, dict) else None)
             kind = event.get("kind") if isinstance(event, dict) else None
             if isinstance(event, dict) and kind == "rollout":
                 return self._rollout(event)
@@ -53,6 +59,12 @@ class Function:
             status, body = failure(error)
             log("refused", level="warning", status=status, **body)
             return {"status": status, "body": body}
+
+    def _authorise(self, token: object) -> None:
+        """Raise RefusedError unless the event carries the token."""
+        given = hashlib.sha256(str(token).encode(errors="replace")).hexdigest()
+        if self._token_sha256 is not None and not hmac.compare_digest(given, self._token_sha256):
+            raise RefusedError(401, "unauthorized", "the event does not carry the job's token")
 
     def _rollout(self, event: dict[str, Any]) -> dict[str, Any]:
         request = Request.decode(unpack(event.get("request"), "request"))

@@ -1,8 +1,8 @@
 """The Lambda function's entry point: `python -m awslambdaric nitro_actor.lambda_handler.handle`.
 
 Importing this module is the init phase: it builds the environment, once per sandbox. Settings come from
-environment variables: NITRO_ENVIRONMENT, and NITRO_REDIS_URL where weights and fragments go through Redis.
-IAM decides who may invoke the function, so there is no token. Nothing is written to /tmp.
+environment variables: NITRO_ENVIRONMENT, NITRO_REDIS_URL where weights and fragments go through Redis, and
+NITRO_TOKEN_SHA256, the hash of the token that events must carry (absent: none). Nothing is written to /tmp.
 """
 
 import os
@@ -27,7 +27,8 @@ def build() -> Function:
     began = time.perf_counter()
     config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))
     url = os.environ.get("NITRO_REDIS_URL")
-    function = Function(Actor(make_env(config)), Store(url) if url else None)
+    token = os.environ.get("NITRO_TOKEN_SHA256")
+    function = Function(Actor(make_env(config)), Store(url) if url else None, token)
     log("ready", environment=config.id, seconds=time.perf_counter() - began)
     return function
 

@@ -55,6 +55,7 @@ class TestTroubles:
                 "AwsAccessDenied",
                 "lambda:GetFunction",
             ),
+            (Refusal(418, "SecretCode", "FwoGZX"), "AwsRefused", "HTTP418"),
             (Refusal(403, "ExpiredTokenException", "token FwoGZX"), "AwsCredentialsRefused", "Renew"),
             (Refusal(400, "InvalidSignatureException", "string FwoGZX"), "AwsCredentialsRefused", "Renew"),
         ],
@@ -202,7 +203,7 @@ class TestNotManaged:
             ({"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5"}}, None),
             ({"status": 200, "body": {"protocol": 0, "id": "Hopper-v5"}}, "ProtocolMismatch"),
             ({"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Ant-v5"}}, "OtherEnvironment"),
-            ({"errorMessage": "no such module"}, "FunctionUnhealthy"),
+            ({"errorMessage": "secret words"}, "FunctionUnhealthy"),
         ],
     )
     async def test_an_existing_function_is_asked_once(
@@ -219,6 +220,7 @@ class TestNotManaged:
         problem = functions.state(key).problem
         assert (problem.reason if problem else None) == reason
         assert functions.state(key).ready == (reason is None)
+        assert problem is None or "secret words" not in problem.message
         if reason is None:
             await world.tended_once(key, functions)
             asked = [call for call in world.service.calls if call.endswith(f"{name}/invocations")]

@@ -1,6 +1,7 @@
 """Rounds on Lambda: our handler under the real awslambdaric, AWS's own part played by lambda_front."""
 
 import asyncio
+import hashlib
 import os
 import sys
 from collections import Counter
@@ -196,6 +197,18 @@ async def test_a_request_that_lambda_would_not_take_is_refused_with_its_size(
         ):
             await sample(work, 1)
         assert len(aws.bills) == 1
+
+
+async def test_a_function_with_a_token_works_for_the_learner_that_has_it() -> None:
+    guarded = function(variables={"NITRO_TOKEN_SHA256": hashlib.sha256(b"mine").hexdigest()})
+    async with front(guarded) as (_, url):
+        async with lambda_round(url, token="mine") as (_, work):
+            assert (await sample(work, 2)).stats.retries == {}
+        for token in (None, "other"):
+            stranger = LambdaBackend(settings(url), "Hopper-v5", limit=1, token=token, ready_seconds=0.0)
+            with pytest.raises(RetryableError, match="refuses the token"):
+                await stranger.start()
+            await stranger.close()
 
 
 async def test_a_fragment_that_no_response_takes_is_refused_by_the_actor() -> None:

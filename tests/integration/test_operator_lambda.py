@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,9 +54,14 @@ def test_a_lambda_job_from_its_creation_to_its_deletion(
     learner = eventually(lambda: cluster.get("job", "hopper-learner"), what="the learner's Job")
     assert service.calls.count("POST /2015-03-31/functions") == 1
     environment = {e["name"] for e in learner["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= environment
+    assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "NITRO_TOKEN"} <= environment
     assert cluster.get("service", "hopper-redis") is None
-    assert cluster.get("secret", "hopper-credentials") is None
+    credentials = cluster.get("secret", "hopper-credentials")
+    assert credentials is not None
+    assert credentials["data"].keys() == {"token"}
+    token = base64.b64decode(credentials["data"]["token"])
+    made = service.client().get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+    assert made["NITRO_TOKEN_SHA256"] == hashlib.sha256(token).hexdigest()
     cluster.start_learner("hopper")
     eventually(lambda: cluster.condition("hopper", "Ready").get("status") == "True", what="Ready")
     assert cluster.status("hopper")["actors"] == {"requested": 8, "granted": 8, "ready": 8, "podSeconds": 0}
@@ -68,4 +75,5 @@ def test_a_lambda_job_from_its_creation_to_its_deletion(
 
     told = operator.log() + json.dumps([cluster.list("events"), cluster.list("ntj")])
     assert KEY not in told
+    assert token.decode() not in told + str(service.calls)
     assert KEY not in str(service.calls)

@@ -80,6 +80,7 @@ async def lambda_round(
     url: str,
     *,
     limit: int = 4,
+    token: str | None = None,
     redis_url: str | None = None,
     timeout: float = 60.0,
     observations: int = 11,
@@ -94,6 +95,7 @@ async def lambda_round(
         settings(url, **transport, **changes),
         plays,
         limit=limit,
+        token=token,
         redis_url=redis_url,
         created_elsewhere=created_elsewhere,
     )

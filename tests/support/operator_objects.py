@@ -46,13 +46,15 @@ def make_job(status: Object | None = None, **spec: Any) -> Object:
 def make_view(config: Config = CONFIG, **spec: Any) -> JobView:
     job = make_job(**spec)
     plain = {**job, "metadata": {"name": "hopper", "namespace": "team"}}
-    return JobView(job, resolve(load_job(plain)).spec, config)
+    return JobView.of(job, resolve(load_job(plain)).spec, config)
 
 
 def learner_job(*conditions: str, failed: int = 0, **metadata: Any) -> Object:
     found = [{"type": kind, "status": "True", "reason": "BackoffLimitExceeded"} for kind in conditions]
     meta = {"name": "hopper-learner", "uid": "job-uid", "ownerReferences": [OWNER], **metadata}
-    return {"metadata": meta, "spec": {}, "status": {"conditions": found, "failed": failed}}
+    container = {"name": "learner", "env": [{"name": "NITRO_TOKEN", "value": "t"}]}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    return {"metadata": meta, "spec": spec, "status": {"conditions": found, "failed": failed}}
 
 
 def pod(component: str, *, phase: str = "Running", name: str = "p", **containers: Object) -> Object:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import dataclasses
+import json
 import logging
 import random
 from typing import Any
@@ -45,9 +46,6 @@ _NEARLY_FULL = 0.9
 _OWN_FAULTS = frozenset({"bad_answer", "out_of_memory", "sandbox_died"})
 """Errors at the start that stay the same at every try, if they came several times."""
 
-_SPEC = Payload(Prefix(b'{"kind":"spec"}'), b"")
-_PLAIN = Prefix(b'{"kind":"rollout",')
-
 
 class LambdaBackend:
     """Actors as invocations of one function; see ActorBackend.
@@ -59,6 +57,7 @@ class LambdaBackend:
         settings: resolved spec.backend.lambda.
         environment: the id that the function must play; its settings are not the learner's.
         limit: requests at once; the function's reserved concurrency, where it has one, is kept to as well.
+        token: what the function asks for; None where it asks for nothing.
         redis_url: where this learner reaches the Redis of `transport: Redis`; None with `Payload`.
         ready_seconds: how long to wait for a function that is being made or changed.
         created_elsewhere: whether the operator makes the function, so that it may not be there yet.
@@ -70,6 +69,7 @@ class LambdaBackend:
         environment: str,
         *,
         limit: int,
+        token: str | None = None,
         redis_url: str | None = None,
         ready_seconds: float = 300.0,
         created_elsewhere: bool = False,
@@ -77,6 +77,9 @@ class LambdaBackend:
         self._settings = settings
         self._name = settings.function_name
         self._environment = environment
+        entry = f'"token":{json.dumps(token)},' if token is not None else ""
+        self._plain = Prefix(f'{{{entry}"kind":"rollout",'.encode())
+        self._probe = Payload(Prefix(f'{{{entry}"kind":"spec"}}'.encode()), b"")
         self._redis_url = redis_url
         self._ready_seconds = ready_seconds
         self._created_elsewhere = created_elsewhere
@@ -147,7 +150,7 @@ class LambdaBackend:
         await self._client.close()
 
     async def _spec(self) -> dict[str, Any]:
-        invoked = await self._client.invoke(_SPEC, _PROBE_SECONDS)
+        invoked = await self._client.invoke(self._probe, _PROBE_SECONDS)
         try:
             status, body, _, report = self._read(invoked)
         except RetryableError as error:
@@ -174,7 +177,7 @@ class LambdaBackend:
 
     def _event(self, request: bytes, asked: Request | None) -> Payload:
         """The event of a rollout. Raises FatalError where it is larger than Lambda takes."""
-        prefix = self._prefix(self._cache, asked.weights_key) if self._cache and asked else _PLAIN
+        prefix = self._prefix(self._cache, asked.weights_key) if self._cache and asked else self._plain
         event = Payload(prefix, b'"request":"' + base64.b64encode(request) + b'"}')
         if len(event.body) > payload_rules.LIMIT_BYTES:
             size = len(event.body) // 4 * 3
@@ -191,7 +194,7 @@ class LambdaBackend:
                 weights = base64.b64encode(cache.weights(weights_key))
             except KeyError:
                 raise RetryableError("weights_missing", f"{weights_key} is not kept any more") from None
-            prefix = Prefix(_PLAIN.text + b'"weights":"' + weights + b'",')
+            prefix = Prefix(self._plain.text + b'"weights":"' + weights + b'",')
             while len(self._prefixes) > 1:  # this one and the one before
                 del self._prefixes[next(iter(self._prefixes))]
             self._prefixes[weights_key] = prefix
@@ -237,6 +240,9 @@ class LambdaBackend:
         if invoked.function_error:
             raise lambda_errors.failure(invoked.body, report, invoked.wall_seconds)
         answer = read_object(invoked.body)
+        if answer is not None and answer.get("status") == 401:
+            text = f"function {self._name} refuses the token; the operator gives it the job's new one"
+            raise RetryableError("not_ready", text)
         if answer is None or type(answer.get("status")) is not int:
             billed = invoked.wall_seconds if report is None else report.billed_seconds
             raise RetryableError(

@@ -189,6 +189,7 @@ def lambda_backend(spec: Any, *, operated: bool) -> Any:
         spec.backend.lambda_,
         spec.environment.id,
         limit=spec.scaling.max_actors + SLOTS,
+        token=os.environ.get("NITRO_TOKEN"),
         redis_url=redis_url,
         created_elsewhere=operated and spec.backend.lambda_.manage,
     )

@@ -1,4 +1,5 @@
-"""The job's Secret: separate Redis users for learner and actors, and the token that actors require."""
+"""The job's Secret: the token that actors require, and separate Redis users for learner and
+actors."""
 
 from __future__ import annotations
 
@@ -17,20 +18,24 @@ ACTOR_COMMANDS = "+get +exists +rpush +expire +multi +exec +discard +ping +hello
 
 def credentials_secret(view: JobView) -> Object:
     """A new Secret with new passwords. It is immutable, so pods and Redis always have the same passwords."""
-    learner, actor, token = (secrets.token_urlsafe(32) for _ in range(3))
-    host = f"{names.redis(view.name)}.{view.namespace}.svc"
+    data = {"token": secrets.token_urlsafe(32)} | (_redis(view) if view.has_redis else {})
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": view.metadata(names.credentials(view.name)),
         "type": "Opaque",
         "immutable": True,
-        "stringData": {
-            "redis-learner-url": f"redis://learner:{learner}@127.0.0.1:{PORT}/0",
-            "redis-actor-url": f"redis://actor:{actor}@{host}:{PORT}/0",
-            "redis-acl": _acl(view.uid, learner, actor),
-            "token": token,
-        },
+        "stringData": data,
+    }
+
+
+def _redis(view: JobView) -> dict[str, str]:
+    learner, actor = (secrets.token_urlsafe(32) for _ in range(2))
+    host = f"{names.redis(view.name)}.{view.namespace}.svc"
+    return {
+        "redis-learner-url": f"redis://learner:{learner}@127.0.0.1:{PORT}/0",
+        "redis-actor-url": f"redis://actor:{actor}@{host}:{PORT}/0",
+        "redis-acl": _acl(view.uid, learner, actor),
     }
 
 

@@ -13,6 +13,8 @@ from nitro_operator.kube.kinds import Object
 
 CONTAINER = "learner"
 METRICS_PORT = 9090
+TOKEN = "NITRO_TOKEN"
+"""Variable with the token that actors require."""
 GRACE_SECONDS = 120
 """Time for a learner to finish its step and write a checkpoint after the signal to stop."""
 INVALID_JOB_EXIT_CODE = 2
@@ -144,17 +146,18 @@ def _reach_actors(view: JobView) -> list[Object]:
     """Environment variables for the actors: their address, the Redis, and the token that they require."""
     function = view.spec.backend.lambda_
     if function is not None:
-        return _reach_function(function)
+        return _reach_function(view, function)
     return [
         {"name": "NITRO_ACTOR_URL", "value": actor_url(view)},
         view.secret_env("NITRO_REDIS_URL", "redis-learner-url"),
-        view.secret_env("NITRO_TOKEN", "token"),
+        view.secret_env(TOKEN, "token"),
     ]
 
 
-def _reach_function(function: LambdaBackendSpec) -> list[Object]:
-    """Environment variables from the user's Secrets. The job has the function's name, region and endpoint."""
-    found: list[Object] = []
+def _reach_function(view: JobView, function: LambdaBackendSpec) -> list[Object]:
+    """The token, and variables from the user's Secrets. The job has the function's name, region and
+    endpoint."""
+    found: list[Object] = [view.secret_env(TOKEN, "token")] if function.manage else []
     if function.redis is not None:
         found.append(_from_secret("NITRO_REDIS_URL", function.redis.secret_name, function.redis.key))
     if function.credentials_secret is not None:

@@ -9,9 +9,11 @@ from urllib.parse import urlsplit
 from nitro_api.base import matches
 from nitro_api.rules.lambda_rules import AWS_URL
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
+from nitro_operator.builders import JobView, credentials_secret
 from nitro_operator.functions.aws import Access
 from nitro_operator.kube.client import ApiError, Kube
 from nitro_operator.kube.kinds import SECRET
+from nitro_operator.kube.secrets import get_or_create
 from nitro_operator.observation.diagnosis import Problem
 
 
@@ -64,6 +66,17 @@ async def redis_url(kube: Kube, namespace: str, function: LambdaBackendSpec) -> 
         what = f"must hold an address such as rediss://user:password@host:6379 under {function.redis.key}"
         raise _unusable(field, namespace, name, what)
     return url
+
+
+async def job_token(kube: Kube, view: JobView) -> str:
+    """The token of the job's Secret, which is made if it is missing. Raises NoAccess, ApiError."""
+    try:
+        secret = await get_or_create(kube, credentials_secret(view))
+    except ApiError as error:
+        if error.status != 409:
+            raise
+        raise NoAccess(Problem("NameTaken", f"{error.message}. Delete or rename it.")) from error
+    return base64.b64decode(secret["data"]["token"]).decode()
 
 
 async def _read(kube: Kube, namespace: str, name: str, field: str) -> dict[str, str]:

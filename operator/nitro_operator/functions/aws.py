@@ -12,6 +12,9 @@ import boto3
 import botocore.exceptions as failures
 from botocore.config import Config
 
+from nitro_api.base import matches
+from nitro_api.rules.lambda_rules import AWS_URL
+from nitro_api.spec.lambda_backend import REFUSED_CREDENTIALS
 from nitro_operator import metrics
 from nitro_operator.kube.kinds import Object
 
@@ -27,6 +30,15 @@ NO_CREDENTIALS, UNREACHABLE, CLIENT, ENDPOINT = "NoCredentials", "Unreachable", 
 EXPIRED = "ExpiredToken"
 """AWS's code for expired credentials. It is also used if botocore refreshes credentials and gets expired
 ones."""
+
+
+_COMMON = REFUSED_CREDENTIALS | {
+    "AccessDeniedException",
+    "AccessDenied",
+    "ThrottlingException",
+    "InternalFailure",
+}
+"""Codes that all of AWS's services have."""
 
 
 class AwsError(Exception):
@@ -92,8 +104,7 @@ class Aws:
                 answer["Payload"] = answer["Payload"].read()
             return answer
         except failures.ClientError as error:
-            told = error.response.get("Error", {})
-            raise AwsError(operation, told.get("Code", "Unknown"), told.get("Message", "")) from error
+            raise _refusal(operation, access, client, error) from error
         except (
             failures.NoCredentialsError,
             failures.PartialCredentialsError,
@@ -135,3 +146,15 @@ class Aws:
             aws_session_token=token,
             config=config,
         )
+
+
+def _refusal(operation: str, access: Access, client: Any, error: failures.ClientError) -> AwsError:
+    """The error of a refused call. A job may name another server than AWS: of its answer only a code of
+    Lambda's API, and then the sentence, or the HTTP status is passed on."""
+    told = error.response.get("Error", {})
+    code, message = str(told.get("Code", "Unknown")), str(told.get("Message", ""))
+    known = {shape.name for shape in client.meta.service_model.error_shapes} | _COMMON
+    if access.endpoint_url is None or matches(AWS_URL, access.endpoint_url) or code in known:
+        return AwsError(operation, code, message)
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return AwsError(operation, f"HTTP{status}", "the endpoint does not answer as AWS Lambda does")

@@ -15,17 +15,19 @@ from nitro_api import JobInvalid, resolve_stored
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_operator.builders import JobView
 from nitro_operator.functions import finalizer, problems
-from nitro_operator.functions.access import NoAccess, access_to, redis_url
+from nitro_operator.functions.access import NoAccess, access_to, job_token, redis_url
 from nitro_operator.functions.aws import Access, Aws, AwsError
 from nitro_operator.functions.desired import desired_function
 from nitro_operator.functions.reconciler import FunctionOutcome, FunctionReconciler
 from nitro_operator.functions.state import NOT_SEEN, FunctionState
+from nitro_operator.kube import names
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
-from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Object
+from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
 from nitro_operator.kube.queue import WorkQueue, pause
+from nitro_operator.kube.slim import whole_spec
 from nitro_operator.observation.diagnosis import Problem
-from nitro_operator.observation.observed import terminating
+from nitro_operator.observation.observed import takes_token, terminating
 from nitro_operator.status.conditions import Condition
 
 logger = logging.getLogger(__name__)
@@ -210,7 +212,9 @@ class FunctionController:
                 return FunctionOutcome(ready=False)  # it has been deleted meanwhile
             self._cache.put(TRAINING_JOB, marked)
         memory.access = access = await access_to(self._kube, view.namespace, function, self._endpoints)
-        wanted = desired_function(view, await redis_url(self._kube, view.namespace, function))
+        learner = self._cache.get(LEARNER_JOB, view.key, names.learner(view.name))
+        token = await job_token(self._kube, view) if takes_token(learner) else None
+        wanted = desired_function(view, await redis_url(self._kube, view.namespace, function), token)
         reconciler = FunctionReconciler(self._aws, access, wanted.name)
         outcome = await reconciler.bring(
             wanted,
@@ -244,7 +248,7 @@ class FunctionController:
 
     async def _try_to_remove(self, key: JobKey, job: Object, memory: FunctionMemory) -> Problem | None:
         try:
-            function = resolve_stored(job).spec.backend.lambda_
+            function = resolve_stored({**job, "spec": whole_spec(job)}).spec.backend.lambda_
         except (JobInvalid, ValidationError) as error:
             return Problem("InvalidSpec", f"the job cannot be read: {error}")
         if function is None or not function.manage:

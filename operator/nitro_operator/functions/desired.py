@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from dataclasses import dataclass
 
 from nitro_operator.builders import JobView
@@ -42,20 +42,24 @@ class DesiredFunction:
         }
 
 
-def desired_function(view: JobView, redis_url: str | None) -> DesiredFunction:
+def desired_function(view: JobView, redis_url: str | None, token: str | None) -> DesiredFunction:
     """The managed function of a job.
 
     Args:
         view: the job, with `spec.backend.lambda` and `manage: true`.
         redis_url: address of the Redis of `transport: Redis`; it is kept in the function's environment, which
             AWS encrypts.
+        token: the token that invocations must carry; None = the job's learner has none. The function knows
+            its hash only, so whoever may read its settings cannot invoke it with that.
     """
     function = view.spec.backend.lambda_
     assert function is not None
     assert function.image is not None
     assert function.role_arn is not None
     vpc = function.vpc
-    environment = {"NITRO_ENVIRONMENT": json.dumps(view.spec.environment.to_actor(), sort_keys=True)}
+    environment = {"NITRO_ENVIRONMENT": view.environment}
+    if token is not None:
+        environment["NITRO_TOKEN_SHA256"] = hashlib.sha256(token.encode()).hexdigest()
     if redis_url is not None:
         environment["NITRO_REDIS_URL"] = redis_url
     provisioned = function.provisioned_concurrency

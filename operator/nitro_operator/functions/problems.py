@@ -1,6 +1,7 @@
 """Problems of a Lambda function, each with its cause and its remedy. Pure functions.
 
-The messages quote AWS, except for sentences that may contain a credential.
+The messages quote AWS, except for sentences that may contain a credential. They never quote what a function,
+or a server that is not AWS, has answered.
 """
 
 from __future__ import annotations
@@ -199,11 +200,11 @@ def misfit(found: Object, function: str, memory: int, timeout: int) -> Problem |
     return None
 
 
-def unhealthy(function: str, answer: str) -> Problem:
+def unhealthy(function: str) -> Problem:
     return Problem(
         "FunctionUnhealthy",
-        f"Lambda function {function} does not answer as an actor does: {hidden(answer)[:300]!r}. It "
-        "needs an actor image, and the command and environment from docs/lambda.md.",
+        f"Lambda function {function} does not answer as an actor does. It needs an actor image, and the "
+        "command and environment from docs/lambda.md. Its log in CloudWatch has its own words.",
     )
 
 
@@ -215,10 +216,10 @@ def other_protocol(function: str, has: int, wanted: int) -> Problem:
     )
 
 
-def other_environment(function: str, has: str, wanted: str) -> Problem:
+def other_environment(function: str, wanted: str) -> Problem:
     return Problem(
         "OtherEnvironment",
-        f"Lambda function {function} runs the environment {has}, but the job needs {wanted}. Correct its "
+        f"Lambda function {function} does not run the environment {wanted}, which the job needs. Correct its "
         "NITRO_ENVIRONMENT (docs/lambda.md).",
     )
 

@@ -223,19 +223,18 @@ class FunctionReconciler:
 
     async def _health(self, view: JobView) -> Problem | None:
         answer = await self._call("invoke", FunctionName=self._name, Payload=HEALTH)
-        text = answer["Payload"].decode(errors="replace")
         try:
-            told = json.loads(text)
+            told = json.loads(answer["Payload"])
             body = told["body"]
             if "FunctionError" in answer or told["status"] != 200:
                 raise ValueError
-            protocol, environment = int(body["protocol"]), str(body["id"])[:200]
+            protocol, environment = int(body["protocol"]), str(body["id"])
         except (ValueError, KeyError, TypeError):
-            return problems.unhealthy(self._name, text)
+            return problems.unhealthy(self._name)
         if protocol != PROTOCOL_VERSION:
             return problems.other_protocol(self._name, protocol, PROTOCOL_VERSION)
         wanted = view.spec.environment.id
-        return problems.other_environment(self._name, environment, wanted) if environment != wanted else None
+        return problems.other_environment(self._name, wanted) if environment != wanted else None
 
     async def _call(self, operation: str, **arguments: object) -> Object:
         return await self._aws.call(self._access, operation, **arguments)

@@ -136,6 +136,15 @@ def container(pod: Object | None, name: str) -> Object | None:
     return next((c for c in containers(pod or {}) if c["name"] == name), None)
 
 
+def takes_token(learner_job: Object | None) -> bool:
+    """Whether a learner gets the actors' token; True if there is none yet. With Lambda those of release 0.1
+    do not."""
+    if learner_job is None:
+        return True
+    variables = learner_job["spec"]["template"]["spec"]["containers"][0].get("env") or []
+    return any(one["name"] == learner_builder.TOKEN for one in variables)
+
+
 def queued(observed: Observed) -> bool:
     """Whether the learner's Job is suspended, by Kueue or by hand: then it has no pod."""
     job = observed.learner_job

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nitro_operator.builders import JobView, credentials_secret
-from nitro_operator.kube import names
 from nitro_operator.kube.client import ApiError, Kube
-from nitro_operator.kube.kinds import SECRET, Object
+from nitro_operator.kube.kinds import Object
+from nitro_operator.kube.secrets import get_or_create
 from nitro_operator.observation.observed import Observed, alive, containers, terminating
 from nitro_operator.reconcile.memory import JobMemory
 
@@ -25,7 +25,7 @@ async def ensure_secret(kube: Kube, view: JobView, memory: JobMemory, observed: 
     rest = CHECK_SECONDS_WHILE_STARTING if starting else CHECK_SECONDS
     if observed.learner_job is not None and now - memory.secret_checked < rest * memory.jitter:
         return
-    secret = await _get_or_create(kube, view)
+    secret = await get_or_create(kube, credentials_secret(view))
     memory.secret_created = secret["metadata"]["creationTimestamp"]
     for pod in _pods(observed):
         if (
@@ -35,19 +35,6 @@ async def ensure_secret(kube: Kube, view: JobView, memory: JobMemory, observed: 
         ):
             await _evict(kube, pod)
     memory.secret_checked = now
-
-
-async def _get_or_create(kube: Kube, view: JobView) -> Object:
-    name = names.credentials(view.name)
-    try:
-        found = await kube.get(SECRET, view.namespace, name)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return await kube.create(credentials_secret(view))
-    if not names.owned_by(found, view.uid):
-        raise ApiError(409, "AlreadyExists", f"Secret {name} belongs to another owner; it must go first")
-    return found
 
 
 async def _evict(kube: Kube, pod: Object) -> None:

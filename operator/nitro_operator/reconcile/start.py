@@ -18,7 +18,7 @@ from nitro_operator.kube.client import ApiError, Kube
 from nitro_operator.kube.kinds import KNATIVE_KINDS, LEARNER_JOB, REVISION, SECRET, JobKey, Object, kind_of
 from nitro_operator.kube.names import credentials
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import holds, observe, queued, terminating
+from nitro_operator.observation.observed import holds, observe, queued, takes_token, terminating
 from nitro_operator.reconcile.apply import Applier
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.secret import ensure_secret
@@ -59,7 +59,7 @@ class Starter:
         if run.observed.learner_job is None and await self._renew(run, view, deployment):
             return
         try:
-            if view.has_redis:
+            if view.has_secret and takes_token(run.observed.learner_job):
                 await ensure_secret(self._kube, view, run.memory, run.observed, run.now)
         except ApiError as error:
             if error.namespace_terminating:

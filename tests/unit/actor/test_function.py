@@ -1,6 +1,7 @@
 """The Lambda function's answers to events, with the weights and the fragment in the messages."""
 
 import base64
+import hashlib
 import re
 from typing import Any
 
@@ -184,3 +185,15 @@ def test_a_fragment_that_would_be_too_large_is_refused() -> None:
     answer = function(event(steps=10**6), None)
     assert answer["status"] == 400
     assert re.match(r"steps: 1000000 may take \d+ bytes; a fragment may have \d+", answer["body"]["error"])
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"token": "other"}, {"token": None}, {"token": ["mine"]}, {"token": "\ud800"}]
+)
+def test_an_event_without_the_token_is_refused_before_any_work(given: dict[str, Any]) -> None:
+    guarded = Function(Actor(environment()), None, hashlib.sha256(b"mine").hexdigest())
+    for refused in ({**event(), **given}, {"kind": "spec", **given}, {"request": "?", **given}):
+        answer = guarded(refused, None)
+        assert (answer["status"], answer["body"]["code"]) == (401, "unauthorized")
+    assert guarded("no object", None)["status"] == 401
+    assert guarded({**event(), "token": "mine"}, None)["status"] == 200

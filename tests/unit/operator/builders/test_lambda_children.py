@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nitro_operator.backends import KnativeRelease, deployment_of
-from nitro_operator.builders import learner_access, learner_job, network_policies
+from nitro_operator.builders import credentials_secret, learner_access, learner_job, network_policies
 from nitro_operator.functions import NOT_SEEN, FunctionState, problems
-from nitro_operator.observation.observed import Observed
+from nitro_operator.observation.observed import Observed, takes_token
 from operator_objects import learner_job as learner_job_object
 from operator_objects import make_view
 
@@ -18,6 +18,10 @@ IMAGE = "123456789012.dkr.ecr.us-east-2.amazonaws.com/nitro-actor:0.1.0"
 
 
 ROLE = "arn:aws:iam::123456789012:role/nitro-actor"
+
+
+OWN = {"manage": False, "functionName": "mine", "region": "us-east-2", "memoryMiB": 1024}
+"""A function that somebody else manages."""
 
 
 def backend(**changes: Any) -> dict[str, Any]:
@@ -31,12 +35,25 @@ class TestObjects:
         assert pod["initContainers"] == []
         assert "redis" not in json.dumps(pod["volumes"])
         env = {entry["name"]: entry for entry in pod["containers"][0]["env"]}
-        assert not {"NITRO_REDIS_URL", "NITRO_ACTOR_URL", "NITRO_TOKEN"} & env.keys()
+        assert not {"NITRO_REDIS_URL", "NITRO_ACTOR_URL"} & env.keys()
+        assert credentials_secret(view)["stringData"].keys() == {"token"}
         key = env["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"]
         assert key == {"name": "aws", "key": "AWS_SECRET_ACCESS_KEY"}
         assert env["AWS_SESSION_TOKEN"]["valueFrom"]["secretKeyRef"]["optional"] is True
         (policy,) = network_policies(view)
         assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": 9090}]}]
+
+    def test_a_learner_has_the_token_of_a_function_that_the_operator_makes(self) -> None:
+        made = learner_job(make_view(backend=backend()), None)
+        assert takes_token(made)
+        assert takes_token(None)
+        of_release_0_1 = learner_job(make_view(backend=backend()), None)
+        variables = of_release_0_1["spec"]["template"]["spec"]["containers"][0]["env"]
+        variables[:] = [one for one in variables if one["name"] != "NITRO_TOKEN"]
+        assert not takes_token(of_release_0_1)
+        own = make_view(backend={"type": "Lambda", "lambda": OWN})
+        assert not own.has_secret
+        assert not takes_token(learner_job(own, None))
 
     def test_the_redis_url_of_the_user_is_read_from_the_secret(self) -> None:
         view = make_view(backend=backend(transport="Redis", redis={"secretName": "r", "key": "k"}))
@@ -73,7 +90,7 @@ class TestObjects:
         assert deployment.serving(observed) == started
 
     def test_other_problems_of_a_function_count_while_the_learner_runs(self) -> None:
-        problem = problems.other_environment("nitro-team-hopper", "Ant-v5", "Hopper-v5")
+        problem = problems.other_environment("nitro-team-hopper", "Hopper-v5")
         spec, state = make_view(backend=backend()).spec, FunctionState(ready=False, problem=problem)
         deployment = deployment_of(spec, KnativeRelease(), state)
         observed = Observed(learner_job=learner_job_object())

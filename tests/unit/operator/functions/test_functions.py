@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,8 +32,8 @@ def backend(**changes: Any) -> dict[str, Any]:
     return {"type": "Lambda", "lambda": {"image": IMAGE, "roleArn": ROLE, **changes}}
 
 
-def wanted(redis_url: str | None = None, **changes: Any) -> DesiredFunction:
-    return desired_function(make_view(backend=backend(**changes)), redis_url)
+def wanted(redis_url: str | None = None, token: str | None = "token", **changes: Any) -> DesiredFunction:
+    return desired_function(make_view(backend=backend(**changes)), redis_url, token)
 
 
 def told(what: DesiredFunction) -> dict[str, Any]:
@@ -95,7 +96,11 @@ class TestDesiredFunction:
             "nitro.dev/uid": UID,
             "nitro.dev/managed-by": "nitro-operator",
         }
-        assert list(creation["Environment"]["Variables"]) == ["NITRO_ENVIRONMENT"]
+        variables = creation["Environment"]["Variables"]
+        assert set(variables) == {"NITRO_ENVIRONMENT", "NITRO_TOKEN_SHA256"}
+        assert variables["NITRO_TOKEN_SHA256"] == hashlib.sha256(b"token").hexdigest()
+        learner_of_0_1 = wanted(token=None).creation()["Environment"]["Variables"]
+        assert set(learner_of_0_1) == {"NITRO_ENVIRONMENT"}
         assert creation["VpcConfig"] == {"SubnetIds": [], "SecurityGroupIds": []}
 
     def test_redis_and_the_vpc_are_passed_on(self) -> None:

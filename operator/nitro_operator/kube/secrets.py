@@ -1,0 +1,27 @@
+"""Secrets that the operator makes. They are read by name, never listed."""
+
+from __future__ import annotations
+
+from nitro_operator.kube import names
+from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.kinds import SECRET, Object
+
+
+async def get_or_create(kube: Kube, secret: Object) -> Object:
+    """The Secret of this name that exists, or this one, which is then new.
+
+    Raises:
+        ApiError: 409 if the existing one has another owner.
+    """
+    meta = secret["metadata"]
+    try:
+        found = await kube.get(SECRET, meta["namespace"], meta["name"])
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return await kube.create(secret)
+    if not names.owned_by(found, meta["ownerReferences"][0]["uid"]):
+        raise ApiError(
+            409, "AlreadyExists", f"Secret {meta['name']} belongs to another owner; it must go first"
+        )
+    return found
