@@ -203,7 +203,7 @@ def train(peer: str, rounds: int, seeds: list[int], curves: Path) -> None:
 
 
 def show(curves: Path, picture: Path | None) -> None:
-    """Tables of all runs in the file: wall time, and returns with 95 % bootstrap intervals over seeds."""
+    """Tables of all runs in the file: wall time, and returns with 95 % intervals over seeds."""
     runs: dict[str, dict[int, dict[str, Any]]] = {}
     for run in map(json.loads, curves.read_text().splitlines()):
         runs.setdefault(run["who"], {})[run["seed"]] = run

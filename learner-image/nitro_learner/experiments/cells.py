@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from nitro_learner.experiments.statistics import Interval
+from nitro_learner.experiments.statistics import Interval, holm
 
-# With fewer seeds the resamples hardly differ: with two seeds, half of them hold one seed twice.
-SEEDS_FOR_A_VERDICT = 5
+SEEDS_FOR_A_VERDICT = 10
+"""With fewer seeds an interval is wide, and it leans on the assumption that differences are normal."""
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of two variants that gets a verdict: `more` or `less`, where one is shown."""
+
+    found: Interval
+    seeds: int
+    more: str = "better"
+    less: str = "worse"
 
 
 def line(cells: Sequence[str]) -> str:
@@ -29,21 +42,18 @@ def number(value: float, *, sign: bool = False) -> str:
     return f"{value:{plus},.0f}" if abs(value) >= 1000 else f"{value:{plus}.1f}"
 
 
-def interval(found: Interval, *, sign: bool = False, digits: int | None = None, unit: str = "") -> str:
+def interval(found: Interval, *, sign: bool = False, unit: str = "") -> str:
     """Value and limits, `3.0 [2.0, 4.0]`; the value alone where there are no limits."""
-
-    def shown(value: float) -> str:
-        return number(value, sign=sign) if digits is None else f"{value:.{digits}f}"
-
-    if math.isnan(found.low):
-        return f"{shown(found.value)}{unit}"
-    return f"{shown(found.value)}{unit} [{shown(found.low)}, {shown(found.high)}]"
+    value, low, high = (number(one, sign=sign) for one in (found.value, found.low, found.high))
+    return f"{value}{unit}" if math.isnan(found.low) else f"{value}{unit} [{low}, {high}]"
 
 
-def verdict(difference: Interval, seeds: int, *, more: str = "better", less: str = "worse") -> str:
-    """What the interval of a difference says: `more` or `less` where it excludes 0."""
-    if seeds < SEEDS_FOR_A_VERDICT:
-        return "too few seeds"
-    if not difference.excludes_zero:
-        return "no difference shown"
-    return more if difference.value > 0 else less
+def verdicts(differences: Sequence[Difference]) -> list[str]:
+    """What each difference of a table says. Those with enough seeds are corrected together."""
+    judged = [index for index, one in enumerate(differences) if one.seeds >= SEEDS_FOR_A_VERDICT]
+    told = ["too few seeds"] * len(differences)
+    for index, p in zip(judged, holm([differences[index].found.p for index in judged]), strict=True):
+        one = differences[index]
+        shown = one.more if one.found.value > 0 else one.less
+        told[index] = shown if p < LEVEL else "no difference shown"
+    return told

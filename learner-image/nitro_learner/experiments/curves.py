@@ -32,6 +32,9 @@ SPENT = {
 STEPS = frozenset({"actors", "boosting_score", "convexity_ratio"})
 """Metrics that hold for a whole round, not for one moment."""
 
+TRAINING_RETURNS = frozenset({"reward_mean", "reward_round"})
+"""Returns of the policy that a round sampled with, which only earlier rounds have paid for."""
+
 UNITS = {
     "rounds": "rounds",
     "actorRounds": "actor-rounds",
@@ -47,11 +50,13 @@ class Curve:
     Attributes:
         steps: whether a value holds for its whole round, which begins at the point before. Otherwise lines
             join the points.
+        holds: whether the last value holds for all that was spent later.
     """
 
     x: Floats
     y: Floats
     steps: bool = False
+    holds: bool = False
 
     def values(self, x: Floats) -> Floats:
         """y at each x, all of them within the curve."""
@@ -63,7 +68,7 @@ class Curve:
 
     def at(self, x: float) -> float:
         """y at x; NaN where the curve does not reach."""
-        if not len(self.x) or x > self.x[-1] or x < self.x[0]:
+        if not len(self.x) or x < self.x[0] or (x > self.x[-1] and not self.holds):
             return float("nan")
         return float(self.values(np.array([x]))[0])
 
@@ -95,9 +100,10 @@ class Curve:
 class FinishedRun:
     """A run folder's metrics.csv by column, f64 [rounds] with NaN where a cell is empty, and its summary.
 
-    One column is computed here: `actor_rounds`, the number of rollouts that the run had learned from. The
+    Two columns are computed here. `actor_rounds` is the number of rollouts that the run had learned from. The
     column `actors` does not give it: an off-policy round ends before all its actors have answered, and a slot
-    may be lost.
+    may be lost. `resumed_late` is how many of the round's rollouts went on from an episode's state that was
+    older than one round; NaN of an off-policy run, and where episodes do not go on between rounds.
     """
 
     columns: Columns
@@ -106,15 +112,19 @@ class FinishedRun:
     def curve(self, metric: str, unit: str) -> Curve:
         """A column over what was spent.
 
-        An evaluation belongs to the policy that its round sampled with. Its point therefore lies at what was
-        spent before that round. The last point is the final policy's.
+        A return belongs to the policy that its round sampled with. Its point therefore lies at what was spent
+        before that round. The last point of evaluations is the final policy's. No round sampled with that
+        policy, so the newest training return holds to the end.
         """
         x, y = self.columns[SPENT[unit]], self.columns[metric]
+        if metric in TRAINING_RETURNS:
+            x = np.append(0.0, x[:-1])
         if metric == "evaluation_mean":
             final = self.summary.get("evaluation", {}).get("mean", float("nan"))
-            x, y = np.concatenate([[0.0], x]), np.append(y, final)
+            x, y = np.append(0.0, x), np.append(y, final)
         known = np.isfinite(y)
-        return self._to_the_end(Curve(x[known], y[known], steps=metric in STEPS), unit)
+        curve = Curve(x[known], y[known], steps=metric in STEPS, holds=metric in TRAINING_RETURNS)
+        return curve if curve.holds else self._to_the_end(curve, unit)
 
     def spent(self, unit: str, other: str) -> Curve:
         """What was spent in the unit `other`, over what was spent in `unit`. The curve begins at (0, 0)."""
@@ -139,4 +149,20 @@ def read(folder: RunDir, job: NitroTrainingJob) -> FinishedRun:
     """The run of a resolved job. Raises RunDirError when there is no round in it."""
     columns = columns_of(read_metrics(folder.metrics))
     columns["actor_rounds"] = columns["env_steps"] / job.spec.environment.rollout_length
+    goes_on = job.spec.environment.resume_episodes and not (columns["cut_share"] > 0).any()
+    known = goes_on and job.spec.algorithm.record.feeding == "rounds"
+    columns["resumed_late"] = resumed_late(columns["actors"]) if known else columns["actors"] * np.nan
     return FinishedRun(columns, folder.read_summary())
+
+
+def resumed_late(actors: Floats) -> Floats:
+    """How many slots of each round go on from an end state that is older than one round, f64 [rounds].
+
+    A round uses as many of the first slots as it has actors. A slot that no round has used yet begins anew.
+    """
+    late, newest = [], np.zeros(int(actors.max()), np.int64)
+    for round, count in enumerate(actors.astype(int), 1):
+        used = newest[:count]
+        late.append(float(((used > 0) & (used < round - 1)).sum()))
+        newest[:count] = round
+    return np.array(late)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from nitro_learner.experiments import cells, function_costs, question_answers, statistics
-from nitro_learner.experiments.cells import SEEDS_FOR_A_VERDICT
+from nitro_learner.experiments.cells import SEEDS_FOR_A_VERDICT, Difference
 from nitro_learner.experiments.curves import UNITS, Floats
 from nitro_learner.experiments.figures import TITLES, draw_metric, draw_overview
 from nitro_learner.experiments.folder import ExperimentDir
@@ -77,13 +77,16 @@ def _text(
         yield f"\nScaled down: {experiment.scaled_down}"
     yield (
         f"\nEvery run has the same budget, {budget.amount:,.10g} {UNITS[budget.unit]}, and its curve is read "
-        "there by linear interpolation. Over training means the curve's mean up to there, from where on "
-        "the curves of all compared runs are known. "
-        "Intervals are 95 % percentile bootstrap over seeds "
-        f"({statistics.RESAMPLES:,} resamples); differences are paired by seed; IQM is the interquartile "
-        "mean; P is the probability that a run of the first scores higher than a run of the second."
+        "there by linear interpolation. A return lies at what was spent before its round, because its policy "
+        "is not that round's work; the training return at the budget is that of the last round's episodes. "
+        "Over training means the curve's mean where the curves of all compared runs are known. "
+        "Intervals are 95 % by Student's t over seeds, each for itself; differences are paired by seed. "
+        "Verdicts of one table are corrected together by Holm's method, so that the chance of a wrong one "
+        "among them is at most 5 %. IQM is the interquartile mean; P is the probability that a run of the "
+        "first scores higher than a run of the second."
     )
     yield _made_by(folder, experiment, finished)
+    yield from _later_seeds(folder, experiment)
     yield from question_answers.table(experiment, results)
     for one in results:
         yield from _environment(folder, experiment, one)
@@ -109,6 +112,23 @@ def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[L
     )
 
 
+def _later_seeds(folder: ExperimentDir, experiment: Experiment) -> Iterator[str]:
+    """Which seeds are not those that the file named before the first run had ended."""
+    first, *later = folder.seeds_told() or [{"seeds": experiment.seeds}]
+    told: list[int] = first["seeds"]
+    for change in later:
+        added = [seed for seed in change["seeds"] if seed not in told]
+        told = [*told, *added]
+        if added:
+            yield (
+                f"Not planned: the seeds {', '.join(map(str, added))} were added when {change['ended']} runs "
+                "had ended. Whoever adds seeds until a result pleases finds more than there is.\n"
+            )
+    left_out = [seed for seed in first["seeds"] if seed not in experiment.seeds]
+    if left_out:
+        yield f"Planned, but left out later: the seeds {', '.join(map(str, left_out))}.\n"
+
+
 def _environment(folder: ExperimentDir, experiment: Experiment, results: Results) -> Iterator[str]:
     yield f"\n## {results.environment}\n"
     seeds = ", ".join(map(str, results.seeds))
@@ -116,9 +136,13 @@ def _environment(folder: ExperimentDir, experiment: Experiment, results: Results
         f" Without a finished run, hence left out: {', '.join(results.missing)}." if results.missing else ""
     )
     if len(results.seeds) < SEEDS_FOR_A_VERDICT:
+        yield f"\nThese are too few seeds for a verdict, which needs {SEEDS_FOR_A_VERDICT}."
+    late = {variant: results.resumed_late(variant) for variant in results.runs}
+    if any(share > 0 for share in late.values()):
+        told = ", ".join(f"{name} {share:.0%}" for name, share in late.items() if np.isfinite(share))
         yield (
-            f"\nWith fewer than {SEEDS_FOR_A_VERDICT} seeds these intervals are too narrow: there is no "
-            "verdict."
+            "\nRollouts that went on from an episode's state older than one round, because the rounds "
+            f"between had fewer actors: {told}."
         )
     name = slug(results.environment)
     known = [
@@ -169,7 +193,9 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
     if comparisons:
         yield cells.line(["compared", "difference at the budget", "difference over training", "P", "verdict"])
         yield cells.line(["---", "---:", "---:", "---:", "---"])
-        yield from (_comparison(one, len(results.seeds)) for one in comparisons)
+        seeds = len(results.seeds)
+        verdicts = cells.verdicts([Difference(one.difference, seeds) for one in comparisons])
+        yield from map(_comparison, comparisons, verdicts)
         yield ""
 
 
@@ -179,17 +205,17 @@ def _training(results: Results, score: str) -> str:
     unit = UNITS[results.budget.unit]
     if start < end:
         return f"Over training: from {round(start, 4):,.10g} to {end:,.10g} {unit}.\n"
-    return f"Over training: nothing, because some run's curve begins at {end:,.10g} {unit}.\n"
+    return "Over training: nothing, because there is no span in which the curves of all runs are known.\n"
 
 
-def _comparison(one: Comparison, seeds: int) -> str:
+def _comparison(one: Comparison, verdict: str) -> str:
     return cells.line(
         [
             f"{one.variant} - {one.other}",
             cells.interval(one.difference, sign=True),
             cells.interval(one.over_training, sign=True),
-            cells.interval(one.improvement, digits=2),
-            cells.verdict(one.difference, seeds),
+            f"{one.improvement:.2f}",
+            verdict,
         ]
     )
 

@@ -31,6 +31,7 @@ class ExperimentDir:
         self.path = path
         self.spec = path / "experiment.yaml"
         self.machine = path / "machine.json"
+        self.seeds = path / "seeds.json"
         self.report = path / "report.md"
 
     def run(self, run: PlannedRun) -> RunDir:
@@ -62,9 +63,13 @@ class ExperimentDir:
         name = self._name()
         if name not in (None, experiment.name):
             raise RunDirError(f"{self.path} holds the experiment {name}. Choose another --dir.")
-        machines = self.machines()
+        machines, told = self.machines(), self.seeds_told()
         self.path.mkdir(parents=True, exist_ok=True)
         writer = RunDir(self.path)
+        if not told or told[-1]["seeds"] != experiment.seeds:
+            ended = sum(1 for _ in self.path.glob("runs/*/*/*/summary.json"))
+            told = [*(told if ended else []), {"seeds": experiment.seeds, "ended": ended}]
+            writer.write_text(self.seeds, json.dumps(told, indent=2) + "\n")
         writer.write_text(self.spec, experiment.to_yaml())
         if machine() not in machines:
             writer.write_text(self.machine, json.dumps([*machines, machine()], indent=2) + "\n")
@@ -75,21 +80,33 @@ class ExperimentDir:
         Raises:
             RunDirError: machine.json is damaged.
         """
-        if not self.machine.exists():
-            return []
-        try:
-            found: list[dict[str, Any]] = json.loads(self.machine.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise RunDirError(f"{self.machine} is damaged: {error}. Remove it.") from None
-        return found
+        return _entries(self.machine)
+
+    def seeds_told(self) -> list[dict[str, Any]]:
+        """The seeds that the experiment's file had before any run had ended, and each time that they changed
+        later.
+
+        Each has `seeds`, and `ended`: how many runs had ended by then. In a folder of an older version the
+        first are those of its experiment.yaml.
+
+        Raises:
+            RunDirError: seeds.json is damaged.
+        """
+        if not self.seeds.exists() and isinstance(found := self._opened().get("seeds"), list):
+            return [{"seeds": found, "ended": 0}]
+        return _entries(self.seeds)
 
     def _name(self) -> str | None:
         """Name of the experiment in the folder; None where there is none, or its file cannot be read."""
+        return self._opened().get("name")
+
+    def _opened(self) -> dict[str, Any]:
+        """The experiment's file in the folder; empty where there is none, or where it cannot be read."""
         try:
             found = yaml.safe_load(self.spec.read_text(encoding="utf-8"))
         except (FileNotFoundError, UnicodeDecodeError, yaml.YAMLError):
             found = None
-        return found.get("name") if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
 
     def finished(self, run: PlannedRun) -> bool:
         """Whether the run has reached its budget.
@@ -132,6 +149,17 @@ class ExperimentDir:
         job = control_of(run.source.job, self.run(run.source).metrics)
         job.metadata.name = run.job.metadata.name
         return job
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    """The list in a JSON file of the folder; empty where there is none."""
+    if not path.exists():
+        return []
+    try:
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunDirError(f"{path} is damaged: {error}. Remove it.") from None
+    return found
 
 
 def machine() -> dict[str, Any]:

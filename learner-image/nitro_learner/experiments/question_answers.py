@@ -7,13 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nitro_learner.experiments import cells, statistics
+from nitro_learner.experiments.cells import Difference
 from nitro_learner.experiments.curves import Floats
 from nitro_learner.experiments.results import Results
 from nitro_learner.experiments.spec import Experiment
 
 
 def table(experiment: Experiment, results: Sequence[Results]) -> Iterator[str]:
-    """The table's lines: every question in every environment; none where the experiment asks nothing."""
+    """The table's lines: every question in every environment; none where the experiment asks nothing.
+
+    All answers are corrected together, so a file that asks more gets fewer verdicts.
+    """
     if not experiment.questions:
         return
     several, target = len(results) > 1, experiment.target
@@ -21,30 +25,47 @@ def table(experiment: Experiment, results: Sequence[Results]) -> Iterator[str]:
     numbers = ["return at the budget", "cost of the budget"]
     if target is not None:
         numbers.append(f"cost to reach {target:g}")
+    rows = [
+        (
+            [question, f"{variant} - {other}", *([one.environment] if several else [])],
+            list(_answers(one, experiment, variant, other)),
+        )
+        for question, (variant, other) in experiment.questions.items()
+        for one in results
+    ]
+    verdicts = iter(
+        cells.verdicts([answer for _, answers in rows for _, answer in answers if answer is not None])
+    )
     yield from cells.head([*texts, *numbers], len(texts))
-    for question, (variant, other) in experiment.questions.items():
-        for one in results:
-            asked = [question, f"{variant} - {other}", *([one.environment] if several else [])]
-            yield cells.line([*asked, *_answers(one, experiment, variant, other)])
+    for asked, answers in rows:
+        told = [text if answer is None else f"{next(verdicts)}: {text}" for text, answer in answers]
+        yield cells.line([*asked, *told])
     yield ""
 
 
-def _answers(results: Results, experiment: Experiment, variant: str, other: str) -> Iterator[str]:
-    """The answers of one row: by return, by what the budget cost, by what the target cost."""
+def _answers(
+    results: Results, experiment: Experiment, variant: str, other: str
+) -> Iterator[tuple[str, Difference | None]]:
+    """The answers of one row: by return, by what the budget cost, by what the target cost.
+
+    Each is its text, and the difference that it gets a verdict for, if there is one.
+    """
     pair = (variant, other)
     if not all(one in results.runs for one in pair):
-        yield from ["not finished"] * (2 if experiment.target is None else 3)
+        yield from [("not finished", None)] * (2 if experiment.target is None else 3)
         return
     ours, theirs = (results.at_budget(one, experiment.score) for one in pair)
     gain = statistics.paired_difference(ours, theirs)
-    known = np.isfinite(gain.value)
-    yield f"{cells.verdict(gain, len(ours))}: {cells.interval(gain, sign=True)}" if known else "not known"
+    if np.isfinite(gain.value):
+        yield cells.interval(gain, sign=True), Difference(gain, len(ours))
+    else:
+        yield "not known", None
     yield _dearer(*(results.spent(one, "dollars") for one in pair))
     if experiment.target is not None:
         yield _dearer(*(results.price_of_target(one) for one in pair))
 
 
-def _dearer(ours: Floats, theirs: Floats) -> str:
+def _dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:
     """How much more `ours` cost than `theirs`, over the seeds in which both have a price."""
     both = np.isfinite(ours) & np.isfinite(theirs)
     priced = int(both.sum())
@@ -52,7 +73,7 @@ def _dearer(ours: Floats, theirs: Floats) -> str:
     # A difference from zero has no percentage. A price is zero where nothing costs anything, or where the
     # first policy had reached the target already.
     if not priced or not theirs[both].all():
-        return f"not known{among}"
+        return f"not known{among}", None
     change = statistics.relative_difference(ours[both], theirs[both])
-    told = cells.verdict(change, priced, more="dearer", less="cheaper")
-    return f"{told}: {cells.interval(change, sign=True, unit=' %')}{among}"
+    text = f"{cells.interval(change, sign=True, unit=' %')}{among}"
+    return text, Difference(change, priced, more="dearer", less="cheaper")

@@ -33,7 +33,7 @@ class Comparison:
     other: str
     difference: Interval
     over_training: Interval
-    improvement: Interval
+    improvement: float
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Results:
         self.missing = [variant for variant in found if variant not in self.runs]
         self.budget: Budget = experiment.budget or Budget()
         self._experiment = experiment
-        self._starts: dict[str, float] = {}
+        self._spans: dict[str, tuple[float, float]] = {}
 
     def curves(self, variant: str, metric: str) -> list[Curve]:
         return [run.curve(metric, self.budget.unit) for run in self.runs[variant]]
@@ -84,13 +84,18 @@ class Results:
         """Where `over_training` begins and ends.
 
         It begins where the curves of all runs are known: a curve that begins later lacks the poor returns of
-        the beginning. It ends at the budget. The beginning is NaN where a run has no curve.
+        the beginning. It ends where the first of them ends, at the budget at the latest. Both are NaN where a
+        run has no curve.
         """
-        if metric not in self._starts:  # the same for all variants
+        if metric not in self._spans:  # the same for all variants
             curves = [curve for variant in self.runs for curve in self.curves(variant, metric)]
-            known = bool(curves) and all(len(curve.x) for curve in curves)
-            self._starts[metric] = max(float(curve.x[0]) for curve in curves) if known else float("nan")
-        return self._starts[metric], self.budget.amount
+            if curves and all(len(curve.x) for curve in curves):
+                start = max(float(curve.x[0]) for curve in curves)
+                end = min(self.budget.amount, *(float(curve.x[-1]) for curve in curves))
+                self._spans[metric] = start, end
+            else:
+                self._spans[metric] = float("nan"), float("nan")
+        return self._spans[metric]
 
     def over_training(self, variant: str, metric: str) -> Floats:
         """Mean of the metric over the interval of `training`, f64 [seeds]; NaN where that is empty."""
@@ -102,6 +107,15 @@ class Results:
         return np.array(
             [run.spent(self.budget.unit, unit).at(self.budget.amount) for run in self.runs[variant]]
         )
+
+    def resumed_late(self, variant: str) -> float:
+        """The share of all rollouts that went on from an episode's state older than one round; NaN where that
+        is not known."""
+        late, all_of_them = (
+            sum(float(run.columns[name].sum()) for run in self.runs[variant])
+            for name in ("resumed_late", "actors")
+        )
+        return late / all_of_them
 
     def price_of_target(self, variant: str) -> Floats:
         """Dollars that each run had spent when its score first reached the target, f64 [seeds].
@@ -184,6 +198,7 @@ def _row(run: PlannedRun, finished: FinishedRun, results: Results) -> Line:
         "rounds": float(finished.columns["round"][-1]),
         "actor_rounds": float(finished.columns["actor_rounds"][-1]),
         "env_steps": float(finished.columns["env_steps"][-1]),
+        "resumed_late": float(finished.columns["resumed_late"].sum()),
         "cost": float(finished.columns["cost_total"][-1]),
         "seconds": float(finished.columns["wall_seconds"][-1]),
     }

@@ -1,35 +1,39 @@
-"""Statistics of few seeds as the field recommends them (Agarwal et al., NeurIPS 2021; their library rliable).
+"""Statistics of few seeds.
 
 Scores are f64 [seeds]. Where two variants are compared, both have the same seeds in the same order.
+
+Intervals are Student's t over seeds. Percentile and BCa bootstrap intervals are too narrow with 5 to 20
+seeds, because resamples of few seeds spread too little. Tests simulate how often an interval holds the true
+value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
 Floats = NDArray[np.float64]
-RESAMPLES = 10_000
-_SEED = 0x4E6974726F
-# Resamples at a time: all pairs of 100 seeds are then 40 MB.
-_CHUNK = 500
+_UPPER = 0.975
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A statistic and its 95 % interval by percentile bootstrap over seeds; NaN limits where there is one
-    seed."""
+    """A statistic and its 95 % interval over seeds, by Student's t.
+
+    Attributes:
+        p: the two-sided p-value of the hypothesis that the true value is 0. Limits and p are NaN where there
+            is one seed.
+    """
 
     value: float
     low: float
     high: float
-
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
+    p: float
 
 
 def interquartile_mean(scores: Floats) -> float:
@@ -40,20 +44,14 @@ def interquartile_mean(scores: Floats) -> float:
 
 def mean(scores: Floats) -> Interval:
     """The mean and its interval."""
-    return _bootstrap(len(scores), lambda rows: scores[rows].mean(axis=-1))
+    return _interval(float(scores.mean()), scores)
 
 
 def mean_band(curves: Floats) -> tuple[Floats, Floats, Floats]:
     """`mean` of each column of f64 [seeds, n]: the means and both limits, f64 [n] each."""
-    count = len(curves)
-    if count < 2:
-        nothing = np.full(curves.shape[1], np.nan)
-        return curves.mean(axis=0), nothing, nothing
-    rows = np.random.default_rng(_SEED).integers(0, count, (RESAMPLES, count))
-    # How often each seed was drawn, so that no resample of whole curves is ever in memory.
-    weights = np.stack([(rows == seed).mean(axis=1) for seed in range(count)], axis=1)
-    low, high = np.quantile(weights @ curves, [0.025, 0.975], axis=0)
-    return curves.mean(axis=0), low, high
+    middle = curves.mean(axis=0)
+    half = _half_width(curves)
+    return middle, middle - half, middle + half
 
 
 def paired_difference(scores: Floats, others: Floats) -> Interval:
@@ -62,44 +60,46 @@ def paired_difference(scores: Floats, others: Floats) -> Interval:
 
 
 def relative_difference(scores: Floats, others: Floats) -> Interval:
-    """Difference of the means, seeds paired. Unit: percent of the mean of `others`."""
+    """Difference of the means, seeds paired. Unit: percent of the mean of `others`.
 
-    def statistic(rows: NDArray[np.int64]) -> Floats:
-        return np.asarray(100 * (scores[rows].mean(axis=-1) / others[rows].mean(axis=-1) - 1))
-
-    return _bootstrap(len(scores), statistic)
-
-
-def probability_of_improvement(scores: Floats, others: Floats) -> Interval:
-    """P(X > Y) over all pairs of runs, where a tie counts half.
-
-    It is the Mann-Whitney U statistic divided by its largest value. Each side is resampled separately, as
-    rliable does; otherwise a run drawn for both sides would be compared with itself.
+    The interval is that of a ratio estimator: the ratio r of the means has the error of the mean of
+    scores - r others, divided by the mean of `others`.
     """
-
-    def statistic(rows: NDArray[np.int64], other_rows: NDArray[np.int64]) -> Floats:
-        difference = scores[rows][..., :, None] - others[other_rows][..., None, :]
-        return np.asarray((np.sign(difference) / 2 + 0.5).mean(axis=(-2, -1)))
-
-    return _bootstrap(len(scores), statistic, draws=2)
+    ratio = float(scores.mean() / others.mean())
+    return _interval(100 * (ratio - 1), 100 * (scores - ratio * others) / others.mean())
 
 
-def _bootstrap(count: int, statistic: Callable[..., Floats], draws: int = 1) -> Interval:
-    """A statistic at all rows, with its interval over resamples of the rows.
+def probability_of_improvement(scores: Floats, others: Floats) -> float:
+    """P(X > Y) over all pairs of runs, where a tie counts half: the Mann-Whitney U statistic divided by its
+    largest value (Agarwal et al., NeurIPS 2021)."""
+    return float((np.sign(scores[:, None] - others) / 2 + 0.5).mean())
 
-    The resamples are the same every time, so that a report can be repeated.
 
-    Args:
-        count: number of rows.
-        statistic: takes `draws` arrays of row indices [..., count], and returns a value for each resample.
-        draws: how many sides are resampled separately.
+def holm(values: Sequence[float]) -> list[float]:
+    """P-values of several hypotheses, corrected for their number by Holm's method.
+
+    If those below 0.05 are rejected, the chance that any true hypothesis is among them is at most 5 %.
     """
-    value = float(statistic(*[np.arange(count)] * draws))
+    corrected, highest = [1.0] * len(values), 0.0
+    for rank, index in enumerate(np.argsort(values)):
+        highest = max(highest, min(1.0, (len(values) - rank) * values[index]))
+        corrected[index] = highest
+    return corrected
+
+
+def _interval(value: float, deviating: Floats) -> Interval:
+    """The interval of a statistic that varies over seeds as the mean of `deviating` does."""
+    half = float(_half_width(deviating))
+    if half == 0:  # No seed differs from another.
+        return Interval(value, value, value, 0.0 if value else 1.0)
+    freedom = len(deviating) - 1
+    p = 2 * stdtr(freedom, -abs(value) * stdtrit(freedom, _UPPER) / half) if freedom else math.nan
+    return Interval(value, value - half, value + half, float(p))
+
+
+def _half_width(values: Floats) -> Floats:
+    """Half the width of the interval of each column's mean; NaN where there is one seed."""
+    count = len(values)
     if count < 2:
-        return Interval(value, float("nan"), float("nan"))
-    rows = np.random.default_rng(_SEED).integers(0, count, (draws, RESAMPLES, count))
-    values = np.concatenate(
-        [statistic(*rows[:, start : start + _CHUNK]) for start in range(0, RESAMPLES, _CHUNK)]
-    )
-    low, high = np.quantile(values, [0.025, 0.975])
-    return Interval(value, float(low), float(high))
+        return np.full(values.shape[1:], np.nan)
+    return np.asarray(stdtrit(count - 1, _UPPER) * values.std(axis=0, ddof=1) / math.sqrt(count))

@@ -10,7 +10,7 @@ import pytest
 
 from experiment_support import pretend, write_spec
 from nitro_learner.experiments import experiment_report
-from nitro_learner.experiments.curves import Curve, read
+from nitro_learner.experiments.curves import Curve, read, resumed_late
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.spec import Experiment, load
@@ -38,6 +38,11 @@ def test_a_step_curve_takes_the_value_of_the_next_point() -> None:
     assert curve.values(np.array([0.0, 2.0, 2.1, 6.0, 6.5, 7.0])).tolist() == [2, 2, 4, 4, 1, 1]
 
 
+def test_a_slot_that_was_idle_resumes_an_older_state() -> None:
+    """Slots 3 and 4 are new in round 2, idle in round 3 and back in round 4; slot 2 is back in round 6."""
+    assert resumed_late(np.array([2.0, 4.0, 2.0, 4.0, 1.0, 2.0])).tolist() == [0, 0, 0, 2, 0, 1]
+
+
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave pictures out, which take most of a report's time, where a test reads numbers only."""
@@ -47,7 +52,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> tuple[ExperimentDir, Experiment]:
-    """fixed reaches 8 actor-rounds exactly, nitro overshoots to 10; seed 2 is only half done."""
+    """fixed reaches 8 actor-rounds exactly, nitro overshoots to 10; seed 2 is not finished."""
     spec = load(write_spec(tmp_path, seeds=[0, 1, 2], target=15.0, against=["fixed"]))
     folder = ExperimentDir(tmp_path / "results")
     folder.open(spec)
@@ -57,7 +62,6 @@ def experiment(tmp_path: Path) -> tuple[ExperimentDir, Experiment]:
                 folder, run, actors=[2, 2, 2, 2], returns=[0, 10, 10, 10 + run.seed], finished=run.seed < 2
             )
         elif run.seed < 2:
-            # At 8 actor-rounds: between 10 (at 6) and 30 (at 10), so 20, and one more for seed 1.
             pretend(folder, run, actors=[2, 4, 4], returns=[0, 10, 30 + 2 * run.seed])
     return folder, spec
 
@@ -69,33 +73,76 @@ def test_the_report_compares_at_exactly_the_budget(experiment: tuple[ExperimentD
     assert "Every run has the same budget, 8 actor-rounds" in text
     assert "2 paired seeds: 0, 1." in text
     assert "4 of 6 runs are finished" in text
-    # fixed: 10 and 11; nitro: 20 and 21. It spends 8 actor-rounds of 96 steps and one cent each.
-    assert "| fixed | 10.5 [10.0, 11.0] | 10.5 | " in text
-    assert "| nitro | 20.5 [20.0, 21.0] | 20.5 | " in text
+    # fixed: 10 and 11; nitro: 30 and 32, in the round that began at 6 actor-rounds. Each of its actor-rounds
+    # has 96 steps and costs one cent. The limits are 12.7 standard errors away, one degree of freedom.
+    assert "| fixed | 10.5 [4.1, 16.9] | 10.5 | " in text
+    assert "| nitro | 31.0 [18.3, 43.7] | 31.0 | " in text
     nitro = next(line for line in text.splitlines() if line.startswith("| nitro |")).split(" | ")
     assert nitro[4:7] == ["2.5", "768", "$0.0800"]
-    # 15 is crossed at 7 actor-rounds by seed 0 (7 cents), a little earlier by seed 1.
-    assert nitro[7] == "$0.0695 (2 of 2) |"
+    # 15 is crossed a quarter of the way from 2 actor-rounds to 6 by seed 0 (3 cents), earlier by seed 1.
+    assert nitro[7] == "$0.0295 (2 of 2) |"
     assert "0 of 2 |" in text
     (line,) = [line for line in text.splitlines() if line.startswith("| nitro - fixed |")]
-    assert "+10.0 [+10.0, +10.0]" in line
-    assert line.endswith("| 1.00 [1.00, 1.00] | too few seeds |")
-    assert "With fewer than 5 seeds" in text
+    assert "+20.5 [+14.1, +26.9]" in line
+    assert line.endswith("| 1.00 | too few seeds |")
+    assert "These are too few seeds for a verdict, which needs 10." in text
+    assert "ot planned" not in text
     assert "odelled" not in text, "of one agent there is no such cost"
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_a_verdict_needs_an_interval_that_excludes_zero_and_enough_seeds(tmp_path: Path) -> None:
-    spec = load(write_spec(tmp_path, seeds=[0, 1, 2, 3, 4], variants={"a": {}, "b": {}, "c": {}}))
+    variants: dict[str, dict[str, str]] = {"a": {}, "b": {}, "c": {}}
+    spec = load(write_spec(tmp_path, seeds=list(range(10)), variants=variants))
     folder = ExperimentDir(tmp_path / "results")
     folder.open(spec)
     for run in plan(spec):
         gain = {"a": 0.0, "b": 10.0 + run.seed, "c": (-1) ** run.seed}[run.variant]
         pretend(folder, run, actors=[4, 4], returns=[0, 50 + gain])
     text = experiment_report.write(folder, spec)
+    assert "older than one round" not in text
     verdicts = [line.split(" | ") for line in text.splitlines() if line.startswith(("| b - a", "| c - a"))]
     assert [line[-1] for line in verdicts] == ["better |", "no difference shown |"]
-    assert verdicts[0][1] == "+12.0 [+10.8, +13.2]"
+    assert verdicts[0][1] == "+14.5 [+12.3, +16.7]"
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_verdicts_on_the_questions_of_a_file_are_corrected_together(tmp_path: Path) -> None:
+    """b's difference has p = 0.03: alone it is a verdict, beside a second question it is not."""
+    variants: dict[str, dict[str, str]] = {"a": {}, "b": {}, "c": {}}
+    asked = {"Is b?": ["b", "a"], "Is c?": ["c", "a"]}
+    for questions, expected in (({"Is b?": ["b", "a"]}, "better"), (asked, "no difference shown")):
+        spec = load(write_spec(tmp_path, seeds=list(range(10)), variants=variants, questions=questions))
+        folder = ExperimentDir(tmp_path / f"results-{len(questions)}")
+        folder.open(spec)
+        for run in plan(spec):
+            sign = (-1) ** run.seed
+            gain = {"a": 0.0, "b": 1.0 + 1.27 * sign, "c": 1.0 * sign}[run.variant]
+            pretend(folder, run, actors=[4, 4], returns=[0, 50 + gain], cents=0)
+        answer = next(
+            line for line in experiment_report.write(folder, spec).splitlines() if line.startswith("| Is b?")
+        )
+        assert f"| {expected}: +1.0 [+0.0, +2.0] |" in answer
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_report_says_which_seeds_were_added_after_runs_had_ended(tmp_path: Path) -> None:
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(load(write_spec(tmp_path, seeds=[0])))
+    folder.open(load(write_spec(tmp_path, seeds=[0, 1])))  # before anything has ended: still the plan
+    spec = load(write_spec(tmp_path, seeds=[0, 1]))
+    for run in plan(spec):
+        actors = [4, 1, 4] if run.variant == "nitro" else [4, 4]
+        pretend(folder, run, actors=actors, returns=[0, 1, 2][: len(actors)])
+    folder.open(spec)
+    text = experiment_report.write(folder, spec)
+    assert "lanned" not in text
+    assert "older than one round, because the rounds between had fewer actors: fixed 0%, nitro 33%." in text
+    more = load(write_spec(tmp_path, seeds=[1, 2, 3]))
+    folder.open(more)
+    text = experiment_report.write(folder, more)
+    assert "Not planned: the seeds 2, 3 were added when 4 runs had ended." in text
+    assert "Planned, but left out later: the seeds 0." in text
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -110,24 +157,24 @@ def test_updates_of_several_agents_have_a_modelled_cost_beside_the_measured_one(
         pretend(folder, run, actors=[4, 4], returns=[0, 50], ended=summary)
     text = experiment_report.write(folder, spec)
     assert "| fixed | 300.0 [300.0, 300.0] | $0.3000 | $0.3000 | $0.5000 | $0.7500 |" in text
-    assert "| nitro | 210.0 [200.0, 220.0] | $0.2100 | $0.3000 | $0.5000 | $0.7500 |" in text
+    assert "| nitro | 210.0 [82.9, 337.1] | $0.2100 | $0.3000 | $0.5000 | $0.7500 |" in text
     assert "Modelled: nothing ran as a function." in text
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_questions_are_answered_by_return_and_by_cost(tmp_path: Path) -> None:
-    """b costs half of a per actor and reaches 40 in four of six seeds; nothing of c is finished."""
+    """b costs half of a per actor and reaches 40 in eight of twelve seeds; nothing of c is finished."""
     questions = {"1. Is b?": ["b", "a"], "2. Is a?": ["a", "b"], "3. Is c?": ["c", "a"]}
     variants: dict[str, dict[str, str]] = {"a": {}, "b": {}, "c": {}}
     spec = load(
-        write_spec(tmp_path, seeds=list(range(6)), variants=variants, questions=questions, target=40.0)
+        write_spec(tmp_path, seeds=list(range(12)), variants=variants, questions=questions, target=40.0)
     )
     folder = ExperimentDir(tmp_path / "results")
     folder.open(spec)
     for run in plan(spec):
         if run.variant != "c":
             cheap = run.variant == "b"
-            end = (60 if run.seed < 4 else 30) if cheap else 80
+            end = (60 if run.seed < 8 else 30) if cheap else 80
             pretend(folder, run, actors=[4, 4], returns=[0, end], cents=0.5 if cheap else 1)
     (head, _, better, worse, absent, *_) = (
         experiment_report.write(folder, spec).split("| question", 1)[1].splitlines()
@@ -135,12 +182,12 @@ def test_questions_are_answered_by_return_and_by_cost(tmp_path: Path) -> None:
     assert head == " | compared | return at the budget | cost of the budget | cost to reach 40 |"
     assert better.split(" | ")[1:4] == [
         "b - a",
-        "worse: -30.0 [-40.0, -20.0]",
+        "worse: -30.0 [-39.4, -20.6]",
         "cheaper: -50.0 % [-50.0, -50.0]",
     ]
-    # a: 40 of 80 lies half way between 4 cents and 8; b: two thirds between 2 and 4, in four seeds.
-    assert better.split(" | ")[4] == "too few seeds: -44.4 % [-44.4, -44.4] (4 of 6 seeds) |"
-    assert worse.split(" | ")[2:4] == ["better: +30.0 [+20.0, +40.0]", "dearer: +100.0 % [+100.0, +100.0]"]
+    # a: 40 of 80 lies half way between 0 cents and 4; b: two thirds between 0 and 2, in eight seeds.
+    assert better.split(" | ")[4] == "too few seeds: -33.3 % [-33.3, -33.3] (8 of 12 seeds) |"
+    assert worse.split(" | ")[2:4] == ["better: +30.0 [+20.6, +39.4]", "dearer: +100.0 % [+100.0, +100.0]"]
     assert absent.split(" | ")[2:] == ["not finished", "not finished", "not finished |"]
 
 
@@ -164,26 +211,29 @@ def test_a_budget_of_one_round_gives_a_report(tmp_path: Path) -> None:
         pretend(folder, run, actors=[4], returns=[3])
     text = experiment_report.write(folder, spec)
     assert "| nitro | 3.0 [3.0, 3.0] | 3.0 | - | " in text, "there is nothing to take a mean of"
-    assert "Over training: nothing, because some run's curve begins at 1 rounds." in text
+    assert "Over training: nothing, because there is no span" in text
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_the_mean_over_training_uses_one_interval_for_all_runs(tmp_path: Path) -> None:
-    """One and the same learning curve, return = actor-rounds spent, seen by rounds of 2 and of 4 actors."""
+    """One and the same learning curve, return = actor-rounds spent before, by rounds of 2 and of 4 actors.
+
+    The last rounds begin at 6 and at 4.
+    """
     spec = load(write_spec(tmp_path))
     folder = ExperimentDir(tmp_path / "results")
     folder.open(spec)
     for run in plan(spec):
         actors = [2, 2, 2, 2] if run.variant == "fixed" else [4, 4]
-        returns = [sum(actors[: index + 1]) for index in range(len(actors))]
+        returns = [sum(actors[:index]) for index in range(len(actors))]
         pretend(folder, run, actors=actors, returns=returns)
     text = experiment_report.write(folder, spec)
-    assert "Over training: from 4 to 8 actor-rounds." in text
-    for variant in ("fixed", "nitro"):
-        assert f"| {variant} | 8.0 [8.0, 8.0] | 8.0 | 6.0 [6.0, 6.0] |" in text
-    assert "| nitro - fixed | +0.0 [+0.0, +0.0] | +0.0 [+0.0, +0.0] |" in text
+    assert "Over training: from 0 to 4 actor-rounds." in text
+    for variant, end in (("fixed", 6), ("nitro", 4)):
+        assert f"| {variant} | {end}.0 [{end}.0, {end}.0] | {end}.0 | 2.0 [2.0, 2.0] |" in text
+    assert "| nitro - fixed | -2.0 [-2.0, -2.0] | +0.0 [+0.0, +0.0] |" in text
     with (folder.path / "runs.csv").open() as file:
-        assert {row["reward_mean_over_training"] for row in csv.DictReader(file)} == {"6.0"}
+        assert {row["reward_mean_over_training"] for row in csv.DictReader(file)} == {"2.0"}
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -240,23 +290,26 @@ def test_the_report_leaves_tables_and_pictures(experiment: tuple[ExperimentDir, 
     with (folder.path / "runs.csv").open() as file:
         rows = {(row["variant"], row["seed"]): row for row in csv.DictReader(file)}
     assert set(rows) == {("fixed", "0"), ("fixed", "1"), ("nitro", "0"), ("nitro", "1")}
-    assert float(rows["nitro", "1"]["reward_mean_at_budget"]) == 21
+    assert float(rows["nitro", "1"]["reward_mean_at_budget"]) == 32
     assert float(rows["nitro", "1"]["actor_rounds"]) == 10
     with (folder.path / "curves.csv").open() as file:
         curves = list(csv.DictReader(file))
     last = [row for row in curves if (row["variant"], row["metric"]) == ("nitro", "reward_mean")][-1]
-    assert (float(last["actorRounds"]), float(last["mean"])) == (8.0, 20.5)
+    assert (float(last["actorRounds"]), float(last["mean"])) == (6.0, 31.0), "where the last round began"
 
 
-def test_an_evaluation_is_placed_at_the_start_of_its_policy(
+def test_a_return_is_placed_at_the_start_of_its_policy(
     experiment: tuple[ExperimentDir, Experiment],
 ) -> None:
     folder, spec = experiment
     run = plan(spec)[0]
-    pretend(folder, run, actors=[2, 4, 4], returns=[0, 0, 0], evaluations=[1.0, 2.0, 3.0], final=4.0)
-    curve = read(folder.run(run), run.job).curve("evaluation_mean", "actorRounds")
-    assert curve.x.tolist() == [0, 2, 6, 10]
-    assert curve.y.tolist() == [1, 2, 3, 4]
+    pretend(folder, run, actors=[2, 4, 4], returns=[5, 6, 7], evaluations=[1.0, 2.0, 3.0], final=4.0)
+    finished = read(folder.run(run), run.job)
+    evaluated = finished.curve("evaluation_mean", "actorRounds")
+    assert (evaluated.x.tolist(), evaluated.y.tolist()) == ([0, 2, 6, 10], [1, 2, 3, 4])
+    trained = finished.curve("reward_mean", "actorRounds")
+    assert (trained.x.tolist(), trained.y.tolist()) == ([0, 2, 6], [5, 6, 7])
+    assert [trained.at(x) for x in (4, 8, 10)] == [6.5, 7, 7]
 
 
 def test_a_report_goes_into_a_page_between_its_markers(
