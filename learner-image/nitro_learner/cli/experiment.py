@@ -12,6 +12,7 @@ examples:
   nitro experiment run experiments/paper-small.yaml --set seeds='[0, 1, 2]' --dir runs/three
   nitro experiment report runs/paper-small
   nitro experiment report runs/paper-small --into docs/results/paper-small.md
+  nitro experiment report runs/paper-small --prices experiments/prices/paper.yaml
 """
 
 from __future__ import annotations
@@ -53,10 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PAGE.md",
         help="also put it into this page: between this experiment's markers, or as a new page",
     )
+    report.add_argument(
+        "--prices",
+        type=some_path,
+        metavar="FILE",
+        help="a price list: also say what the runs would have cost by it (see experiments/prices/)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return _run(arguments) if arguments.action == "run" else _report(arguments.dir, arguments.into)
+    if arguments.action == "run":
+        return _run(arguments)
+    return _report(arguments.dir, arguments.into, arguments.prices)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -187,7 +196,7 @@ def _finish(folder: ExperimentDir, experiment: Experiment) -> int:
     return DONE
 
 
-def _report(path: Path, page: Path | None) -> int:
+def _report(path: Path, page: Path | None, listed: Path | None) -> int:
     from nitro_learner.experiments.folder import ExperimentDir
     from nitro_learner.run.rundir import RunDirError
 
@@ -201,10 +210,16 @@ def _report(path: Path, page: Path | None) -> int:
     experiment, runs = _read(folder.spec, [])
     if not runs:
         raise CommandError(f"{path}: this experiment has no runs to report; its commands say what they made")
-    from nitro_learner.experiments import experiment_report
+    from nitro_learner.experiments import experiment_report, price_list
 
     try:
-        text = experiment_report.write(folder, experiment)
+        prices = price_list.load(listed) if listed else None
+    except JobInvalid as error:
+        raise CommandError(
+            "\n".join([f"{listed} is not a valid price list:", *(f"  {item}" for item in error.errors)])
+        ) from None
+    try:
+        text = experiment_report.write(folder, experiment, prices)
         if page is not None:
             experiment_report.insert(text, folder, experiment.name, page)
     except RunDirError as error:

@@ -26,8 +26,11 @@ SPENT = {
     "actorRounds": "actor_rounds",
     "envSteps": "env_steps",
     "dollars": "cost_total",
+    "modelledDollars": "modelled_cost",
+    "modelledSeconds": "modelled_seconds",
 }
-"""The column with what a run had spent when each of its rounds ended, by the budget's unit."""
+"""The column with what a run had spent when each of its rounds ended, by unit: those of budgets, and the two
+that a price list gives."""
 
 STEPS = frozenset({"actors", "boosting_score", "convexity_ratio"})
 """Metrics that hold for a whole round, not for one moment."""

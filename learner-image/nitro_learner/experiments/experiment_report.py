@@ -11,25 +11,29 @@ from pathlib import Path
 
 import numpy as np
 
-from nitro_learner.experiments import cells, function_costs, question_answers, statistics
+from nitro_learner.experiments import cells, function_costs, modelled_costs, question_answers, statistics
 from nitro_learner.experiments.cells import SEEDS_FOR_A_VERDICT, Difference
 from nitro_learner.experiments.curves import UNITS, Floats
 from nitro_learner.experiments.figures import TITLES, draw_metric, draw_overview
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import slug
+from nitro_learner.experiments.price_list import PriceList
 from nitro_learner.experiments.results import Comparison, Line, Results, collect, rows
 from nitro_learner.experiments.spec import SCORES, Experiment
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.views.markdown_sections import parts, replace
 
 
-def write(folder: ExperimentDir, experiment: Experiment) -> str:
+def write(folder: ExperimentDir, experiment: Experiment, prices: PriceList | None = None) -> str:
     """Write everything into the folder and return the text of report.md.
+
+    Args:
+        prices: adds what the runs would have cost by this list.
 
     Raises:
         RunDirError: no seed is finished by all variants. Variants without a finished run do not count.
     """
-    collected = collect(folder, experiment)
+    collected = collect(folder, experiment, prices)
     results = [one for one in collected if one.seeds]
     if not results:
         raise RunDirError(
@@ -39,7 +43,7 @@ def write(folder: ExperimentDir, experiment: Experiment) -> str:
     finished = list(rows(folder, experiment, collected))
     writer.write_text(folder.path / "runs.csv", _csv(finished))
     writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
-    text = "\n".join(_text(folder, experiment, results, finished)).rstrip() + "\n"
+    text = "\n".join(_text(folder, experiment, results, finished, prices)).rstrip() + "\n"
     writer.write_text(folder.report, text)
     return text
 
@@ -67,7 +71,11 @@ def insert(text: str, folder: ExperimentDir, name: str, page: Path) -> None:
 
 
 def _text(
-    folder: ExperimentDir, experiment: Experiment, results: Sequence[Results], finished: Sequence[Line]
+    folder: ExperimentDir,
+    experiment: Experiment,
+    results: Sequence[Results],
+    finished: Sequence[Line],
+    prices: PriceList | None,
 ) -> Iterator[str]:
     budget = results[0].budget
     yield f"# {experiment.name}\n"
@@ -89,7 +97,7 @@ def _text(
     yield from _later_seeds(folder, experiment)
     yield from question_answers.table(experiment, results)
     for one in results:
-        yield from _environment(folder, experiment, one)
+        yield from _environment(folder, experiment, one, prices)
 
 
 def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[Line]) -> str:
@@ -129,7 +137,9 @@ def _later_seeds(folder: ExperimentDir, experiment: Experiment) -> Iterator[str]
         yield f"Planned, but left out later: the seeds {', '.join(map(str, left_out))}.\n"
 
 
-def _environment(folder: ExperimentDir, experiment: Experiment, results: Results) -> Iterator[str]:
+def _environment(
+    folder: ExperimentDir, experiment: Experiment, results: Results, prices: PriceList | None
+) -> Iterator[str]:
     yield f"\n## {results.environment}\n"
     seeds = ", ".join(map(str, results.seeds))
     yield f"{len(results.seeds)} paired {'seed' if len(results.seeds) == 1 else 'seeds'}: {seeds}." + (
@@ -157,6 +167,8 @@ def _environment(folder: ExperimentDir, experiment: Experiment, results: Results
         yield f"\nNot every run has a {experiment.score} at the budget, so nothing is compared by it.\n"
     for score in known:
         yield from _score_tables(experiment, results, score)
+    if prices:
+        yield from modelled_costs.table(results, experiment, prices)
     yield from function_costs.table(results)
     for metric in experiment.figures:
         path = folder.path / "figures" / f"{name}-{metric}.png"

@@ -12,6 +12,8 @@ from nitro_learner.experiments import statistics
 from nitro_learner.experiments.curves import Curve, FinishedRun, Floats, read
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import PlannedRun, plan
+from nitro_learner.experiments.price_list import PriceList
+from nitro_learner.experiments.priced_runs import priced
 from nitro_learner.experiments.spec import Budget, Experiment
 from nitro_learner.experiments.statistics import Interval
 
@@ -117,8 +119,8 @@ class Results:
         )
         return late / all_of_them
 
-    def price_of_target(self, variant: str) -> Floats:
-        """Dollars that each run had spent when its score first reached the target, f64 [seeds].
+    def price_of_target(self, variant: str, unit: str = "dollars") -> Floats:
+        """What each run had spent in the unit `unit` when its score first reached the target, f64 [seeds].
 
         NaN where the score did not reach it within the budget.
         """
@@ -126,15 +128,21 @@ class Results:
         prices = []
         for run, curve in zip(self.runs[variant], self.curves(variant, self._experiment.score), strict=True):
             reached = curve.reaches(self._experiment.target, self.budget.amount)
-            prices.append(run.spent(self.budget.unit, "dollars").at(reached))
+            prices.append(run.spent(self.budget.unit, unit).at(reached))
         return np.array(prices)
+
+    @property
+    def against(self) -> list[str]:
+        """The variants that the others are compared with, as far as they have finished."""
+        asked = self._experiment.against or [next(iter(self._experiment.variants))]
+        return [other for other in asked if other in self.runs]
 
     def comparisons(self, metric: str) -> list[Comparison]:
         """Every variant against each of the experiment's `against`."""
         found = []
-        for other in self._experiment.against or [next(iter(self._experiment.variants))]:
+        for other in self.against:
             for variant in self.runs:
-                if variant == other or other not in self.runs:
+                if variant == other:
                     continue
                 ours, theirs = self.at_budget(variant, metric), self.at_budget(other, metric)
                 training = self.over_training(variant, metric), self.over_training(other, metric)
@@ -161,17 +169,18 @@ class Results:
         return Band(x, *statistics.mean_band(values))
 
 
-def collect(folder: ExperimentDir, experiment: Experiment) -> list[Results]:
-    """The results by environment.
+def collect(folder: ExperimentDir, experiment: Experiment, prices: PriceList | None = None) -> list[Results]:
+    """The results by environment, with modelled costs where there is a price list.
 
     Raises:
-        RunDirError: a folder holds a run of another job.
+        RunDirError: a folder holds a run of another job, or its ledger is damaged.
     """
     found: dict[str, dict[str, dict[int, FinishedRun]]] = defaultdict(lambda: defaultdict(dict))
     for run in plan(experiment):
         seeds = found[run.environment][run.variant]
         if folder.finished(run):
-            seeds[run.seed] = read(folder.run(run), run.job)
+            one = read(folder.run(run), run.job)
+            seeds[run.seed] = priced(one, folder.run(run), run.job, prices) if prices else one
     return [Results(environment, variants, experiment) for environment, variants in found.items()]
 
 

@@ -45,8 +45,8 @@ class Budget(Model):
     """Rounds."""
 
     actor_rounds: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Rollouts that the run learned from: the paper's unit of cost. In an on-policy run it is the sum of the
-    actors of all rounds."""
+    """Rollouts that the run learned from, the unit of the paper's section 2.2. In an on-policy run it is the
+    sum of the actors of all rounds."""
 
     env_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Environment steps trained on."""

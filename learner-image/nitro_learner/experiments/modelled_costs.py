@@ -1,0 +1,75 @@
+"""The section of a report that says what the runs would have cost by a price list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nitro_learner.experiments import cells, statistics
+from nitro_learner.experiments.cells import Difference
+from nitro_learner.experiments.price_list import PriceList
+from nitro_learner.experiments.results import Results
+from nitro_learner.experiments.spec import Experiment
+
+
+def table(results: Results, experiment: Experiment, prices: PriceList) -> Iterator[str]:
+    """The lines of the section: how it is modelled, each variant, and each comparison."""
+    yield f"### Modelled cost: {prices.name}\n"
+    yield _inputs(prices)
+    target = experiment.target
+    heads = ["variant", "modelled cost", "modelled seconds", "measured cost"]
+    if target is not None:
+        heads.append(f"modelled cost to reach {target:g}")
+    yield from cells.head(heads)
+    for variant in results.runs:
+        row = [
+            variant,
+            f"${results.spent(variant, 'modelledDollars').mean():.4f}",
+            f"{results.spent(variant, 'modelledSeconds').mean():,.1f}",
+            f"${results.spent(variant, 'dollars').mean():.4f}",
+        ]
+        if target is not None:
+            reached = results.price_of_target(variant, "modelledDollars")
+            known = reached[np.isfinite(reached)]
+            mean = f"${known.mean():.4f} " if len(known) else ""
+            row.append(f"{mean}({len(known)} of {len(reached)})")
+        yield cells.line(row)
+    yield ""
+    pairs = [
+        (variant, other)
+        for other in results.against
+        for variant in results.runs
+        if variant != other and results.spent(other, "modelledDollars").all()
+    ]
+    compared = [
+        statistics.relative_difference(*(results.spent(one, "modelledDollars") for one in pair))
+        for pair in pairs
+    ]
+    seeds = len(results.seeds)
+    verdicts = cells.verdicts([Difference(one, seeds, more="dearer", less="cheaper") for one in compared])
+    if pairs:
+        yield from cells.head(["compared", "modelled cost of the budget", "verdict"])
+    for (variant, other), change, verdict in zip(pairs, compared, verdicts, strict=True):
+        told = cells.interval(change, sign=True, unit=" %")
+        yield cells.line([f"{variant} - {other}", told, verdict])
+    yield ""
+
+
+def _inputs(prices: PriceList) -> str:
+    """What the model takes as given."""
+    given = [
+        f"{name} {value}"
+        for name, value in prices.pricing.model_dump(exclude_unset=True, by_alias=True).items()
+    ]
+    tables = [f"{one.algorithm} `{one.preset}`" for one in prices.seconds]
+    seconds = (
+        f"from the list's table for {' and '.join(tables)}" if tables else "those that each run measured"
+    )
+    return (
+        f"Modelled: no run ran on these machines. The learner is {prices.learner}; {', '.join(given)}; "
+        f"provisioned concurrency {prices.provisioned_concurrency}. {prices.source} A round takes its "
+        "actors' mean time, because they sample beside each other, and the update's and the detector's "
+        f"seconds, which are {seconds}. The actors' times and invocations are the runs' own. Queueing, "
+        "transfer and checkpoints are left out.\n"
+    )

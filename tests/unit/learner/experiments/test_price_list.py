@@ -1,0 +1,105 @@
+"""Price lists: what they may hold, and what finished runs would have cost by them."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from experiment_support import pretend, write_spec
+from nitro_api import JobInvalid
+from nitro_learner.experiments import experiment_report, price_list
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import plan
+from nitro_learner.experiments.spec import Experiment, load
+from nitro_learner.run.rundir import RunDirError
+
+LISTS = sorted((Path(__file__).parents[4] / "experiments/prices").glob("*.yaml"))
+ROUND = {"seconds_actor": 2.0, "seconds_update": 7.0, "seconds_detect": 1.0, "convexity_ratio": 1.0}
+"""What every round of the runs below had measured."""
+
+
+def write_list(directory: Path, **changes: object) -> Path:
+    """A learner of a dollar per second, and actors of a dollar per GB-second and a tenth per request."""
+    path = directory / "prices.yaml"
+    pricing = {"learnerDollarsPerHour": 3600, "lambdaGBSecond": 1, "lambdaRequest": 0.1, "actorMemoryGB": 1}
+    whole = {"name": "round", "learner": "a machine", "source": "Made up.", "pricing": pricing, **changes}
+    path.write_text(yaml.safe_dump(whole))
+    return path
+
+
+def finished(directory: Path) -> tuple[ExperimentDir, Experiment]:
+    """Two variants over two seeds, 8 actor-rounds in two rounds, with ledgers."""
+    spec = load(write_spec(directory))
+    folder = ExperimentDir(directory / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        actors = [4, 4] if run.variant == "fixed" else [2, 6]
+        pretend(folder, run, actors=actors, returns=[0, 1])
+        place = folder.run(run)
+        with place.metrics.open() as file:
+            rows = [row | ROUND for row in csv.DictReader(file)]
+        with place.metrics.open("w") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        entries = [
+            {"round": k, "details": {"invocations": count, "billedSeconds": 2.0 * count}}
+            for k, count in enumerate(actors, 1)
+        ]
+        place.ledger.write_text("".join(json.dumps(entry) + "\n" for entry in [*entries, entries[-1]]))
+    return folder, spec
+
+
+def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round takes 2 seconds of sampling, whatever its actors. 8 invocations cost 2.10 dollars each."""
+    monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
+    monkeypatch.setattr(experiment_report, "draw_metric", lambda *_: False)
+    folder, spec = finished(tmp_path)
+    assert "odelled" not in experiment_report.write(folder, spec)
+    own = experiment_report.write(folder, spec, price_list.load(write_list(tmp_path)))
+    assert "### Modelled cost: round" in own
+    assert "no run ran on these machines" in own
+    # Twice 2 + 7 + 1 seconds, as measured, and 16.80 for invocations.
+    assert "| fixed | $36.8000 | 20.0 | $0.0800 |" in own
+    assert "| nitro | $36.8000 | 20.0 | $0.0800 |" in own
+    seconds = {"algorithm": "ppo", "preset": "tuned", "transitions": [192, 384]}
+    table = [{**seconds, "update": [1.0, 3.0], "detector": [0.5, 1.5]}]
+    tabled = experiment_report.write(folder, spec, price_list.load(write_list(tmp_path, seconds=table)))
+    # 384 transitions take 3 s, 192 and 576 take 1 s and 5 s; the detector has 96, and takes nothing.
+    assert "| fixed | $26.8000 | 10.0 | $0.0800 |" in tabled
+    assert "| nitro | $26.8000 | 10.0 | $0.0800 |" in tabled
+    assert "| nitro - fixed | +0.0 % [+0.0, +0.0] | too few seeds |" in tabled
+    assert "from the list's table for ppo `tuned`" in tabled
+
+
+def test_a_run_without_its_ledger_is_not_priced(tmp_path: Path) -> None:
+    folder, spec = finished(tmp_path)
+    folder.run(plan(spec)[0]).ledger.write_text("")
+    with pytest.raises(RunDirError, match="cannot be priced again"):
+        experiment_report.write(folder, spec, price_list.load(write_list(tmp_path)))
+
+
+def test_seconds_lie_on_a_line_between_and_beyond_the_sizes_of_the_table() -> None:
+    one = price_list.LearnerSeconds(
+        algorithm="ppo", preset="paper", transitions=[10, 20, 40], update=[1.0, 2.0, 6.0], detector=[0.0] * 3
+    )
+    sizes = np.array([5.0, 10.0, 15.0, 30.0, 50.0, -20.0])
+    assert one.of(one.update, sizes).tolist() == [0.5, 1.0, 1.5, 4.0, 8.0, 0.0]
+
+
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
+def test_the_lists_of_the_repository_are_valid(path: Path) -> None:
+    assert price_list.load(path).name == path.stem
+
+
+def test_mistakes_of_a_list_are_named(tmp_path: Path) -> None:
+    seconds = {"algorithm": "ppo", "preset": "paper", "transitions": [20, 10], "update": [1.0, 2.0]}
+    short = write_list(tmp_path, seconds=[{**seconds, "detector": [1.0, 2.0, 3.0]}])
+    with pytest.raises(JobInvalid, match=r"transitions.*must ascend") as wrong:
+        price_list.load(short)
+    assert "must have one number for each of the 2 transitions" in str(wrong.value)
+    with pytest.raises(JobInvalid, match=r"pricing\.learnerDollars"):
+        price_list.load(write_list(tmp_path, pricing={"learnerDollars": 1}))
