@@ -1,8 +1,7 @@
 """What a round costs, on machines and on serverless actors.
 
-The formulas follow how AWS bills; the Nitro paper prints none. Its prices are in section 8.1, footnotes 2
-and 3 (us-east-2); that of a request is AWS's, and so is the split of provisioned concurrency into a price for
-being ready and a lower one for an invocation.
+The formulas follow how AWS bills; the Nitro paper prints none. It gives the prices in section 8.1,
+footnotes 2 and 3 (us-east-2), except the price of a request, which is AWS's.
 """
 
 from __future__ import annotations
