@@ -3,8 +3,8 @@
 They have prioritised replay (Schaul et al. 2016), double Q-learning (van Hasselt et al. 2016) and dueling
 networks (Wang et al. 2016).
 
-`paper` has the defaults of RLlib's DQN. `tuned` has larger batches, a falling learning rate, longer
-exploration and standardised rewards.
+`paper` has the defaults of RLlib's DQN. `tuned` has larger networks of ReLUs and larger batches, a falling
+learning rate, a shorter horizon, longer exploration and standardised rewards.
 """
 
 from __future__ import annotations
@@ -100,10 +100,12 @@ class QmixHyperparameters(QLearningHyperparameters):
 _USUAL: Rows = (
     *ROUNDS,
     #                        paper      tuned
+    ("network.hiddenSizes",  [64, 64],  [128, 128]),
+    ("network.activation",   "tanh",    "relu"),
     ("learningRate",         5e-4,      5e-4),
     ("learningRateAnneal",   False,     True),
     ("adamEpsilon",          1e-8,      1e-5),
-    ("gamma",                0.99,      0.99),
+    ("gamma",                0.99,      0.95),
     ("batchSize",            32,        128),
     ("replayRatio",          8.0,       8.0),
     ("bufferSize",           50_000,    50_000),

@@ -61,6 +61,7 @@ class Network(nn.Module):
 
 def _team(algorithm: str, norm: float, **fields: Any) -> Team:
     settings = {
+        "gamma": 0.99,
         "batchSize": BATCH,
         # Fragments of 60 steps, one gradient step.
         "replayRatio": (BATCH + 0.5) / 60,

@@ -141,7 +141,9 @@ def test_a_shared_policy_is_measured_on_what_it_learns_from(group_batch: str, la
     surrogate = results["agent_1"].surrogate
     assert list(results) == ["agent_1"]
     assert surrogate.targets.shape == (lanes, 30)
-    rewards, _ = targets_one_by_one(fragments, built, learner.agents, learner.weights(), target, gamma=0.99)
+    rewards, _ = targets_one_by_one(
+        fragments, built, learner.agents, learner.weights(), target, gamma=built.settings.gamma
+    )
     ended = fragments[0].tensors["terminated"].ravel()
     if lanes == 2:
         assert np.allclose(surrogate.targets[:, ended], rewards[:, ended], atol=1e-5)

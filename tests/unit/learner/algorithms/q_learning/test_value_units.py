@@ -76,10 +76,10 @@ def test_targets_are_in_the_unit_of_what_the_buffer_holds() -> None:
             np.concatenate([one[count] for one, count in zip(part, counts, strict=True)])
             for part in (rewards, last)
         )
-        level = seen.mean() / (1 - 0.99 * (1 - seen_last.mean()))
-        scale = (seen + 0.99 * level * ~seen_last - level).std()
-        expected = (rewards[1] + 0.99 * level * ~last[1] - level) / scale + following[i].reshape(
-            last[1].shape
-        )
+        level = seen.mean() / (1 - built.settings.gamma * (1 - seen_last.mean()))
+        scale = (seen + built.settings.gamma * level * ~seen_last - level).std()
+        expected = (rewards[1] + built.settings.gamma * level * ~last[1] - level) / scale + following[
+            i
+        ].reshape(last[1].shape)
         found = results[agent].surrogate.targets.numpy()[0].reshape(last[1].shape)
         assert np.allclose(found[counts[1]], expected[counts[1]], atol=1e-4)
