@@ -5,56 +5,32 @@ Two jobs run and one is suspended. Nothing of them is lost, replaced or restarte
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
-import tarfile
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import former_release
 from apiserver import CRD_FILE, ApiServer
 from cluster_support import Cluster
 from operator_support import OperatorProcess, eventually, install_knative, job
 
 ROOT = Path(__file__).parents[2]
-COMMIT = "b09511082faccf807061505e9f15da47c059c840"
 LASTING = ("job", "pod", "secret", "pvc", "service", "serviceaccount", "services.serving.knative.dev")
 REVISIONS = "revisions.serving.knative.dev"
 
 Change = Callable[[str], OperatorProcess]
 
 
-@pytest.fixture(scope="module")
-def former() -> Path:
-    """The tree of release 0.1, outside the clone: its CRD, and packages that run without installation."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "nitro-releases"
-    folder = cache / COMMIT
-    if not folder.is_dir():
-        archive = subprocess.run(
-            ["git", "-C", ROOT, "archive", COMMIT, "crds", "operator"], capture_output=True, check=False
-        )
-        if archive.returncode != 0:
-            pytest.skip(f"release 0.1 (commit {COMMIT[:7]}) is not in git's history: clone without --depth")
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as unpacked:
-            tree = Path(unpacked) / "tree"
-            with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-                files.extractall(tree, filter="data")
-            if not folder.exists():
-                tree.rename(folder)
-    return folder
-
-
 @pytest.fixture
-def change(apiserver: ApiServer, former: Path, tmp_path: Path) -> Iterator[Change]:
+def change(apiserver: ApiServer, tmp_path: Path) -> Iterator[Change]:
     """Ends the operator that runs; then the CRD and the operator of the named release take its place."""
     install_knative(apiserver)
     running: list[OperatorProcess] = []
-    packages = os.pathsep.join(str(former / name) for name in ("crds", "operator"))
+    former, packages = former_release.tree(), former_release.packages("crds", "operator")
 
     def to(release: str) -> OperatorProcess:
         for operator in running:
@@ -150,10 +126,13 @@ def test_an_upgrade_and_a_rollback_touch_no_job(apiserver: ApiServer, namespace:
     for number, name in enumerate(("first", "second", "paused")):
         run(cluster, name, round=3, actors=5 + number)
     stop(cluster, "paused")
+    specs = {one["metadata"]["name"]: one["spec"] for one in cluster.list("ntj")}
     before, reported = lasting(cluster), {name: kept(cluster, name) for name in ("first", "second", "paused")}
 
     upgraded = change("new")
     assert "cache" in fields(apiserver), "the CRD is the new one"
+    now = {one["metadata"]["name"]: one["spec"] for one in cluster.list("ntj")}
+    assert now == specs, "a learner of release 0.1 that starts again refuses fields that it does not know"
     assert {name: kept(cluster, name) for name in reported} == reported
     assert_untouched(cluster, upgraded, before, rounds=8)
 

@@ -28,7 +28,8 @@ they have, not what the run computes."""
 
 USUAL = {
     "scaling.window": "(self.scaling.scaler == 'marless' || (self.scaling.scaler == 'random-score' "
-    f"&& self.algorithm.name in {list(TEAM_RECORDS)})) ? {MARLESS_WINDOW} : {WINDOW}"
+    f"&& self.algorithm.name in {list(TEAM_RECORDS)})) ? {MARLESS_WINDOW} : {WINDOW}",
+    "actor.perPod": "1",
 }
 """Fields, each with its usual value in CEL. A change from the usual value to an absent field, or the reverse,
 is allowed. The API server wrote such a default into the jobs of earlier versions, whose files do not have

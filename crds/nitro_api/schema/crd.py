@@ -57,6 +57,11 @@ def render() -> str:
     return _HEADER + text
 
 
+UNWRITTEN = ("scaling.hold", "actor.perPod")
+"""Fields whose default the API server does not write into jobs. A learner of release 0.1 may run through an
+upgrade, and refuses a job with fields that it does not know."""
+
+
 def definition() -> dict[str, Any]:
     """The CRD as an object."""
     columns = []
@@ -99,6 +104,10 @@ def _root() -> Schema:
     properties["apiVersion"] = {"type": "string"}
     properties["kind"] = {"type": "string"}
     properties["metadata"] = {"type": "object", "properties": {"name": {"type": "string"}}}
+    for path in UNWRITTEN:
+        parent, _, name = path.partition(".")
+        section = properties["spec"]["properties"][parent]
+        del section["properties"][name]["default"], section["default"][name]
     properties["spec"]["x-kubernetes-validations"] = [
         *properties["spec"].get("x-kubernetes-validations", []),
         *(_immutable(name) for name in immutable_fields()),
