@@ -68,14 +68,15 @@ def untuned() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(tuned)}
 
 
-def local(spec: Object, folder: Path) -> Outcome:
-    """Run the job on this machine by `nitro train`."""
+def local(spec: Object, folder: Path, **variables: str) -> Outcome:
+    """Run the job on this machine by `nitro train`, with more environment variables."""
     file = folder / "job.yaml"
     file.write_text(yaml.safe_dump(job_of("local", spec)))
     run = folder / "run"
-    nitro = Path(sys.executable).with_name("nitro")
-    command = [nitro, "train", str(file), "--run-dir", str(run), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=untuned())
+    command = [sys.executable, "-m", "nitro_learner", "train", str(file), "--run-dir", str(run), "--json"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=untuned() | variables
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     last = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
     return Outcome.of((run / "metrics.csv").read_bytes(), last.read_bytes())

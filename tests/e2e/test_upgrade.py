@@ -1,0 +1,203 @@
+"""From release 0.1 to the present one and back, with Helm. Its chart and its code come from git's history.
+
+Two jobs run and one is suspended. Nothing of them is lost, replaced or restarted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import run_outcome
+import yaml
+from harness import PATIENCE_SECONDS, Cluster, Object, is_ready, of_component, round_of
+from jobs import hopper
+from namespaces import Start
+
+import former_release
+
+TAG = "release-0.1"
+DOCKERFILE = Path(__file__).with_name("former.Dockerfile")
+CHART = Path(__file__).parents[2] / "charts" / "nitro"
+ACTORS = 3
+REFERENCE_ROUNDS = 8
+LASTING = (
+    ("v1", "Pod"),
+    ("v1", "Secret"),
+    ("v1", "Service"),
+    ("v1", "ServiceAccount"),
+    ("v1", "PersistentVolumeClaim"),
+    ("batch/v1", "Job"),
+    ("serving.knative.dev/v1", "Service"),
+    ("serving.knative.dev/v1", "Revision"),
+)
+CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+Identities = dict[str, tuple[object, ...]]
+
+
+class Helm:
+    """The release in the cluster."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._cluster, self._file = cluster, folder / "values.yaml"
+        self._values: Object = json.loads(self._run("get", "values", cluster.release, "--output", "json"))
+
+    def install_former(self) -> None:
+        """Release 0.1, as on a new cluster; it knows fewer values."""
+        images = self._values["images"] | {"tag": TAG}
+        values = {"images": images, "platform": {"maxActors": self._cluster.max_actors}}
+        self._run("uninstall", self._cluster.release, "--wait")
+        self._apply("install", former_release.tree() / "charts" / "nitro", values)
+
+    def upgrade(self) -> None:
+        """The present release, with the values that it had."""
+        self._apply("upgrade", CHART, self._values)
+
+    def rollback(self) -> None:
+        self._run("rollback", self._cluster.release, "--wait")
+
+    def restore(self) -> None:
+        """The present release, whatever is there."""
+        self._apply("upgrade", CHART, self._values, "--install")
+
+    def _apply(self, command: str, chart: Path, values: Object, *more: str) -> None:
+        self._file.write_text(yaml.safe_dump(values))
+        self._run(command, self._cluster.release, str(chart), "--values", str(self._file), "--wait", *more)
+
+    def _run(self, *arguments: str) -> str:
+        command = ["helm", *arguments, "--namespace", self._cluster.namespace]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def former_images(cluster: Cluster) -> None:
+    """The three images of release 0.1."""
+    build = shlex.split(os.environ.get("IMAGE_COMMAND", "docker build --tag"))
+    for name, packages in former_release.PACKAGES.items():
+        image = cluster.images[name]
+        of_former = f"{image.rpartition(':')[0]}:{TAG}"
+        arguments = {"IMAGE": image, "PACKAGES": " ".join(f"./{one}" for one in packages)}
+        given = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
+        command = [*build, of_former, str(former_release.tree()), "--file", str(DOCKERFILE), *given]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def helm(cluster: Cluster, tmp_path: Path) -> Iterator[Helm]:
+    """Helm for the release. The other tests find the present one again."""
+    found = Helm(cluster, tmp_path)
+    yield found
+    found.restore()
+
+
+def identities(cluster: Cluster, namespace: str) -> Identities:
+    """What a restart would replace or change: identity, version of the spec, and restarts of each object."""
+    found: Identities = {}
+    for version, kind in LASTING:
+        for one in cluster.kind(version, kind).get(namespace=namespace).items:
+            meta, containers = one.metadata, (one.to_dict().get("status") or {}).get("containerStatuses", [])
+            restarts = [container.get("restartCount") for container in containers]
+            found[f"{kind} of {version}: {meta.name}"] = (meta.uid, meta.generation, *restarts)
+    return found
+
+
+def until_actors(cluster: Cluster, namespace: str, name: str) -> None:
+    def all_ready(pods: list[Object]) -> bool:
+        return len(pods) == ACTORS and all(map(is_ready, pods))
+
+    pods, selector = cluster.kind("v1", "Pod"), of_component(name, "actor")
+    cluster.until(pods, all_ready, namespace=namespace, what=f"actors of {name}", selector=selector)
+
+
+def go_on(cluster: Cluster, namespace: str) -> None:
+    """Both running jobs end more rounds."""
+    for name in ("first", "second"):
+        done = round_of(cluster.job(namespace, name))
+        cluster.until_round(namespace, name, done + 2)
+
+
+def fields(cluster: Cluster) -> set[str]:
+    """The fields of spec that the API server knows."""
+    found = cluster.kind(*CRD).get(name="nitrotrainingjobs.nitro.dev").to_dict()
+    schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return set(schema["properties"]["spec"]["properties"])
+
+
+@pytest.mark.usefixtures("former_images")
+def test_an_upgrade_and_a_rollback_lose_nothing(
+    cluster: Cluster, helm: Helm, namespace: str, start: Start, tmp_path: Path
+) -> None:
+    present = cluster.images["learner"]
+    spec = hopper(rounds=1000, actors=(ACTORS, ACTORS, ACTORS), scaling={"scaler": "fixed"})
+    helm.install_former()
+    assert "cache" not in fields(cluster)
+    start("paused", spec)
+    start("first", spec)
+    cluster.until_round(namespace, "paused", 2)
+    start("second", spec)
+    cluster.patch_job(namespace, "paused", {"suspend": True})
+    cluster.until_phase(namespace, "paused", "Suspended")
+    for component in ("learner", "actor"):
+        cluster.until_no_pods(namespace, "paused", component)
+    paused_at = round_of(cluster.job(namespace, "paused"))
+    for name in ("first", "second"):
+        until_actors(cluster, namespace, name)
+        cluster.until_round(namespace, name, 2)
+    before = identities(cluster, namespace)
+
+    helm.upgrade()
+    assert "cache" in fields(cluster)
+    go_on(cluster, namespace)
+    assert identities(cluster, namespace) == before
+    helm.rollback()
+    assert "cache" not in fields(cluster)
+    go_on(cluster, namespace)
+    assert identities(cluster, namespace) == before
+    helm.upgrade()
+    go_on(cluster, namespace)
+    assert identities(cluster, namespace) == before
+    assert round_of(cluster.job(namespace, "paused")) == paused_at
+
+    cluster.kill(namespace, of_component("first", "learner"))  # as a lost node does: it starts again
+    go_on(cluster, namespace)
+    last = max(round_of(cluster.job(namespace, name)) for name in ("first", "second")) + 5
+    for name in ("first", "second"):
+        cluster.patch_job(namespace, name, {"stop": {"rounds": last}})
+    for name in ("first", "second"):
+        cluster.until_phase(namespace, name, "Succeeded")
+    cluster.patch_job(namespace, "paused", {"suspend": False, "stop": {"rounds": paused_at + 3}})
+    cluster.until_round(namespace, "paused", paused_at + 1)
+    (learner,) = cluster.pods(namespace, "paused", "learner")
+    assert {one["image"] for one in learner["spec"]["containers"]} == {present}
+    cluster.until_phase(namespace, "paused", "Succeeded")
+
+    local = run_outcome.local(
+        spec | {"stop": {"rounds": REFERENCE_ROUNDS}},
+        tmp_path,
+        PYTHONPATH=former_release.packages(*former_release.PACKAGES["learner"]),
+    ).rounds[:-1]
+    first, second, paused = (
+        run_outcome.on_cluster(cluster, namespace, name).rounds for name in ("first", "second", "paused")
+    )
+    for rounds in (first, second, paused):
+        assert [int(row["round"]) for row in rounds] == list(range(1, len(rounds) + 1)), "each is there once"
+    assert len(first) >= last
+    assert first[: len(local)] == local
+    common = min(len(first), len(second)) - 1  # a run's last round may have an evaluation
+    assert first[:common] == second[:common], "the upgrade came in another round of each"
+    assert len(paused) == paused_at + 3
+    assert [shared(row, first[0]) for row in paused[:paused_at]] == first[:paused_at]
+
+
+def shared(row: dict[str, str], former: dict[str, str]) -> dict[str, str]:
+    """The columns that the former release has, too."""
+    return {name: row[name] for name in former}
