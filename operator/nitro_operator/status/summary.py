@@ -160,7 +160,10 @@ def _readable(job: Object) -> Object:
         parts[name] = found.to_dict()
         invalid += len(found.left_out(raw))
     phase = reported.status(job).get("phase")
-    return {"spec": job["spec"], "status": {**parts, "phase": phase, "invalid": invalid}}
+    # The API server writes no default of it into jobs.
+    actor = {"perPod": 1, **(job["spec"].get("actor") or {})}
+    spec = {**job["spec"], "actor": actor}
+    return {"spec": spec, "status": {**parts, "phase": phase, "invalid": invalid}}
 
 
 def _count(jobs: _Jobs) -> Metric:

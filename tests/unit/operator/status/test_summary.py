@@ -51,6 +51,14 @@ def test_series_are_read_from_status_and_spec(jobs: dict[JobKey, Object]) -> Non
     assert REGISTRY.get_sample_value("nitro_jobs", {"phase": "Failed"}) == 0
 
 
+@pytest.mark.parametrize(("spec", "actors"), [({}, 1), ({"actor": {}}, 1), ({"actor": {"perPod": 4}}, 4)])
+def test_a_job_that_does_not_say_so_has_one_actor_in_a_pod(
+    jobs: dict[JobKey, Object], spec: Object, actors: int
+) -> None:
+    jobs[JobKey("team", "hopper")] = make_job(**spec)
+    assert value("nitro_job_spec_actors_per_pod") == actors
+
+
 def test_absent_fields_have_no_series(jobs: dict[JobKey, Object]) -> None:
     jobs[JobKey("team", "hopper")] = make_job()
     assert value("nitro_job_status_phase", phase="Pending") == 1
