@@ -114,6 +114,7 @@ def test_an_agent_is_pretrained_through_a_kill_and_then_decides(tmp_path: Path) 
             actors=int(row["actors"]),
             statistics={name: float(row[name]) for name in ("policy_loss", "kl")},
             reward_mean=float(row["reward_mean"]) if row["reward_mean"] else None,
+            reward_round=float(row["reward_round"]) if row["reward_round"] else None,
             seconds=float(row["seconds_total"]),
             learner_seconds=float(row["seconds_update"]),
             actor_seconds=float(row["seconds_actor"]),
