@@ -36,12 +36,7 @@ def table(results: Results, experiment: Experiment, prices: PriceList) -> Iterat
             row.append(f"{mean}({len(known)} of {len(reached)})")
         yield cells.line(row)
     yield ""
-    pairs = [
-        (variant, other)
-        for other in results.against
-        for variant in results.runs
-        if variant != other and results.spent(other, "modelledDollars").all()
-    ]
+    pairs = [pair for pair in results.pairs if results.spent(pair[1], "modelledDollars").all()]
     compared = [
         statistics.relative_difference(*(results.spent(one, "modelledDollars") for one in pair))
         for pair in pairs

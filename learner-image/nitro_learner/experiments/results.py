@@ -132,29 +132,32 @@ class Results:
         return np.array(prices)
 
     @property
-    def against(self) -> list[str]:
-        """The variants that the others are compared with, as far as they have finished."""
+    def pairs(self) -> list[tuple[str, str]]:
+        """Every variant with each of the experiment's `against`, as far as they have finished."""
         asked = self._experiment.against or [next(iter(self._experiment.variants))]
-        return [other for other in asked if other in self.runs]
+        return [
+            (variant, other)
+            for other in asked
+            if other in self.runs
+            for variant in self.runs
+            if variant != other
+        ]
 
     def comparisons(self, metric: str) -> list[Comparison]:
-        """Every variant against each of the experiment's `against`."""
+        """The comparison of each of the `pairs`."""
         found = []
-        for other in self.against:
-            for variant in self.runs:
-                if variant == other:
-                    continue
-                ours, theirs = self.at_budget(variant, metric), self.at_budget(other, metric)
-                training = self.over_training(variant, metric), self.over_training(other, metric)
-                found.append(
-                    Comparison(
-                        variant,
-                        other,
-                        statistics.paired_difference(ours, theirs),
-                        statistics.paired_difference(*training),
-                        statistics.probability_of_improvement(ours, theirs),
-                    )
+        for variant, other in self.pairs:
+            ours, theirs = self.at_budget(variant, metric), self.at_budget(other, metric)
+            training = self.over_training(variant, metric), self.over_training(other, metric)
+            found.append(
+                Comparison(
+                    variant,
+                    other,
+                    statistics.paired_difference(ours, theirs),
+                    statistics.paired_difference(*training),
+                    statistics.probability_of_improvement(ours, theirs),
                 )
+            )
         return found
 
     def band(self, variant: str, metric: str) -> Band | None:
