@@ -85,8 +85,9 @@ def _text(
         yield f"\nScaled down: {experiment.scaled_down}"
     yield (
         f"\nEvery run has the same budget, {budget.amount:,.10g} {UNITS[budget.unit]}, and its curve is read "
-        "there by linear interpolation. A return lies at what was spent before its round, because its policy "
-        "is not that round's work; the training return at the budget is that of the last round's episodes. "
+        "there by linear interpolation. A return lies at what was spent before its round, because the round "
+        "samples with the policy that earlier rounds have trained; the training return at the budget is that "
+        "of the last round's episodes. "
         "Over training means the curve's mean where the curves of all compared runs are known. "
         "Intervals are 95 % by Student's t over seeds, each for itself; differences are paired by seed. "
         "Verdicts of one table are corrected together by Holm's method, so that the chance of a wrong one "
@@ -130,7 +131,7 @@ def _later_seeds(folder: ExperimentDir, experiment: Experiment) -> Iterator[str]
         if added:
             yield (
                 f"Not planned: the seeds {', '.join(map(str, added))} were added when {change['ended']} runs "
-                "had ended. Whoever adds seeds until a result pleases finds more than there is.\n"
+                "had ended. Adding seeds until a result looks good overstates it.\n"
             )
     left_out = [seed for seed in first["seeds"] if seed not in experiment.seeds]
     if left_out:

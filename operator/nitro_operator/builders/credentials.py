@@ -1,5 +1,4 @@
-"""The job's Secret: the token that actors require, and separate Redis users for learner and
-actors."""
+"""The job's Secret: the token that actors require, and separate Redis users for learner and actors."""
 
 from __future__ import annotations
 
