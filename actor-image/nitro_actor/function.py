@@ -47,11 +47,12 @@ class Function:
 
     def __call__(self, event: object, context: object) -> dict[str, Any]:  # noqa: ARG002
         """Answer one event, as awslambdaric calls a handler."""
+        fields = event if isinstance(event, dict) else {}
         try:
-            self._authorise(event.get("token") if isinstance(event, dict) else None)
-            kind = event.get("kind") if isinstance(event, dict) else None
-            if isinstance(event, dict) and kind == "rollout":
-                return self._rollout(event)
+            self._authorise(fields.get("token"))
+            kind = fields.get("kind")
+            if kind == "rollout":
+                return self._rollout(fields)
             if kind == "spec":
                 return {"status": 200, "body": self._actor.environment.spec.to_json()}
             raise wire.WireError(f"kind: {kind!r} is neither 'rollout' nor 'spec'")
