@@ -10,21 +10,19 @@ seeds can be trained one after the other.
 """
 
 import argparse
-import csv
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from bench_rllib_bridge import ACTORS, STEPS, Parts
+from trained_run import trained
 
 from nitro_learner.experiments.statistics import Interval, mean, mean_band, paired_difference
 
@@ -154,11 +152,8 @@ def alone(rounds: int, seed: int) -> list[Row]:
 
 def ours(rounds: int, seed: int) -> list[Row]:
     """`nitro train` with two actor processes."""
-    job = {
-        "apiVersion": "nitro.dev/v1alpha1",
-        "kind": "NitroTrainingJob",
-        "metadata": {"name": "bench"},
-        "spec": {
+    found = trained(
+        {
             "environment": {"id": "Hopper-v5", "rolloutLength": STEPS},
             "algorithm": {"name": "rllib/ppo", "preset": "paper"},
             "seed": seed,
@@ -166,15 +161,8 @@ def ours(rounds: int, seed: int) -> list[Row]:
             "scaling": {"scaler": "fixed", "initialActors": ACTORS},
             "stop": {"rounds": rounds},
             "backend": {"type": "Local", "local": {"processes": 2}},
-        },
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        file, run = Path(folder, "job.yaml"), Path(folder, "run")
-        file.write_text(yaml.safe_dump(job))
-        command = [Path(sys.executable).with_name("nitro"), "train", file, "--run-dir", run, "--json"]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        with (run / "metrics.csv").open() as metrics:
-            found = list(csv.DictReader(metrics))
+        }
+    )
     sampling = np.cumsum([float(row["seconds_sample"]) for row in found])
     return [
         {

@@ -9,19 +9,16 @@ RLlib has what it can do of Nitro's settings.
 """
 
 import argparse
-import csv
 import json
 import os
 import platform
 import statistics
 import subprocess
-import sys
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import yaml
+from trained_run import trained
 
 PEER = Path(__file__).parent / "peers" / "rllib_agents.py"
 PRESETS = ("paper", "tuned")
@@ -31,11 +28,8 @@ LAST = 10
 
 def ours(preset: str, rounds: int, seed: int) -> dict[str, Any]:
     """`nitro train` of examples/spread-marless.yaml with separate policies and 40 actors."""
-    job = {
-        "apiVersion": "nitro.dev/v1alpha1",
-        "kind": "NitroTrainingJob",
-        "metadata": {"name": "bench"},
-        "spec": {
+    rows = trained(
+        {
             "environment": {"id": "mpe2/simple_spread_v3", "kwargs": {"N": 3}},
             "algorithm": {"name": "ippo", "preset": preset},
             "seed": seed,
@@ -43,15 +37,8 @@ def ours(preset: str, rounds: int, seed: int) -> dict[str, Any]:
             "scaling": {"scaler": "fixed", "initialActors": 40, "maxActors": 40},
             "stop": {"rounds": rounds},
             "backend": {"type": "Local", "local": {"processes": 2}},
-        },
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        file, run = Path(folder, "job.yaml"), Path(folder, "run")
-        file.write_text(yaml.safe_dump(job))
-        command = [Path(sys.executable).with_name("nitro"), "train", file, "--run-dir", run, "--json"]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        with (run / "metrics.csv").open() as metrics:
-            rows = list(csv.DictReader(metrics))
+        }
+    )
     return {
         "steps": int(rows[-1]["env_steps"]),
         "seconds": float(rows[-1]["wall_seconds"]),
