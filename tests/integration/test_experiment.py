@@ -280,20 +280,27 @@ def test_the_gain_per_actor_is_reported_beside_the_statistics(results: Path, tmp
     assert "in further rounds instead: +5.0 [+5.0, +5.0]." in page.read_text()
 
 
-def test_a_permuted_control_is_trained_after_its_source(tmp_path: Path) -> None:
+def test_controls_are_trained_after_their_source(tmp_path: Path) -> None:
     spec = write_spec(
-        tmp_path, variants={"nitro": {}}, permuted={"shuffled": "nitro"}, seeds=[0], budget={"rounds": 8}
+        tmp_path,
+        variants={"nitro": {}},
+        permuted={"shuffled": "nitro"},
+        replayed={"replay": "nitro"},
+        seeds=[0],
+        budget={"rounds": 8},
     )
     done = nitro("experiment", "run", spec, "--dir", tmp_path / "results", "--jobs", "2")
     assert done.returncode == 0, done.stderr
     runs = tmp_path / "results" / "runs" / "two-state"
-    own, control = (
-        [int(row["actors"]) for row in _rows(runs / name / "seed-0")] for name in ("nitro", "shuffled")
+    own, control, replay = (
+        [int(row["actors"]) for row in _rows(runs / name / "seed-0")]
+        for name in ("nitro", "shuffled", "replay")
     )
     window = 6
     for begin in range(0, 8, window):
         assert sorted(control[begin : begin + window]) == sorted(own[begin : begin + window])
-    assert "2 of 2 runs are finished" in (tmp_path / "results" / "report.md").read_text()
+    assert replay == own, "the mean of one run"
+    assert "3 of 3 runs are finished" in (tmp_path / "results" / "report.md").read_text()
 
 
 def test_without_its_source_a_permuted_control_is_not_tried(tmp_path: Path) -> None:

@@ -104,11 +104,7 @@ def _text(
 def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[Line]) -> str:
     """The machine, and what the finished runs took."""
     seconds = sum(float(row["seconds"]) for row in finished)
-    planned = (
-        len(experiment.seeds)
-        * (len(experiment.variants) + len(experiment.permuted))
-        * max(1, len(experiment.environments))
-    )
+    planned = len(experiment.seeds) * len(experiment.compared) * max(1, len(experiment.environments))
     told = [
         f"{one['processor']} ({one['cores']} cores), Python {one['python']}, "
         + ", ".join(f"{name} {version}" for name, version in one["versions"].items())

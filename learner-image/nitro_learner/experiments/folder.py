@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from nitro_api import NitroTrainingJob
-from nitro_learner.experiments.permuted import control_of
+from nitro_learner.experiments.controls import actors_of, mean_profile, permuted, with_schedule
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.run import folders
@@ -118,10 +119,12 @@ class ExperimentDir:
         folder = self.run(run)
         if not (folder.has_run() and folder.job.exists()):
             return False
-        if run.source and not self.finished(run.source):
+        if not all(map(self.finished, run.sources)):
             return False
         job = self._job(run)
         saved, now = folder.read_job(), job.to_dict()
+        if run.control and saved["spec"]["scaling"].get("schedule") != now["spec"]["scaling"]["schedule"]:
+            return False
         check_same_job(saved, now, folder)
         check_same_schedule(saved, job, folder)
         if not folder.summary.exists() or saved["spec"].get("stop") != now["spec"]["stop"]:
@@ -131,24 +134,33 @@ class ExperimentDir:
     def prepare(self, run: PlannedRun) -> RunDir:
         """The run's folder, ready for `nitro train --resume`, which starts or goes on.
 
+        A control starts anew if it has begun with other actors than its sources now give: more seeds, or a
+        larger budget, change the actors of earlier rounds too.
+
         Raises:
-            RunDirError: the source of a permuted control has no usable metrics.csv.
+            RunDirError: the source of a control has no usable metrics.csv.
         """
-        folder = self.run(run)
+        folder, job = self.run(run), self._job(run)
+        if run.control and folder.has_run() and folder.job.exists():
+            begun = folder.read_job()["spec"]["scaling"].get("schedule", [])
+            if begun != job.to_dict()["spec"]["scaling"]["schedule"][: len(begun)]:
+                shutil.rmtree(folder.path)
         folders.mark(folder.path)
         # An old summary is that of a smaller budget or of an interruption. Beside the new job it would look
         # like the end of that job's run.
         folder.summary.unlink(missing_ok=True)
-        folder.write_text(folder.job, self._job(run).to_yaml())
+        folder.write_text(folder.job, job.to_yaml())
         return folder
 
     def _job(self, run: PlannedRun) -> NitroTrainingJob:
-        """The run's job. A permuted control, whose source has ended, gets the schedule of its source."""
-        if run.source is None:
+        """The run's job. A control, whose sources have ended, gets its schedule from their actors."""
+        if run.control is None:
             return run.job
-        job = control_of(run.source.job, self.run(run.source).metrics)
-        job.metadata.name = run.job.metadata.name
-        return job
+        profiles = [actors_of(self.run(source).metrics) for source in run.sources]
+        if run.control == "replayed":
+            return with_schedule(run.job, mean_profile(profiles))
+        window = run.sources[0].job.spec.scaling.window
+        return with_schedule(run.job, permuted(profiles[0], window, run.seed))
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:

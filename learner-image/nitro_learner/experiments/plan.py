@@ -11,8 +11,8 @@ from typing import Any
 
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve
 from nitro_api.loading.job_file import set_field
-from nitro_learner.experiments.permuted import with_schedule
-from nitro_learner.experiments.spec import Budget, Experiment
+from nitro_learner.experiments.controls import with_schedule
+from nitro_learner.experiments.spec import Budget, ControlKind, Experiment
 
 # One learner thread and one actor process. In an on-policy run only one of them works at a time, so the run
 # keeps one core busy. Results do not depend on this.
@@ -34,8 +34,9 @@ class PlannedRun:
     """One run: the job it trains, resolved, and its folder below the experiment's.
 
     Attributes:
-        source: for a permuted control, the run whose actors it repeats. The source must have ended before the
-            control begins. Until then `job` has a schedule of one round.
+        control: how a control makes its actors of those of its sources; None of other runs.
+        sources: the runs whose actors a control repeats. They must have ended before it begins. Until then
+            `job` has a schedule of one round.
     """
 
     environment: str
@@ -43,7 +44,8 @@ class PlannedRun:
     seed: int
     job: NitroTrainingJob
     folder: PurePosixPath
-    source: PlannedRun | None = None
+    control: ControlKind | None = None
+    sources: tuple[PlannedRun, ...] = ()
 
     @property
     def label(self) -> str:
@@ -51,7 +53,8 @@ class PlannedRun:
 
 
 def plan(experiment: Experiment) -> list[PlannedRun]:
-    """All runs, seed by seed, so that a stopped experiment has as many complete seeds as possible.
+    """All runs, seed by seed, so that a stopped experiment has as many complete seeds as possible. Replayed
+    controls come last, because they need all seeds of their source.
 
     Raises:
         JobInvalid: a variant's job is invalid. The error lists every mistake with the variant's name.
@@ -73,20 +76,25 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
         of_seed = {key: _run(job, key[1], seed) for key, job in jobs.items()}
         runs += of_seed.values()
         runs += [
-            _control(run, name)
+            _control(run, name, "permuted", (run,))
             for name, variant in experiment.permuted.items()
             for (_, own), run in of_seed.items()
             if own == variant
         ]
+    for name, variant in experiment.replayed.items():
+        replayed = [run for run in runs if run.variant == variant]
+        for run in replayed:
+            sources = tuple(one for one in replayed if one.environment == run.environment)
+            runs.append(_control(run, name, "replayed", sources))
     return runs
 
 
-def _control(source: PlannedRun, name: str) -> PlannedRun:
-    """The permuted control of a run."""
-    job = with_schedule(source.job, [source.job.spec.scaling.initial_actors])
+def _control(run: PlannedRun, name: str, kind: ControlKind, sources: tuple[PlannedRun, ...]) -> PlannedRun:
+    """The control with the seed of a run."""
+    job = with_schedule(run.job, [run.job.spec.scaling.initial_actors])
     job.metadata.name = name
-    folder = source.folder.parent.parent / name / source.folder.name
-    return PlannedRun(source.environment, name, source.seed, job, folder, source)
+    folder = run.folder.parent.parent / name / run.folder.name
+    return PlannedRun(run.environment, name, run.seed, job, folder, kind, sources)
 
 
 def _run(job: NitroTrainingJob, variant: str, seed: int) -> PlannedRun:

@@ -133,8 +133,8 @@ class Runner:
             if self._stop.is_set():
                 return
             failed = self._impossible.get((state.run.environment, state.run.variant))
-            if failed is None and state.run.source:
-                failed = await self._source_failed(state.run.source)
+            for source in state.run.sources if failed is None else ():
+                failed = failed or await self._source_failed(source)
                 if self._stop.is_set():
                     return
             if failed is None:
@@ -144,7 +144,7 @@ class Runner:
                 self._change(state, "failed")
 
     async def _source_failed(self, source: PlannedRun) -> str | None:
-        """Wait until the source of a permuted control has ended. Return a message where it has failed.
+        """Wait until a source of a control has ended. Return a message where it has failed.
 
         The source has begun already, because it comes before its control.
         """

@@ -27,6 +27,7 @@ from nitro_learner.training.round_report import COLUMNS
 
 Score = Literal["reward_mean", "evaluation_mean"]
 SCORES: tuple[Score, ...] = get_args(Score)
+ControlKind = Literal["permuted", "replayed"]
 FIGURES = ("reward_mean", "evaluation_mean", "actors", "cost_total")
 """The metrics that are drawn unless the file names others."""
 
@@ -97,6 +98,10 @@ class Experiment(Model):
     """Controls: a name, and the variant whose runs the control repeats, seed by seed. It uses the actors of
     those runs' rounds in a random order within blocks of spec.scaling.window rounds."""
 
+    replayed: Annotated[dict[str, str], Field(max_length=50)] = Field(default_factory=dict)
+    """Controls: a name, and the variant whose mean profile the control repeats with every seed: in each round
+    the mean number of actors of all seeds' runs."""
+
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(max_length=1000)] = Field(
         default_factory=list
     )
@@ -125,6 +130,11 @@ class Experiment(Model):
     commands: Annotated[list[_Text], Field(max_length=20)] = Field(default_factory=list)
     """Commands that make everything else, after the runs have ended. Each is `nitro` or `python` with its
     arguments; {dir} is the folder with the results."""
+
+    @property
+    def compared(self) -> list[str]:
+        """The names of all variants and controls."""
+        return [*self.variants, *self.permuted, *self.replayed]
 
 
 _SCHEMA = schema_of(Experiment)
@@ -163,8 +173,12 @@ def _rules(experiment: Experiment) -> list[FieldError]:
     """Mistakes that concern several fields together."""
     found: list[FieldError] = []
     named = {"name": experiment.name} | {f"variants.{name}": name for name in experiment.variants}
-    named |= {f"permuted.{name}": name for name in experiment.permuted}
-    every = [*experiment.variants, *experiment.permuted]
+    controls = [
+        (f"{section}.{name}", name, source)
+        for section, controls in (("permuted", experiment.permuted), ("replayed", experiment.replayed))
+        for name, source in controls.items()
+    ]
+    named |= {path: name for path, name, _ in controls}
     for path, name in named.items():
         if not _NAME.fullmatch(name):
             message = "must be named by at most 63 lower-case letters, digits, dots and hyphens; rename it"
@@ -179,11 +193,11 @@ def _rules(experiment: Experiment) -> list[FieldError]:
         ]
         if experiment.job is not None and not isinstance(experiment.job, dict):
             found.append(FieldError("job", experiment.job, "must be the path of a job file, or a job"))
-    for name, source in experiment.permuted.items():
-        found += _among(f"permuted.{name}", source, experiment.variants, "a variant")
-        if name in experiment.variants:
-            message = "is the name of a variant as well; choose another"
-            found.append(FieldError(f"permuted.{name}", source, message))
+    for path, name, source in controls:
+        found += _among(path, source, experiment.variants, "a variant")
+        if experiment.compared.count(name) > 1:
+            message = "is the name of a variant or of another control as well; choose another"
+            found.append(FieldError(path, source, message))
     if experiment.budget and len(experiment.budget.to_dict()) != 1:
         message = "must have exactly one of rounds, actorRounds, envSteps and dollars"
         found.append(FieldError("budget", experiment.budget.to_dict(), message))
@@ -195,13 +209,13 @@ def _rules(experiment: Experiment) -> list[FieldError]:
         if len(set(each)) < len(each):
             found.append(FieldError(path, each, f"holds {one} twice; remove one"))
     for index, name in enumerate(experiment.against):
-        found += _among(f"against[{index}]", name, every, "a variant")
+        found += _among(f"against[{index}]", name, experiment.compared, "a variant")
     for question, pair in experiment.questions.items():
         if len(pair) != 2:
             message = "must be two variants: the one that is asked about, and what it is compared with"
             found.append(FieldError(f"questions.{question}", pair, message))
         for index, name in enumerate(pair):
-            found += _among(f"questions.{question}[{index}]", name, every, "a variant")
+            found += _among(f"questions.{question}[{index}]", name, experiment.compared, "a variant")
     for index, name in enumerate(experiment.figures):
         found += _among(f"figures[{index}]", name, COLUMNS, "a column of metrics.csv")
     for index, command in enumerate(experiment.commands):

@@ -142,7 +142,7 @@ def test_the_experiments_of_this_repository_are_valid(path: Path) -> None:
     experiment = load(path)
     assert experiment.name == path.stem
     runs = plan(experiment)
-    variants = len(experiment.variants) + len(experiment.permuted)
-    assert len(runs) == len(experiment.seeds) * variants * max(1, len(experiment.environments))
+    compared = len(experiment.compared)
+    assert len(runs) == len(experiment.seeds) * compared * max(1, len(experiment.environments))
     for program, what, *_ in map(str.split, experiment.commands):
         assert what in COMMANDS if program == "nitro" else (ROOT / what).exists()

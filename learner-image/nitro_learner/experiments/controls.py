@@ -1,13 +1,17 @@
-"""Permuted controls: runs that repeat another run's actors of each round, in a random order within blocks.
+"""Controls: runs that spend what other runs have spent, but do not look at their own training to decide when.
 
-Such a run has the same seed, and spends the same at nearly the same time. Its random order does not depend on
-which round needs more actors; the scaler's order should. If the control learns equally well, the scaler's
-choice of rounds has no value.
+A permuted control repeats the actors of one run with the same seed, in a random order within blocks. It
+spends the same at nearly the same time. Its random order does not depend on which round needs more actors;
+the scaler's order should. If the control learns equally well, the scaler's choice of rounds has no value.
+
+A replayed control has in each round the mean number of actors that a variant's runs had in it. If it learns
+equally well, a fixed list of numbers can take the scaler's place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +32,17 @@ def permuted(actors: Sequence[int], block: int, seed: int) -> list[int]:
     return [int(number) for part in blocks for number in generator.permutation(part)]
 
 
+def mean_profile(runs: Sequence[Sequence[int]]) -> list[int]:
+    """The mean number of actors in each round, of the runs that had the round.
+
+    Numbers are rounded such that the sum up to each round is the means' sum, rounded.
+    """
+    rounds = range(max(map(len, runs)))
+    means = [np.mean([actors[index] for actors in runs if index < len(actors)]) for index in rounds]
+    sums = np.floor(np.cumsum([0.0, *means]) + 0.5).astype(int)
+    return [int(after - before) for before, after in pairwise(sums)]
+
+
 def with_schedule(job: NitroTrainingJob, schedule: Sequence[int]) -> NitroTrainingJob:
     """A resolved job with the scaler `schedule` in place of its own; all else is equal."""
     data = job.to_dict()
@@ -35,12 +50,11 @@ def with_schedule(job: NitroTrainingJob, schedule: Sequence[int]) -> NitroTraini
     return resolve(load_job(data))
 
 
-def control_of(job: NitroTrainingJob, metrics: Path) -> NitroTrainingJob:
-    """The control of a run that has ended.
+def actors_of(metrics: Path) -> list[int]:
+    """The actors of each round of a run that has ended.
 
     Args:
-        job: that run's resolved job. The control has the same seed. A block has spec.scaling.window rounds.
-        metrics: that run's metrics.csv.
+        metrics: the run's metrics.csv.
 
     Raises:
         RunDirError: the file is missing or damaged, or has more rounds than a schedule may have.
@@ -49,6 +63,6 @@ def control_of(job: NitroTrainingJob, metrics: Path) -> NitroTrainingJob:
     if len(actors) > MOST_ROUNDS:
         raise RunDirError(
             f"{metrics} has {len(actors)} rounds, and a schedule has at most {MOST_ROUNDS}, so the run can "
-            "have no permuted control. Choose a smaller budget."
+            "have no control. Choose a smaller budget."
         )
-    return with_schedule(job, permuted(actors, job.spec.scaling.window, job.spec.seed))
+    return actors

@@ -1,15 +1,16 @@
-"""Permuted controls: a run's own actors, in a random order within blocks."""
+"""Controls: a run's own actors in a random order within blocks, and the mean actors of several runs."""
 
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from experiment_support import pretend, write_spec
 from nitro_api import JobInvalid
+from nitro_learner.experiments.controls import mean_profile, permuted
 from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.permuted import permuted
 from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.spec import load
 from nitro_learner.run.rundir import RunDirError
@@ -17,8 +18,8 @@ from nitro_learner.run.rundir import RunDirError
 ACTORS = [2, 4, 1, 3, 1, 4, 2, 2, 3, 1, 4, 1, 2, 3]
 
 
-def controlled(directory: Path, **changes: Any) -> list[PlannedRun]:
-    return plan(load(write_spec(directory, permuted={"shuffled": "nitro"}, **changes)))
+def controlled(directory: Path, section: str = "permuted", **changes: Any) -> list[PlannedRun]:
+    return plan(load(write_spec(directory, **{section: {"control": "nitro"}}, **changes)))
 
 
 def test_each_block_keeps_its_own_numbers() -> None:
@@ -41,17 +42,59 @@ def test_every_order_of_a_block_is_equally_probable() -> None:
 
 def test_a_control_comes_after_its_source_with_the_same_seed(tmp_path: Path) -> None:
     runs = controlled(tmp_path)
-    labels = [(run.variant, run.seed, run.source.variant if run.source else None) for run in runs]
-    assert labels == [
-        ("fixed", 0, None),
-        ("nitro", 0, None),
-        ("shuffled", 0, "nitro"),
-        ("fixed", 1, None),
-        ("nitro", 1, None),
-        ("shuffled", 1, "nitro"),
+    assert [(run.variant, run.seed, run.sources) for run in runs] == [
+        ("fixed", 0, ()),
+        ("nitro", 0, ()),
+        ("control", 0, (runs[1],)),
+        ("fixed", 1, ()),
+        ("nitro", 1, ()),
+        ("control", 1, (runs[4],)),
     ]
-    assert str(runs[2].folder) == "runs/two-state/shuffled/seed-0"
-    assert runs[2].source is runs[1]
+    assert str(runs[2].folder) == "runs/two-state/control/seed-0"
+
+
+def test_replays_come_after_all_seeds_of_their_source(tmp_path: Path) -> None:
+    runs = controlled(tmp_path, "replayed")
+    sources = (runs[1], runs[3])
+    assert [(run.variant, run.seed, run.sources) for run in runs[4:]] == [
+        ("control", 0, sources),
+        ("control", 1, sources),
+    ]
+
+
+def test_the_mean_profile_spends_what_the_runs_spend_on_average() -> None:
+    assert mean_profile([[4, 8, 1], [5, 8, 4]]) == [5, 8, 2]
+    assert mean_profile([[2, 4, 3], [2, 5], [2, 6, 4]]) == [2, 5, 4]
+    runs = np.random.default_rng(0).integers(4, 17, (7, 50))
+    profile, means = np.array(mean_profile(runs.tolist())), runs.mean(axis=0)
+    assert (np.abs(np.cumsum(profile) - np.cumsum(means)) <= 0.5).all()
+    assert ((profile == np.floor(means)) | (profile == np.ceil(means))).all()
+
+
+def test_a_replay_has_the_mean_actors_of_all_seeds_and_is_else_the_same_job(tmp_path: Path) -> None:
+    folder = ExperimentDir(tmp_path / "results")
+    _, first, _, second, control, _ = controlled(tmp_path, "replayed")
+    pretend(folder, first, actors=[2, 4, 2], returns=[0.0] * 3)
+    assert not folder.finished(control)
+    pretend(folder, second, actors=[2, 1, 4], returns=[0.0] * 3)
+    made, own = folder.prepare(control).read_job()["spec"], first.job.to_dict()["spec"]
+    assert made.pop("scaling")["schedule"] == [2, 3, 3]
+    own.pop("scaling")
+    assert made == own
+
+
+def test_a_control_begins_anew_when_its_sources_have_changed(tmp_path: Path) -> None:
+    folder = ExperimentDir(tmp_path / "results")
+    _, source, control = controlled(tmp_path, "replayed", seeds=[0])
+    pretend(folder, source, actors=[2, 4], returns=[0.0] * 2)
+    pretend(folder, control, actors=[2, 4], returns=[0.0] * 2)
+    assert folder.finished(control)
+    pretend(folder, source, actors=[2, 4, 1], returns=[0.0] * 3)
+    assert not folder.finished(control)
+    assert folder.prepare(control).has_run(), "its rounds are the first of the longer schedule"
+    pretend(folder, source, actors=[2, 3, 3], returns=[0.0] * 3)
+    assert not folder.prepare(control).has_run()
+    assert folder.run(control).read_job()["spec"]["scaling"]["schedule"] == [2, 3, 3]
 
 
 def test_a_control_repeats_the_actors_of_its_source_and_is_else_the_same_job(tmp_path: Path) -> None:
@@ -94,7 +137,11 @@ def test_a_run_with_more_rounds_than_a_schedule_has_no_control(tmp_path: Path) -
     ("controls", "sentence"),
     [
         ({"shuffled": "nitr"}, 'permuted.shuffled: "nitr"; is not a variant; did you mean nitro?'),
-        ({"fixed": "nitro"}, 'permuted.fixed: "nitro"; is the name of a variant as well; choose another'),
+        (
+            {"fixed": "nitro"},
+            'permuted.fixed: "nitro"; is the name of a variant or of another control as well; choose another',
+        ),
+        ({"other": "nitro"}, 'replayed.other: "nitro"; is the name of a variant or of another control'),
         ({"Sh": "nitro"}, 'permuted.Sh: "Sh"; must be named by at most 63 lower-case'),
     ],
 )
@@ -102,7 +149,7 @@ def test_controls_that_make_no_sense_are_refused(
     tmp_path: Path, controls: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(JobInvalid) as refused:
-        load(write_spec(tmp_path, permuted=controls))
+        load(write_spec(tmp_path, permuted=controls, replayed={"other": "nitro"}))
     assert sentence in str(refused.value)
 
 
@@ -111,8 +158,9 @@ def test_questions_may_be_about_a_control(tmp_path: Path) -> None:
         write_spec(
             tmp_path,
             permuted={"shuffled": "nitro"},
+            replayed={"replay": "nitro"},
             against=["shuffled"],
-            questions={"Does the score tell?": ["nitro", "shuffled"]},
+            questions={"Does the score tell?": ["nitro", "replay"]},
         )
     )
     assert asked.against == ["shuffled"]
