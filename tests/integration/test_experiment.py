@@ -3,10 +3,13 @@
 import csv
 import json
 import os
+import re
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
+import yaml
 
 from experiment_support import pretend, write_spec
 from local_support import alive, until
@@ -80,6 +83,28 @@ def test_all_runs_reach_the_budget_and_are_reported(results: Path) -> None:
     again = nitro("experiment", "report", results)
     assert again.returncode == 0, again.stderr
     assert (results / "report.md").read_text() == text
+
+
+def test_a_finished_experiment_is_priced_by_a_list(results: Path, tmp_path: Path) -> None:
+    """A learner of 3,600 dollars per hour costs a dollar per modelled second; actors cost nothing."""
+    folder, page = tmp_path / "results", tmp_path / "page.md"
+    shutil.copytree(results, folder)
+    prices = tmp_path / "prices.yaml"
+    free = {"lambdaGBSecond": 0, "lambdaRequest": 0, "provisionedGBSecond": 0}
+    given = {"name": "dear", "learner": "a machine", "source": "Made up."}
+    prices.write_text(yaml.safe_dump({**given, "pricing": {"learnerDollarsPerHour": 3600, **free}}))
+    priced = nitro("experiment", "report", folder, "--prices", prices, "--into", page)
+    assert priced.returncode == 0, priced.stderr
+    text = (folder / "report.md").read_text()
+    assert "### Modelled cost: dear" in text
+    cost, seconds = re.search(r"\| nitro \| \$([\d.]+) \| ([\d.]+) \|", text).groups()
+    assert float(cost) > 0
+    assert float(cost) == pytest.approx(float(seconds), abs=0.06)
+    assert "Modelled cost: dear" in page.read_text()
+    prices.write_text(yaml.safe_dump({**given, "pricing": {"learnerDollarPerHour": 3600}}))
+    wrong = nitro("experiment", "report", folder, "--prices", prices)
+    assert wrong.returncode == 2
+    assert "did you mean learnerDollarsPerHour?" in wrong.stderr
 
 
 def test_nothing_is_trained_again_and_another_job_is_refused(results: Path, tmp_path: Path) -> None:
