@@ -74,6 +74,11 @@ class Environment(Model):
     """Whether an actor's next rollout goes on with the episodes that its last one left, where the environment
     can restore its state. False starts every rollout with a reset, as the paper does. Default: true."""
 
+    reset_idle_slots: bool | None = None
+    """Whether a slot that the round before did not use starts with a reset. The episodes that it had left are
+    given up. Otherwise it goes on with them, however old they are. It matters where the number of actors
+    changes. Default: false."""
+
     @property
     def is_atari(self) -> bool:
         """Whether it is a game of the Arcade Learning Environment."""
@@ -85,5 +90,5 @@ class Environment(Model):
         return {("envs" if name == "envsPerActor" else name): value for name, value in known.items()}
 
 
-_LEARNERS = ("rolloutLength", "resumeEpisodes")
+_LEARNERS = ("rolloutLength", "resumeEpisodes", "resetIdleSlots")
 """Fields that only the learner reads: they come with each request."""

@@ -152,9 +152,14 @@ def read(folder: RunDir, job: NitroTrainingJob) -> FinishedRun:
     """The run of a resolved job. Raises RunDirError when there is no round in it."""
     columns = columns_of(read_metrics(folder.metrics))
     columns["actor_rounds"] = columns["env_steps"] / job.spec.environment.rollout_length
-    goes_on = job.spec.environment.resume_episodes and not (columns["cut_share"] > 0).any()
-    known = goes_on and job.spec.algorithm.record.feeding == "rounds"
-    columns["resumed_late"] = resumed_late(columns["actors"]) if known else columns["actors"] * np.nan
+    environment = job.spec.environment
+    goes_on = environment.resume_episodes and not (columns["cut_share"] > 0).any()
+    if environment.reset_idle_slots:
+        columns["resumed_late"] = columns["actors"] * 0
+    elif goes_on and job.spec.algorithm.record.feeding == "rounds":
+        columns["resumed_late"] = resumed_late(columns["actors"])
+    else:
+        columns["resumed_late"] = columns["actors"] * np.nan
     return FinishedRun(columns, folder.read_summary())
 
 

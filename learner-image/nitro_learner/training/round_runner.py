@@ -196,6 +196,7 @@ class RoundRunner:
             result.fragments,
             self.policies.agents,
             keep_end_states=self.spec.environment.resume_episodes,
+            reset_idle_slots=bool(self.spec.environment.reset_idle_slots),
         )
         seconds = stages.total()
         state.seconds += seconds

@@ -53,7 +53,8 @@ class TrainingState:
         policy_returns: the same of each policy: of the episodes of the agents that it plays.
         recent_cuts: of each of the last 10 rounds the share of its steps that belong to episodes which a
             rollout's end cut off for good.
-        end_states: newest end state of each slot ("state/..." tensors), whatever round it is from.
+        end_states: newest end state of each slot ("state/..." tensors), whatever round it is from, or only
+            those of the last round where idle slots are reset.
         evaluation_mean: mean return of the newest evaluation.
         best_reward: highest mean of `recent_returns` so far.
         warned_of_cuts: whether the user was warned of episodes that cannot go on; no part of a checkpoint.
@@ -106,11 +107,18 @@ class TrainingState:
         )
 
     def absorb(
-        self, fragments: Iterable[Fragment], agents: Mapping[str, str], *, keep_end_states: bool
+        self,
+        fragments: Iterable[Fragment],
+        agents: Mapping[str, str],
+        *,
+        keep_end_states: bool,
+        reset_idle_slots: bool = False,
     ) -> list[float]:
         """Take in the fragments of the next round, sorted by slot, and return the episode returns that they
         finished, summed over the agents. `agents` has the policy of each agent, in the wire's order.
         """
+        if reset_idle_slots:
+            self.end_states.clear()
         finished: list[float] = []
         before = self.env_steps
         cut_off, resumable = 0, True  # steps of episodes that a rollout's end cut off for good

@@ -43,6 +43,13 @@ def test_a_slot_that_was_idle_resumes_an_older_state() -> None:
     assert resumed_late(np.array([2.0, 4.0, 2.0, 4.0, 1.0, 2.0])).tolist() == [0, 0, 0, 2, 0, 1]
 
 
+def test_no_slot_resumes_an_older_state_where_idle_slots_are_reset(tmp_path: Path) -> None:
+    run, *_ = plan(load(write_spec(tmp_path, set={"spec.environment.resetIdleSlots": True})))
+    folder = ExperimentDir(tmp_path / "results")
+    pretend(folder, run, actors=[4, 1, 4], returns=[0, 0, 0])
+    assert read(folder.run(run), run.job).columns["resumed_late"].tolist() == [0, 0, 0]
+
+
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave pictures out, which take most of a report's time, where a test reads numbers only."""

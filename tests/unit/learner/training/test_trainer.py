@@ -257,6 +257,25 @@ async def test_trainer_continues_the_episodes_of_the_round_before_if_the_job_wan
         assert bool(request["state"]) == (resume and request["slot"] in sampled)
 
 
+@pytest.mark.parametrize("reset", [True, False])
+async def test_trainer_resets_slots_that_the_round_before_did_not_use_if_the_job_wants_it(
+    new_run: NewRun, reset: bool
+) -> None:
+    given: dict[str, Any] = {
+        "environment": ENVIRONMENT | {"resetIdleSlots": reset},
+        "scaling": {"scaler": "schedule", "schedule": [3, 2, 3], "minActors": 2},
+    }
+    run, resumed = new_run(**given), new_run(**given, stop={"rounds": 2})
+    await run.sitting().run()
+    went_on = {request["slot"]: bool(request["state"]) for request in run.requested("rollout", 3)}
+    assert went_on == {0: True, 1: True, 2: not reset}
+    await resumed.sitting().run()
+    first = learned(resumed.listener.reports)
+    resumed.spec["stop"] = {"rounds": 3}
+    await resumed.sitting().run()
+    assert first + learned(resumed.listener.reports) == learned(run.listener.reports)
+
+
 async def test_trainer_evaluates_every_other_version_and_the_final_policy(new_run: NewRun) -> None:
     run = new_run(stop={"rounds": 5})
     outcome = await run.sitting().run()
