@@ -9,8 +9,10 @@ Foresight: the rank correlation with what the next round improved, from the run'
 
 Gain (--gain): after each of these rounds the run is continued with minActors and with --factor times as many
 in the next round; the difference of return some rounds later is what a statistic would have to foretell. A
-third branch spends the same actors on further rounds instead. Branches are kept below RUN/detector and not
-trained again. It takes an on-policy algorithm, whose rounds learn from all of their actors.
+third branch spends the same actors on further rounds instead. A second table adds up the gains of half of
+the rounds, by who chooses them: each statistic, chance, or an oracle that knows the gains. Branches are kept
+below RUN/detector and not trained again. It takes an on-policy algorithm, whose rounds learn from all of
+their actors.
 
 All checkpoints are needed: train with --set spec.learner.checkpoint.keepLast=1000. With several runs only
 foresight is reported, averaged over them.

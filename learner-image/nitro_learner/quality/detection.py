@@ -21,6 +21,7 @@ from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.progress import ProgressLines
 from nitro_learner.experiments.runner import Runner
 from nitro_learner.experiments.spec import Budget
+from nitro_learner.experiments.statistics import Interval
 from nitro_learner.quality.agreement import (
     correlation_of_changes,
     intraclass_correlation,
@@ -28,6 +29,7 @@ from nitro_learner.quality.agreement import (
     split_half,
 )
 from nitro_learner.quality.branches import BranchDir, Gains, branches, gains
+from nitro_learner.quality.choices import boosted, choices
 from nitro_learner.quality.foresight import foretold, over_runs
 from nitro_learner.quality.repeats import repeat
 from nitro_learner.run.logs import finite
@@ -123,15 +125,19 @@ def _look_again(
             "splitHalf": split_half(gained_by.sooner),
         }
         for name, gained in (("sooner", gained_by.sooner), ("later", gained_by.later)):
-            over_seeds = statistics.mean(gained.mean(axis=0))
-            told["gain"][name] = {
-                "mean": over_seeds.value,
-                "low": over_seeds.low,
-                "high": over_seeds.high,
-                "byRound": gained.mean(axis=1).tolist(),
-            }
+            over_seeds = _told(statistics.mean(gained.mean(axis=0)))
+            told["gain"][name] = {**over_seeds, "byRound": gained.mean(axis=1).tolist()}
+        told["gain"]["boosted"] = boosted(gained_by.sooner)
+        told["gain"]["choices"] = {
+            name: {"gained": _told(one.gained), "once": one.once and _told(one.once)}
+            for name, one in choices(measured, gained_by.sooner).items()
+        }
         told["gain"] = finite(told["gain"])
     return told
+
+
+def _told(found: Interval) -> dict[str, float]:
+    return {"mean": found.value, "low": found.low, "high": found.high}
 
 
 def _rounds(folder: RunDir, count: int) -> list[int]:
@@ -177,7 +183,8 @@ def lines(result: dict[str, Any]) -> list[str]:
             f"From fewer than {_FEW} rounds these say little: measure more (--rounds), or a longer run.",
         ]
     if "gain" in result:
-        lines += ["", _gain(result["gain"])]
+        rows = [f"{name:<20}" + "".join(f"{cell:>28}" for cell in cells) for name, *cells in _choices(result)]
+        lines += ["", _gain(result["gain"]), "", _chosen(result), *rows]
     return lines
 
 
@@ -193,15 +200,38 @@ def markdown(result: dict[str, Any], job: NitroTrainingJob) -> str:
         about += (
             f"; rounds {', '.join(map(str, result['rounds']))}, each sampled {result['repeats']} times again"
         )
-    gain = f"\n\n{_gain(result['gain'])}" if "gain" in result else ""
-    return f"{about}.\n\n" + "\n".join(table) + gain
+    if "gain" in result:
+        heads, *chosen = _choices(result)
+        table += ["", _gain(result["gain"]), "", _chosen(result), ""]
+        table += [*cells.head(heads), *map(cells.line, chosen)]
+    return f"{about}.\n\n" + "\n".join(table)
+
+
+def _choices(result: dict[str, Any]) -> list[list[str]]:
+    """The table of the choices, with its heading first."""
+    rows = [
+        [name, _interval(one["once"]), _interval(one["gained"])]
+        for name, one in result["gain"]["choices"].items()
+    ]
+    return [["rounds chosen by", "measured once", f"mean of {result['repeats']}"], *rows]
+
+
+def _chosen(result: dict[str, Any]) -> str:
+    gain = result["gain"]
+    return (
+        f"What boosting {gain['boosted']} of the {len(result['rounds'])} rounds gained, by who chooses them:"
+    )
+
+
+def _interval(found: dict[str, float | None] | None) -> str:
+    if found is None:
+        return "-"
+    limits = "" if found["low"] is None else f" [{found['low']:+.1f}, {found['high']:+.1f}]"
+    return f"{found['mean']:+.1f}{limits}"
 
 
 def _gain(gain: dict[str, Any]) -> str:
-    sooner, later = (
-        f"{gain[kind]['mean']:+.1f} [{gain[kind]['low']:+.1f}, {gain[kind]['high']:+.1f}]"
-        for kind in ("sooner", "later")
-    )
+    sooner, later = (_interval(gain[kind]) for kind in ("sooner", "later"))
     by_round = ", ".join(f"{one:+.1f}" for one in gain["sooner"]["byRound"])
     return (
         f"What {gain['factor']} times the actors in one round gained, {gain['ahead']} rounds later: "
