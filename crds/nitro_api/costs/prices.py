@@ -1,7 +1,8 @@
 """What a round costs, on machines and on serverless actors.
 
 The formulas follow how AWS bills; the Nitro paper prints none. It gives the prices in section 8.1,
-footnotes 2 and 3 (us-east-2), except the price of a request, which is AWS's.
+footnotes 2 and 3 (us-east-2), except the price of a request. It writes provisioned concurrency as a sum of
+two prices; that one is for being ready and the other for an invocation is AWS's.
 """
 
 from __future__ import annotations

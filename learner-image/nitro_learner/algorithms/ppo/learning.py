@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017): preset `paper` as in RLlib, `tuned` as in CleanRL."""
+"""Proximal policy optimisation (Schulman et al. 2017): preset `paper` like RLlib, `tuned` like CleanRL."""
 
 import copy
 import math
