@@ -305,9 +305,11 @@ def test_the_gain_per_actor_is_reported_beside_the_statistics(results: Path, tmp
     assert told["gain"]["boosted"] == 1
     every = {name: (one["gained"]["mean"], one["once"]) for name, one in told["gain"]["choices"].items()}
     assert every["oracle"] == (1.5, None)
+    assert told["gain"]["choices"]["oracle"]["gained"]["low"] is None
     assert every["chance"] == (1.5, None)
     assert every["convexity_ratio"][1]["mean"] == 1.5
     assert "What boosting 1 of the 3 rounds gained, by who chooses them:" in page.read_text()
+    assert "| oracle | - | +1.5 |" in page.read_text()
     assert "in further rounds instead: +5.0 [+5.0, +5.0]." in page.read_text()
 
 

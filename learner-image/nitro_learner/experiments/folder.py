@@ -134,8 +134,8 @@ class ExperimentDir:
     def prepare(self, run: PlannedRun) -> RunDir:
         """The run's folder, ready for `nitro train --resume`, which starts or goes on.
 
-        A control starts anew if it has begun with other actors than its sources now give: more seeds, or a
-        larger budget, change the actors of earlier rounds too.
+        A control starts anew if it has begun with other actors than its sources now give: other seeds, or a
+        larger budget, can change the actors of earlier rounds too.
 
         Raises:
             RunDirError: the source of a control has no usable metrics.csv.

@@ -136,8 +136,8 @@ def _look_again(
     return told
 
 
-def _told(found: Interval) -> dict[str, float]:
-    return {"mean": found.value, "low": found.low, "high": found.high}
+def _told(found: Interval) -> dict[str, float | None]:
+    return finite({"mean": found.value, "low": found.low, "high": found.high})
 
 
 def _rounds(folder: RunDir, count: int) -> list[int]:
