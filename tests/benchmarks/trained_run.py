@@ -1,13 +1,12 @@
 """A run of `nitro train` in a process of its own, as a user starts it."""
 
 import csv
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 
 def trained(spec: dict[str, Any]) -> list[dict[str, str]]:
@@ -20,7 +19,7 @@ def trained(spec: dict[str, Any]) -> list[dict[str, str]]:
     }
     with tempfile.TemporaryDirectory() as folder:
         file, run = Path(folder, "job.yaml"), Path(folder, "run")
-        file.write_text(yaml.safe_dump(job))
+        file.write_text(json.dumps(job))
         command = [Path(sys.executable).with_name("nitro"), "train", file, "--run-dir", run, "--json"]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         with (run / "metrics.csv").open() as metrics:
