@@ -1,1 +1,39 @@
-"""Nitro's learner: algorithms, boosting, scalers, dispatch and the nitro command line."""
+"""Nitro's learner: algorithms, boosting, scalers, dispatch and the nitro command line.
+
+As a library, `import nitro_learner as nitro`:
+
+    policy = nitro.load("runs/hopper")          # see nitro_learner.api.loading
+    action = policy.act(observation)            # see nitro_learner.api.policy
+    run = nitro.train({"spec": ...})            # see nitro_learner.api.training
+    run = nitro.Run("runs/hopper")              # see nitro_learner.api.run
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nitro_learner.api.loading import load
+    from nitro_learner.api.policy import Episode, TrainedPolicy
+    from nitro_learner.api.run import Run
+    from nitro_learner.api.training import train
+
+__all__ = ["Episode", "Run", "TrainedPolicy", "load", "train"]
+
+_MODULES = {
+    "Episode": "policy",
+    "Run": "run",
+    "TrainedPolicy": "policy",
+    "load": "loading",
+    "train": "training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the library, whose module is imported only now: commands need none of them."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.api.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -174,6 +174,21 @@ class PolicySet:
         """The weights container of the present version."""
         return WeightsContainer(run, self.version, self.weights(), self.agents).encode()
 
+    def played(self, environment: Mapping[str, Any]) -> dict[str, Any]:
+        """What a checkpoint needs for others to play the policies: NumPy arrays, and no learner.
+
+        Args:
+            environment: the actors' EnvironmentSpec.
+        """
+        return {
+            "environment": environment,
+            "version": self.version,
+            "agents": self.agents,
+            "policies": {
+                name: {"meta": one.meta, "tensors": one.tensors} for name, one in self.weights().items()
+            },
+        }
+
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         """Learn from a whole round; see `OnPolicyAlgorithm`. Returns what each policy learned."""
         results: dict[str, UpdateResult] = {}

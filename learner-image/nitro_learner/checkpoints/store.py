@@ -13,13 +13,13 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_tensors
 
@@ -90,9 +90,9 @@ class CheckpointStore:
         attachments.prune(self.directory / attachments.FOLDER, named)
         return path
 
-    def latest(self, *, attached: bool = True) -> Checkpoint | None:
+    def latest(self, *, attached: bool = True, only: Collection[str] | None = None) -> Checkpoint | None:
         """The newest checkpoint that is whole, with a warning for each newer one that is damaged; None when
-        there is no file. See `load` for `attached`.
+        there is no file. See `load` for `attached` and `only`.
 
         Raises:
             CheckpointError: there are files and none is whole.
@@ -100,7 +100,7 @@ class CheckpointStore:
         rounds = self.rounds()
         for number in reversed(rounds):
             try:
-                return load(self.path(number), attached=attached)
+                return load(self.path(number), attached=attached, only=only)
             except CheckpointError as error:
                 logger.warning("%s The one before it is used.", error)
         if rounds:
@@ -121,8 +121,12 @@ def write(path: Path, round: int, state: Mapping[str, Any]) -> None:
     files.write(path, pack(round, state), f"the checkpoint of round {round}")
 
 
-def load(path: Path, *, attached: bool = True) -> Checkpoint:
+def load(path: Path, *, attached: bool = True, only: Collection[str] | None = None) -> Checkpoint:
     """Read one checkpoint file and its attachments. Without `attached`, None is in the place of each.
+
+    Args:
+        only: the parts of the state to return, if it has them; all by default. Parts without torch's tensors
+            are read without torch.
 
     Raises:
         CheckpointError: a file is missing, cut, altered, or of another schema.
@@ -142,7 +146,8 @@ def load(path: Path, *, attached: bool = True) -> Checkpoint:
             f"{path}: the checkpoint has schema {meta['schema']}, this version reads {SCHEMA}."
         )
     folder = path.parent / attachments.FOLDER if attached else None
-    state: dict[str, Any] = _unflatten(meta["state"], tensors, folder)
+    wanted = {name: part for name, part in meta["state"].items() if only is None or name in only}
+    state: dict[str, Any] = _unflatten(wanted, tensors, folder)
     return Checkpoint(meta["round"], state, path)
 
 
@@ -166,7 +171,8 @@ def _flatten(value: Any, path: str, tensors: dict[str, np.ndarray]) -> Any:
     """The JSON form of a value; its tensors go into `tensors` under their path."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    if isinstance(value, torch.Tensor):
+    # Checkpoints are read where torch is not installed, so it is not imported above.
+    if (torch := sys.modules.get("torch")) and isinstance(value, torch.Tensor):
         # A copy: the caller may go on training while the file is written.
         tensors[path] = value.detach().cpu().contiguous().numpy().copy()
         return {_TENSOR: path}
@@ -198,6 +204,8 @@ def _unflatten(value: Any, tensors: dict[str, np.ndarray], folder: Path | None) 
     if not isinstance(value, dict):
         return value
     if _TENSOR in value:
+        import torch
+
         return torch.from_numpy(tensors[value[_TENSOR]].copy())
     if _ARRAY in value:
         array = tensors[value[_ARRAY]].copy()

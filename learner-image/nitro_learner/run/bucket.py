@@ -59,6 +59,28 @@ class RunBucket:
                 "s3", region_name=where.region, endpoint_url=where.endpoint_url, config=_CLIENT, **keys
             )
 
+    @classmethod
+    def at(cls, address: str, own: CheckpointBucket | None = None) -> RunBucket:
+        """The place of the run s3://BUCKET/PREFIX/RUN, reached as another bucket is.
+
+        Args:
+            own: the other bucket; without it, boto3 looks for the region and the endpoint.
+
+        Raises:
+            BucketError: as above, or the address names no bucket and run.
+        """
+        bucket, *folders = address.removeprefix("s3://").rstrip("/").split("/")
+        if not folders or "" in (bucket, *folders):
+            raise BucketError(f"{address}: the address of a run is s3://BUCKET/PREFIX/RUN")
+        run = folders.pop()
+        where = CheckpointBucket(
+            bucket=bucket,
+            prefix="/".join(folders) or None,
+            region=own.region if own else None,
+            endpoint_url=own.endpoint_url if own else None,
+        )
+        return cls(where, run)
+
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
 

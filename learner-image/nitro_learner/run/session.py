@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -109,7 +110,13 @@ async def train(
 
 @contextlib.contextmanager
 def signals(interrupt: Callable[[], None], on_first: Callable[[], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM: once = interrupt, twice = cancel this task, three times = leave at once."""
+    """SIGINT and SIGTERM: once = interrupt, twice = cancel this task, three times = leave at once.
+
+    In a thread they have no effect here: Python gives signals to the main thread only.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None

@@ -5,20 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, resolve_stored
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import differences
-from nitro_api.spec.checkpoint import CheckpointBucket
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.training.adoption import misfit
-
-if TYPE_CHECKING:
-    from nitro_learner.run.bucket import RunBucket
-
-_S3 = "s3://"
 
 
 def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir) -> Mapping[str, Any]:
@@ -44,11 +38,13 @@ def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir) -> Map
             f"{folder.path} has lost the run's own checkpoints, and the run of spec.resumeFrom is no longer "
             "at hand. Create the job anew."
         )
-    if not place.startswith(_S3):
+    if not place.startswith("s3://"):
         return _read(RunDir(Path(place)), job)
     with tempfile.TemporaryDirectory() as copy:
         found = RunDir(Path(copy))
-        _bucket(place, job).copy_newest(found)
+        from nitro_learner.run.bucket import RunBucket  # S3's client is needed on clusters only
+
+        RunBucket.at(place, job.spec.learner.checkpoint.s3).copy_newest(found)
         return _read(found, job)
 
 
@@ -63,18 +59,3 @@ def _read(run: RunDir, job: NitroTrainingJob) -> Mapping[str, Any]:
     checkpoint = store.latest(attached=False)
     assert checkpoint is not None
     return checkpoint.state
-
-
-def _bucket(address: str, job: NitroTrainingJob) -> RunBucket:
-    """The other run's place in a bucket, reached as the job's own is."""
-    from nitro_learner.run.bucket import RunBucket  # S3's client is needed on clusters only
-
-    bucket, *folders, run = address.removeprefix(_S3).split("/")
-    own = job.spec.learner.checkpoint.s3
-    where = CheckpointBucket(
-        bucket=bucket,
-        prefix="/".join(folders) or None,
-        region=own.region if own else None,
-        endpoint_url=own.endpoint_url if own else None,
-    )
-    return RunBucket(where, run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from nitro_learner.algorithms.policy_set import saved_policies
@@ -31,6 +31,8 @@ class Checkpointing:
         run: identity of the run.
         threads: of the learner's numerics; a run that goes on with another number is warned about.
         spaces: what agents see and do; see adoption.py.
+        played: returns what actors play now; see policy_set.py. It is there for those who load the policy
+            without this learner, and is not restored.
         every_rounds: how often `save_if_due` saves.
         listeners: receive every checkpoint.
     """
@@ -43,12 +45,14 @@ class Checkpointing:
         run: str,
         threads: int,
         spaces: Mapping[str, Any],
+        played: Callable[[], Mapping[str, Any]],
         every_rounds: int,
         listeners: Sequence[Listener],
     ) -> None:
         self._store = store
         self._parts = parts
         self._meta = {"run": run, "threads": threads, "spaces": spaces}
+        self._played = played
         self._every_rounds = every_rounds
         self._listeners = listeners
         self._saved_round = 0
@@ -93,6 +97,7 @@ class Checkpointing:
 
     async def _write(self, round: int) -> None:
         state = self._meta | {name: part.state_dict() for name, part in self._parts.items()}
+        state["played"] = self._played()
         path = await asyncio.to_thread(self._store.save, round, state)
         self._saved_round = round
         for listener in self._listeners:

@@ -146,6 +146,7 @@ class Trainer:
             run=self.run_id,
             threads=compute.threads,
             spaces=spaces_of(environment),
+            played=lambda: policies.played(environment),
             every_rounds=spec.learner.checkpoint.every_rounds,
             listeners=self._listeners,
         )

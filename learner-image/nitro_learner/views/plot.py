@@ -15,7 +15,7 @@ import numpy as np
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.views.agent_groups import edges_of
 from nitro_learner.views.plot_axes import X_AXES
-from nitro_learner.views.plot_groups import Run, align, group, read_run
+from nitro_learner.views.plot_groups import RunCurves, align, group, read_run
 from nitro_learner.views.plot_style import COLOURS, INK, MUTED, curve_look, picture, thousands
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
 
-Groups = Mapping[str, Sequence[Run]]
+Groups = Mapping[str, Sequence[RunCurves]]
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _draw_panel(axis: Axes, panel: _Panel, x: _Axis, groups: Groups) -> None:
         axis.set_ylim(bottom=0)
 
 
-def _draw_groups(axis: Axes, run: Run, x: _Axis) -> None:
+def _draw_groups(axis: Axes, run: RunCurves, x: _Axis) -> None:
     """A run's agents, each in the colour of its policy."""
     assert run.groups is not None
     edges = edges_of(run.columns[x.column] * x.factor, rounds=x.column == "round")
@@ -155,7 +155,7 @@ def _mark_toggles(axis: Axes, x: _Axis, groups: Groups) -> None:
 
 
 def _curve(
-    axis: Axes, runs: Sequence[Run], x: _Axis, panel: _Panel, look: Mapping[str, Any], *, filled: bool
+    axis: Axes, runs: Sequence[RunCurves], x: _Axis, panel: _Panel, look: Mapping[str, Any], *, filled: bool
 ) -> None:
     """One group's curve: the run itself, or the mean of several with a band of one standard deviation.
 
@@ -181,7 +181,7 @@ def _curve(
     axis.fill_between(grid, *band, step=step, color=look["color"], alpha=0.18, lw=0)
 
 
-def _learner_cost(axis: Axes, run: Run, x: _Axis) -> None:
+def _learner_cost(axis: Axes, run: RunCurves, x: _Axis) -> None:
     """The learner's part of a single run's cost, under the curve of the total."""
     xs, ys = run.columns[x.column] * x.factor, run.columns["cost_learner"]
     axis.lines[0].set_label("learner and actors")
@@ -190,7 +190,7 @@ def _learner_cost(axis: Axes, run: Run, x: _Axis) -> None:
         axis.legend(loc="upper left", fontsize=9)
 
 
-def _evaluations(axis: Axes, runs: Sequence[Run], x: _Axis, colour: str) -> None:
+def _evaluations(axis: Axes, runs: Sequence[RunCurves], x: _Axis, colour: str) -> None:
     """Draw evaluation means as dots, for a single run with their standard deviation. A line joins the dots
     where training returns are missing, or are those of short episodes only."""
     for run in runs:
@@ -253,7 +253,7 @@ def _legend(figure: Figure, groups: Groups) -> Legend:
     return legend
 
 
-def _named(label: str, runs: Sequence[Run]) -> str:
+def _named(label: str, runs: Sequence[RunCurves]) -> str:
     """A group's entry in the legend."""
     without = sum(not run.has_return for run in runs)
     notes = [f"{len(runs)} runs"] if len(runs) > 1 else []

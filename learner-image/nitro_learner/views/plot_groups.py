@@ -24,7 +24,7 @@ _PLAIN = ("environment.id", "algorithm.name", "algorithm.preset", "scaling.scale
 
 
 @dataclass(frozen=True)
-class Run:
+class RunCurves:
     """One run folder's curves.
 
     Attributes:
@@ -59,7 +59,7 @@ class Run:
         return self.has("reward_mean") or self.has("evaluation_mean")
 
 
-def read_run(run_dir: RunDir) -> Run:
+def read_run(run_dir: RunDir) -> RunCurves:
     """Read a run folder.
 
     Raises:
@@ -70,12 +70,12 @@ def read_run(run_dir: RunDir) -> Run:
     ignored = {"seed", "backend", "actor", "learner", "stop", "suspend"}
     spec = {key: value for key, value in job["spec"].items() if key not in ignored}
     groups = groups_of(run_dir, len(columns["round"]))
-    return Run(job.get("metadata", {}).get("name", run_dir.path.name), spec, columns, groups)
+    return RunCurves(job.get("metadata", {}).get("name", run_dir.path.name), spec, columns, groups)
 
 
-def group(runs: Sequence[Run]) -> dict[str, list[Run]]:
+def group(runs: Sequence[RunCurves]) -> dict[str, list[RunCurves]]:
     """Runs of equal spec together, labelled by the fields in which the groups differ."""
-    groups: list[list[Run]] = []
+    groups: list[list[RunCurves]] = []
     for run in runs:
         for members in groups:
             if members[0].spec == run.spec:
@@ -86,7 +86,7 @@ def group(runs: Sequence[Run]) -> dict[str, list[Run]]:
     flat = [dict(_flatten(members[0].spec)) for members in groups]
     differing = _differing(flat)
     telling = [key for key in _PLAIN if key in differing] or differing[:3]
-    labels: dict[str, list[Run]] = {}
+    labels: dict[str, list[RunCurves]] = {}
     for members, each in zip(groups, flat, strict=True):
         alike = [other for other in flat if all(str(other.get(key)) == str(each.get(key)) for key in telling)]
         label = ", ".join(
@@ -112,7 +112,7 @@ def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
     return [(path, value)]
 
 
-def align(runs: Sequence[Run], x: str, y: str, *, steps: bool = False) -> tuple[Floats, Floats]:
+def align(runs: Sequence[RunCurves], x: str, y: str, *, steps: bool = False) -> tuple[Floats, Floats]:
     """The curves of those runs that have a value, at common positions where all of them are known.
 
     Args:

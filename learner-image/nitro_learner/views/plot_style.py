@@ -49,19 +49,18 @@ def thousands(axis: Axis) -> None:
 
 @contextmanager
 def picture(path: Path, **layout: Any) -> Iterator[tuple[Any, Any]]:
-    """A figure and its axes (`plt.subplots(**layout)`) in this look, saved to `path` at the block's end."""
+    """A figure and its axes (`plt.subplots(**layout)`) in this look, saved to `path` at the block's end.
+
+    It is made without pyplot, which would take the backend of a notebook that draws by itself.
+    """
     # Imported here: matplotlib takes most of a second, which a command's help need not wait for.
     import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    with plt.rc_context(STYLE):  # type: ignore[arg-type]
-        figure, axes = plt.subplots(**layout)
-        try:
-            yield figure, axes
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with naming(path):
-                figure.savefig(path, dpi=130)
-        finally:
-            plt.close(figure)
+    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+        figure = Figure(figsize=layout.pop("figsize"))
+        axes = figure.subplots(**layout)
+        yield figure, axes
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with naming(path):
+            figure.savefig(path, dpi=130)

@@ -1,0 +1,56 @@
+"""Loading of a run's policy, without torch."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from nitro_learner.api.policy import TrainedPolicy
+from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
+from nitro_learner.checkpoints.store import load as load_checkpoint
+from nitro_learner.run.rundir import RunDir
+
+_PLAYED = "played"
+
+
+def load(source: str | Path, *, seed: int | None = None) -> TrainedPolicy:
+    """Load what actors play: the policy of a run, or the policies of its agents.
+
+    Args:
+        source: a run folder, or its address s3://BUCKET/PREFIX/RUN, for its newest checkpoint; or a
+            checkpoint file. boto3 looks for S3's credentials, region and endpoint.
+        seed: of the actions that are drawn; None for a random one.
+
+    Raises:
+        CheckpointError: there is no checkpoint that can be read, or it is of a version of Nitro that did not
+            keep what actors play.
+    """
+    if str(source).startswith("s3://"):
+        from nitro_learner.run.bucket import RunBucket  # the client of S3 takes a second to import
+
+        with tempfile.TemporaryDirectory() as copy:
+            RunBucket.at(str(source)).copy_newest(RunDir(Path(copy)))
+            return _policy(_newest(Path(copy), str(source)), seed)
+    path = Path(source)
+    if path.is_file():
+        return _policy(load_checkpoint(path, attached=False, only=[_PLAYED]), seed)
+    return _policy(_newest(path, str(path)), seed)
+
+
+def _newest(path: Path, name: str) -> Checkpoint:
+    store = CheckpointStore(RunDir(path).checkpoints, keep_last=1)
+    checkpoint = store.latest(attached=False, only=[_PLAYED])
+    if checkpoint is None:
+        raise CheckpointError(
+            f"{name}: no checkpoint in it. Name a run that has one, or a checkpoint file of it."
+        )
+    return checkpoint
+
+
+def _policy(checkpoint: Checkpoint, seed: int | None) -> TrainedPolicy:
+    if _PLAYED not in checkpoint.state:
+        raise CheckpointError(
+            f"{checkpoint.path}: an earlier version wrote this checkpoint, without what actors play. Go on "
+            "with the run for a round: nitro train --resume RUN --set spec.stop.rounds=N."
+        )
+    return TrainedPolicy(checkpoint.state[_PLAYED], checkpoint.round, seed)

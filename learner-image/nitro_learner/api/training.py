@@ -1,0 +1,117 @@
+"""Training from a script or a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_learner.algorithms.rllib import availability
+from nitro_learner.api.run import Run
+from nitro_learner.backends.local import LocalBackend
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.runs import OpenRun, open_run
+from nitro_learner.run.session import Aborted
+from nitro_learner.run.session import train as train_session
+from nitro_learner.studies import environment_ids
+from nitro_learner.training.failures import TrainingFailed
+from nitro_learner.training.round_report import Listener, RoundReport
+from nitro_learner.views import plot
+
+# A job may have the block of its own backend only.
+_LOCAL = ("spec.backend.type=Local", "spec.backend.knative=null", "spec.backend.lambda=null")
+
+
+def train(
+    job: NitroTrainingJob | Mapping[str, Any] | str | Path,
+    *,
+    on_round: Callable[[RoundReport], object] | None = None,
+    run_dir: str | Path | None = None,
+) -> Run:
+    """Train a job on this machine with actors as local processes, whatever backend it names.
+
+    Where an event loop runs already, as in Jupyter, the training has a thread of its own. This function
+    returns when the run has ended, or was interrupted (Ctrl-C) and has saved a checkpoint. `nitro train
+    --resume` goes on with such a run.
+
+    Args:
+        job: a model, a mapping as in a job file, YAML text, or the path of a job file.
+        on_round: called with the report of each round. It must return at once, and may be called in the
+            thread of the training.
+        run_dir: a new or empty folder for the run; runs/NAME-DATE-TIME by default.
+
+    Raises:
+        JobInvalid: lists every mistake in the job.
+        RunDirError: the folder holds something else.
+        TrainingFailed: actors, the environment or the disk failed. The run folder stays.
+        KeyboardInterrupt: the training was interrupted at once, without a checkpoint of its own. It always
+            is where an event loop ran already.
+    """
+    source: Any = job.to_dict() if isinstance(job, NitroTrainingJob) else job
+    if isinstance(source, Mapping):
+        source = dict(source)
+    resolved = resolve(load_job(source, _LOCAL, look_up=environment_ids.mistakes))
+    availability.check(resolved.spec)
+    if run_dir is not None:
+        RunDir(Path(run_dir)).check_free()
+    folder = RunDir(Path(run_dir)) if run_dir else RunDir.fresh(Path("runs"), resolved.metadata.name)
+    with folder.locked():
+        try:
+            opened = open_run(folder, resolved, resume=False)
+            _finish(lambda: _session(opened, on_round))
+        except TrainingFailed:
+            raise  # the log says where
+        except BaseException:
+            if not folder.has_run():
+                folder.discard()
+            raise
+    return Run(folder.path)
+
+
+class _OnRound(Listener):
+    """A listener that calls a function after each round."""
+
+    def __init__(self, function: Callable[[RoundReport], object]) -> None:
+        self._function = function
+
+    def on_round_done(self, report: RoundReport) -> None:
+        self._function(report)
+
+
+async def _session(run: OpenRun, on_round: Callable[[RoundReport], object] | None) -> None:
+    backend = LocalBackend(run.job.spec, run.id, output=run.folder.actors)
+    listeners = [_OnRound(on_round)] if on_round else []
+    await train_session(run, backend, listeners, draw=plot.draw)
+
+
+def _finish(session: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a session to its end: here, or in a thread if an event loop runs here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        try:
+            asyncio.run(session())
+        except Aborted:
+            raise KeyboardInterrupt from None
+        return
+    begun: Future[asyncio.Task[None]] = Future()
+
+    async def told() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.set_result(task)
+        await session()
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="nitro-train") as threads:
+        ended = threads.submit(lambda: asyncio.run(told()))
+        try:
+            ended.result()
+        except KeyboardInterrupt:
+            task = begun.result()
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            raise

@@ -1,0 +1,227 @@
+"""Nitro as a library: trained policies play what actors play, and training works in scripts and notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nitro_learner as nitro
+from agents_jobs import job as agents_job
+from nitro_actor.agents.rollout import best_actions
+from nitro_actor.config import EnvironmentConfig
+from nitro_actor.make_env import make_env
+from nitro_actor.play import play_of
+from nitro_actor.protocol.weights import WeightsContainer
+from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
+from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, write
+from nitro_learner.run.rundir import RunDir, RunDirError
+from train_support import job as small_job
+
+ROOT = Path(__file__).parents[2]
+COUNT = 3
+CARTPOLE = {"environment": {"id": "CartPole-v1", "rolloutLength": 32, "envsPerActor": 2}}
+ATARI = {
+    "environment": {"id": "ALE/SpaceInvaders-v5", "rolloutLength": 32, "envsPerActor": 2},
+    "network": {},
+}
+
+
+@pytest.fixture(scope="module")
+def hopper(tmp_path_factory: pytest.TempPathFactory) -> tuple[nitro.Run, list[int]]:
+    """A run of two rounds, and the rounds that `on_round` was told of."""
+    rounds: list[int] = []
+    run = nitro.train(
+        small_job(stop={"rounds": 2}),
+        on_round=lambda report: rounds.append(report.round),
+        run_dir=tmp_path_factory.mktemp("hopper") / "run",
+    )
+    return run, rounds
+
+
+def resolved(source: dict[str, Any]) -> NitroTrainingJob:
+    return resolve(load_job(source))
+
+
+def environment_of(job: NitroTrainingJob) -> Any:
+    config = job.spec.environment.to_actor() | {"envs": COUNT}
+    return make_env(EnvironmentConfig.from_json(json.dumps(config)))
+
+
+def untrained(source: dict[str, Any], folder: Path) -> NitroTrainingJob:
+    """A run folder with the checkpoint of a run that begins."""
+    job = resolved(source)
+    environment = environment_of(job)
+    described = environment.spec.to_json()
+    environment.close()
+    policies = registry.make_policies(job.spec, described)
+    store = CheckpointStore(RunDir(folder).checkpoints, keep_last=1)
+    store.save(1, {"policies": policies.state_dict(), "played": policies.played(described)})
+    return job
+
+
+def actors_policy(job: NitroTrainingJob, folder: Path, environment: Any) -> Any:
+    """The policy as an actor has it, by way of the learner."""
+    policies: PolicySet = registry.make_policies(job.spec, environment.spec.to_json())
+    checkpoint = CheckpointStore(RunDir(folder).checkpoints, keep_last=1).latest()
+    assert checkpoint is not None
+    policies.load_state_dict(saved_policies(checkpoint.state))
+    return play_of(environment).policy(WeightsContainer.decode(policies.encode("run")))
+
+
+def check_against_an_actor(job: NitroTrainingJob, folder: Path, steps: int = 40) -> None:
+    """Play as an actor plays, and compare every action to the bit; observations come as frames."""
+    environment = environment_of(job)
+    try:
+        actor, policy = actors_policy(job, folder, environment), nitro.load(folder)
+        low, high = environment.spec.action_low, environment.spec.action_high
+        environment.reset(range(COUNT))
+        episodes, begins = policy.episode(), np.ones(COUNT, bool)
+        for _ in range(steps):
+            distribution = np.empty((COUNT, actor.parameters_per_action), np.float32)
+            actor.distribution(environment.observations, distribution)
+            played = actor.mode(distribution)
+            chosen = policy.act(environment.observations)
+            clipped = played if low is None else np.clip(played, low, high)
+            np.testing.assert_array_equal(chosen, clipped)
+            np.testing.assert_array_equal(episodes.act(environment.frames, begins=begins), clipped)
+            one = policy.act(environment.observations[0])
+            np.testing.assert_allclose(one, chosen[0], rtol=1e-5, atol=1e-6)
+            _, terminated, truncated = environment.step(played)
+            begins = terminated | truncated
+            for index in np.flatnonzero(begins):
+                environment.reset_one(int(index))
+    finally:
+        environment.close()
+
+
+def test_a_trained_policy_plays_as_an_actor_with_its_normalisation(
+    hopper: tuple[nitro.Run, list[int]],
+) -> None:
+    run, _ = hopper
+    check_against_an_actor(run.job, run.path)
+    policy = run.policy()
+    assert (policy.round, policy.agents) == (2, ("agent",))
+    drawn = [nitro.load(run.path, seed=3).act(np.zeros((5, 11)), deterministic=False) for _ in range(2)]
+    np.testing.assert_array_equal(*drawn)
+    assert np.ptp(drawn[0], axis=0).min() > 0
+    assert np.abs(drawn[0]).max() <= 1
+
+
+@pytest.mark.parametrize("spec", [CARTPOLE, ATARI], ids=["discrete", "frame stack"])
+def test_a_policy_plays_as_an_actor(spec: dict[str, Any], tmp_path: Path) -> None:
+    check_against_an_actor(untrained(small_job(**spec), tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("algorithm", ["ippo", "vdn"])
+def test_several_agents_play_as_an_actors(algorithm: str, tmp_path: Path) -> None:
+    job = untrained(agents_job(name=algorithm), tmp_path)
+    environment = environment_of(job)
+    actor, policy = actors_policy(job, tmp_path, environment), nitro.load(tmp_path)
+    environment.reset(range(COUNT))
+    (one,) = environment.spec.classes
+    assert policy.agents == one.agents
+    for _ in range(10):
+        played = best_actions(environment, actor)
+        seen = {agent: environment.observations[one.name][:, i] for i, agent in enumerate(one.agents)}
+        chosen = policy.act(seen)
+        for index, agent in enumerate(one.agents):
+            np.testing.assert_array_equal(chosen[agent], played[one.name][:, index])
+            alone = policy.act({agent: seen[agent][0]})
+            assert alone == {agent: chosen[agent][0]}
+        environment.step(played)
+    only = {agent: np.arange(5) == 3 for agent in one.agents}
+    assert all((rows == 3).all() for rows in policy.act(seen, available=only).values())
+    drawn = policy.act(seen, deterministic=False, available=only)
+    assert all((rows == 3).all() for rows in drawn.values())
+    environment.close()
+
+
+def test_what_does_not_fit_is_refused_by_name(hopper: tuple[nitro.Run, list[int]], tmp_path: Path) -> None:
+    policy = hopper[0].policy()
+    for wrong in (np.zeros(10), np.zeros((2, 2, 11)), np.zeros((0, 11)), 1.0):
+        with pytest.raises(ValueError, match=r"an observation has the shape \[11\], a batch \[B, 11\]"):
+            policy.act(wrong)
+    with pytest.raises(ValueError, match="of one agent"):
+        policy.act({"agent": np.zeros(11)})
+    with pytest.raises(ValueError, match="NaN"):
+        policy.act(np.full(11, np.nan))
+    with pytest.raises(CheckpointError, match="no checkpoint in it"):
+        nitro.load(tmp_path)
+    with pytest.raises(CheckpointError, match="s3://BUCKET/PREFIX/RUN"):
+        nitro.load("s3://bucket")
+    old = tmp_path / "round-000001.safetensors"
+    write(old, 1, {"run": "a"})
+    with pytest.raises(CheckpointError, match="an earlier version wrote this checkpoint"):
+        nitro.load(old)
+    with pytest.raises(RunDirError, match="no run folder"):
+        nitro.Run(tmp_path)
+    untrained(agents_job(), tmp_path / "team")
+    team = nitro.load(tmp_path / "team")
+    with pytest.raises(ValueError, match="there is no agent 'nobody'; the agents are"):
+        team.act({"nobody": np.zeros(18)})
+    with pytest.raises(ValueError, match="mapping from agents"):
+        team.episode().act(np.zeros(18))
+    with pytest.raises(ValueError, match="equally many"):
+        team.act({})
+
+
+def test_loading_and_reading_need_no_torch(hopper: tuple[nitro.Run, list[int]]) -> None:
+    run, rounds = hopper
+    assert rounds == [1, 2]
+    assert list(run.metrics["round"]) == rounds
+    assert run.summary["finished"]
+    assert run.cost == run.summary["cost"]["total"] > 0
+    program = (
+        "import sys; import numpy as np; import nitro_learner as nitro\n"
+        "policy = nitro.load(sys.argv[1]); policy.act(np.zeros(11))\n"
+        "run = nitro.Run(sys.argv[1]); run.metrics, run.cost, run.job, run.plot(sys.argv[2])\n"
+        "assert 'torch' not in sys.modules"
+    )
+    picture = run.path / "again.png"
+    words = [sys.executable, "-c", program, str(run.path), str(picture)]
+    subprocess.run(words, check=True, timeout=120)
+    assert picture.stat().st_size > 0
+
+
+def test_training_works_where_an_event_loop_runs(tmp_path: Path) -> None:
+    rounds: list[int] = []
+
+    async def cell() -> nitro.Run:
+        spec = {**CARTPOLE, "stop": {"rounds": 1}}
+        return nitro.train(
+            resolved(small_job(**spec)),
+            on_round=lambda report: rounds.append(report.round),
+            run_dir=tmp_path / "run",
+        )
+
+    run = asyncio.run(cell())
+    assert rounds == [1]
+    assert nitro.load(run.path).act(np.zeros(4)) in (0, 1)
+    with pytest.raises(RunDirError, match="already holds a run"):
+        nitro.train(small_job(), run_dir=run.path)
+    assert run.summary["finished"], "the run is untouched"
+
+
+def test_the_snippets_of_the_pages_run(
+    hopper: tuple[nitro.Run, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(hopper[0].path, "runs/fixed-1")
+    untrained(agents_job(), Path("runs/spread"))
+    for page in ("README.md", "docs/python.md"):
+        snippets = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+        assert snippets
+        names: dict[str, Any] = {}
+        for snippet in snippets:
+            exec(compile(snippet, page, "exec"), names)
