@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from moto.server import ThreadedMotoServer
 
+import nitro_learner as nitro
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.spec.checkpoint import CheckpointBucket
 from nitro_learner.checkpoints.attachments import Attachment
+from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.run.bucket import BucketError, RunBucket
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
@@ -114,6 +116,34 @@ def test_the_policies_of_another_run_are_read_with_the_jobs_own_settings_of_s3(
         source("s3://runs/team/a/kept-1", network={"hiddenSizes": [8]})
     with pytest.raises(BucketError, match="s3://away/kept-1/"):
         source("s3://away/kept-1")
+
+
+def test_a_policy_is_loaded_from_the_bucket(
+    endpoint: str, bucket: RunBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    run = open_run(RunDir(tmp_path / "first"), resolve(load_job(JOB)), resume=True, run_id="r", bucket=bucket)
+    ones, zeros = np.ones((2, 2), np.float32), np.zeros(2, np.float32)
+    tensors = {"policy.layers.0.weight": ones, "policy.layers.0.bias": zeros, "policy.head.weight": 0 * ones}
+    network = {"kind": "mlp", "hidden": [2], "activation": "tanh", "head": "categorical"}
+    seen = {"shape": [2], "frame": [2], "stack": 1, "dtype": "float32"}
+    for number in (1, 2):
+        bias = np.eye(2, dtype=np.float32)[number - 1]
+        policy = {"meta": {"network": network}, "tensors": {**tensors, "policy.head.bias": bias}}
+        played = {
+            "environment": {"id": "e", "observation": seen, "action": {"kind": "discrete", "n": 2}},
+            "version": number,
+            "agents": {"agent": "default"},
+            "policies": {"default": policy},
+        }
+        run.checkpoints.save(number, {"run": "r", "played": played})
+
+    loaded = nitro.load("s3://runs/team/a/kept-1")
+    assert loaded.round == 2
+    assert loaded.act([0, 0]) == 1
+    with pytest.raises(CheckpointError, match="s3://runs/team/a/kept-2: no checkpoint in it"):
+        nitro.load("s3://runs/team/a/kept-2")
 
 
 def test_logs_are_copied_once_at_the_end(bucket: RunBucket, tmp_path: Path) -> None:

@@ -31,9 +31,11 @@ from train_support import job as small_job
 ROOT = Path(__file__).parents[2]
 COUNT = 3
 CARTPOLE = {"environment": {"id": "CartPole-v1", "rolloutLength": 32, "envsPerActor": 2}}
+STACK = {"environment": {**CARTPOLE["environment"], "frameStack": 3}}
+LAYER = {"channels": 2, "kernel": 8, "stride": 8}
 ATARI = {
     "environment": {"id": "ALE/SpaceInvaders-v5", "rolloutLength": 32, "envsPerActor": 2},
-    "network": {},
+    "network": {"hiddenSizes": [8], "convLayers": [LAYER]},
 }
 
 
@@ -118,12 +120,12 @@ def test_a_trained_policy_plays_as_an_actor_with_its_normalisation(
     assert np.abs(drawn[0]).max() <= 1
 
 
-@pytest.mark.parametrize("spec", [CARTPOLE, ATARI], ids=["discrete", "frame stack"])
+@pytest.mark.parametrize("spec", [CARTPOLE, STACK, ATARI], ids=["discrete", "stack", "Atari"])
 def test_a_policy_plays_as_an_actor(spec: dict[str, Any], tmp_path: Path) -> None:
     check_against_an_actor(untrained(small_job(**spec), tmp_path), tmp_path)
 
 
-@pytest.mark.parametrize("algorithm", ["ippo", "vdn"])
+@pytest.mark.parametrize("algorithm", ["ippo", "iql"])
 def test_several_agents_play_as_an_actors(algorithm: str, tmp_path: Path) -> None:
     job = untrained(agents_job(name=algorithm), tmp_path)
     environment = environment_of(job)
