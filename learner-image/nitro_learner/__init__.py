@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nitro_learner.api.loading import load
-    from nitro_learner.api.policy import Episode, TrainedPolicy
+    from nitro_learner.api.policy import PlayedEpisode, TrainedPolicy
     from nitro_learner.api.run import Run
     from nitro_learner.api.training import train
 
-__all__ = ["Episode", "Run", "TrainedPolicy", "load", "train"]
+__all__ = ["PlayedEpisode", "Run", "TrainedPolicy", "load", "train"]
 
 _MODULES = {
-    "Episode": "policy",
+    "PlayedEpisode": "policy",
     "Run": "run",
     "TrainedPolicy": "policy",
     "load": "loading",

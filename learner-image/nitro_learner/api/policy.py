@@ -18,7 +18,7 @@ class TrainedPolicy:
     """What actors play after a round: one policy, or the policies of all agents.
 
     Normalisation, agent ids and masks are inside. Where the policy sees the last k frames, `act` wants them
-    together, as `Episode` puts them; `episode()` takes one frame at a time.
+    together, as `PlayedEpisode` puts them; `episode()` takes one frame at a time.
 
         policy = nitro.load("runs/hopper-20260101-120000")
         action = policy.act(observation)            # of shape [*shape]
@@ -103,9 +103,9 @@ class TrainedPolicy:
         )
         return {agent: actions[0] if single else actions for agent, actions in chosen.items()}
 
-    def episode(self) -> Episode:
+    def episode(self) -> PlayedEpisode:
         """Begin an episode that is told frame by frame."""
-        return Episode(self)
+        return PlayedEpisode(self)
 
     def of(self, agent: str) -> AgentClass:
         """The spaces of an agent. Raises ValueError for an unknown one."""
@@ -126,7 +126,7 @@ class TrainedPolicy:
         return np.broadcast_to(rows, shape)
 
 
-class Episode:
+class PlayedEpisode:
     """An episode, or a batch of them in step, told frame by frame: it keeps the last frames for the policy.
 
         episode = policy.episode()
