@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from nitro_api.base import Rule, declare, matches
@@ -48,9 +49,13 @@ def differences(source: JobSpec, spec: JobSpec) -> list[str]:
     there, here = _fixed(source), _fixed(spec)
     return [
         f"spec.{path} is {there.get(path)!r} there and {here.get(path)!r} here"
-        for path in sorted({*there, *here})
-        if there.get(path) != here.get(path)
+        for path in unequal(there, here)
     ]
+
+
+def unequal(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """The names whose values differ, in order. A name that is missing has the value None."""
+    return [name for name in sorted({*there, *here}) if there.get(name) != here.get(name)]
 
 
 def _fixed(spec: JobSpec) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -47,6 +48,11 @@ class Actor(PodTemplate):
     round_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
     """Time after which missing rollouts of a round are asked for once more; at least timeoutSeconds. Unit:
     seconds. Default: the larger of timeoutSeconds and three times the median round."""
+
+
+def actors_per_pod(spec: Mapping[str, Any]) -> int:
+    """actor.perPod of a job's spec as it is stored: the API server writes no default of it."""
+    return int((spec.get("actor") or {}).get("perPod") or 1)
 
 
 class Learner(PodTemplate):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nitro_api import JobInvalid, resolve_stored
+from nitro_api.spec.pods import actors_per_pod
 from nitro_api.spec.stop import Stop
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class JobMirror:
         stop = job["spec"].get("stop")
         if stop != self._stop:
             self._take_limits(job, stop)
-        self._per_pod = int((job["spec"].get("actor") or {}).get("perPod") or 1)
+        self._per_pod = actors_per_pod(job["spec"])
         actors = (job.get("status") or {}).get("actors") or {}
         if actors.get("podSeconds") not in (None, self._pod_seconds):
             self._pod_seconds, self._metered_at = float(actors["podSeconds"]), time.monotonic()

@@ -8,6 +8,7 @@ from typing import Any
 from nitro_actor.protocol.agents import agent_classes
 from nitro_api import FieldError, JobInvalid
 from nitro_api.errors import ABSENT
+from nitro_api.rules.resume_rules import unequal
 from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
 from nitro_learner.training.sharing import Sharing
 
@@ -30,8 +31,7 @@ def adopt(
     there = source.get("spaces", here)  # checkpoints before version 0.2 have none
     differing = [
         f"{name} are {there.get(name)!r} there and {here.get(name)!r} here"
-        for name in sorted({*there, *here})
-        if there.get(name) != here.get(name)
+        for name in unequal(there, here)
     ]
     if differing:
         raise misfit(differing)

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from nitro_api.spec.learner_status import CostStatus, TrainingStatus
+from nitro_api.spec.pods import actors_per_pod
 from nitro_api.spec.status import ActorsStatus
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported
@@ -160,9 +161,7 @@ def _readable(job: Object) -> Object:
         parts[name] = found.to_dict()
         invalid += len(found.left_out(raw))
     phase = reported.status(job).get("phase")
-    # The API server writes no default of it into jobs.
-    actor = {"perPod": 1, **(job["spec"].get("actor") or {})}
-    spec = {**job["spec"], "actor": actor}
+    spec = {**job["spec"], "actor": {"perPod": actors_per_pod(job["spec"])}}
     return {"spec": spec, "status": {**parts, "phase": phase, "invalid": invalid}}
 
 
