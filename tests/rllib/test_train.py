@@ -1,5 +1,6 @@
 """`nitro train` with RLlib's learners: real processes, actors that change, kill -9 and --resume."""
 
+import asyncio
 import csv
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,15 @@ import pytest
 from ray.rllib.algorithms.ppo.ppo_learner import PPOLearner
 from ray.rllib.core.learner.learner import Learner
 
+from nitro_api import resolve_stored
+from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.cli import main
 from nitro_learner.cli.exits import INTERRUPTED
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.runs import open_run
+from nitro_learner.run.session import train
+from train_support import job as small_job
 from train_support import nitro, write_job
 
 PPO = {
@@ -75,6 +82,40 @@ def test_what_rllib_raises_ends_the_run_with_its_reason_and_resume_goes_on(
     assert f"nitro train --resume {failed}" in said
     assert main(["train", "--resume", str(failed)]) == 0
     assert _learned(failed, 3) == _learned(undisturbed, 3)
+
+
+def test_a_run_starts_with_the_policy_of_another_one_and_its_own_settings(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source", RunDir(tmp_path / "run")
+    earlier = write_job(tmp_path, algorithm=PPO, stop={"rounds": 2})
+    assert main(["train", str(earlier), "--run-dir", str(source)]) == 0
+
+    settings = {**PPO["rllib"], "lr": 1e-3}
+    stored = small_job(
+        algorithm={**PPO, "rllib": settings}, seed=8, stop={"rounds": 1}, resumeFrom={"job": "earlier"}
+    )
+    stored["metadata"]["uid"] = "of-the-cluster"
+    job = resolve_stored(stored)
+    opened = open_run(folder, job, resume=True, source=str(source))
+    asyncio.run(train(opened, LocalBackend(job.spec, opened.id), draw=lambda *_: None))
+
+    there, here, after = (
+        load(run / "checkpoints" / f"round-{number:06d}.safetensors").state["policies"]["learners"][0]["state"]
+        for run, number in ((source, 2), (folder.path, 0), (folder.path, 1))
+    )
+    assert pack(0, here["learner"]["rl_module"]) == pack(0, there["learner"]["rl_module"])
+    (adam, own), (before, _) = (_optimiser(state) for state in (here, there))
+    assert pack(0, adam) == pack(0, before), "moments and steps of Adam"
+    assert {group["lr"] for group in own} == {1e-3}
+    assert (here["steps"], here["updates"]) == (0, 0)
+    assert here["kl_coefficient"] == pytest.approx(0.2) != there["kl_coefficient"]
+    assert (after["updates"], after["steps"]) == (1, 64 * job.spec.scaling.initial_actors)
+    assert pack(0, after["learner"]["rl_module"]) != pack(0, here["learner"]["rl_module"])
+
+
+def _optimiser(state: dict[str, Any]) -> tuple[Any, Any]:
+    """State and groups of the one optimiser of a saved learner."""
+    (found,) = state["learner"]["optimizer"].values()
+    return found["state"]["state"], found["state"]["param_groups"]
 
 
 @pytest.mark.parametrize("name", ["rllib/appo", "rllib/impala"])
