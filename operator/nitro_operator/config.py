@@ -40,7 +40,7 @@ class Config:
     image_pull_secrets: tuple[str, ...]
     """Names of the pull secrets that every pod carries; they must exist in the job's namespace."""
     lease_namespace: str
-    """Namespace of the Lease of an operator that serves the whole cluster."""
+    """Namespace of the Leases of all operators."""
     identity: str
     """The pod's name, which the Lease has. A container that starts again in its pod need not wait."""
     resync_seconds: float

@@ -64,7 +64,7 @@ class Controller:
         self._told_release: Problem | None = None
         self._queue: WorkQueue[JobKey] = WorkQueue(self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)
         self._functions = FunctionController(
-            kube, self._cache, Aws(), self._tell, self._queue.add, config.lambda_endpoints
+            kube, self._cache, Aws(leases.held), self._tell, self._queue.add, config.lambda_endpoints
         )
         self._reconciler = Reconciler(
             kube,
@@ -97,8 +97,12 @@ class Controller:
     @classmethod
     async def start(cls, config: Config) -> Controller:
         """Fill the caches and start the loops. An object that is not yet cached would look missing."""
-        namespaces, of_all = config.watch_namespaces, config.lease_namespace
-        leases = Leases(await connect(), config.identity, namespaces=namespaces, of_all=of_all)
+        leases = Leases(
+            await connect(),
+            config.identity,
+            namespace=config.lease_namespace,
+            served=config.watch_namespaces,
+        )
         controller = cls(config, await connect(), leases)
         for server in controller._servers:
             await server.start()  # first: the kubelet asks while the lists are on their way

@@ -11,7 +11,7 @@ import pytest
 from aws_support import ROLE, Refusal
 from functions_support import ACTORS, SETTINGS, World
 from nitro_api import PROTOCOL_VERSION
-from nitro_operator.functions import controller
+from nitro_operator.functions import Aws, controller
 from nitro_operator.kube.kinds import SECRET, JobKey
 from operator_support import Object
 
@@ -44,6 +44,27 @@ class TestTroubles:
         assert problem is not None
         assert problem.reason == "RoleNotAssumable"
         world.service.make_role(role)
+        await world.tended(key, functions)
+        assert functions.state(key).ready
+
+    async def test_without_a_lease_nothing_is_sent_that_changes_a_function(self, world: World) -> None:
+        held, key = True, await world.new_job()
+
+        def lose(method: str, _: str) -> Refusal | None:
+            nonlocal held
+            if method != "POST":
+                return None
+            held = False
+            return Refusal(503, "ServiceException", "try again")
+
+        world.aws, world.service.refuse = Aws(lambda: held), lose
+        world.service.calls.clear()
+        functions = world.functions()
+        await world.tended_once(key, functions)
+        await world.tended_once(key, functions)
+        assert [call.partition(" ")[0] for call in world.service.calls] == ["GET", "POST", "GET"]
+        assert functions.state(key).problem is None
+        held, world.service.refuse = True, lambda *_: None
         await world.tended(key, functions)
         assert functions.state(key).ready
 

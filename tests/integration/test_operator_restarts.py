@@ -34,12 +34,12 @@ def start_operator(
     """Starts operators and ends them after the module."""
     started: list[OperatorProcess] = []
 
-    def start(**environment: str) -> OperatorProcess:
+    def start(*, ready: bool = True, **environment: str) -> OperatorProcess:
         log = tmp_path_factory.mktemp("operator") / "operator.log"
         process = OperatorProcess(
             apiserver.kubeconfig, log, NITRO_PLATFORM_MAX_ACTORS=str(LIMIT), **environment
         )
-        process.start()
+        process.start(ready=ready)
         started.append(process)
         return process
 
@@ -281,6 +281,28 @@ def test_of_two_operators_one_writes_and_a_node_that_comes_back_does_not(
     assert (first.requests("PATCH"), first.requests("POST")) == before
     assert not first.get(first.health_port, "/healthz"), "the kubelet starts it again"
     first.stop()
+
+
+def test_an_operator_of_the_whole_cluster_and_one_of_a_namespace_exclude_each_other(
+    apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
+) -> None:
+    install_knative(apiserver)
+    whole = start_operator()
+    part = start_operator(ready=False, NITRO_WATCH_NAMESPACES=cluster.namespace)
+    eventually(lambda: "so it serves the whole cluster" in part.log())
+    cluster.apply(job("kept"))
+    eventually(lambda: cluster.get("job", "kept-learner"))
+    assert part.requests("POST") == 0
+    whole.stop()
+    eventually(lambda: part.get(part.health_port, "/readyz"), what="the other one takes over")
+    whole.start(ready=False)
+    eventually(lambda: f"so it serves namespace {cluster.namespace}" in whole.log())
+    cluster.kubectl("delete", "service", "kept-redis")
+    eventually(lambda: cluster.get("service", "kept-redis"))
+    assert not whole.get(whole.health_port, "/readyz")
+    part.stop()
+    eventually(lambda: whole.get(whole.health_port, "/readyz"))
+    whole.stop()
 
 
 def test_metrics_report_jobs_requests_and_scaling(

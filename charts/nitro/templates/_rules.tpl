@@ -49,9 +49,6 @@ a learner Role that grants more than the operator holds. New objects need create
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [list, watch, create, patch]
-{{- if .Values.watchNamespaces }}
-{{ include "nitro.leaseRules" . }}
-{{- end }}
 # Say on the job what happens to it, and find out why its learner's pod is not made (quota, admission).
 - apiGroups: [""]
   resources: [events]
@@ -59,14 +56,21 @@ a learner Role that grants more than the operator holds. New objects need create
 {{- end -}}
 
 {{- define "nitro.leaseRules" -}}
-# Of two operators that serve the same jobs only the holder of this Lease writes. (Names do not restrict create.)
+# Of two operators that serve the same jobs one writes: look whether another one holds a Lease for them. (Names do not
+# restrict create.)
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [nitro-operator]
-  verbs: [get, patch]
+  verbs: [list, create]
+# Renew its own.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [create]
+  resourceNames:
+    {{- range .Values.watchNamespaces }}
+    - nitro-operator.{{ . }}
+    {{- else }}
+    - nitro-operator
+    {{- end }}
+  verbs: [patch]
 {{- end -}}
 
 {{/* What is not in any namespace, and so needs a ClusterRole even where the jobs' namespaces are listed. */}}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
 import botocore.exceptions as failures
+from botocore.awsrequest import AWSPreparedRequest
 from botocore.config import Config
 
 from nitro_api.base import matches
@@ -26,6 +28,7 @@ INVOKE_SECONDS = 60.0
 MAX_CLIENTS = 64
 
 NO_CREDENTIALS, UNREACHABLE, CLIENT, ENDPOINT = "NoCredentials", "Unreachable", "ClientError", "Endpoint"
+NO_LEASE = "NoLease"
 """Codes of failures that do not come from AWS."""
 EXPIRED = "ExpiredToken"
 """AWS's code for expired credentials. It is also used if botocore refreshes credentials and gets expired
@@ -66,12 +69,14 @@ class Aws:
 
     Usage::
 
-        aws = Aws()
+        aws = Aws(leases.held)
         answer = await aws.call(access, "get_function", FunctionName="mine")
         aws.close()
     """
 
-    def __init__(self) -> None:
+    def __init__(self, may_write: Callable[[], bool] = lambda: True) -> None:
+        """`may_write`: whether this process may change anything, see kube/lease.py. Threads call it."""
+        self._may_write = may_write
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
         # One session for all clients: each session keeps its own ten megabytes of AWS's model of Lambda.
         self._session = boto3.session.Session()
@@ -137,7 +142,7 @@ class Aws:
             retries={"mode": "standard", "total_max_attempts": 1 if invokes else ATTEMPTS},
             max_pool_connections=THREADS,
         )
-        return self._session.client(
+        client = self._session.client(
             "lambda",
             region_name=access.region,
             endpoint_url=access.endpoint_url,
@@ -146,6 +151,13 @@ class Aws:
             aws_session_token=token,
             config=config,
         )
+        client.meta.events.register("before-send.lambda", self._check_right)  # before each attempt
+        return client
+
+    def _check_right(self, request: AWSPreparedRequest, event_name: str, **_: object) -> None:
+        if request.method != "GET" and not self._may_write():
+            operation = event_name.rpartition(".")[2]
+            raise AwsError(operation, NO_LEASE, "this operator holds no Lease now, so it changes nothing")
 
 
 def _refusal(operation: str, access: Access, client: Any, error: failures.ClientError) -> AwsError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from nitro_api.spec.lambda_backend import REFUSED_CREDENTIALS, function_name, image_region
-from nitro_operator.functions.aws import CLIENT, ENDPOINT, NO_CREDENTIALS, UNREACHABLE, AwsError
+from nitro_operator.functions.aws import CLIENT, ENDPOINT, NO_CREDENTIALS, NO_LEASE, UNREACHABLE, AwsError
 from nitro_operator.functions.observed import ObservedFunction
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation.diagnosis import Problem
@@ -56,6 +56,8 @@ def refusal(error: AwsError, function: str) -> Problem:
         return Problem(
             "FunctionBusy", f"{what}: AWS is still making another change ({said}); {AGAIN}.", warning=False
         )
+    if error.code == NO_LEASE:
+        return Problem("AwsUnavailable", f"{what}: {said}; {AGAIN}.", warning=False)
     return _parameter(what, said) or Problem(
         "AwsRefused" if error.code not in _PASSING else "AwsUnavailable",
         f"{what}: {error.code}{': ' + said if said and error.code != CLIENT else f' {said}'}. "

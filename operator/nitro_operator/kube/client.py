@@ -210,11 +210,11 @@ class Kube:
         body: Object | bytes | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        if method != "GET" and not self.may_write():
-            raise ApiError(
-                0, "NoLease", f"{method} {path}: this operator holds no Lease now, so it writes nothing"
-            )
         for attempt in range(ATTEMPTS):
+            if method != "GET" and not self.may_write():
+                raise ApiError(
+                    0, "NoLease", f"{method} {path}: this operator holds no Lease now, so it writes nothing"
+                )
             seconds = TIMEOUT_SECONDS * (2**attempt if method == "GET" else 1)
             try:
                 return await self._once(method, path, query, body, content_type, seconds, again=attempt > 0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import random
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from nitro_operator.kube.client import ApiError, Kube
@@ -13,6 +15,7 @@ from nitro_operator.kube.kinds import LEASE, Object
 logger = logging.getLogger(__name__)
 
 NAME = "nitro-operator"
+"""The Lease for the whole cluster. Before a dot it begins the names of those for one namespace."""
 LEASE_SECONDS = 30
 """Time without a renewal after which another operator takes over."""
 WRITE_SECONDS = 20.0
@@ -28,27 +31,28 @@ class LeaseTaken(Exception):  # noqa: N818
 
 
 class Leases:
-    """One Lease in each namespace that this operator serves, or one for the whole cluster.
+    """The Leases of one operator: one for each namespace that it serves, or one for the whole cluster.
 
-    A named namespace that is deleted, and the rights with it, needs no Lease: nothing can be written there.
+    All operators have them in one namespace, in which no tenant may write. An operator stands by while another
+    one holds a Lease for the same jobs: of the same namespace, or one of the two serves the whole cluster.
     Times are those of this process, counted from when it saw a Lease change. So the clocks of nodes may
     differ.
 
     Usage::
 
-        leases = Leases(kube, "nitro-operator-x1b2c", namespaces=["team-a", "team-b"])
+        leases = Leases(kube, "nitro-operator-x1b2c", namespace="kube-system", served=["team-a", "team-b"])
         await leases.acquire()      # returns when no other operator serves them
         task = create_task(leases.keep())
-        leases.held()               # whether this operator may write
+        leases.held()               # whether this operator may write; from any thread
         await leases.release()      # the next operator need not wait
     """
 
-    def __init__(self, kube: Kube, identity: str, *, namespaces: Sequence[str], of_all: str = "") -> None:
-        """`of_all`: namespace of the Lease for the whole cluster, which counts if `namespaces` is empty."""
+    def __init__(self, kube: Kube, identity: str, *, namespace: str, served: Sequence[str]) -> None:
+        """`namespace` is that of the Leases. An operator that serves no named namespace serves them all."""
         self._kube = kube
         self._identity = identity
-        self._optional = bool(namespaces)  # a namespace may be deleted
-        self._namespaces = namespaces or [of_all]
+        self._namespace = namespace
+        self._names = [f"{NAME}.{one}" for one in served] or [NAME]
         self._until = float("-inf")
         self._seen: dict[str, tuple[object, float]] = {}  # what another one wrote, and when it was first seen
         self._room = asyncio.Semaphore(AT_ONCE)
@@ -57,7 +61,7 @@ class Leases:
         return _now() < self._until
 
     async def acquire(self) -> None:
-        """Wait until no other operator serves any of the namespaces."""
+        """Wait until no other operator serves the same jobs."""
         told = ""
         while True:
             try:
@@ -66,7 +70,7 @@ class Leases:
                 if repr(error) != told:
                     logger.warning("this operator waits for its Lease, and writes nothing: %r", error)
                     told = repr(error)
-            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.sleep(RENEW_SECONDS * random.uniform(0.5, 1.0))
 
     async def keep(self) -> None:
         """Renew until another operator has taken over."""
@@ -87,7 +91,9 @@ class Leases:
             self._until = float("-inf")
             try:
                 async with asyncio.timeout(RELEASE_TIMEOUT_SECONDS):
-                    await asyncio.gather(*(self._give_back(namespace) for namespace in self._namespaces))
+                    found = await self._read()
+                    mine = [name for name in self._names if _holder(found.get(name)) == self._identity]
+                    await asyncio.gather(*(self._write(name, found[name], None) for name in mine))
             except (ApiError, TimeoutError) as error:
                 logger.info("a Lease is not given up; it ends by itself: %r", error)
         await self._kube.close()
@@ -96,60 +102,65 @@ class Leases:
         """Take or renew all of them.
 
         Raises:
-            LeaseTaken: another operator holds one.
+            LeaseTaken: another operator serves the same jobs.
             ApiError, TimeoutError: it cannot be known now.
         """
         started = _now()
         async with asyncio.timeout(RENEW_TIMEOUT_SECONDS):
-            await asyncio.gather(*(self._take(namespace) for namespace in self._namespaces))
+            found = await self._read()
+            self._refuse_others(found)
+            await asyncio.gather(*(self._write(name, found.get(name), self._identity) for name in self._names))
+            # Another one may have looked at the same time. Of two that write first and look then, one sees it.
+            self._refuse_others(await self._read())
         self._until = started + WRITE_SECONDS
 
-    async def _take(self, namespace: str) -> None:
-        async with self._room:
-            try:
-                lease = await self._kube.get(LEASE, namespace, NAME)
-            except ApiError as error:
-                if error.status == 404:
-                    await self._create(namespace)
-                elif error.status != 403 or not self._optional:
-                    raise
-                return
-            mark = _holder(lease), (lease.get("spec") or {}).get("renewTime")
-            if mark[0] not in (None, "", self._identity) and not self._expired(namespace, mark):
-                raise LeaseTaken(f"{mark[0]} serves the same jobs: it holds Lease {namespace}/{NAME}")
-            await self._write(lease, self._identity)
+    async def _read(self) -> dict[str, Object]:
+        """The Leases of all operators, by name."""
+        leases = await self._kube.list(LEASE, self._namespace)
+        found = {lease["metadata"]["name"]: lease for lease in leases}
+        return {name: lease for name, lease in found.items() if name.partition(".")[0] == NAME}
 
-    async def _create(self, namespace: str) -> None:
-        meta = {"name": NAME, "namespace": namespace}
-        body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": meta}
-        try:
-            await self._kube.create({**body, "spec": _spec(self._identity)})
-        except ApiError as error:
-            if error.status not in (403, 404) or not self._optional:
-                raise
+    def _refuse_others(self, leases: Mapping[str, Object]) -> None:
+        taken = [name for name, lease in leases.items() if self._concerns(name) and self._taken(name, lease)]
+        if taken:
+            served = taken[0].removeprefix(NAME).removeprefix(".")
+            raise LeaseTaken(
+                f"{_holder(leases[taken[0]])} holds Lease {self._namespace}/{taken[0]}, so it serves "
+                f"{f'namespace {served}' if served else 'the whole cluster'}. If it is of another release, "
+                "uninstall one of the two, or set watchNamespaces of both so that they have no namespace in "
+                "common."
+            )
 
-    async def _give_back(self, namespace: str) -> None:
-        lease = await self._kube.get(LEASE, namespace, NAME)
-        if _holder(lease) == self._identity:
-            await self._write(lease, None)
+    def _concerns(self, name: str) -> bool:
+        """Whether a Lease is for jobs that this operator serves."""
+        return name in self._names or NAME in (name, *self._names)
 
-    async def _write(self, lease: Object, holder: str | None) -> None:
-        """Write a Lease as it was read: an ApiError (409) if somebody has written it since."""
-        meta = lease["metadata"]
-        patch = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "spec": _spec(holder)}
-        await self._kube.merge(LEASE, meta["namespace"], NAME, patch)
-
-    def _expired(self, namespace: str, mark: tuple[object, object]) -> bool:
-        """Whether another operator's Lease has not changed for as long as it lasts."""
-        known, since = self._seen.get(namespace, (None, 0.0))
-        if known != mark:
-            self._seen[namespace] = mark, _now()
+    def _taken(self, name: str, lease: Object) -> bool:
+        """Whether another operator holds a Lease, and has renewed it in the time for which it lasts."""
+        mark = _holder(lease), (lease.get("spec") or {}).get("renewTime")
+        if mark[0] in (None, "", self._identity):
             return False
-        return _now() - since > LEASE_SECONDS
+        known, since = self._seen.get(name, (None, 0.0))
+        if known != mark:
+            self._seen[name] = mark, _now()
+            return True
+        return _now() - since <= LEASE_SECONDS
+
+    async def _write(self, name: str, lease: Object | None, holder: str | None) -> None:
+        """Create a Lease, or write it as it was read: an ApiError (409) if somebody has written it since."""
+        async with self._room:
+            if lease is None:
+                meta = {"name": name, "namespace": self._namespace}
+                about = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": meta}
+                await self._kube.create({**about, "spec": _spec(holder)})
+                return
+            version = {"resourceVersion": lease["metadata"]["resourceVersion"]}
+            patch = {"metadata": version, "spec": _spec(holder)}
+            await self._kube.merge(LEASE, self._namespace, name, patch)
 
 
-def _holder(lease: Object) -> str | None:
-    found: str | None = (lease.get("spec") or {}).get("holderIdentity")
+def _holder(lease: Object | None) -> str | None:
+    found: str | None = ((lease or {}).get("spec") or {}).get("holderIdentity")
     return found
 
 
@@ -159,4 +170,4 @@ def _spec(holder: str | None) -> Object:
 
 
 def _now() -> float:
-    return asyncio.get_running_loop().time()
+    return time.monotonic()

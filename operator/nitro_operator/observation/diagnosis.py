@@ -139,7 +139,12 @@ def _unschedulable(pod: Object, who: str, where: str) -> Problem | None:
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
         return None
     cause = _short(scheduled.get("message", ""))
-    if "PersistentVolumeClaim" in cause or "persistentvolumeclaim" in cause:
+    if "persistentvolumeclaim" in cause and ("not found" in cause or "being deleted" in cause):
+        remedy = (
+            "Create that claim. If it is that of spec.resumeFrom, and the job has a checkpoint of its own, suspend "
+            "the job and resume it instead"
+        )
+    elif "PersistentVolumeClaim" in cause or "persistentvolumeclaim" in cause:
         remedy = "Give the claim a storage class that exists (spec.learner.checkpoint.pvc) or a volume"
     else:
         remedy = f"Add such a node, or suspend the job, change {where}, and resume it"

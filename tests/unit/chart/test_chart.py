@@ -176,20 +176,22 @@ def test_one_operator_at_a_time(render: Render) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "namespaces"),
-    [([], ["kube-system"]), ([CHART / "ci" / "namespaced-values.yaml"], ["team-a", "team-b"])],
+    ("values", "names"),
+    [
+        ([], ["nitro-operator"]),
+        ([CHART / "ci" / "namespaced-values.yaml"], ["nitro-operator.team-a", "nitro-operator.team-b"]),
+    ],
 )
-def test_the_lease_is_where_the_operator_may_write_it(
-    render: Render, values: list[Path], namespaces: list[str]
+def test_the_leases_are_where_the_operator_may_write_them_and_no_tenant(
+    render: Render, values: list[Path], names: list[str]
 ) -> None:
-    def allows(role: Document) -> bool:
-        return any("leases" in rule["resources"] for rule in role["rules"])
-
     documents = render(*values)
-    roles = [role for role in of_kind(documents, "Role") if allows(role)]
-    assert [role["metadata"]["namespace"] for role in roles] == namespaces
-    assert not any(allows(role) for role in of_kind(documents, "ClusterRole"))
-    assert environment(documents)["NITRO_LEASE_NAMESPACE"] == "kube-system"
+    roles = [role for kind in ("Role", "ClusterRole") for role in of_kind(documents, kind)]
+    (role,) = [role for role in roles if any("leases" in rule["resources"] for rule in role["rules"])]
+    assert role["metadata"]["namespace"] == environment(documents)["NITRO_LEASE_NAMESPACE"] == "kube-system"
+    look, renew = role["rules"]
+    assert (look["verbs"], renew["verbs"]) == (["list", "create"], ["patch"])
+    assert renew["resourceNames"] == names
 
 
 def monitors(documents: list[Document]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -16,31 +17,34 @@ Object = dict[str, Any]
 
 
 class FakeKube:
-    """An API server with Leases alone."""
+    """An API server with Leases alone, which answers in the order of its requests."""
 
     def __init__(self) -> None:
         self.leases: dict[str, Object] = {}
-        self.refusals: dict[str, int] = {}  # namespace -> status
+        self.refuses = 0  # with this status
         self._versions = itertools.count(1)
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        status = self.refusals.get(namespace, 200 if namespace in self.leases else 404)
-        if status != 200:
-            raise ApiError(status, "Refused", f"{kind} {namespace}/{name}")
-        return self.leases[namespace]
+    async def list(self, kind: Kind, namespace: str) -> list[Object]:
+        await asyncio.sleep(0)
+        if self.refuses:
+            raise ApiError(self.refuses, "Refused", f"{kind} {namespace}")
+        return [*self.leases.values()]
 
-    async def create(self, obj: Object) -> Object:
-        return self._store(obj["metadata"], obj["spec"])
+    async def create(self, obj: Object) -> None:
+        await asyncio.sleep(0)
+        if obj["metadata"]["name"] in self.leases:
+            raise ApiError(409, "AlreadyExists", obj["metadata"]["name"])
+        self._store(obj["metadata"], obj["spec"])
 
-    async def merge(self, _: Kind, namespace: str, name: str, patch: Object) -> Object:
-        if patch["metadata"]["resourceVersion"] != self.leases[namespace]["metadata"]["resourceVersion"]:
+    async def merge(self, _: Kind, namespace: str, name: str, patch: Object) -> None:
+        await asyncio.sleep(0)
+        if patch["metadata"]["resourceVersion"] != self.leases[name]["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", name)
-        return self._store({"name": name, "namespace": namespace}, patch["spec"])
+        self._store({"name": name, "namespace": namespace}, patch["spec"])
 
-    def _store(self, meta: Object, spec: Object) -> Object:
+    def _store(self, meta: Object, spec: Object) -> None:
         stored = {"metadata": {**meta, "resourceVersion": str(next(self._versions))}, "spec": spec}
-        self.leases[meta["namespace"]] = stored
-        return stored
+        self.leases[meta["name"]] = stored
 
     async def close(self) -> None:
         pass
@@ -65,13 +69,13 @@ def kube() -> FakeKube:
 
 
 def operator(kube: FakeKube, name: str, *namespaces: str) -> Leases:
-    return Leases(kube, name, namespaces=namespaces, of_all="kube-system")  # type: ignore[arg-type]
+    return Leases(kube, name, namespace="kube-system", served=namespaces)  # type: ignore[arg-type]
 
 
 async def takes(leases: Leases) -> bool:
     try:
         await leases._renew()
-    except LeaseTaken:
+    except (LeaseTaken, ApiError):
         return False
     return True
 
@@ -100,14 +104,14 @@ async def test_a_second_operator_writes_only_when_the_first_has_long_ceased(
 async def test_an_operator_that_hears_nothing_ceases_to_write(kube: FakeKube, clock: Clock) -> None:
     only = operator(kube, "only")
     assert await takes(only)
-    kube.refusals["kube-system"] = 503
+    kube.refuses = 503
     clock.now += WRITE_SECONDS - 1
     with pytest.raises(ApiError):
         await only._renew()
     assert only.held()
     clock.now += 1
     assert not only.held()
-    del kube.refusals["kube-system"]
+    kube.refuses = 0
     assert await takes(only)
     assert only.held()
 
@@ -134,13 +138,56 @@ async def test_operators_of_different_namespaces_do_not_wait_for_each_other(kube
     assert not await takes(operator(kube, "third", "c", "d"))
 
 
-@pytest.mark.parametrize("status", [403, 404])
-async def test_a_deleted_namespace_needs_no_lease(kube: FakeKube, status: int) -> None:
-    kube.refusals["gone"] = status
-    assert await takes(operator(kube, "first", "gone", "there"))
+SCOPES = [((), ()), ((), ("a",)), (("a", "b"), ()), (("a", "b"), ("b", "c"))]
 
 
-async def test_the_lease_of_the_whole_cluster_needs_the_right_to_it(kube: FakeKube) -> None:
-    kube.refusals["kube-system"] = 403
+@pytest.mark.parametrize(("first", "second"), SCOPES)
+async def test_operators_of_a_common_namespace_exclude_each_other(
+    kube: FakeKube, clock: Clock, first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    one, other = operator(kube, "one", *first), operator(kube, "other", *second)
+    assert await takes(one)
+    for _ in range(20):
+        clock.now += RENEW_SECONDS
+        await one._renew()
+        with pytest.raises(LeaseTaken, match=r"one holds Lease kube-system/nitro-operator.* set watchNames"):
+            await other._renew()
+    await one.release()
+    assert await takes(other)
+    assert not await takes(one)
+
+
+@pytest.mark.parametrize(("first", "second"), SCOPES)
+async def test_of_two_operators_that_start_at_the_same_time_at_most_one_works(
+    kube: FakeKube, clock: Clock, first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    one, other = operator(kube, "one", *first), operator(kube, "other", *second)
+    assert sum(await asyncio.gather(takes(one), takes(other))) <= 1
+    assert not (one.held() and other.held())
+    clock.now += LEASE_SECONDS + 1  # each has seen the other's Lease only while it looked
+    for _ in range(10):
+        clock.now += RENEW_SECONDS
+        await takes(one)
+        await takes(other)
+        assert not (one.held() and other.held())
+    assert one.held() or other.held()
+
+
+async def test_the_leases_of_an_operator_that_is_gone_end_together(kube: FakeKube, clock: Clock) -> None:
+    namespaces = [f"team-{number}" for number in range(40)]
+    assert await takes(operator(kube, "gone", *namespaces))
+    whole = operator(kube, "whole")
+    assert not await takes(whole)
+    clock.now += LEASE_SECONDS + 1
+    assert await takes(whole)
+
+
+async def test_other_leases_of_the_namespace_do_not_count(kube: FakeKube) -> None:
+    await kube.create({"metadata": {"name": "nitro-operator-like"}, "spec": {"holderIdentity": "x"}})
+    assert await takes(operator(kube, "first"))
+
+
+async def test_leases_need_the_right_to_them(kube: FakeKube) -> None:
+    kube.refuses = 403
     with pytest.raises(ApiError, match="403"):
         await operator(kube, "first")._renew()

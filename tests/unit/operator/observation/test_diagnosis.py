@@ -59,6 +59,20 @@ class TestDiagnosis:
             ),
             (
                 observed_with(
+                    conditions=[
+                        {
+                            "type": "PodScheduled",
+                            "status": "False",
+                            "reason": "Unschedulable",
+                            "message": 'persistentvolumeclaim "source-checkpoint" not found. not found',
+                        }
+                    ]
+                ),
+                "Unschedulable",
+                "Create that claim",
+            ),
+            (
+                observed_with(
                     conditions=[{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
                 ),
                 "SchedulingGated",
