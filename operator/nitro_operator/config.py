@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 
@@ -33,6 +35,8 @@ class Config:
     """Namespaces to serve; empty = the whole cluster."""
     knative_namespace: str
     """Namespace of Knative Serving. Network policies admit its activator and autoscaler."""
+    learner_egress: tuple[dict[str, Any], ...] | None
+    """Rules of what learners may connect to besides DNS and actors (NetworkPolicyEgressRule); None = all."""
     cluster_domain: str
     """The cluster's DNS domain. The activator accepts only an actor's full address, which ends with it."""
     image_pull_policy: str | None
@@ -68,6 +72,7 @@ class Config:
             namespace_max_actors=_numbers(environ, "NITRO_NAMESPACE_MAX_ACTORS"),
             watch_namespaces=_names(environ, "NITRO_WATCH_NAMESPACES"),
             knative_namespace=environ.get("NITRO_KNATIVE_NAMESPACE", "knative-serving"),
+            learner_egress=_rules(environ, "NITRO_LEARNER_EGRESS"),
             cluster_domain=_cluster_domain(resolv_conf),
             image_pull_policy=environ.get("NITRO_IMAGE_PULL_POLICY") or None,
             image_pull_secrets=_names(environ, "NITRO_IMAGE_PULL_SECRETS"),
@@ -100,6 +105,20 @@ def _numbers(environ: Mapping[str, str], variable: str) -> dict[str, int]:
             raise ValueError(f"{variable}: {entry!r} is not NAMESPACE=NUMBER")
         found[name] = int(number)
     return found
+
+
+def _rules(environ: Mapping[str, str], variable: str) -> tuple[dict[str, Any], ...] | None:
+    """Read a list of objects in JSON."""
+    text = environ.get(variable)
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{variable} is not JSON: {error}") from None
+    if not isinstance(found, list) or not all(isinstance(rule, dict) for rule in found):
+        raise ValueError(f"{variable}={text} is not a list of objects")
+    return tuple(found)
 
 
 def _cluster_domain(resolv_conf: Path) -> str:

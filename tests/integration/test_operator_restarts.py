@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -303,6 +304,25 @@ def test_an_operator_of_the_whole_cluster_and_one_of_a_namespace_exclude_each_ot
     part.stop()
     eventually(lambda: whole.get(whole.health_port, "/readyz"))
     whole.stop()
+
+
+def test_where_learners_may_connect_is_limited_and_opened_again_while_jobs_run(
+    apiserver: ApiServer, cluster: Cluster, start_operator: Callable[..., OperatorProcess]
+) -> None:
+    def policy() -> Object:
+        found: Object = (cluster.get("networkpolicy", "met-learner") or {})["spec"]
+        return found
+
+    install_knative(apiserver)
+    named = {"to": [{"ipBlock": {"cidr": "169.254.170.23/32"}}], "ports": [{"port": 80}]}
+    limited = start_operator(NITRO_LEARNER_EGRESS=json.dumps([named]))
+    running(cluster, "met")
+    assert policy()["policyTypes"] == ["Ingress", "Egress"]
+    assert policy()["egress"][-1] == {**named, "ports": [{"port": 80, "protocol": "TCP"}]}
+    limited.stop()
+    opened = start_operator()
+    eventually(lambda: policy()["policyTypes"] == ["Ingress"])
+    opened.stop()
 
 
 def test_metrics_report_jobs_requests_and_scaling(

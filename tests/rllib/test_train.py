@@ -98,10 +98,8 @@ def test_a_run_starts_with_the_policy_of_another_one_and_its_own_settings(tmp_pa
     opened = open_run(folder, job, resume=True, source=str(source))
     asyncio.run(train(opened, LocalBackend(job.spec, opened.id), draw=lambda *_: None))
 
-    there, here, after = (
-        load(run / "checkpoints" / f"round-{number:06d}.safetensors").state["policies"]["learners"][0]["state"]
-        for run, number in ((source, 2), (folder.path, 0), (folder.path, 1))
-    )
+    there = _state_of_learner(source, 2)
+    here, after = (_state_of_learner(folder.path, number) for number in (0, 1))
     assert pack(0, here["learner"]["rl_module"]) == pack(0, there["learner"]["rl_module"])
     (adam, own), (before, _) = (_optimiser(state) for state in (here, there))
     assert pack(0, adam) == pack(0, before), "moments and steps of Adam"
@@ -110,6 +108,12 @@ def test_a_run_starts_with_the_policy_of_another_one_and_its_own_settings(tmp_pa
     assert here["kl_coefficient"] == pytest.approx(0.2) != there["kl_coefficient"]
     assert (after["updates"], after["steps"]) == (1, 64 * job.spec.scaling.initial_actors)
     assert pack(0, after["learner"]["rl_module"]) != pack(0, here["learner"]["rl_module"])
+
+
+def _state_of_learner(run: Path, number: int) -> dict[str, Any]:
+    policies = load(run / "checkpoints" / f"round-{number:06d}.safetensors").state["policies"]
+    found: dict[str, Any] = policies["learners"][0]["state"]
+    return found
 
 
 def _optimiser(state: dict[str, Any]) -> tuple[Any, Any]:

@@ -43,6 +43,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ $tag }}{{ end }}
 {{- end -}}
 
+{{/* What learners may connect to besides DNS and their actors: a list of egress rules in JSON. */}}
+{{- define "nitro.learnerEgress" -}}
+{{- $egress := .Values.networkPolicy.learnerEgress -}}
+{{- $server := dict "ports" list -}}
+{{- range .Values.networkPolicy.apiServerPorts -}}
+{{- $_ := set $server "ports" (append $server.ports (dict "protocol" "TCP" "port" (int .))) -}}
+{{- end -}}
+{{- range $egress.apiServerCidrs -}}
+{{- $_ := set $server "to" (append ($server.to | default list) (dict "ipBlock" (dict "cidr" .))) -}}
+{{- end -}}
+{{- prepend $egress.rules $server | toJson -}}
+{{- end -}}
+
 {{/* "true" or nothing: whether a monitor is to be made. include "nitro.monitor" (dict "mode" .. "kind" .. "root" .) */}}
 {{- define "nitro.monitor" -}}
 {{- if eq .mode "enabled" -}}true

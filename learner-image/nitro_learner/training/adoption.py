@@ -30,8 +30,7 @@ def adopt(
     here = spaces_of(environment)
     there = source.get("spaces", here)  # checkpoints before version 0.2 have none
     differing = [
-        f"{name} are {there.get(name)!r} there and {here.get(name)!r} here"
-        for name in unequal(there, here)
+        f"{name} are {there.get(name)!r} there and {here.get(name)!r} here" for name in unequal(there, here)
     ]
     if differing:
         raise misfit(differing)

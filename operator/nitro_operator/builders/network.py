@@ -8,6 +8,8 @@ from nitro_operator.builders.view import JobView
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
+DNS: Object = {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+
 
 def redis_service(view: JobView) -> Object:
     """The address at which actors find the learner pod's Redis."""
@@ -28,40 +30,32 @@ def network_policies(view: JobView) -> list[Object]:
 
     The learner accepts its actors (Redis) and scrapers (metrics). Actors accept Knative and the learner.
     Actors run environments, which may be anybody's code, so they can connect to DNS and their Redis only.
+    Where the learner may connect is the platform's choice.
     """
     learner = {"podSelector": {"matchLabels": _pods(view, names.LEARNER)}}
     actors = {"podSelector": {"matchLabels": _pods(view, names.ACTOR)}}
     knative = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": view.config.knative_namespace}}
     }
-    scraped: Object = {"ports": [_tcp(METRICS_PORT)]}
-    if not view.has_redis:
-        rules: Object = {"policyTypes": ["Ingress"], "ingress": [scraped]}
-        return [_policy(view, names.LEARNER, names.learner(view.name), rules)]
-    return [
-        _policy(
-            view,
-            names.LEARNER,
-            names.learner(view.name),
-            {
-                "policyTypes": ["Ingress"],
-                "ingress": [{"from": [actors], "ports": [_tcp(REDIS_PORT)]}, scraped],
-            },
-        ),
-        _policy(
-            view,
-            names.ACTOR,
-            names.actors(view.name),
-            {
-                "policyTypes": ["Ingress", "Egress"],
-                "ingress": [{"from": [knative, learner]}],
-                "egress": [
-                    {"to": [learner], "ports": [_tcp(REDIS_PORT)]},
-                    {"ports": [{"protocol": "UDP", "port": 53}, _tcp(53)]},
-                ],
-            },
-        ),
-    ]
+    redis = {"from": [actors], "ports": [_tcp(REDIS_PORT)]}
+    rules: Object = {
+        "policyTypes": ["Ingress"],
+        "ingress": [*([redis] if view.has_redis else []), {"ports": [_tcp(METRICS_PORT)]}],
+    }
+    if view.config.learner_egress is not None:
+        # Requests to actors go through Knative's activator, or to the actors when Knative takes it out.
+        to_actors = [{"to": [knative, actors]}] if view.spec.backend.type == "Knative" else []
+        rules["policyTypes"] = ["Ingress", "Egress"]
+        rules["egress"] = [DNS, *to_actors, *view.config.learner_egress]
+    found = [_policy(view, names.LEARNER, names.learner(view.name), rules)]
+    if view.has_redis:
+        rules = {
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": [knative, learner]}],
+            "egress": [{"to": [learner], "ports": [_tcp(REDIS_PORT)]}, DNS],
+        }
+        found.append(_policy(view, names.ACTOR, names.actors(view.name), rules))
+    return found
 
 
 def _policy(view: JobView, component: str, name: str, rules: Object) -> Object:

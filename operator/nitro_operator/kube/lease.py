@@ -33,9 +33,9 @@ class LeaseTaken(Exception):  # noqa: N818
 class Leases:
     """The Leases of one operator: one for each namespace that it serves, or one for the whole cluster.
 
-    All operators have them in one namespace, in which no tenant may write. An operator stands by while another
-    one holds a Lease for the same jobs: of the same namespace, or one of the two serves the whole cluster.
-    Times are those of this process, counted from when it saw a Lease change. So the clocks of nodes may
+    All operators have them in one namespace, in which no tenant may write. An operator stands by while
+    another one holds a Lease for the same jobs: of the same namespace, or one of the two serves the whole
+    cluster. Times are those of this process, counted from when it saw a Lease change. So the clocks of nodes may
     differ.
 
     Usage::
@@ -109,8 +109,10 @@ class Leases:
         async with asyncio.timeout(RENEW_TIMEOUT_SECONDS):
             found = await self._read()
             self._refuse_others(found)
-            await asyncio.gather(*(self._write(name, found.get(name), self._identity) for name in self._names))
-            # Another one may have looked at the same time. Of two that write first and look then, one sees it.
+            await asyncio.gather(
+                *(self._write(name, found.get(name), self._identity) for name in self._names)
+            )
+            # Another one may have looked at the same time. Of two that write and then look, one sees it.
             self._refuse_others(await self._read())
         self._until = started + WRITE_SECONDS
 

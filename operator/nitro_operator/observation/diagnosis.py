@@ -141,8 +141,8 @@ def _unschedulable(pod: Object, who: str, where: str) -> Problem | None:
     cause = _short(scheduled.get("message", ""))
     if "persistentvolumeclaim" in cause and ("not found" in cause or "being deleted" in cause):
         remedy = (
-            "Create that claim. If it is that of spec.resumeFrom, and the job has a checkpoint of its own, suspend "
-            "the job and resume it instead"
+            "Create that claim. If it is that of spec.resumeFrom, and the job has a checkpoint of its own, "
+            "suspend the job and resume it instead"
         )
     elif "PersistentVolumeClaim" in cause or "persistentvolumeclaim" in cause:
         remedy = "Give the claim a storage class that exists (spec.learner.checkpoint.pvc) or a volume"

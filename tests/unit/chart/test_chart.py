@@ -166,6 +166,19 @@ def test_the_operators_pod_has_a_network_policy_of_both_directions(render: Rende
     assert all("ports" in rule for rule in (*policy["ingress"], *policy["egress"]))
 
 
+def test_rules_for_learners_reach_the_operator_with_those_of_the_api_server(render: Render) -> None:
+    assert "NITRO_LEARNER_EGRESS" not in environment(render())
+    documents = render(CHART / "ci" / "everything-values.yaml")
+    server, identity = json.loads(environment(documents)["NITRO_LEARNER_EGRESS"])
+    assert [port["port"] for port in server["ports"]] == [443, 6443, 8443, 16443]
+    assert [one["ipBlock"]["cidr"] for one in server["to"]] == ["192.0.2.10/32", "2001:db8::10/128"]
+    assert identity == {"to": [{"ipBlock": {"cidr": "169.254.170.23/32"}}], "ports": [{"port": 80}]}
+    (anywhere,) = json.loads(
+        environment(render(set=["networkPolicy.learnerEgress.enabled=true"]))["NITRO_LEARNER_EGRESS"]
+    )
+    assert anywhere == {"ports": server["ports"]}
+
+
 def test_one_operator_at_a_time(render: Render) -> None:
     spec = only(render(), "Deployment")["spec"]
     assert spec["replicas"] == 1
@@ -289,6 +302,8 @@ def test_long_names_fit(render: Render) -> None:
         ("fullnameOverride=team.nitro", "fullnameOverride"),
         ("nameOverride=2nd", "nameOverride"),
         ("operator.replicas=2", "replicas"),
+        ('networkPolicy.learnerEgress.apiServerCidrs=["10.0.0.1"]', "apiServerCidrs"),
+        ("networkPolicy.learnerEgress.rules=[{}]", "rules"),
         ("serviceAccount.create=false", "name"),
     ],
 )

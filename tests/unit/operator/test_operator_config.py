@@ -50,6 +50,11 @@ class TestConfig:
         config = Config.from_environment(IMAGES | {"NITRO_NAMESPACE_MAX_ACTORS": "*=64,team-a=0"})
         assert config.namespace_max_actors == {"*": 64, "team-a": 0}
 
+    def test_rules_of_learners_are_read(self) -> None:
+        assert Config.from_environment(IMAGES).learner_egress is None
+        config = Config.from_environment(IMAGES | {"NITRO_LEARNER_EGRESS": '[{"ports": [{"port": 443}]}]'})
+        assert config.learner_egress == ({"ports": [{"port": 443}]},)
+
     @pytest.mark.parametrize(
         ("environment", "words"),
         [
@@ -58,6 +63,8 @@ class TestConfig:
             ({"NITRO_RESYNC_SECONDS": "-1"}, "negative"),
             ({"NITRO_ENTRY_POINTS": "no"}, "NITRO_ENTRY_POINTS='no' is neither true nor false"),
             ({"NITRO_NAMESPACE_MAX_ACTORS": "team=-1"}, "'team=-1' is not NAMESPACE=NUMBER"),
+            ({"NITRO_LEARNER_EGRESS": "443"}, "NITRO_LEARNER_EGRESS=443 is not a list of objects"),
+            ({"NITRO_LEARNER_EGRESS": "443:"}, "NITRO_LEARNER_EGRESS is not JSON"),
         ],
     )
     def test_a_mistake_names_its_variable(self, environment: dict[str, str], words: str) -> None:

@@ -486,6 +486,31 @@ class TestAccess:
         assert "@hopper-redis.team.svc:6379" in data["redis-actor-url"]
         assert len(base64.urlsafe_b64decode(data["token"] + "==")) >= 32
 
+    @pytest.mark.parametrize("backend", ["Knative", "Local", "Lambda"])
+    def test_learners_reach_dns_their_actors_and_what_the_platform_names_only(self, backend: str) -> None:
+        function = {"manage": False, "functionName": "mine", "region": "us-east-2", "memoryMiB": 512}
+        spec = {"type": backend, **({"lambda": function} if backend == "Lambda" else {})}
+        open_ = builders.network_policies(make_view(backend=spec))[0]["spec"]
+        assert open_["policyTypes"] == ["Ingress"]
+        assert "egress" not in open_
+
+        server = {"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}], "ports": [{"protocol": "TCP", "port": 6443}]}
+        view = make_view(dataclasses.replace(CONFIG, learner_egress=(server,)), backend=spec)
+        learner = builders.network_policies(view)[0]["spec"]
+        assert learner["policyTypes"] == ["Ingress", "Egress"]
+        assert learner["ingress"] == open_["ingress"]
+        dns, *actors, named = learner["egress"]
+        assert {rule["port"] for rule in dns["ports"]} == {53}
+        assert named == server
+        if backend != "Knative":  # Local actors are in the same pod, and Lambda is outside the cluster
+            assert actors == []
+            return
+        ((knative, own),) = (rule["to"] for rule in actors)
+        namespace = knative["namespaceSelector"]["matchLabels"]
+        assert namespace == {"kubernetes.io/metadata.name": "knative-serving"}
+        labels = {"nitro.dev/job": "hopper", "app.kubernetes.io/component": "actor"}
+        assert own == {"podSelector": {"matchLabels": labels}}
+
     def test_actors_reach_dns_and_their_redis_only(self) -> None:
         learner, actors = builders.network_policies(make_view())
         assert learner["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "learner"
