@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
 
-from nitro_operator.kube.client import Kube, _refusal
+from nitro_operator.kube.client import ApiError, Kube, _refusal
 from nitro_operator.kube.kinds import TRAINING_JOB
 from operator_objects import make_job
 from reconcile_bench import GOING
@@ -74,6 +74,28 @@ async def test_a_read_that_takes_long_gets_more_time_at_each_try(monkeypatch: py
     monkeypatch.setattr("nitro_operator.kube.client.TIMEOUT_SECONDS", 1.0)
     monkeypatch.setattr("nitro_operator.kube.client.FIRST_BACKOFF_SECONDS", 0.0)
     assert len(await listed(Pages(delay=1.5))) == 7
+
+
+async def test_a_write_is_not_tried_again_once_the_lease_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nitro_operator.kube.client.FIRST_BACKOFF_SECONDS", 0.0)
+    asked = 0
+
+    async def refuse(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.Response(status=503)
+
+    app = web.Application()
+    app.router.add_delete(TRAINING_JOB.path("team", "hopper"), refuse)
+    async with TestServer(app) as server:
+        configuration = Configuration()
+        configuration.host = str(server.make_url("")).rstrip("/")
+        kube = Kube(ApiClient(configuration))
+        kube.may_write = lambda: asked < 2
+        with pytest.raises(ApiError, match="holds no Lease"):
+            await kube.delete(TRAINING_JOB, "team", "hopper", "uid")
+        await kube.close()
+    assert asked == 2
 
 
 @pytest.mark.parametrize(
