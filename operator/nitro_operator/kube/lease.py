@@ -35,8 +35,8 @@ class Leases:
 
     All operators have them in one namespace, in which no tenant may write. An operator stands by while
     another one holds a Lease for the same jobs: of the same namespace, or one of the two serves the whole
-    cluster. Times are those of this process, counted from when it saw a Lease change. So the clocks of nodes may
-    differ.
+    cluster. Times are those of this process, counted from when it saw a Lease change. So the clocks of nodes
+    may differ.
 
     Usage::
 
