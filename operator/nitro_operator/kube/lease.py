@@ -54,6 +54,7 @@ class Leases:
         self._namespace = namespace
         self._names = [f"{NAME}.{one}" for one in served] or [NAME]
         self._until = float("-inf")
+        self._mine: dict[str, Object] = {}  # its own Leases, as they were written last
         self._seen: dict[str, tuple[object, float]] = {}  # what another one wrote, and when it was first seen
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -106,15 +107,26 @@ class Leases:
             ApiError, TimeoutError: it cannot be known now.
         """
         started = _now()
+        # Until then no other operator takes over, and there is nothing to look for. A busy API server answers
+        # a write of one object sooner than a list.
+        alone = self._until - WRITE_SECONDS + LEASE_SECONDS
+        known, self._mine = self._mine if self.held() else {}, {}
         async with asyncio.timeout(RENEW_TIMEOUT_SECONDS):
-            found = await self._read()
-            self._refuse_others(found)
-            await asyncio.gather(
-                *(self._write(name, found.get(name), self._identity) for name in self._names)
-            )
-            # Another one may have looked at the same time. Of two that write and then look, one sees it.
-            self._refuse_others(await self._read())
+            if known:
+                known = await self._take(known)
+            if not known or _now() >= alone:
+                found = await self._read()
+                self._refuse_others(found)
+                known = await self._take(found)
+                # Another one may have looked at the same time. Of two that write and then look, one sees it.
+                self._refuse_others(await self._read())
+        self._mine = known
         self._until = started + WRITE_SECONDS
+
+    async def _take(self, found: Mapping[str, Object]) -> dict[str, Object]:
+        """Write its Leases, which were found so, and return them as they are now."""
+        writes = (self._write(name, found.get(name), self._identity) for name in self._names)
+        return dict(zip(self._names, await asyncio.gather(*writes), strict=True))
 
     async def _read(self) -> dict[str, Object]:
         """The Leases of all operators, by name."""
@@ -148,17 +160,16 @@ class Leases:
             return True
         return _now() - since <= LEASE_SECONDS
 
-    async def _write(self, name: str, lease: Object | None, holder: str | None) -> None:
+    async def _write(self, name: str, lease: Object | None, holder: str | None) -> Object:
         """Create a Lease, or write it as it was read: an ApiError (409) if somebody has written it since."""
         async with self._room:
             if lease is None:
                 meta = {"name": name, "namespace": self._namespace}
                 about = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": meta}
-                await self._kube.create({**about, "spec": _spec(holder)})
-                return
+                return await self._kube.create({**about, "spec": _spec(holder)})
             version = {"resourceVersion": lease["metadata"]["resourceVersion"]}
             patch = {"metadata": version, "spec": _spec(holder)}
-            await self._kube.merge(LEASE, self._namespace, name, patch)
+            return await self._kube.merge(LEASE, self._namespace, name, patch)
 
 
 def _holder(lease: Object | None) -> str | None:

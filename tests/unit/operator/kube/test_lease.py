@@ -20,31 +20,40 @@ class FakeKube:
     """An API server with Leases alone, which answers in the order of its requests."""
 
     def __init__(self) -> None:
+        self.lists = 0
+        self.patches = asyncio.Event()  # while it is not set, patches are on their way
+        self.patches.set()
         self.leases: dict[str, Object] = {}
         self.refuses = 0  # with this status
         self._versions = itertools.count(1)
 
-    async def list(self, kind: Kind, namespace: str) -> list[Object]:
-        await asyncio.sleep(0)
-        if self.refuses:
-            raise ApiError(self.refuses, "Refused", f"{kind} {namespace}")
+    async def list(self, *_: object) -> list[Object]:
+        await self._answer()
+        self.lists += 1
         return [*self.leases.values()]
 
-    async def create(self, obj: Object) -> None:
-        await asyncio.sleep(0)
+    async def create(self, obj: Object) -> Object:
+        await self._answer()
         if obj["metadata"]["name"] in self.leases:
             raise ApiError(409, "AlreadyExists", obj["metadata"]["name"])
-        self._store(obj["metadata"], obj["spec"])
+        return self._store(obj["metadata"], obj["spec"])
 
-    async def merge(self, _: Kind, namespace: str, name: str, patch: Object) -> None:
-        await asyncio.sleep(0)
+    async def merge(self, _: Kind, namespace: str, name: str, patch: Object) -> Object:
+        await self.patches.wait()
+        await self._answer()
         if patch["metadata"]["resourceVersion"] != self.leases[name]["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", name)
-        self._store({"name": name, "namespace": namespace}, patch["spec"])
+        return self._store({"name": name, "namespace": namespace}, patch["spec"])
 
-    def _store(self, meta: Object, spec: Object) -> None:
+    async def _answer(self) -> None:
+        await asyncio.sleep(0)
+        if self.refuses:
+            raise ApiError(self.refuses, "Refused", "by the API server")
+
+    def _store(self, meta: Object, spec: Object) -> Object:
         stored = {"metadata": {**meta, "resourceVersion": str(next(self._versions))}, "spec": spec}
         self.leases[meta["name"]] = stored
+        return stored
 
     async def close(self) -> None:
         pass
@@ -136,6 +145,39 @@ async def test_operators_of_different_namespaces_do_not_wait_for_each_other(kube
     assert await takes(operator(kube, "first", "a", "b"))
     assert await takes(operator(kube, "second", "c"))
     assert not await takes(operator(kube, "third", "c", "d"))
+
+
+async def test_to_renew_takes_one_write(kube: FakeKube, clock: Clock) -> None:
+    only = operator(kube, "only")
+    await only._renew()
+    at_first = kube.lists
+    for _ in range(5):
+        clock.now += RENEW_SECONDS
+        await only._renew()
+    assert kube.lists == at_first
+    kube._store({"name": "nitro-operator"}, {"holderIdentity": None})  # somebody has written it
+    with pytest.raises(ApiError, match="409"):
+        await only._renew()
+    assert await takes(only)
+    assert kube.leases["nitro-operator"]["spec"]["holderIdentity"] == "only"
+
+
+async def test_a_renewal_that_arrives_when_another_one_has_taken_over_does_not_count(
+    kube: FakeKube, clock: Clock
+) -> None:
+    whole, part = operator(kube, "whole"), operator(kube, "part", "team")
+    assert await takes(whole)
+    assert not await takes(part)
+    clock.now += WRITE_SECONDS - 1
+    kube.patches.clear()
+    late = asyncio.create_task(takes(whole))
+    await asyncio.sleep(0)
+    clock.now += LEASE_SECONDS
+    assert await takes(part)
+    kube.patches.set()
+    assert not await late
+    assert not whole.held()
+    assert await takes(part)
 
 
 SCOPES = [((), ()), ((), ("a",)), (("a", "b"), ()), (("a", "b"), ("b", "c"))]
