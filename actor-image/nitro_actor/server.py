@@ -43,7 +43,7 @@ from nitro_actor.web import listen
 def main() -> int:
     """Run until SIGTERM or SIGINT. Returns the exit code: 1 if the settings or the environment are wrong."""
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1)
+    faulthandler.register(signal.SIGUSR1)  # in C: an environment may hang where no Python handler would run
     if isinstance(sys.stdout, io.TextIOWrapper):  # a crash must not lose an environment's output
         sys.stdout.reconfigure(line_buffering=True)
     warnings.showwarning = _log_warning

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -220,6 +221,28 @@ def test_the_heartbeat_beats_while_actors_are_awaited(
         _, err = process.communicate(timeout=280)
     assert process.returncode == 75, err
     assert 'cluster/status_reporter.py", line' in err, "SIGUSR1 tells where each thread stands"
+
+
+def test_a_learner_that_is_asked_often_where_it_stands_trains_on(
+    apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    stored = _apply(apiserver, namespace, stop={"rounds": 5000})
+    process = _learn(apiserver, stored, tmp_path / "run")
+    log: list[str] = []
+    reading = threading.Thread(target=lambda: log.extend(process.stderr or ()))
+    reading.start()
+    try:
+        _wait(apiserver, namespace, process, lambda status: status.get("training", {}).get("round", 0) > 0)
+        end = time.monotonic() + 5
+        while time.monotonic() < end and process.poll() is None:
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.005)  # the pace of the signals, between which the threads move on
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(timeout=280)
+        reading.join()
+    assert code == 75, log[-50:]
+    assert sum("most recent call first" in line for line in log) > 100
 
 
 def test_a_job_starts_with_the_policies_of_another_one_and_then_goes_on_by_itself(

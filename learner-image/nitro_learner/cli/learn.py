@@ -64,7 +64,8 @@ def run(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     # Until the training's own handlers stand: as process 1 of a container, SIGTERM would be ignored without
     # one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
-    faulthandler.register(signal.SIGUSR1)
+    # Not faulthandler.register: it reads other threads' stacks while they run, and that has ended a learner.
+    signal.signal(signal.SIGUSR1, lambda *_: faulthandler.dump_traceback())
     logs.configure(structured=True)
     interrupts.orderly()
     client = JobClient(
