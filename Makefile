@@ -17,8 +17,9 @@ AUDIT := $(UV) tool run pip-audit==2.9.0 --requirement hashes.txt --require-hash
 PACKAGES := -e crds -e actor-image[lambda,agents] -e learner-image[train,local] -e operator
 SOURCES  := crds actor-image learner-image operator monitoring charts tests
 STAMP    := build/environment
-# File by file: the tests of one file share what is slow to start, such as an API server.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
+# File by file: the tests of one file share what is slow to start, such as an API server. One process more than
+# cores, because a test often waits for what it has started.
+PARALLEL := --numprocesses $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN)) --maxprocesses 5 --dist loadfile
 
 .PHONY: help
 help: ## list the targets

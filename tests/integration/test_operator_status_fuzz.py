@@ -19,7 +19,7 @@ from cluster_support import Cluster
 from nitro_operator.kube.kinds import TRAINING_JOB
 from operator_support import Object, OperatorProcess, eventually, install_knative, job
 
-PATCHES = int(os.environ.get("NITRO_FUZZ_PATCHES", "1000"))
+PATCHES = int(os.environ.get("NITRO_FUZZ_PATCHES", "400"))
 """The API server takes about 45 ms of a core for each, so 10,000 are for a run of their own."""
 RESTARTS = 4
 PAUSED = [f"paused-{number}" for number in range(6)]
