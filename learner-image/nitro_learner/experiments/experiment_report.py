@@ -11,7 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from nitro_learner.experiments import cells, function_costs, modelled_costs, question_answers, statistics
+from nitro_learner.experiments import (
+    cells,
+    class_returns,
+    function_costs,
+    modelled_costs,
+    question_answers,
+    statistics,
+)
 from nitro_learner.experiments.cells import SEEDS_FOR_A_VERDICT, Difference
 from nitro_learner.experiments.curves import UNITS, Floats
 from nitro_learner.experiments.figures import TITLES, draw_metric, draw_overview
@@ -166,6 +173,7 @@ def _environment(
         yield from _score_tables(experiment, results, score)
     if prices:
         yield from modelled_costs.table(results, experiment, prices)
+    yield from class_returns.table(results)
     yield from function_costs.table(results)
     for metric in experiment.figures:
         path = folder.path / "figures" / f"{name}-{metric}.png"

@@ -169,6 +169,31 @@ def test_updates_of_several_agents_have_a_modelled_cost_beside_the_measured_one(
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_each_class_of_agents_has_its_own_return(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, seeds=[0, 1]))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        classes = {"adversary": -20.0 - run.seed, "agent": 7.0} if run.variant == "fixed" else {"agent": 8.0}
+        pretend(folder, run, actors=[4, 4], returns=[0, 50], ended={"evaluation": {"classes": classes}})
+    text = experiment_report.write(folder, spec)
+    assert "| variant | `adversary` | `agent` |" in text
+    assert "| fixed | -20.5 [-26.9, -14.1] | 7.0 [7.0, 7.0] |" in text
+    assert "| nitro | - | 8.0 [8.0, 8.0] |" in text, "a class that a run does not have is no 0"
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_single_class_of_agents_needs_no_return_of_its_own(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path, seeds=[0]))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        ended = {"evaluation": {"classes": {"agent": 8.0}}}
+        pretend(folder, run, actors=[4, 4], returns=[0, 50], ended=ended)
+    assert "class of agents" not in experiment_report.write(folder, spec)
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_questions_are_answered_by_return_and_by_cost(tmp_path: Path) -> None:
     """b costs half of a per actor and reaches 40 in eight of twelve seeds; nothing of c is finished."""
     questions = {"1. Is b?": ["b", "a"], "2. Is a?": ["a", "b"], "3. Is c?": ["c", "a"]}

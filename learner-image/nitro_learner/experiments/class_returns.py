@@ -1,0 +1,31 @@
+"""Each class of agents' own return, where agents of several classes play against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nitro_learner.experiments import cells, statistics
+from nitro_learner.experiments.results import Results
+
+
+def table(results: Results) -> Iterator[str]:
+    """The table's lines, a row for each variant; none where the agents are of one class."""
+    found = {
+        variant: [run.summary.get("evaluation", {}).get("classes", {}) for run in runs]
+        for variant, runs in results.runs.items()
+    }
+    names = list(dict.fromkeys(name for runs in found.values() for run in runs for name in run))
+    if len(names) < 2:
+        return
+    yield "### Return of each class of agents\n"
+    yield (
+        "Mean return in the last evaluation, summed over the agents of a class. The sum over all agents says "
+        "little where one class wins what another loses.\n"
+    )
+    yield from cells.head(["variant", *(f"`{name}`" for name in names)])
+    for variant, runs in found.items():
+        returns = [np.array([run.get(name, np.nan) for run in runs], float) for name in names]
+        yield cells.line([variant, *(cells.interval(statistics.mean(one)) for one in returns)])
+    yield ""
