@@ -87,6 +87,24 @@ declare(
         holds=lambda scaling: scaling.scaler in ("marless", "random-score") or scaling.threshold is None,
     ),
     Rule(
+        path="costRatio",
+        cel="self.scaler == 'efficient' || !has(self.costRatio)",
+        sentence="is only allowed with scaler: efficient; remove it or set scaler: efficient",
+        holds=lambda scaling: scaling.scaler == "efficient" or scaling.cost_ratio is None,
+    ),
+    Rule(
+        path="costs",
+        cel="self.scaler == 'efficient' || !has(self.costs)",
+        sentence="is only allowed with scaler: efficient; remove it or set scaler: efficient",
+        holds=lambda scaling: scaling.scaler == "efficient" or scaling.costs is None,
+    ),
+    Rule(
+        path="costRatio",
+        cel="!has(self.costs) || self.costs != 'measured' || !has(self.costRatio)",
+        sentence="is only allowed with costs: given, because costs: measured finds it; remove one of them",
+        holds=lambda scaling: scaling.costs != "measured" or scaling.cost_ratio is None,
+    ),
+    Rule(
         path="normalise",
         cel="self.normalise != 'log' || self.mode in ['paper', 'artifact']",
         sentence="must be linear unless mode is paper or artifact, because what the others score can be "

@@ -33,6 +33,7 @@ class Scaling(Model):
         "fixed",
         "schedule",
         "random-score",
+        "efficient",
         "kungfu",
         "hydrozoa",
         "minionsrl",
@@ -41,7 +42,8 @@ class Scaling(Model):
     ] = "nitro"
     """Who decides: `nitro` the boosting score, `fixed` always initialActors, `schedule` the list in
     `schedule`, `random-score` as nitro, or with several agents as marless, with a score drawn from its own
-    history (the control experiment). The paper's other scalers: `kungfu` more as the gradient noise scale
+    history (the control experiment), `efficient` as many as make improvement cheapest, by the gradient's
+    noise and by what rounds cost. The paper's other scalers: `kungfu` more as the gradient noise scale
     grows, never fewer; `hydrozoa` from minActors on twice as many every ten rounds; `minionsrl` as the
     pre-trained `agent` chooses; `minionsrl-adapt` in proportion to how near the reward is to
     stop.targetReward. For several agents: `marless` what all policies' scores ask for together, as the
@@ -100,3 +102,13 @@ class Scaling(Model):
     is started. On a cluster: in the learner's image, or on a claim of yours
     (learner.checkpoint.pvc.claimName), which is mounted at /checkpoints. Only with scaler `minionsrl`, which
     needs it. Default: none."""
+
+    cost_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    """K, what a round costs whatever its actors over what one more actor adds to it. Where actors are cheap
+    beside the learner's time, K is large and rounds have more actors. Only with scaler `efficient`. Unit:
+    actors. Default: with it, by the prices in spec.pricing and the seconds of the project's own machine."""
+
+    costs: Literal["given", "measured"] | None = None
+    """Where scaler `efficient` has its costs from. `given`: costRatio in all rounds, so that the same job
+    decides alike everywhere. `measured`: fitted to what the run's rounds cost, so that decisions follow the
+    backend, its cold starts and the learner's machine. Only with scaler `efficient`. Default: given."""

@@ -55,6 +55,7 @@ async def score(fragments: int, **scaling: Any) -> RoundReport:
         ({"mode": "explained-variance"}, set()),
         ({"scaler": "random-score", "mode": "noise"}, NOISE),
         ({"scaler": "kungfu"}, NOISE),
+        ({"scaler": "efficient"}, NOISE),
         ({"scaler": "hydrozoa"}, set()),
         ({"scaler": "fixed"}, set()),
     ],
