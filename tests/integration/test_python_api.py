@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import shutil
 import subprocess
@@ -17,16 +16,15 @@ import pytest
 import nitro_learner as nitro
 from agents_jobs import job as agents_job
 from nitro_actor.agents.rollout import best_actions
-from nitro_actor.config import EnvironmentConfig
-from nitro_actor.make_env import make_env
 from nitro_actor.play import play_of
 from nitro_actor.protocol.weights import WeightsContainer
-from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_api import NitroTrainingJob
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, write
 from nitro_learner.run.rundir import RunDir, RunDirError
 from train_support import job as small_job
+from untrained_runs import environment_of, resolved, untrained
 
 ROOT = Path(__file__).parents[2]
 COUNT = 3
@@ -51,27 +49,6 @@ def hopper(tmp_path_factory: pytest.TempPathFactory) -> tuple[nitro.Run, list[in
     return run, rounds
 
 
-def resolved(source: dict[str, Any]) -> NitroTrainingJob:
-    return resolve(load_job(source))
-
-
-def environment_of(job: NitroTrainingJob) -> Any:
-    config = job.spec.environment.to_actor() | {"envs": COUNT}
-    return make_env(EnvironmentConfig.from_json(json.dumps(config)))
-
-
-def untrained(source: dict[str, Any], folder: Path) -> NitroTrainingJob:
-    """A run folder with the checkpoint of a run that begins."""
-    job = resolved(source)
-    environment = environment_of(job)
-    described = environment.spec.to_json()
-    environment.close()
-    policies = registry.make_policies(job.spec, described)
-    store = CheckpointStore(RunDir(folder).checkpoints, keep_last=1)
-    store.save(1, {"policies": policies.state_dict(), "played": policies.played(described)})
-    return job
-
-
 def actors_policy(job: NitroTrainingJob, folder: Path, environment: Any) -> Any:
     """The policy as an actor has it, by way of the learner."""
     policies: PolicySet = registry.make_policies(job.spec, environment.spec.to_json())
@@ -83,7 +60,7 @@ def actors_policy(job: NitroTrainingJob, folder: Path, environment: Any) -> Any:
 
 def check_against_an_actor(job: NitroTrainingJob, folder: Path, steps: int = 40) -> None:
     """Play as an actor plays, and compare every action to the bit; observations come as frames."""
-    environment = environment_of(job)
+    environment = environment_of(job, COUNT)
     try:
         actor, policy = actors_policy(job, folder, environment), nitro.load(folder)
         low, high = environment.spec.action_low, environment.spec.action_high
@@ -128,7 +105,7 @@ def test_a_policy_plays_as_an_actor(spec: dict[str, Any], tmp_path: Path) -> Non
 @pytest.mark.parametrize("algorithm", ["ippo", "iql"])
 def test_several_agents_play_as_an_actors(algorithm: str, tmp_path: Path) -> None:
     job = untrained(agents_job(name=algorithm), tmp_path)
-    environment = environment_of(job)
+    environment = environment_of(job, COUNT)
     actor, policy = actors_policy(job, tmp_path, environment), nitro.load(tmp_path)
     environment.reset(range(COUNT))
     (one,) = environment.spec.classes

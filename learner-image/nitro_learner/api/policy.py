@@ -29,6 +29,7 @@ class TrainedPolicy:
         round: after which it was saved.
         agents: who plays, in the order of the environment.
         environment: the spaces of the environment, as the actors tell them.
+        weights: the policies' networks and tensors, and which agent plays which of them.
     """
 
     def __init__(self, played: Mapping[str, Any], round: int, seed: int | None = None) -> None:
@@ -40,10 +41,12 @@ class TrainedPolicy:
         policies = {
             name: PolicyWeights.of(one["meta"], one["tensors"]) for name, one in played["policies"].items()
         }
-        container = WeightsContainer("", played["version"], policies, played["agents"])
+        self.weights = WeightsContainer("", played["version"], policies, played["agents"])
         several = "classes" in self.environment
         self._players = (
-            TeamPlayer(self.environment, container) if several else AgentPlayer(self.environment, container)
+            TeamPlayer(self.environment, self.weights)
+            if several
+            else AgentPlayer(self.environment, self.weights)
         )
         self._generator = np.random.default_rng(seed)
 

@@ -1,0 +1,108 @@
+"""Write a run's policy as files for other programs: ONNX, torch.export, safetensors, or a folder for the
+Hugging Face Hub with a model card.
+
+Normalisation, agent ids and bounds of actions are inside ONNX and torch files: they take observations as the
+environment gives them. Of several agents there is a file for each.
+
+examples:
+  nitro export runs/hopper-20260101-120000 --format onnx
+  nitro export runs/hopper-20260101-120000 --format torch --checkpoint 120 --out hopper/
+  nitro export s3://bucket/runs/hopper-1a2b --format safetensors --out hopper/
+  nitro export runs/hopper-20260101-120000 --format hub --out hopper/
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nitro_learner.cli.common import some_path, some_text, writing
+from nitro_learner.cli.exits import DONE, FAILED, CommandError
+
+if TYPE_CHECKING:
+    from nitro_learner.run.rundir import RunDir
+
+# The names of nitro_learner.export.formats, whose import loads torch.
+_FORMATS = ("onnx", "torch", "safetensors", "hub")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=some_text, help="run folder, checkpoint file, or s3://BUCKET/PREFIX/RUN")
+    parser.add_argument("--format", choices=_FORMATS, required=True, help="kind of files")
+    parser.add_argument(
+        "--checkpoint",
+        type=int,
+        metavar="ROUND",
+        help="the checkpoint of this round of a run folder; default: the newest",
+    )
+    parser.add_argument(
+        "--out",
+        type=some_path,
+        metavar="DIR",
+        help="folder of the files, made if needed; default: export in the run folder",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folder = Path(arguments.run)
+    in_folder = folder.is_dir()
+    if not in_folder:
+        if arguments.format == "hub":
+            raise CommandError(
+                f"{arguments.run}: --format hub needs a run folder, for the job and the returns of the card"
+            )
+        if arguments.checkpoint is not None:
+            raise CommandError("--checkpoint needs a run folder; name the checkpoint's file instead of it")
+        if arguments.out is None:
+            raise CommandError("--out is needed, because what you name is no run folder")
+    out: Path = arguments.out or folder / "export"
+    from nitro_learner.api.loading import load
+    from nitro_learner.api.run import Run
+    from nitro_learner.checkpoints.store import CheckpointError
+    from nitro_learner.run.rundir import RunDir, RunDirError
+
+    try:
+        trained = Run(folder) if arguments.format == "hub" else None
+        source = arguments.run
+        if arguments.checkpoint is not None:
+            source = _checkpoint(RunDir(folder), arguments.checkpoint)
+        policy = load(source)
+        try:
+            from nitro_learner.export.formats import FORMATS
+            from nitro_learner.export.hub import as_hub
+
+            files = as_hub(policy, trained) if trained else FORMATS[arguments.format](policy)
+        except ImportError as error:
+            raise CommandError(
+                f"--format {arguments.format} needs the package {error.name}: "
+                "pip install 'nitro-learner[train,export]'",
+                FAILED,
+            ) from None
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
+    except CheckpointError as error:
+        raise CommandError(str(error), FAILED) from None
+    for name, data in files.items():
+        path = out / name
+        with writing("--out", path, "Name a folder that you may write."):
+            _write(path, data)
+        print(path)
+    return DONE
+
+
+def _checkpoint(folder: RunDir, round: int) -> Path:
+    from nitro_learner.checkpoints.store import CheckpointStore
+
+    store = CheckpointStore(folder.checkpoints, keep_last=1)
+    if round not in store.rounds():
+        rounds = ", ".join(map(str, store.rounds())) or "none"
+        raise CommandError(f"{folder.path} has no checkpoint of round {round}; there are: {rounds}")
+    return store.path(round)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.partial")
+    temporary.write_bytes(data)
+    temporary.replace(path)

@@ -1,0 +1,1 @@
+"""Export: trained policies as files for other programs."""

@@ -1,0 +1,137 @@
+"""The files that a trained policy can become.
+
+A new format is a function and its entry in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import torch
+
+from nitro_learner.api.policy import TrainedPolicy
+from nitro_learner.export.policy_module import PolicyModule
+
+OPSET = 18
+"""Version of ONNX's operators; onnxruntime 1.14 (2023) and later run it."""
+
+
+def as_onnx(policy: TrainedPolicy) -> dict[str, bytes]:
+    """An ONNX model for each agent, inputs and outputs as `PolicyModule` names them; any batch size."""
+    files = {}
+    for agent in policy.agents:
+        module, inputs = _module(policy, agent)
+        with _quietly():
+            program = torch.onnx.export(
+                _exported(module, inputs),
+                (),
+                dynamo=True,
+                opset_version=OPSET,
+                input_names=list(inputs),
+                output_names=["action", "distribution"],
+                verbose=False,
+            )
+        assert program is not None
+        model = program.model_proto
+        for key, value in _about(policy, agent).items():
+            model.metadata_props.add(key=key, value=value)
+        files[f"{_stem(policy, agent)}.onnx"] = model.SerializeToString()
+    return files
+
+
+def as_torch(policy: TrainedPolicy) -> dict[str, bytes]:
+    """A program of torch.export for each agent: `torch.export.load(FILE).module()(observations)`."""
+    files = {}
+    for agent in policy.agents:
+        buffer = io.BytesIO()
+        module, inputs = _module(policy, agent)
+        torch.export.save(_exported(module, inputs), buffer, extra_files=_about(policy, agent))
+        files[f"{_stem(policy, agent)}.pt2"] = buffer.getvalue()
+    return files
+
+
+def as_safetensors(policy: TrainedPolicy) -> dict[str, bytes]:
+    """The tensors of all policies, as POLICY/TENSOR, with networks, agents and spaces in the metadata."""
+    weights = policy.weights
+    described = {
+        "round": policy.round,
+        "environment": policy.environment,
+        "agents": weights.agents,
+        "policies": {name: one.meta for name, one in weights.policies.items()},
+    }
+    tensors = {
+        f"{name}/{tensor}": np.ascontiguousarray(array)
+        for name, one in weights.policies.items()
+        for tensor, array in one.tensors.items()
+    }
+    return {"policy.safetensors": safetensors.numpy.save(tensors, {"nitro": json.dumps(described)})}
+
+
+FORMATS: Mapping[str, Callable[[TrainedPolicy], dict[str, bytes]]] = {
+    "onnx": as_onnx,
+    "torch": as_torch,
+    "safetensors": as_safetensors,
+}
+"""By name: the files' names and what is in them."""
+
+
+def takes_available(policy: TrainedPolicy, agent: str) -> bool:
+    """Whether the agent's module takes the actions that are available."""
+    return len(policy.agents) > 1 and bool(policy.of(agent).action["kind"] == "discrete")
+
+
+def _module(policy: TrainedPolicy, agent: str) -> tuple[PolicyModule, dict[str, torch.Tensor]]:
+    """The agent's module, and an example of what it takes."""
+    one = policy.of(agent)
+    module = PolicyModule(policy.weights.policies[policy.weights.agents[agent]], one, agent)
+    dtype = torch.uint8 if one.observation["dtype"] == "uint8" else torch.float32
+    # Two rows: torch.export takes a size of one for a constant.
+    inputs = {"observation": torch.zeros(2, *one.observation["shape"], dtype=dtype)}
+    if takes_available(policy, agent):
+        inputs["available"] = torch.ones(2, one.action["n"], dtype=torch.bool)
+    return module.eval(), inputs
+
+
+def _exported(module: PolicyModule, inputs: Mapping[str, torch.Tensor]) -> torch.export.ExportedProgram:
+    batch = torch.export.Dim("batch", min=1)
+    return torch.export.export(
+        module, tuple(inputs.values()), dynamic_shapes={name: {0: batch} for name in inputs}
+    )
+
+
+def _stem(policy: TrainedPolicy, agent: str) -> str:
+    return "policy" if len(policy.agents) == 1 else agent
+
+
+def _about(policy: TrainedPolicy, agent: str) -> dict[str, str]:
+    """What a file says of itself."""
+    one = policy.of(agent)
+    return {
+        "nitro.agent": agent,
+        "nitro.round": str(policy.round),
+        "nitro.environment": str(policy.environment["id"]),
+        "nitro.observation": json.dumps(one.observation),
+        "nitro.action": json.dumps(one.action),
+    }
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Silence the exporter about packages that no policy needs."""
+    logger: Any = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

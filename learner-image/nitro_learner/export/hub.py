@@ -1,0 +1,101 @@
+"""A folder as the Hugging Face Hub expects it: the policy, its job, and a model card."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from nitro_learner.api.policy import TrainedPolicy
+from nitro_learner.api.run import Run
+from nitro_learner.export.formats import as_onnx, as_safetensors, takes_available
+
+
+def as_hub(policy: TrainedPolicy, run: Run) -> dict[str, bytes]:
+    """The folder's files: README.md (the card), job.yaml, and the policy in two formats.
+
+    Raises:
+        RunDirError: the run folder is damaged.
+    """
+    networks = as_onnx(policy)
+    job = yaml.safe_dump(run.job.to_dict(), sort_keys=False)
+    return {
+        "README.md": _card(policy, run, sorted(networks)).encode(),
+        "job.yaml": job.encode(),
+        **networks,
+        **as_safetensors(policy),
+    }
+
+
+def _card(policy: TrainedPolicy, run: Run, networks: list[str]) -> str:
+    job, summary = run.job, run.summary
+    name, environment, algorithm = job.metadata.name, job.spec.environment.id, job.spec.algorithm.name
+    evaluation: dict[str, Any] | None = summary.get("evaluation")
+    front: dict[str, Any] = {
+        "library_name": "nitro-learner",
+        "pipeline_tag": "reinforcement-learning",
+        "tags": ["reinforcement-learning", "deep-reinforcement-learning", environment, algorithm],
+    }
+    rows = [
+        ("Environment", f"`{environment}`"),
+        ("Algorithm", f"`{algorithm}`, preset `{job.spec.algorithm.preset}`"),
+        ("Round", f"{policy.round}"),
+    ]
+    if evaluation:
+        value = f"{evaluation['mean']:.2f} +/- {evaluation['std']:.2f}"
+        task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
+        result = {
+            "task": task,
+            "dataset": {"name": environment, "type": environment},
+            "metrics": [{"type": "mean_reward", "value": value, "name": "mean_reward", "verified": False}],
+        }
+        front["model-index"] = [{"name": name, "results": [result]}]
+        rows.append(
+            (
+                "Return at the end of training",
+                f"{value}, mean and standard deviation over {evaluation['episodes']} episodes",
+            )
+        )
+    if summary:
+        rows.append(("Environment steps", f"{summary['envSteps']:,}"))
+        rows.append(("Cost of the training", f"${summary['cost']['total']:.4f}"))
+        versions = {key: value for key, value in summary["versions"].items() if key != "machine"}
+        rows.append(("Versions", ", ".join(f"{key} {value}" for key, value in versions.items())))
+    else:
+        rows.append(("Training", "has not ended"))
+    table = "\n".join(f"| {title} | {value} |" for title, value in rows)
+    return f"""---
+{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---
+
+# {name}
+
+A policy that Nitro has trained. `job.yaml` is the whole job: `nitro train job.yaml` trains it again.
+
+| | |
+|---|---|
+{table}
+
+## Use it
+
+```python
+{_usage(policy, networks[0])}
+```
+
+Observations are those of the environment, any number at a time. Normalisation is inside. Actions are the
+most probable or the most valuable ones. `policy.safetensors` has the tensors, and its metadata describes the
+networks.
+"""
+
+
+def _usage(policy: TrainedPolicy, network: str) -> str:
+    """Python that plays the first agent's network."""
+    one = policy.of(policy.agents[0])
+    shape = ", ".join(map(str, one.observation["shape"]))
+    feed = f'{{"observation": np.zeros([1, {shape}], np.{one.observation["dtype"]})}}'
+    if takes_available(policy, policy.agents[0]):
+        feed = f'{feed[:-1]}, "available": np.ones([1, {one.action["n"]}], bool)}}'
+    return f"""import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession("{network}")
+actions, distribution = session.run(None, {feed})"""

@@ -1,0 +1,190 @@
+"""Exported policies compute what actors compute: by onnxruntime, by torch.export, and from safetensors."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import safetensors
+import safetensors.numpy
+import torch
+import yaml
+
+import nitro_learner as nitro
+from agents_jobs import job as agents_job
+from nitro_actor.agents.environment import AgentsSpec
+from nitro_actor.agents.policies import Policies
+from nitro_actor.play import play_of
+from nitro_learner.export.formats import FORMATS
+from train_support import job as small_job
+from train_support import nitro as command
+from untrained_runs import environment_of, untrained
+
+ROWS = 1000
+CARTPOLE = {"environment": {"id": "CartPole-v1", "rolloutLength": 32, "envsPerActor": 2, "frameStack": 3}}
+TUNED = {"algorithm": {"preset": "tuned"}, "environment": {"id": "Hopper-v5"}}
+
+
+def atari(*layers: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "environment": {"id": "ALE/SpaceInvaders-v5", "rolloutLength": 32, "envsPerActor": 2},
+        "network": {"hiddenSizes": [8], "convLayers": list(layers)},
+    }
+
+
+ODD = {"channels": 3, "kernel": 8, "stride": 3, "padding": "same"}  # 5 zeros around 84 pixels: 2 and 3
+EVEN = {"channels": 4, "kernel": 5, "stride": 2, "padding": "valid"}
+
+
+def export(folder: Path, format: str, *words: object) -> list[Path]:
+    """The files that the command names."""
+    done = command("export", folder, "--format", format, *words)
+    assert done.returncode == 0, done.stderr
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
+def observations(one: Any, rows: int = ROWS) -> np.ndarray:
+    generator = np.random.default_rng(7)
+    shape = (rows, *one.observation["shape"])
+    if one.observation["dtype"] == "uint8":
+        return generator.integers(0, 256, shape, np.uint8)
+    return (3 * generator.standard_normal(shape)).astype(np.float32)
+
+
+def check(found: Any, expected: np.ndarray, actions: np.ndarray) -> None:
+    """Compare an exported policy's outputs with the actor's distribution and the library's actions."""
+    played, distribution = (np.asarray(one) for one in found)
+    np.testing.assert_allclose(distribution, expected, rtol=1e-5, atol=1e-5)
+    assert played.dtype == actions.dtype
+    if played.dtype == np.float32:
+        np.testing.assert_allclose(played, actions, rtol=1e-5, atol=1e-5)
+    else:  # where two are equally good to rounding, either may be chosen
+        best = np.take_along_axis(expected, played[:, None], 1)
+        np.testing.assert_allclose(best[:, 0], expected.max(1), rtol=1e-5, atol=1e-5)
+        assert (played == actions).mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    "source",
+    [small_job(**TUNED), small_job(**CARTPOLE), small_job(**atari(ODD, EVEN))],
+    ids=["normalised", "stack", "images"],
+)
+def test_the_policy_of_one_agent_is_the_actors(source: dict[str, Any], tmp_path: Path) -> None:
+    job = untrained(source, tmp_path)
+    policy = nitro.load(tmp_path)
+    for weights in policy.weights.policies.values():  # statistics of a beginning would hide a mistake
+        for name, low in (("observation.mean", -1.0), ("observation.var", 0.5)):
+            if name in weights.tensors:
+                weights.tensors[name][...] = low + np.random.default_rng(3).random(
+                    weights.tensors[name].shape
+                )
+    (one,) = (policy.of(agent) for agent in policy.agents)
+    rows = observations(one, 100 if one.observation["dtype"] == "uint8" else ROWS)
+    environment = environment_of(job, 1)
+    actor = play_of(environment).policy(policy.weights)
+    low, high = environment.spec.action_low, environment.spec.action_high
+    environment.close()
+    expected = np.empty((len(rows), actor.parameters_per_action), np.float32)
+    actor.distribution(rows, expected)
+    actions = actor.mode(expected)
+    actions = actions if low is None else np.clip(actions, low, high)
+
+    (network,) = FORMATS["onnx"](policy).values()
+    onnx.checker.check_model(onnx.load_from_string(network), full_check=True)
+    session = onnxruntime.InferenceSession(network)
+    check(session.run(None, {"observation": rows}), expected, actions)
+    check(session.run(None, {"observation": rows[:1]}), expected[:1], actions[:1])
+
+    (program,) = FORMATS["torch"](policy).items()
+    path = tmp_path / program[0]
+    path.write_bytes(program[1])
+    module = torch.export.load(path).module()
+    check(module(torch.from_numpy(rows)), expected, actions)
+    check(module(torch.from_numpy(rows[:1])), expected[:1], actions[:1])
+
+
+@pytest.mark.parametrize("name", ["ippo", "vdn"])
+def test_each_of_several_agents_has_its_own_file(name: str, tmp_path: Path) -> None:
+    """With one policy for all, the agents differ by the identity inside the file; VDN's head is dueling."""
+    team = {"teamReward": True} if name == "vdn" else {}
+    job = untrained(agents_job(name=name, sharing={"mode": "always"}, algorithm=team), tmp_path)
+    policy = nitro.load(tmp_path)
+    files = export(tmp_path, "onnx", "--out", tmp_path / "out")
+    assert [path.name for path in files] == [f"{agent}.onnx" for agent in policy.agents]
+    environment = environment_of(job, 1)
+    spec = environment.spec
+    environment.close()
+    assert isinstance(spec, AgentsSpec)
+    (one,) = spec.classes
+    rows = observations(one)
+    available = np.random.default_rng(1).random((ROWS, one.action["n"])) < 0.5
+    available[:, 0] = True
+    seen, masks = (np.repeat(each[:, None], len(one.agents), axis=1) for each in (rows, available))
+    expected = np.empty(masks.shape, np.float32)
+    Policies(policy.weights, spec, ROWS).classes[one.name].distribution(seen, masks, expected)
+    actions = policy.act(
+        dict.fromkeys(policy.agents, rows), available=dict.fromkeys(policy.agents, available)
+    )
+    assert not np.array_equal(expected[:, 0], expected[:, 1]), "nothing tells the agents apart"
+    for index, (agent, path) in enumerate(zip(policy.agents, files, strict=True)):
+        session = onnxruntime.InferenceSession(path)
+        found = session.run(None, {"observation": rows, "available": available})
+        check(found, expected[:, index], actions[agent])
+
+
+def test_safetensors_have_what_the_policy_needs(tmp_path: Path) -> None:
+    untrained(small_job(**TUNED), tmp_path)
+    (path,) = export(tmp_path, "safetensors")
+    assert path == tmp_path / "export" / "policy.safetensors"
+    policy = nitro.load(tmp_path)
+    tensors = safetensors.numpy.load_file(path)
+    with safetensors.safe_open(path, "numpy") as file:
+        described = json.loads(file.metadata()["nitro"])
+    assert described["agents"] == {"agent": "default"}
+    assert described["environment"] == policy.environment
+    weights = policy.weights.policies["default"]
+    assert described["policies"]["default"] == weights.meta
+    assert tensors.keys() == {f"default/{name}" for name in weights.tensors}
+    for name, array in weights.tensors.items():
+        np.testing.assert_array_equal(tensors[f"default/{name}"], array)
+
+
+def test_a_hub_folder_has_a_card_whose_snippet_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = nitro.train(small_job(stop={"rounds": 2}), run_dir=tmp_path / "run")
+    files = export(run.path, "hub", "--checkpoint", 2, "--out", tmp_path / "hub")
+    names = ["README.md", "job.yaml", "policy.onnx", "policy.safetensors"]
+    assert sorted(path.name for path in files) == names
+    assert sorted(path.name for path in (tmp_path / "hub").iterdir()) == names
+    card = (tmp_path / "hub" / "README.md").read_text()
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert front["pipeline_tag"] == "reinforcement-learning"
+    (result,) = front["model-index"][0]["results"]
+    evaluation = run.summary["evaluation"]
+    assert result["metrics"][0]["value"] == f"{evaluation['mean']:.2f} +/- {evaluation['std']:.2f}"
+    assert f"| Cost of the training | ${run.cost:.4f} |" in card
+    assert command("validate", tmp_path / "hub" / "job.yaml").returncode == 0
+    (snippet,) = re.findall(r"^```python\n(.*?)^```", card, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path / "hub")
+    names_of: dict[str, Any] = {}
+    exec(compile(snippet, "card", "exec"), names_of)
+    np.testing.assert_allclose(names_of["actions"], run.policy().act(np.zeros((1, 11))), rtol=1e-5, atol=1e-6)
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
+    untrained(small_job(**CARTPOLE), tmp_path / "run")
+    checkpoint = next((tmp_path / "run" / "checkpoints").glob("round-*.safetensors"))
+    for words, message in (
+        ((tmp_path, "--format", "hub"), "no run folder"),
+        ((tmp_path / "run", "--format", "onnx", "--checkpoint", 7), "no checkpoint of round 7; there are: 1"),
+        ((checkpoint, "--format", "hub"), "needs a run folder"),
+        ((checkpoint, "--format", "onnx"), "--out is needed"),
+        ((checkpoint, "--format", "onnx", "--checkpoint", 1, "--out", tmp_path), "needs a run folder"),
+    ):
+        done = command("export", *words)
+        assert done.returncode == 2, done.stderr
+        assert message in done.stderr
+    assert command("export", checkpoint, "--format", "safetensors", "--out", tmp_path / "o").returncode == 0
