@@ -19,6 +19,7 @@ from agents_jobs import job as agents_job
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.policies import Policies
 from nitro_actor.play import play_of
+from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.export.formats import FORMATS
 from train_support import job as small_job
 from train_support import nitro as command
@@ -143,7 +144,7 @@ def test_safetensors_have_what_the_policy_needs(tmp_path: Path) -> None:
     policy = nitro.load(tmp_path)
     tensors = safetensors.numpy.load_file(path)
     with safetensors.safe_open(path, "numpy") as file:
-        described = json.loads(file.metadata()["nitro"])
+        described = json.loads(file.metadata()["nitro-policy"])
     assert described["agents"] == {"agent": "default"}
     assert described["environment"] == policy.environment
     weights = policy.weights.policies["default"]
@@ -151,6 +152,22 @@ def test_safetensors_have_what_the_policy_needs(tmp_path: Path) -> None:
     assert tensors.keys() == {f"default/{name}" for name in weights.tensors}
     for name, array in weights.tensors.items():
         np.testing.assert_array_equal(tensors[f"default/{name}"], array)
+    rows = observations(policy.of("agent"))
+    again = nitro.load(path)
+    assert again.round == policy.round
+    np.testing.assert_array_equal(again.act(rows), policy.act(rows))
+
+
+def test_a_damaged_export_is_refused(tmp_path: Path) -> None:
+    for described in ("{", "{}", '{"policies": {"a": {}}, "version": 1}'):
+        path = tmp_path / "policy.safetensors"
+        tensors = {"a/b": np.zeros(1, np.float32)}
+        safetensors.numpy.save_file(tensors, path, {"nitro-policy": described})
+        with pytest.raises(CheckpointError, match="no policy can be read from it"):
+            nitro.load(path)
+    path.write_bytes(b"no safetensors")
+    with pytest.raises(CheckpointError):
+        nitro.load(path)
 
 
 def test_a_hub_folder_has_a_card_whose_snippet_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from nitro_learner.api.exported import read_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
 from nitro_learner.checkpoints.store import load as load_checkpoint
@@ -17,8 +18,9 @@ def load(source: str | Path, *, seed: int | None = None) -> TrainedPolicy:
     """Load what actors play: the policy of a run, or the policies of its agents.
 
     Args:
-        source: a run folder, or its address s3://BUCKET/PREFIX/RUN, for its newest checkpoint; or a
-            checkpoint file. boto3 looks for S3's credentials, region and endpoint.
+        source: a run folder, or its address s3://BUCKET/PREFIX/RUN, for its newest checkpoint; a checkpoint
+            file; or the policy.safetensors of `nitro export`. boto3 looks for S3's credentials, region and
+            endpoint.
         seed: of the actions that are drawn; None for a random one.
 
     Raises:
@@ -33,6 +35,8 @@ def load(source: str | Path, *, seed: int | None = None) -> TrainedPolicy:
             return _policy(_newest(Path(copy), str(source)), seed)
     path = Path(source)
     if path.is_file():
+        if (exported := read_exported(path)) is not None:
+            return TrainedPolicy(exported.played, exported.round, seed)
         return _policy(load_checkpoint(path, attached=False, only=[_PLAYED]), seed)
     return _policy(_newest(path, str(path)), seed)
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "landscape": "draw return and surrogate around a run's policy",
     "evaluate": "play episodes with a trained policy",
     "export": "write a run's policy as ONNX, torch.export, safetensors or a Hugging Face folder",
+    "serve": "serve a trained policy over HTTP",
     "pretrain-scaler": "train the scaling agent of a job with scaler minionsrl",
     "learn": "train the job of this pod (run by the operator)",
 }

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-import safetensors.numpy
 import torch
 
+from nitro_learner.api.exported import write_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.export.policy_module import PolicyModule
 
@@ -59,20 +58,8 @@ def as_torch(policy: TrainedPolicy) -> dict[str, bytes]:
 
 
 def as_safetensors(policy: TrainedPolicy) -> dict[str, bytes]:
-    """The tensors of all policies, as POLICY/TENSOR, with networks, agents and spaces in the metadata."""
-    weights = policy.weights
-    described = {
-        "round": policy.round,
-        "environment": policy.environment,
-        "agents": weights.agents,
-        "policies": {name: one.meta for name, one in weights.policies.items()},
-    }
-    tensors = {
-        f"{name}/{tensor}": np.ascontiguousarray(array)
-        for name, one in weights.policies.items()
-        for tensor, array in one.tensors.items()
-    }
-    return {"policy.safetensors": safetensors.numpy.save(tensors, {"nitro": json.dumps(described)})}
+    """The tensors of all policies, with networks, agents and spaces; `nitro_learner.load` reads it."""
+    return {"policy.safetensors": write_exported(policy)}
 
 
 FORMATS: Mapping[str, Callable[[TrainedPolicy], dict[str, bytes]]] = {

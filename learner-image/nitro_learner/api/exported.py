@@ -1,0 +1,79 @@
+"""A policy in a safetensors file of its own, with all that playing it needs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from nitro_learner.api.policy import TrainedPolicy
+from nitro_learner.checkpoints.store import CheckpointError
+
+_KEY = "nitro-policy"
+"""Of the metadata. Checkpoints have another one."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What such a file holds.
+
+    Attributes:
+        played: as a checkpoint has it; see `TrainedPolicy`.
+        round: after which the policy was saved.
+    """
+
+    played: dict[str, Any]
+    round: int
+
+
+def write_exported(policy: TrainedPolicy) -> bytes:
+    """The file: tensors named POLICY/TENSOR, and the rest as JSON in the metadata."""
+    weights = policy.weights
+    described = {
+        "round": policy.round,
+        "version": weights.version,
+        "environment": policy.environment,
+        "agents": weights.agents,
+        "policies": {name: one.meta for name, one in weights.policies.items()},
+    }
+    tensors = {
+        f"{name}/{tensor}": np.ascontiguousarray(array)
+        for name, one in weights.policies.items()
+        for tensor, array in one.tensors.items()
+    }
+    return safetensors.numpy.save(tensors, {_KEY: json.dumps(described)})
+
+
+def read_exported(path: Path) -> Exported | None:
+    """Read such a file; None if it is another one, such as a checkpoint.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    try:
+        with safetensors.safe_open(path, "numpy") as file:
+            text = (file.metadata() or {}).get(_KEY)
+            if text is None:
+                return None
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no mapping)
+    except (safetensors.SafetensorError, OSError):
+        return None  # whoever reads it as a checkpoint says what is wrong
+    try:
+        described = json.loads(text)
+        policies: dict[str, Any] = {
+            name: {"meta": meta, "tensors": {}} for name, meta in described["policies"].items()
+        }
+        for key, tensor in tensors.items():
+            name, _, own = key.partition("/")
+            policies[name]["tensors"][own] = tensor
+        played = {name: described[name] for name in ("version", "environment", "agents")}
+        return Exported(played | {"policies": policies}, int(described["round"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path}: no policy can be read from it ({type(error).__name__}: {error})"
+        ) from None

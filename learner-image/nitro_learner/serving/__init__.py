@@ -1,0 +1,1 @@
+"""Serving: a trained policy behind HTTP."""

@@ -1,0 +1,129 @@
+"""A trained policy as a web application.
+
+    POST /v1/act      {"observation": [...]} -> {"action": ...}
+    GET  /v1/policy   round, agents and spaces
+    GET  /healthz     200 while the process serves
+
+`observation`, `available` and `deterministic` are the arguments of `TrainedPolicy.act`, as JSON. What is
+wrong with a request is answered as {"error": TEXT} with a status of 400, 408 or 413.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from nitro_learner.api.policy import TrainedPolicy
+
+MOST_BYTES = 16 * 2**20
+"""Size of a request's body at most."""
+BODY_SECONDS = 10.0
+"""Time that a client has to send a body."""
+_LARGEST = float(np.finfo(np.float32).max)
+_FIELDS = ("observation", "available", "deterministic")
+
+
+def make_app(policy: TrainedPolicy) -> web.Application:
+    """The application that serves a policy."""
+    app = web.Application(client_max_size=MOST_BYTES, middlewares=[_errors_as_json])
+    served = _Served(policy)
+    app.add_routes(
+        [
+            web.post("/v1/act", served.act),
+            web.get("/v1/policy", served.policy),
+            web.get("/healthz", served.health),
+        ]
+    )
+    return app
+
+
+class _Served:
+    def __init__(self, policy: TrainedPolicy) -> None:
+        self._policy = policy
+
+    async def act(self, request: web.Request) -> web.Response:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text=f"the body took more than {BODY_SECONDS:g} s") from None
+        try:
+            found = _parsed(body)
+            action: Any = self._policy.act(
+                self._observation(found["observation"]),
+                deterministic=found.get("deterministic", True),
+                available=found.get("available"),
+            )
+        except (TypeError, ValueError) as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
+        told = {agent: one.tolist() for agent, one in action.items()} if isinstance(action, dict) else None
+        return web.json_response({"action": action.tolist() if told is None else told})
+
+    async def policy(self, _request: web.Request) -> web.Response:
+        agents = {
+            agent: {"observation": one.observation, "action": one.action}
+            for agent, one in self._policy.spaces.items()
+        }
+        environment = self._policy.environment["id"]
+        return web.json_response({"round": self._policy.round, "environment": environment, "agents": agents})
+
+    async def health(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    def _observation(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {agent: self._rows(agent, rows) for agent, rows in value.items()}
+        return self._rows(self._policy.agents[0], value)
+
+    def _rows(self, agent: str, value: Any) -> Any:
+        """An agent's observations. JSON has no bytes, so whole numbers stand for those of an image."""
+        rows = np.asarray(value)
+        if rows.dtype.kind not in "bif":
+            raise ValueError(f"observation: must be numbers, not {rows.dtype}")
+        if self._policy.of(agent).observation["dtype"] != "uint8":
+            if not (np.abs(rows) <= _LARGEST).all():
+                raise ValueError(f"observation: must be at most {_LARGEST:.3g}, what float32 holds")
+            return rows
+        if rows.dtype.kind != "i" or rows.min(initial=0) < 0 or rows.max(initial=0) > 255:
+            raise ValueError("observation: must be whole numbers from 0 to 255")
+        return rows.astype(np.uint8)
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    """The request as a mapping with an observation.
+
+    Raises:
+        ValueError: names what is wrong.
+    """
+    try:
+        found = json.loads(body, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
+    if not isinstance(found, dict) or "observation" not in found:
+        raise ValueError('the body must be a JSON object with an observation: {"observation": [...]}')
+    if unknown := sorted(found.keys() - set(_FIELDS)):
+        raise ValueError(f"unknown: {', '.join(unknown)}; known are {', '.join(_FIELDS)}")
+    if not isinstance(found.get("deterministic", True), bool):
+        raise ValueError("deterministic: must be true or false")
+    available = found.get("available")
+    if available is not None and not isinstance(available, dict):
+        raise ValueError("available: must be an object with the actions of each agent")
+    return found
+
+
+def _refuse(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: Any) -> web.StreamResponse:
+    try:
+        response: web.StreamResponse = await handler(request)
+    except web.HTTPException as error:
+        return web.json_response({"error": error.text}, status=error.status)
+    return response

@@ -1,0 +1,46 @@
+"""The server's life: from its first request to SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from aiohttp import web
+
+from nitro_learner.api.policy import TrainedPolicy
+from nitro_learner.serving.app import make_app
+
+_GRACE_SECONDS = 5.0
+"""Time that running requests have when the server is to end."""
+_KEEP_ALIVE_SECONDS = 75.0
+
+
+async def serve(policy: TrainedPolicy, host: str, port: int, listening: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        port: 0 takes a free one.
+        listening: is told the address once requests are accepted.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    runner = web.AppRunner(
+        make_app(policy),
+        access_log=None,
+        keepalive_timeout=_KEEP_ALIVE_SECONDS,
+        shutdown_timeout=_GRACE_SECONDS,
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        address, bound, *_ = runner.addresses[0]
+        listening(f"http://{f'[{address}]' if ':' in address else address}:{bound}")
+        await stop.wait()
+    finally:
+        await runner.cleanup()

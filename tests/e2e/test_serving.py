@@ -1,0 +1,54 @@
+"""The serving manifest of the examples: a Knative Service answers observations on a cluster."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import yaml
+from harness import SERVING, Cluster, Object, is_ready, kubectl
+
+import nitro_learner as nitro
+from nitro_learner.api.exported import write_exported
+from train_support import job
+from untrained_runs import untrained
+
+MANIFEST = Path(__file__).parents[2] / "examples" / "serving.yaml"
+ASK = """
+import sys, urllib.request
+request = urllib.request.Request(sys.argv[1], sys.argv[2].encode())
+print(urllib.request.urlopen(request, timeout=60).read().decode())
+"""
+
+
+def test_a_policy_answers_observations(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    untrained(job(), tmp_path)
+    policy = nitro.load(tmp_path)
+    manifest: Object = yaml.safe_load(MANIFEST.read_text())
+    name = manifest["metadata"]["name"]
+    data = {"policy.safetensors": base64.b64encode(write_exported(policy)).decode()}
+    cluster.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "binaryData": data}, namespace
+    )
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    container["image"] = cluster.images["learner"]
+    cluster.create(manifest, namespace)
+
+    def ready(pods: list[Object]) -> Object | None:
+        return next((pod for pod in pods if is_ready(pod)), None)
+
+    selector = f"serving.knative.dev/service={name}"
+    pod = cluster.until(
+        cluster.kind("v1", "Pod"), ready, namespace=namespace, selector=selector, what="a pod that serves"
+    )
+    (revision,) = cluster.kind(SERVING, "Revision").get(namespace=namespace, label_selector=selector).items
+    rows = np.random.default_rng(5).standard_normal((3, 11)).astype(np.float32)
+    # By the Revision's address, because a cluster of tests has no ingress controller.
+    url = f"http://{revision.metadata.name}.{namespace}.svc.cluster.local/v1/act"
+    inside = ("exec", "--namespace", namespace, pod["metadata"]["name"], "-c", "policy", "--")
+    said = kubectl(*inside, "python", "-c", ASK, url, json.dumps({"observation": rows.tolist()}))
+    found = np.array(json.loads(said)["action"], np.float32)
+    np.testing.assert_allclose(found, policy.act(rows), rtol=1e-5, atol=1e-6)
+    cluster.delete(SERVING, "Service", namespace, name)

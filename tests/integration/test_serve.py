@@ -1,0 +1,166 @@
+"""`nitro serve` as a process: actions are the library's, and bad requests are refused in a sentence."""
+
+import json
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nitro_learner as nitro
+from agents_jobs import job as agents_job
+from nitro_learner.serving import app
+from train_support import job as small_job
+from train_support import nitro as command
+from train_support import start
+from untrained_runs import untrained
+
+ATARI = {
+    "environment": {"id": "ALE/SpaceInvaders-v5", "rolloutLength": 32, "envsPerActor": 2},
+    "network": {"hiddenSizes": [8], "convLayers": [{"channels": 2, "kernel": 8, "stride": 8}]},
+}
+
+
+@contextmanager
+def served(folder: Path, *words: str) -> Iterator[str]:
+    """The URL of a process that serves the folder's policy; it ends well by SIGTERM."""
+    process = start("serve", folder, "--port", "0", *words)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "serving round" in line, process.communicate()
+        yield line.split()[-1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, process.communicate()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(url: str, body: Any = None, path: str = "/v1/act") -> tuple[int, Any]:
+    """Status and JSON of an answer; `body` is bytes, or becomes JSON."""
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url + path, data), timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+@pytest.fixture(scope="module")
+def hopper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    folder = tmp_path_factory.mktemp("hopper")
+    untrained(small_job(algorithm={"preset": "tuned"}), folder)
+    with served(folder, "--seed", "3") as url:
+        yield folder, url
+
+
+def test_actions_are_the_librarys(hopper: tuple[Path, str]) -> None:
+    folder, url = hopper
+    policy = nitro.load(folder)
+    rows = np.random.default_rng(1).standard_normal((5, 11)).astype(np.float32)
+    status, found = ask(url, {"observation": rows.tolist()})
+    assert status == 200
+    np.testing.assert_array_equal(np.array(found["action"], np.float32), policy.act(rows))
+    _, one = ask(url, {"observation": rows[0].tolist()})
+    np.testing.assert_array_equal(np.array(one["action"], np.float32), policy.act(rows[0]))
+    drawn = [ask(url, {"observation": rows.tolist(), "deterministic": False})[1]["action"] for _ in range(2)]
+    assert drawn[0] != drawn[1]
+    status, told = ask(url, path="/v1/policy")
+    assert status == 200
+    assert (told["round"], told["environment"]) == (1, "Hopper-v5")
+    assert told["agents"]["agent"]["observation"]["shape"] == [11]
+    with urllib.request.urlopen(f"{url}/healthz", timeout=60) as answer:
+        assert answer.status == 200
+
+
+def test_several_agents_and_images_are_served(tmp_path: Path) -> None:
+    untrained(agents_job(), tmp_path / "team")
+    team = nitro.load(tmp_path / "team")
+    seen = {agent: np.full(18, index, np.float32) for index, agent in enumerate(team.agents)}
+    only = {agent: [False, False, True, False, False] for agent in team.agents}
+    with served(tmp_path / "team") as url:
+        observations = {agent: one.tolist() for agent, one in seen.items()}
+        status, found = ask(url, {"observation": observations})
+        assert (status, found) == (200, {"action": {a: int(one) for a, one in team.act(seen).items()}})
+        _, found = ask(url, {"observation": observations, "available": only})
+        assert set(found["action"].values()) == {2}
+    untrained(small_job(**ATARI), tmp_path / "atari")
+    policy = nitro.load(tmp_path / "atari")
+    image = np.random.default_rng(2).integers(0, 256, policy.of("agent").observation["shape"], np.uint8)
+    with served(tmp_path / "atari") as url:
+        assert ask(url, {"observation": image.tolist()}) == (200, {"action": int(policy.act(image))})
+        status, found = ask(url, {"observation": (image.astype(int) + 1).tolist()})
+        assert (status, found) == (400, {"error": "observation: must be whole numbers from 0 to 255"})
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "Expecting property name"),
+        ([], 'a JSON object with an observation: {"observation": [...]}'),
+        ({"observation": [0] * 11, "greedy": True}, "unknown: greedy; known are observation, available, det"),
+        (
+            {"observation": [0] * 10},
+            "agent: an observation has the shape [11], a batch [B, 11]; this is [10]",
+        ),
+        ({"observation": [[0] * 11, [0]]}, "inhomogeneous shape"),
+        ({"observation": ["a"] * 11}, "observation: must be numbers, not <U1"),
+        ({"observation": None}, "observation: must be numbers, not object"),
+        ({"observation": {"agent": [0] * 11}}, "the policy is of one agent"),
+        ({"observation": {"nobody": [0] * 11}}, "there is no agent 'nobody'"),
+        ({"observation": [1e39] * 11}, "observation: must be at most 3.4e+38"),
+        (b'{"observation": [NaN]}', "NaN is no number of JSON"),
+        ({"observation": [0] * 11, "deterministic": 1}, "deterministic: must be true or false"),
+        ({"observation": [0] * 11, "available": [1]}, "available: must be an object"),
+        (b'{"observation": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_a_wrong_request_is_refused_in_a_sentence(hopper: tuple[Path, str], body: Any, message: str) -> None:
+    _, url = hopper
+    status, found = ask(url, body)
+    assert status == 400
+    assert message in found["error"]
+    assert ask(url, {"observation": [0] * 11})[0] == 200, "the next request is served"
+
+
+def test_what_is_too_large_or_not_there_is_refused(hopper: tuple[Path, str]) -> None:
+    _, url = hopper
+    status, found = ask(url, b" " * (app.MOST_BYTES + 1))
+    assert (status, list(found)) == (413, ["error"])
+    assert ask(url, path="/v2")[0] == 404
+    assert ask(url, {}, path="/v1/policy")[0] == 405
+
+
+def test_a_client_that_sends_nothing_is_let_go(tmp_path: Path) -> None:
+    untrained(small_job(), tmp_path)
+    with served(tmp_path) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall(b"POST /v1/act HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+            begin = time.monotonic()
+            answer = connection.recv(4096)
+        assert b"408" in answer.splitlines()[0]
+        assert time.monotonic() - begin >= app.BODY_SECONDS - 1
+
+
+def test_a_policy_or_port_that_is_not_there_ends_the_command(tmp_path: Path) -> None:
+    for words, code, message in (
+        ((tmp_path,), 1, "no checkpoint in it"),
+        ((tmp_path, "--port", "70000"), 2, "--port 70000: must be from 0 to 65535"),
+    ):
+        done = command("serve", *words)
+        assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+    untrained(small_job(), tmp_path)
+    with served(tmp_path) as url:
+        done = command("serve", tmp_path, "--port", url.rpartition(":")[2])
+        assert done.returncode == 2
+        assert "in use" in done.stderr
