@@ -5,6 +5,7 @@ As a library, `import nitro_learner as nitro`:
     policy = nitro.load("runs/hopper")          # see nitro_learner.api.loading
     action = policy.act(observation)            # see nitro_learner.api.policy
     run = nitro.train({"spec": ...})            # see nitro_learner.api.training
+    run = nitro.resume(run, rounds=200)         # see nitro_learner.api.training
     run = nitro.Run("runs/hopper")              # see nitro_learner.api.run
 """
 
@@ -15,15 +16,16 @@ if TYPE_CHECKING:
     from nitro_learner.api.loading import load
     from nitro_learner.api.policy import PlayedEpisode, TrainedPolicy
     from nitro_learner.api.run import Run
-    from nitro_learner.api.training import train
+    from nitro_learner.api.training import resume, train
 
-__all__ = ["PlayedEpisode", "Run", "TrainedPolicy", "load", "train"]
+__all__ = ["PlayedEpisode", "Run", "TrainedPolicy", "load", "resume", "train"]
 
 _MODULES = {
     "PlayedEpisode": "policy",
     "Run": "run",
     "TrainedPolicy": "policy",
     "load": "loading",
+    "resume": "training",
     "train": "training",
 }
 

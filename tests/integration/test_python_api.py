@@ -18,7 +18,7 @@ from agents_jobs import job as agents_job
 from nitro_actor.agents.rollout import best_actions
 from nitro_actor.play import play_of
 from nitro_actor.protocol.weights import WeightsContainer
-from nitro_api import NitroTrainingJob
+from nitro_api import JobInvalid, NitroTrainingJob
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, write
@@ -190,6 +190,29 @@ def test_training_works_where_an_event_loop_runs(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="already holds a run"):
         nitro.train(small_job(), run_dir=run.path)
     assert run.summary["finished"], "the run is untouched"
+
+
+def test_a_run_goes_on_to_the_result_of_a_run_that_was_never_stopped(tmp_path: Path) -> None:
+    source = small_job(**CARTPOLE, stop={"rounds": 4})
+    whole = nitro.train(source, run_dir=tmp_path / "whole")
+    part = nitro.train(
+        {**source, "spec": {**source["spec"], "stop": {"rounds": 2}}}, run_dir=tmp_path / "part"
+    )
+    rounds: list[int] = []
+    again = nitro.resume(part, rounds=4, on_round=lambda report: rounds.append(report.round))
+    assert rounds == [3, 4]
+    assert again.job.spec.stop.rounds == 4
+    for name in ("reward_mean", "policy_loss", "actors"):
+        np.testing.assert_array_equal(again.metrics[name], whole.metrics[name])
+    observations = np.random.default_rng(1).standard_normal((9, 4))
+    np.testing.assert_array_equal(again.policy().act(observations), whole.policy().act(observations))
+    before = (whole.path / "metrics.csv").read_bytes()
+    assert nitro.resume(whole.path).summary["finished"]
+    assert (whole.path / "metrics.csv").read_bytes() == before, "a run that has ended stays as it is"
+    with pytest.raises(JobInvalid, match="rounds"):
+        nitro.resume(whole, rounds=0)
+    with pytest.raises(RunDirError, match="no run folder"):
+        nitro.resume(tmp_path)
 
 
 def test_the_snippets_of_the_pages_run(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_api.resolution.episodes import keep_rollout
 from nitro_learner.algorithms.rllib import availability
 from nitro_learner.api.run import Run
 from nitro_learner.backends.local import LocalBackend
@@ -35,8 +36,8 @@ def train(
     """Train a job on this machine with actors as local processes, whatever backend it names.
 
     Where an event loop runs already, as in Jupyter, the training has a thread of its own. This function
-    returns when the run has ended, or was interrupted (Ctrl-C) and has saved a checkpoint. `nitro train
-    --resume` goes on with such a run.
+    returns when the run has ended, or was interrupted (Ctrl-C) and has saved a checkpoint. `resume` goes on
+    with such a run.
 
     Args:
         job: a model, a mapping as in a job file, YAML text, or the path of a job file.
@@ -54,8 +55,7 @@ def train(
     source: Any = job.to_dict() if isinstance(job, NitroTrainingJob) else job
     if isinstance(source, Mapping):
         source = dict(source)
-    resolved = resolve(load_job(source, _LOCAL, look_up=environment_ids.mistakes))
-    availability.check(resolved.spec)
+    resolved = _resolved(source, _LOCAL)
     if run_dir is not None:
         RunDir(Path(run_dir)).check_free()
     folder = RunDir(Path(run_dir)) if run_dir else RunDir.fresh(Path("runs"), resolved.metadata.name)
@@ -70,6 +70,49 @@ def train(
                 folder.discard()
             raise
     return Run(folder.path)
+
+
+def resume(
+    run: Run | str | Path,
+    *,
+    rounds: int | None = None,
+    on_round: Callable[[RoundReport], object] | None = None,
+) -> Run:
+    """Go on with a run from its last checkpoint, as `train` trains, and return it.
+
+    Args:
+        run: a run, or its folder. A run that has ended is returned as it is, unless `rounds` extends it.
+        rounds: where to stop, in rounds from the run's beginning; what the run's job says by default.
+        on_round: see `train`.
+
+    Raises:
+        JobInvalid: `rounds` is not allowed.
+        RunDirError: the folder holds no run; or the learning rate falls to zero over the rounds, so that
+            their number cannot change.
+        CheckpointError: all checkpoints are damaged.
+        TrainingFailed, KeyboardInterrupt: see `train`.
+    """
+    folder = RunDir(run.path if isinstance(run, Run) else Path(run))
+    saved = folder.read_job()
+    more = [] if rounds is None else [f"spec.stop.rounds={rounds}"]
+    resolved = _resolved(dict(saved), [*_LOCAL, *more], saved["spec"]["environment"])
+    with folder.locked():
+        opened = open_run(folder, resolved, resume=True)
+        if not opened.ended:
+            _finish(lambda: _session(opened, on_round))
+    return Run(folder.path)
+
+
+def _resolved(
+    source: Any, overrides: Sequence[str], begun: Mapping[str, Any] | None = None
+) -> NitroTrainingJob:
+    """The job with every default; `begun` is the environment of the run that it goes on with."""
+    job = load_job(source, overrides, look_up=environment_ids.mistakes)
+    if begun is not None:
+        keep_rollout(job.spec.environment, begun)
+    job = resolve(job)
+    availability.check(job.spec)
+    return job
 
 
 class _OnRound(Listener):
