@@ -20,7 +20,7 @@ from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.policies import Policies
 from nitro_actor.play import play_of
 from nitro_learner.checkpoints.store import CheckpointError
-from nitro_learner.export.formats import FORMATS
+from nitro_learner.export.networks import as_onnx, as_torch
 from train_support import job as small_job
 from train_support import nitro as command
 from untrained_runs import environment_of, untrained
@@ -94,13 +94,13 @@ def test_the_policy_of_one_agent_is_the_actors(source: dict[str, Any], tmp_path:
     actions = actor.mode(expected)
     actions = actions if low is None else np.clip(actions, low, high)
 
-    (network,) = FORMATS["onnx"](policy).values()
+    (network,) = as_onnx(policy).values()
     onnx.checker.check_model(onnx.load_from_string(network), full_check=True)
     session = onnxruntime.InferenceSession(network)
     check(session.run(None, {"observation": rows}), expected, actions)
     check(session.run(None, {"observation": rows[:1]}), expected[:1], actions[:1])
 
-    (program,) = FORMATS["torch"](policy).items()
+    (program,) = as_torch(policy).items()
     path = tmp_path / program[0]
     path.write_bytes(program[1])
     module = torch.export.load(path).module()

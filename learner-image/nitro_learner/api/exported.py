@@ -14,6 +14,8 @@ import safetensors.numpy
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.checkpoints.store import CheckpointError
 
+EXPORTED = "policy.safetensors"
+"""The usual name of such a file."""
 _KEY = "nitro-policy"
 """Of the metadata. Checkpoints have another one."""
 

@@ -21,9 +21,10 @@ from nitro_learner.cli.common import some_path, some_text, writing
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
+    from nitro_learner.api.policy import TrainedPolicy
+    from nitro_learner.api.run import Run
     from nitro_learner.run.rundir import RunDir
 
-# The names of nitro_learner.export.formats, whose import loads torch.
 _FORMATS = ("onnx", "torch", "safetensors", "hub")
 
 
@@ -68,17 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.checkpoint is not None:
             source = _checkpoint(RunDir(folder), arguments.checkpoint)
         policy = load(source)
-        try:
-            from nitro_learner.export.formats import FORMATS
-            from nitro_learner.export.hub import as_hub
-
-            files = as_hub(policy, trained) if trained else FORMATS[arguments.format](policy)
-        except ImportError as error:
-            raise CommandError(
-                f"--format {arguments.format} needs the package {error.name}: "
-                "pip install 'nitro-learner[train,export]'",
-                FAILED,
-            ) from None
+        files = _files(policy, arguments.format, trained)
     except RunDirError as error:
         raise CommandError(str(error)) from None
     except CheckpointError as error:
@@ -89,6 +80,26 @@ def run(arguments: argparse.Namespace) -> int:
             _write(path, data)
         print(path)
     return DONE
+
+
+def _files(policy: TrainedPolicy, format: str, run: Run | None) -> dict[str, bytes]:
+    """The files of a format by name; `hub` needs the run."""
+    from nitro_learner.api.exported import EXPORTED, write_exported
+
+    if format == "safetensors":
+        return {EXPORTED: write_exported(policy)}
+    try:
+        from nitro_learner.export.hub import as_hub
+        from nitro_learner.export.networks import as_onnx, as_torch
+
+        if run is not None:
+            return as_hub(policy, run)
+        return as_onnx(policy) if format == "onnx" else as_torch(policy)
+    except ImportError as error:
+        raise CommandError(
+            f"--format {format} needs the package {error.name}: pip install 'nitro-learner[train,export]'",
+            FAILED,
+        ) from None
 
 
 def _checkpoint(folder: RunDir, round: int) -> Path:

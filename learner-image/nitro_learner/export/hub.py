@@ -6,9 +6,10 @@ from typing import Any
 
 import yaml
 
+from nitro_learner.api.exported import EXPORTED, write_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.run import Run
-from nitro_learner.export.formats import as_onnx, as_safetensors, takes_available
+from nitro_learner.export.networks import as_onnx, takes_available
 
 
 def as_hub(policy: TrainedPolicy, run: Run) -> dict[str, bytes]:
@@ -23,7 +24,7 @@ def as_hub(policy: TrainedPolicy, run: Run) -> dict[str, bytes]:
         "README.md": _card(policy, run, sorted(networks)).encode(),
         "job.yaml": job.encode(),
         **networks,
-        **as_safetensors(policy),
+        EXPORTED: write_exported(policy),
     }
 
 
@@ -82,7 +83,7 @@ A policy that Nitro has trained. `job.yaml` is the whole job: `nitro train job.y
 ```
 
 Observations are those of the environment, any number at a time. Normalisation is inside. Actions are the
-most probable or the most valuable ones. `policy.safetensors` has the tensors, and its metadata describes the
+most probable or the most valuable ones. `{EXPORTED}` has the tensors, and its metadata describes the
 networks.
 """
 

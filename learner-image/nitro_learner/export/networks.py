@@ -1,7 +1,4 @@
-"""The files that a trained policy can become.
-
-A new format is a function and its entry in `FORMATS`.
-"""
+"""Policies as networks that other programs run: ONNX and torch.export."""
 
 from __future__ import annotations
 
@@ -9,13 +6,12 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from nitro_learner.api.exported import write_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.export.policy_module import PolicyModule
 
@@ -55,19 +51,6 @@ def as_torch(policy: TrainedPolicy) -> dict[str, bytes]:
         torch.export.save(_exported(module, inputs), buffer, extra_files=_about(policy, agent))
         files[f"{_stem(policy, agent)}.pt2"] = buffer.getvalue()
     return files
-
-
-def as_safetensors(policy: TrainedPolicy) -> dict[str, bytes]:
-    """The tensors of all policies, with networks, agents and spaces; `nitro_learner.load` reads it."""
-    return {"policy.safetensors": write_exported(policy)}
-
-
-FORMATS: Mapping[str, Callable[[TrainedPolicy], dict[str, bytes]]] = {
-    "onnx": as_onnx,
-    "torch": as_torch,
-    "safetensors": as_safetensors,
-}
-"""By name: the files' names and what is in them."""
 
 
 def takes_available(policy: TrainedPolicy, agent: str) -> bool:
