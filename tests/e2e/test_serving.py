@@ -15,7 +15,7 @@ from nitro_learner.api.exported import write_exported
 from train_support import job
 from untrained_runs import untrained
 
-MANIFEST = Path(__file__).parents[2] / "examples" / "serving.yaml"
+MANIFEST = Path(__file__).parents[2] / "examples" / "serving" / "knative.yaml"
 ASK = """
 import sys, urllib.request
 request = urllib.request.Request(sys.argv[1], sys.argv[2].encode())

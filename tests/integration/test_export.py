@@ -159,10 +159,21 @@ def test_safetensors_have_what_the_policy_needs(tmp_path: Path) -> None:
 
 
 def test_a_damaged_export_is_refused(tmp_path: Path) -> None:
-    for described in ("{", "{}", '{"policies": {"a": {}}, "version": 1}'):
-        path = tmp_path / "policy.safetensors"
-        tensors = {"a/b": np.zeros(1, np.float32)}
-        safetensors.numpy.save_file(tensors, path, {"nitro-policy": described})
+    untrained(small_job(**TUNED), tmp_path / "run")
+    (whole,) = export(tmp_path / "run", "safetensors")
+    tensors = safetensors.numpy.load_file(whole)
+    with safetensors.safe_open(whole, "numpy") as file:
+        described = file.metadata()["nitro-policy"]
+    path = tmp_path / "policy.safetensors"
+    for changed, missing in (
+        ("{", None),
+        ("{}", None),
+        (described.replace('"environment": {', '"environment": {}, "other": {'), None),
+        (described.replace('"kind": "mlp"', '"kind": "gru"'), None),
+        (described, "default/policy.head.weight"),
+    ):
+        kept = {name: tensor for name, tensor in tensors.items() if name != missing}
+        safetensors.numpy.save_file(kept, path, {"nitro-policy": changed})
         with pytest.raises(CheckpointError, match="no policy can be read from it"):
             nitro.load(path)
     path.write_bytes(b"no safetensors")
@@ -172,6 +183,10 @@ def test_a_damaged_export_is_refused(tmp_path: Path) -> None:
 
 def test_a_hub_folder_has_a_card_whose_snippet_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = nitro.train(small_job(stop={"rounds": 2}), run_dir=tmp_path / "run")
+    export(run.path, "hub", "--checkpoint", 1, "--out", tmp_path / "earlier")
+    earlier = (tmp_path / "earlier" / "README.md").read_text()
+    assert "| Training | went on after this round |" in earlier
+    assert "mean_reward" not in earlier, "the return is that of a later policy"
     files = export(run.path, "hub", "--checkpoint", 2, "--out", tmp_path / "hub")
     names = ["README.md", "job.yaml", "policy.onnx", "policy.safetensors"]
     assert sorted(path.name for path in files) == names

@@ -1,6 +1,7 @@
 """`nitro serve` as a process: actions are the library's, and bad requests are refused in a sentence."""
 
 import json
+import re
 import signal
 import socket
 import time
@@ -106,7 +107,8 @@ def test_several_agents_and_images_are_served(tmp_path: Path) -> None:
     [
         (b"{", "Expecting property name"),
         ([], 'a JSON object with an observation: {"observation": [...]}'),
-        ({"observation": [0] * 11, "greedy": True}, "unknown: greedy; known are observation, available, det"),
+        ({"observation": [0] * 11, "greedy": True}, "unknown: ['greedy']; known are observation, available"),
+        ({"observation": [0] * 11, "\ud800": True}, "unknown: ['\\ud800']; known are"),
         (
             {"observation": [0] * 10},
             "agent: an observation has the shape [11], a batch [B, 11]; this is [10]",
@@ -140,7 +142,24 @@ def test_what_is_too_large_or_not_there_is_refused(hopper: tuple[Path, str]) -> 
     assert ask(url, {}, path="/v1/policy")[0] == 405
 
 
-def test_a_client_that_sends_nothing_is_let_go(tmp_path: Path) -> None:
+def test_a_body_of_nothing_but_brackets_takes_little_memory(tmp_path: Path) -> None:
+    """Python takes 56 bytes for each of its two. The example's pod has 512 MiB."""
+    untrained(small_job(), tmp_path)
+    process = start("serve", tmp_path, "--port", "0")
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        body = b'{"observation": [' + b",".join([b"[]"] * (app.MOST_BYTES // 3 - 10)) + b"]}"
+        for _ in range(3):
+            assert ask(url, body)[0] == 400
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        assert int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) < 300 * 1024
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_client_that_sends_no_body_is_let_go(tmp_path: Path) -> None:
     untrained(small_job(), tmp_path)
     with served(tmp_path) as url:
         host, _, port = url.removeprefix("http://").partition(":")
@@ -156,6 +175,7 @@ def test_a_policy_or_port_that_is_not_there_ends_the_command(tmp_path: Path) -> 
     for words, code, message in (
         ((tmp_path,), 1, "no checkpoint in it"),
         ((tmp_path, "--port", "70000"), 2, "--port 70000: must be from 0 to 65535"),
+        ((tmp_path, "--seed", "-1"), 2, "--seed -1: must be 0 or more"),
     ):
         done = command("serve", *words)
         assert (done.returncode, message in done.stderr) == (code, True), done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from nitro_api.costs.round_costs import ModelledCosts
 from nitro_api.resolution import episodes
 from nitro_api.resolution.resolve import preset_of, resolve, scores_policies, usual_window
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
@@ -19,6 +20,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
     found += [
         *_sharing_warnings(spec),
         *_function_warnings(spec),
+        _ratio_warning(spec),
         *_null_warnings(spec),
         episodes.cut_warning(spec.environment),
     ]
@@ -64,6 +66,21 @@ def _minibatch_warning(spec: JobSpec) -> str | None:
     if not isinstance(minibatch, int) or minibatch <= smallest:
         return None
     return f"spec.algorithm.{field}: {minibatch} exceeds the {smallest} samples of a {holder}"
+
+
+def _ratio_warning(spec: JobSpec) -> str | None:
+    """A warning if the scaler `efficient` cannot ask for more than minActors, because it never asks for more
+    actors than its cost ratio."""
+    scaling = spec.scaling
+    if scaling.scaler != "efficient" or scaling.costs == "measured":
+        return None
+    ratio = ModelledCosts.of(spec).ratio if scaling.cost_ratio is None else scaling.cost_ratio
+    if ratio >= scaling.min_actors + 0.5 or scaling.min_actors == scaling.max_actors:
+        return None
+    return (
+        f"spec.scaling.minActors: scaler efficient asks for at most costRatio actors, here {ratio:.3g}, so "
+        f"that all rounds after the first have {scaling.min_actors}; lower minActors, or set costRatio"
+    )
 
 
 def _null_warnings(spec: JobSpec) -> list[str]:
@@ -132,6 +149,8 @@ def _unused_warnings(spec: JobSpec) -> list[str]:
         if scaling.mode not in ("artifact", "explained-variance"):
             return []
         return [f"spec.scaling.surrogate: has no effect with mode: {scaling.mode}; remove it"]
+    if scaling.scaler == "efficient":
+        return _unused(spec, "window", "mode", "normalise")
     return _unused(spec, "window", "mode", "normalise", "surrogate")
 
 

@@ -127,6 +127,13 @@ declare(
         for field, name in (("targetReward", "target_reward"), ("budgetDollars", "budget_dollars"))
     ),
     Rule(
+        path="scaling.scaler",
+        cel="self.scaling.scaler != 'efficient' || self.algorithm.name == 'ppo'",
+        sentence="is efficient, which is only allowed with algorithm.name: ppo, because it knows ppo's noise "
+        "and costs; choose another scaler",
+        holds=lambda spec: spec.scaling.scaler != "efficient" or spec.algorithm.name == "ppo",
+    ),
+    Rule(
         path="stop.targetReward",
         cel="self.scaling.scaler != 'minionsrl-adapt' "
         "|| (has(self.stop.targetReward) && self.stop.targetReward > 0.0)",

@@ -42,9 +42,9 @@ class Scaling(Model):
     ] = "nitro"
     """Who decides: `nitro` the boosting score, `fixed` always initialActors, `schedule` the list in
     `schedule`, `random-score` as nitro, or with several agents as marless, with a score drawn from its own
-    history (the control experiment), `efficient` as many as make improvement cheapest, by the gradient's
-    noise and by what rounds cost. The paper's other scalers: `kungfu` more as the gradient noise scale
-    grows, never fewer; `hydrozoa` from minActors on twice as many every ten rounds; `minionsrl` as the
+    history (the control experiment), `efficient` as many as make PPO's improvement cheapest, by the
+    gradient's noise and by what rounds cost. The paper's other scalers: `kungfu` more as the gradient noise
+    scale grows, never fewer; `hydrozoa` from minActors on twice as many every ten rounds; `minionsrl` as the
     pre-trained `agent` chooses; `minionsrl-adapt` in proportion to how near the reward is to
     stop.targetReward. For several agents: `marless` what all policies' scores ask for together, as the
     MARLess paper has it. Default: nitro."""
@@ -106,7 +106,8 @@ class Scaling(Model):
     cost_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = None
     """K, what a round costs whatever its actors over what one more actor adds to it. Where actors are cheap
     beside the learner's time, K is large and rounds have more actors. Only with scaler `efficient`. Unit:
-    actors. Default: with it, by the prices in spec.pricing and the seconds of the project's own machine."""
+    actors. Default: with it, by the prices in spec.pricing of the learner and of invocations on demand (with
+    model `vm`, of machines), and by the seconds of the project's own machine."""
 
     costs: Literal["given", "measured"] | None = None
     """Where scaler `efficient` has its costs from. `given`: costRatio in all rounds, so that the same job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,6 @@ EXPORTED = "policy.safetensors"
 """The usual name of such a file."""
 _KEY = "nitro-policy"
 """Of the metadata. Checkpoints have another one."""
-
-
-@dataclass(frozen=True)
-class Exported:
-    """What such a file holds.
-
-    Attributes:
-        played: as a checkpoint has it; see `TrainedPolicy`.
-        round: after which the policy was saved.
-    """
-
-    played: dict[str, Any]
-    round: int
 
 
 def write_exported(policy: TrainedPolicy) -> bytes:
@@ -51,7 +37,7 @@ def write_exported(policy: TrainedPolicy) -> bytes:
     return safetensors.numpy.save(tensors, {_KEY: json.dumps(described)})
 
 
-def read_exported(path: Path) -> Exported | None:
+def read_exported(path: Path, seed: int | None) -> TrainedPolicy | None:
     """Read such a file; None if it is another one, such as a checkpoint.
 
     Raises:
@@ -74,7 +60,7 @@ def read_exported(path: Path) -> Exported | None:
             name, _, own = key.partition("/")
             policies[name]["tensors"][own] = tensor
         played = {name: described[name] for name in ("version", "environment", "agents")}
-        return Exported(played | {"policies": policies}, int(described["round"]))
+        return TrainedPolicy(played | {"policies": policies}, int(described["round"]), seed)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{path}: no policy can be read from it ({type(error).__name__}: {error})"

@@ -35,8 +35,8 @@ def load(source: str | Path, *, seed: int | None = None) -> TrainedPolicy:
             return _policy(_newest(Path(copy), str(source)), seed)
     path = Path(source)
     if path.is_file():
-        if (exported := read_exported(path)) is not None:
-            return TrainedPolicy(exported.played, exported.round, seed)
+        if (exported := read_exported(path, seed)) is not None:
+            return exported
         return _policy(load_checkpoint(path, attached=False, only=[_PLAYED]), seed)
     return _policy(_newest(path, str(path)), seed)
 

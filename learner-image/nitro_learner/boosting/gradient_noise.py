@@ -1,6 +1,6 @@
 """How much of a round's gradient is noise: the gradient noise scale (McCandlish et al. 2018, appendix A.1).
 
-KungFu's scaler and the mode `noise` of Nitro's read it.
+The scalers `kungfu` and `efficient` and the mode `noise` of Nitro's read it.
 """
 
 import math
@@ -106,7 +106,8 @@ class NoiseMeter:
     def __init__(self, scaling: Scaling, transitions: int) -> None:
         """
         Args:
-            scaling: resolved. KungFu sees the whole loss, as its workers do, Nitro the policy's objective.
+            scaling: resolved. KungFu sees the whole loss, as its workers do, the others the policy's
+                objective.
             transitions: of a round with minActors.
         """
         self._objective: Objective = "total" if scaling.scaler == "kungfu" else scaling.surrogate

@@ -1,6 +1,6 @@
 """Serve a trained policy over HTTP. It is loaded once; requests carry observations and get actions.
 
-On a cluster: examples/serving.yaml is a Knative Service that scales to zero.
+On a cluster: examples/serving/knative.yaml is a Knative Service that scales to zero.
 
 examples:
   nitro serve runs/hopper-20260101-120000
@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not told.isdecimal():
             raise CommandError(f"PORT={told}: must be a port, from 0 to 65535; or give --port")
         port = int(told)
+    if arguments.seed is not None and arguments.seed < 0:
+        raise CommandError(f"--seed {arguments.seed}: must be 0 or more")
     if not 0 <= port <= 65535:
         raise CommandError(f"--port {port}: must be from 0 to 65535")
     try:

@@ -11,7 +11,10 @@ from nitro_learner.experiments.results import Results
 
 
 def table(results: Results) -> Iterator[str]:
-    """The table's lines, a row for each variant; none where the agents are of one class."""
+    """The table's lines, a row for each variant; none where the agents are of one class.
+
+    A class has a dash where one of a variant's runs ended without an evaluation.
+    """
     found = {
         variant: [run.summary.get("evaluation", {}).get("classes", {}) for run in runs]
         for variant, runs in results.runs.items()

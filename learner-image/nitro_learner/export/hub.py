@@ -21,17 +21,19 @@ def as_hub(policy: TrainedPolicy, run: Run) -> dict[str, bytes]:
     networks = as_onnx(policy)
     job = yaml.safe_dump(run.job.to_dict(), sort_keys=False)
     return {
-        "README.md": _card(policy, run, sorted(networks)).encode(),
+        "README.md": _card(policy, run, next(iter(networks))).encode(),
         "job.yaml": job.encode(),
         **networks,
         EXPORTED: write_exported(policy),
     }
 
 
-def _card(policy: TrainedPolicy, run: Run, networks: list[str]) -> str:
+def _card(policy: TrainedPolicy, run: Run, network: str) -> str:
     job, summary = run.job, run.summary
     name, environment, algorithm = job.metadata.name, job.spec.environment.id, job.spec.algorithm.name
-    evaluation: dict[str, Any] | None = summary.get("evaluation")
+    # What the summary says is of the run's end: of an earlier checkpoint's policy it would be untrue.
+    of_end = bool(summary) and summary["rounds"] == policy.round
+    evaluation: dict[str, Any] | None = summary.get("evaluation") if of_end else None
     front: dict[str, Any] = {
         "library_name": "nitro-learner",
         "pipeline_tag": "reinforcement-learning",
@@ -57,13 +59,14 @@ def _card(policy: TrainedPolicy, run: Run, networks: list[str]) -> str:
                 f"{value}, mean and standard deviation over {evaluation['episodes']} episodes",
             )
         )
-    if summary:
+    if of_end:
         rows.append(("Environment steps", f"{summary['envSteps']:,}"))
         rows.append(("Cost of the training", f"${summary['cost']['total']:.4f}"))
+    else:
+        rows.append(("Training", "went on after this round" if summary else "has not ended"))
+    if summary:
         versions = {key: value for key, value in summary["versions"].items() if key != "machine"}
         rows.append(("Versions", ", ".join(f"{key} {value}" for key, value in versions.items())))
-    else:
-        rows.append(("Training", "has not ended"))
     table = "\n".join(f"| {title} | {value} |" for title, value in rows)
     return f"""---
 {yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---
@@ -79,7 +82,7 @@ A policy that Nitro has trained. `job.yaml` is the whole job: `nitro train job.y
 ## Use it
 
 ```python
-{_usage(policy, networks[0])}
+{_usage(policy, network)}
 ```
 
 Observations are those of the environment, any number at a time. Normalisation is inside. Actions are the

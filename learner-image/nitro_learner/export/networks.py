@@ -16,7 +16,7 @@ from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.export.policy_module import PolicyModule
 
 OPSET = 18
-"""Version of ONNX's operators; onnxruntime 1.14 (2023) and later run it."""
+"""Version of ONNX's operators. The file has the format of ONNX 1.16, for onnxruntime 1.18 and later."""
 
 
 def as_onnx(policy: TrainedPolicy) -> dict[str, bytes]:

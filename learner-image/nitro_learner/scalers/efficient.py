@@ -18,8 +18,9 @@ import math
 from typing import Any
 
 from nitro_api import JobSpec
+from nitro_api.costs.round_costs import ModelledCosts
 from nitro_learner.scalers.base import Decision, Need, RoundOutcome, Scaler
-from nitro_learner.scalers.round_costs import FittedCosts, ModelledCosts
+from nitro_learner.scalers.fitted_costs import FittedCosts
 
 _KEEP = 0.8
 """Weight of the old average when a new value comes."""

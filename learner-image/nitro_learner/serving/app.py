@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,14 @@ from aiohttp import web
 
 from nitro_learner.api.policy import TrainedPolicy
 
-MOST_BYTES = 16 * 2**20
-"""Size of a request's body at most."""
+MOST_BYTES = 2 * 2**20
+"""Size of a request's body at most: twenty stacks of four Atari frames, or 10,000 observations of Hopper."""
 BODY_SECONDS = 10.0
 """Time that a client has to send a body."""
+_AT_ONCE = 16
+"""Bodies that are read at a time; others wait."""
+_SHOWN = 200
+"""Characters of what came that an error shows."""
 _LARGEST = float(np.finfo(np.float32).max)
 _FIELDS = ("observation", "available", "deterministic")
 
@@ -45,24 +50,33 @@ def make_app(policy: TrainedPolicy) -> web.Application:
 class _Served:
     def __init__(self, policy: TrainedPolicy) -> None:
         self._policy = policy
+        # One thread, because a policy is not made for two. The event loop answers /healthz meanwhile.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
+        self._reading = asyncio.Semaphore(_AT_ONCE)
 
     async def act(self, request: web.Request) -> web.Response:
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                body = await request.read()
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(text=f"the body took more than {BODY_SECONDS:g} s") from None
-        try:
-            found = _parsed(body)
-            action: Any = self._policy.act(
-                self._observation(found["observation"]),
-                deterministic=found.get("deterministic", True),
-                available=found.get("available"),
-            )
-        except (TypeError, ValueError) as error:
-            raise web.HTTPBadRequest(text=str(error)) from None
+        async with self._reading:
+            try:
+                async with asyncio.timeout(BODY_SECONDS):
+                    body = await request.read()
+            except TimeoutError:
+                raise web.HTTPRequestTimeout(text=f"the body took more than {BODY_SECONDS:g} s") from None
+            loop = asyncio.get_running_loop()
+            try:
+                answer = await loop.run_in_executor(self._thread, self._answer, body)
+            except (TypeError, ValueError) as error:
+                return _error(400, str(error))
+        return web.Response(body=answer, content_type="application/json")
+
+    def _answer(self, body: bytes) -> bytes:
+        found = _parsed(body)
+        action: Any = self._policy.act(
+            self._observation(found["observation"]),
+            deterministic=found.get("deterministic", True),
+            available=found.get("available"),
+        )
         told = {agent: one.tolist() for agent, one in action.items()} if isinstance(action, dict) else None
-        return web.json_response({"action": action.tolist() if told is None else told})
+        return json.dumps({"action": action.tolist() if told is None else told}).encode()
 
     async def policy(self, _request: web.Request) -> web.Response:
         agents = {
@@ -107,7 +121,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict) or "observation" not in found:
         raise ValueError('the body must be a JSON object with an observation: {"observation": [...]}')
     if unknown := sorted(found.keys() - set(_FIELDS)):
-        raise ValueError(f"unknown: {', '.join(unknown)}; known are {', '.join(_FIELDS)}")
+        raise ValueError(f"unknown: {str(unknown)[:_SHOWN]}; known are {', '.join(_FIELDS)}")
     if not isinstance(found.get("deterministic", True), bool):
         raise ValueError("deterministic: must be true or false")
     available = found.get("available")
@@ -125,5 +139,12 @@ async def _errors_as_json(request: web.Request, handler: Any) -> web.StreamRespo
     try:
         response: web.StreamResponse = await handler(request)
     except web.HTTPException as error:
-        return web.json_response({"error": error.text}, status=error.status)
+        answer = _error(error.status, error.text or error.reason)
+        if "Allow" in error.headers:
+            answer.headers["Allow"] = error.headers["Allow"]
+        return answer
     return response
+
+
+def _error(status: int, text: str) -> web.Response:
+    return web.json_response({"error": text}, status=status)

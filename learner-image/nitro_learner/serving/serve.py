@@ -9,9 +9,9 @@ from collections.abc import Callable
 from aiohttp import web
 
 from nitro_learner.api.policy import TrainedPolicy
-from nitro_learner.serving.app import make_app
+from nitro_learner.serving.app import BODY_SECONDS, make_app
 
-_GRACE_SECONDS = 5.0
+_GRACE_SECONDS = BODY_SECONDS + 5
 """Time that running requests have when the server is to end."""
 _KEEP_ALIVE_SECONDS = 75.0
 

@@ -203,6 +203,18 @@ def test_the_decay_warning_names_the_first_round_without_boost(
     assert boostable(low, high, better + 1e-9, rounds - 1)
 
 
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        "{scaler: efficient, costRatio: 8.5, minActors: 8, maxActors: 64, surrogate: ratio1}",
+        "{scaler: efficient, costs: measured, minActors: 8, maxActors: 64}",
+        "{scaler: efficient, minActors: 1, maxActors: 64}",
+    ],
+)
+def test_what_efficient_uses_gets_no_warning(scaling: str) -> None:
+    assert warnings(job(f"spec.scaling={scaling}")) == []
+
+
 def test_the_decay_bounds_nothing_in_artifact_mode() -> None:
     """There maxActors * d^(k^2) is a floor: `test_artifact_mode_by_hand` has the formula."""
     assert warnings(job("spec.scaling={mode: artifact, decay: 0.5}", "spec.stop.rounds=300")) == []
@@ -221,6 +233,18 @@ def test_machines_host_the_largest_round_of_a_schedule_and_not_the_range() -> No
         (
             ["spec.scaling={scaler: kungfu, mode: noise}"],
             "spec.scaling.mode: has no effect with scaler: kungfu",
+        ),
+        (
+            ["spec.scaling={scaler: efficient, window: 9, costRatio: 60}"],
+            "spec.scaling.window: has no effect with scaler: efficient",
+        ),
+        (
+            ["spec.scaling={scaler: efficient, minActors: 8, maxActors: 64}", "spec.algorithm.preset=paper"],
+            "spec.scaling.minActors: scaler efficient asks for at most costRatio actors, here 2.13",
+        ),
+        (
+            ["spec.scaling={scaler: efficient, minActors: 8, maxActors: 64, costRatio: 8.4}"],
+            "here 8.4, so that all rounds after the first have 8; lower minActors",
         ),
         (
             ["spec.scaling={mode: explained-variance, surrogate: ratio1}"],

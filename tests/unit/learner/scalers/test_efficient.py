@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner_support import job
+from nitro_api.costs.round_costs import ModelledCosts
 from nitro_learner import scalers
 from nitro_learner.scalers import RoundOutcome, Scaler
 from nitro_learner.scalers.efficient import best_actors
-from nitro_learner.scalers.round_costs import FittedCosts, ModelledCosts
+from nitro_learner.scalers.fitted_costs import FittedCosts
 from scaler_support import make
 
 
@@ -133,12 +134,13 @@ def test_fitted_costs_find_what_rounds_cost() -> None:
     assert ratio == pytest.approx(10, rel=0.1)
 
 
-def test_rounds_of_one_size_leave_the_modelled_ratio_in_place() -> None:
-    """They say what a round costs in all, not how it is made up."""
+@pytest.mark.parametrize("first", [0.2, 1.0, 4.0])
+def test_rounds_of_one_size_leave_the_modelled_ratio_in_place(first: float) -> None:
+    """They say what a round costs in all, not how it is made up; nor does a first one with a cold start."""
     modelled = ModelledCosts(0.4, 0.01)
     fitted = FittedCosts(modelled)
-    ratios = [fitted.add(16, 0.05 * k) for k in range(1, 40)]
-    assert ratios == pytest.approx([modelled.ratio] * 39)
+    ratios = [fitted.add(16, 0.05 * (first + k)) for k in range(40)]
+    assert ratios == pytest.approx([modelled.ratio] * 40)
 
 
 def test_costs_that_fit_no_line_give_a_ratio_in_its_bounds() -> None:
@@ -147,5 +149,7 @@ def test_costs_that_fit_no_line_give_a_ratio_in_its_bounds() -> None:
     assert fitted.add(4, 1.0) >= 0
     assert fitted.add(64, 1.1) == 1e6
     steep = FittedCosts(ModelledCosts(0.1, 0.001))
-    steep.add(4, 0.001)
-    assert steep.add(64, 10.0) == 0
+    for k in range(20):
+        steep.add(4, 10 * k)
+        ratio = steep.add(64, 10 * (k + 1))
+    assert ratio == 0

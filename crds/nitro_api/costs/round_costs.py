@@ -1,0 +1,60 @@
+"""What a round costs by a job's prices: c0 whatever its actors, c1 for each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from nitro_api.costs.prices import serverless_cost, vm_cost
+from nitro_api.spec.job import JobSpec
+
+_ROUND_SECONDS = 0.1
+"""Of a round, apart from sampling and update."""
+_ACTOR_SECONDS = 0.05
+"""Of an invocation, apart from its steps."""
+_STEP_SECONDS = {"mlp": 1.2e-4, "conv": 6e-4}
+"""An environment step with its policy, by type of network: Hopper and SpaceInvaders."""
+_SAMPLE_SECONDS = {"mlp": 6.3e-6, "conv": 9e-4}
+"""One sample in one epoch of PPO's update, on one core. On a GPU the time of an update hardly grows."""
+_MOST = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledCosts:
+    """A round's cost by the job's prices, in US dollars.
+
+    Actors sample beside each other and are invocations on demand, or machines with `pricing.model: vm`.
+    Seconds are those of the machine of docs/performance.md, in every run, so that the same job decides alike
+    on every machine.
+
+    Attributes:
+        base: c0.
+        actor: c1.
+    """
+
+    base: float
+    actor: float
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Self:
+        """The costs of the rounds of a resolved job whose algorithm is `ppo`."""
+        one, two = _dollars(spec, 1), _dollars(spec, 2)
+        return cls(2 * one - two, two - one)
+
+    @property
+    def ratio(self) -> float:
+        """K = c0 / c1. Unit: actors."""
+        return min(self.base / self.actor, _MOST) if self.actor > 0 else _MOST
+
+
+def _dollars(spec: JobSpec, actors: int) -> float:
+    """The modelled cost of a round of so many actors."""
+    steps, kind = spec.environment.rollout_length, spec.network.type
+    each = _ACTOR_SECONDS + steps * _STEP_SECONDS[kind]
+    epochs = spec.algorithm.hyperparameters.to_dict()["epochs"]
+    on_gpu = any(name.endswith("/gpu") for name in spec.learner.resources.limits or ())
+    update = 0.0 if on_gpu else actors * steps * epochs * _SAMPLE_SECONDS[kind]
+    seconds = _ROUND_SECONDS + each + update
+    if spec.pricing.model == "vm":
+        return vm_cost(spec.pricing, seconds).total
+    return serverless_cost(spec.pricing, seconds, [each] * actors).total
