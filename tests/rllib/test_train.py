@@ -132,7 +132,7 @@ def test_off_policy_rounds_go_on_after_a_kill(tmp_path: Path, name: str) -> None
     rows = _rows(run)
     assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
     assert all(float(row["convexity_ratio"]) > 0 for row in rows)
-    assert len({row["actors"] for row in rows}) > 2
+    assert len({row["actors"] for row in rows}) > 1, "the score never moved: this run shows nothing"
 
 
 def test_a_wrong_setting_ends_before_anything_starts(
