@@ -143,7 +143,7 @@ def test_what_is_too_large_or_not_there_is_refused(hopper: tuple[Path, str]) -> 
 
 
 def test_a_body_of_nothing_but_brackets_takes_little_memory(tmp_path: Path) -> None:
-    """Python takes 56 bytes for each of its two. The example's pod has 512 MiB."""
+    """Each `[]` of two bytes becomes a list of 56 bytes. The pod of the example has 512 MiB."""
     untrained(small_job(), tmp_path)
     process = start("serve", tmp_path, "--port", "0")
     try:

@@ -9,13 +9,13 @@ from nitro_api.costs.prices import serverless_cost, vm_cost
 from nitro_api.spec.job import JobSpec
 
 _ROUND_SECONDS = 0.1
-"""Of a round, apart from sampling and update."""
+"""Seconds of a round apart from sampling and update."""
 _ACTOR_SECONDS = 0.05
-"""Of an invocation, apart from its steps."""
+"""Seconds of an invocation apart from its steps."""
 _STEP_SECONDS = {"mlp": 1.2e-4, "conv": 6e-4}
-"""An environment step with its policy, by type of network: Hopper and SpaceInvaders."""
+"""Seconds of an environment step with its policy, by type of network: Hopper's and SpaceInvaders'."""
 _SAMPLE_SECONDS = {"mlp": 6.3e-6, "conv": 9e-4}
-"""One sample in one epoch of PPO's update, on one core. On a GPU the time of an update hardly grows."""
+"""Seconds of one sample in one epoch of PPO's update on one core. On a GPU they are assumed to be 0."""
 _MOST = 1e6
 
 
@@ -45,6 +45,12 @@ class ModelledCosts:
     def ratio(self) -> float:
         """K = c0 / c1. Unit: actors."""
         return min(self.base / self.actor, _MOST) if self.actor > 0 else _MOST
+
+
+def cost_ratio(spec: JobSpec) -> float:
+    """The K of a resolved job with scaler `efficient`: its own, otherwise the modelled one. Unit: actors."""
+    given = spec.scaling.cost_ratio
+    return ModelledCosts.of(spec).ratio if given is None else given
 
 
 def _dollars(spec: JobSpec, actors: int) -> float:

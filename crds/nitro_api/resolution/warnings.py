@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nitro_api.costs.round_costs import ModelledCosts
+from nitro_api.costs.round_costs import cost_ratio
 from nitro_api.resolution import episodes
 from nitro_api.resolution.resolve import preset_of, resolve, scores_policies, usual_window
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
@@ -74,7 +74,7 @@ def _ratio_warning(spec: JobSpec) -> str | None:
     scaling = spec.scaling
     if scaling.scaler != "efficient" or scaling.costs == "measured":
         return None
-    ratio = ModelledCosts.of(spec).ratio if scaling.cost_ratio is None else scaling.cost_ratio
+    ratio = cost_ratio(spec)
     if ratio >= scaling.min_actors + 0.5 or scaling.min_actors == scaling.max_actors:
         return None
     return (

@@ -8,6 +8,17 @@ from nitro_api.base import Rule, declare
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.scaling import Scaling
 
+
+def _only_with(scaler: str, field: str, name: str) -> Rule:
+    """The rule that a field, by its two names, is for one scaler."""
+    return Rule(
+        path=field,
+        cel=f"self.scaler == '{scaler}' || !has(self.{field})",
+        sentence=f"is only allowed with scaler: {scaler}; remove it or set scaler: {scaler}",
+        holds=lambda scaling: scaling.scaler == scaler or getattr(scaling, name) is None,
+    )
+
+
 declare(
     Scaling,
     Rule(
@@ -33,12 +44,7 @@ declare(
         sentence="is required with scaler: schedule; give the actors of each round, such as [8, 16, 8]",
         holds=lambda scaling: scaling.scaler != "schedule" or scaling.schedule is not None,
     ),
-    Rule(
-        path="schedule",
-        cel="self.scaler == 'schedule' || !has(self.schedule)",
-        sentence="is only allowed with scaler: schedule; remove it or set scaler: schedule",
-        holds=lambda scaling: scaling.scaler == "schedule" or scaling.schedule is None,
-    ),
+    _only_with("schedule", "schedule", "schedule"),
     Rule(
         path="schedule",
         cel="!has(self.schedule) || self.schedule.all(n, (!has(self.minActors) || self.minActors <= n) "
@@ -74,30 +80,15 @@ declare(
         sentence="is required with scaler: minionsrl; name the file that `nitro pretrain-scaler` writes",
         holds=lambda scaling: scaling.scaler != "minionsrl" or scaling.agent is not None,
     ),
-    Rule(
-        path="agent",
-        cel="self.scaler == 'minionsrl' || !has(self.agent)",
-        sentence="is only allowed with scaler: minionsrl; remove it or set scaler: minionsrl",
-        holds=lambda scaling: scaling.scaler == "minionsrl" or scaling.agent is None,
-    ),
+    _only_with("minionsrl", "agent", "agent"),
     Rule(
         path="threshold",
         cel="self.scaler in ['marless', 'random-score'] || !has(self.threshold)",
         sentence="is only allowed with scaler: marless or random-score; remove it or set scaler: marless",
         holds=lambda scaling: scaling.scaler in ("marless", "random-score") or scaling.threshold is None,
     ),
-    Rule(
-        path="costRatio",
-        cel="self.scaler == 'efficient' || !has(self.costRatio)",
-        sentence="is only allowed with scaler: efficient; remove it or set scaler: efficient",
-        holds=lambda scaling: scaling.scaler == "efficient" or scaling.cost_ratio is None,
-    ),
-    Rule(
-        path="costs",
-        cel="self.scaler == 'efficient' || !has(self.costs)",
-        sentence="is only allowed with scaler: efficient; remove it or set scaler: efficient",
-        holds=lambda scaling: scaling.scaler == "efficient" or scaling.costs is None,
-    ),
+    _only_with("efficient", "costRatio", "cost_ratio"),
+    _only_with("efficient", "costs", "costs"),
     Rule(
         path="costRatio",
         cel="!has(self.costs) || self.costs != 'measured' || !has(self.costRatio)",

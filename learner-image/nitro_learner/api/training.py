@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from nitro_api import NitroTrainingJob, load_job, resolve
-from nitro_api.resolution.episodes import keep_rollout
-from nitro_learner.algorithms.rllib import availability
+from nitro_api import NitroTrainingJob
 from nitro_learner.api.run import Run
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.session import Aborted
 from nitro_learner.run.session import train as train_session
-from nitro_learner.studies import environment_ids
+from nitro_learner.studies.resolved_job import resolved_job
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Listener, RoundReport
 from nitro_learner.views import plot
@@ -55,7 +53,7 @@ def train(
     source: Any = job.to_dict() if isinstance(job, NitroTrainingJob) else job
     if isinstance(source, Mapping):
         source = dict(source)
-    resolved = _resolved(source, _LOCAL)
+    resolved = resolved_job(source, _LOCAL)
     if run_dir is not None:
         RunDir(Path(run_dir)).check_free()
     folder = RunDir(Path(run_dir)) if run_dir else RunDir.fresh(Path("runs"), resolved.metadata.name)
@@ -95,24 +93,12 @@ def resume(
     folder = RunDir(run.path if isinstance(run, Run) else Path(run))
     saved = folder.read_job()
     more = [] if rounds is None else [f"spec.stop.rounds={rounds}"]
-    resolved = _resolved(dict(saved), [*_LOCAL, *more], saved["spec"]["environment"])
+    resolved = resolved_job(dict(saved), [*_LOCAL, *more], saved)
     with folder.locked():
         opened = open_run(folder, resolved, resume=True)
         if not opened.ended:
             _finish(lambda: _session(opened, on_round))
     return Run(folder.path)
-
-
-def _resolved(
-    source: Any, overrides: Sequence[str], begun: Mapping[str, Any] | None = None
-) -> NitroTrainingJob:
-    """The job with every default; `begun` is the environment of the run that it goes on with."""
-    job = load_job(source, overrides, look_up=environment_ids.mistakes)
-    if begun is not None:
-        keep_rollout(job.spec.environment, begun)
-    job = resolve(job)
-    availability.check(job.spec)
-    return job
 
 
 class _OnRound(Listener):

@@ -131,22 +131,30 @@ def read_job(
     Raises:
         CommandError: it is invalid, or needs what is not installed; one line per mistake.
     """
-    from nitro_api import JobInvalid, load_job, resolve
-    from nitro_api.resolution.episodes import keep_rollout
-    from nitro_learner.algorithms.rllib import availability
-    from nitro_learner.studies import environment_ids
+    from nitro_api import JobInvalid
+    from nitro_learner.studies.resolved_job import resolved_job
 
     try:
-        job = load_job(path, overrides, look_up=environment_ids.mistakes)
-        if begun is not None:
-            keep_rollout(job.spec.environment, begun["spec"]["environment"])
-        job = resolve(job)
-        availability.check(job.spec)
-        return job
+        return resolved_job(path, overrides, begun)
     except JobInvalid as error:
         raise CommandError(
             "\n".join([f"{path} is not a valid job:", *(f"  {item}" for item in error.errors)])
         ) from None
+
+
+def checkpoint_of(folder: RunDir, round: int) -> Path:
+    """The checkpoint of a round.
+
+    Raises:
+        CommandError: there is none of it.
+    """
+    from nitro_learner.checkpoints.store import CheckpointStore
+
+    store = CheckpointStore(folder.checkpoints, keep_last=1)
+    if round not in store.rounds():
+        rounds = ", ".join(map(str, store.rounds())) or "none"
+        raise CommandError(f"{folder.path} has no checkpoint of round {round}; there are: {rounds}")
+    return store.path(round)
 
 
 def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:

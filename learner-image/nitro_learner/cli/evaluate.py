@@ -22,7 +22,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from nitro_learner.cli.common import read_job, some_path, writing
+from nitro_learner.cli.common import checkpoint_of, read_job, some_path, writing
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 # All of them are played one after the other, and each return is kept.
@@ -65,13 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.checkpoint is None:
             checkpoint = store.latest()
-        elif arguments.checkpoint in store.rounds():
-            checkpoint = load(store.path(arguments.checkpoint))
         else:
-            rounds = ", ".join(map(str, store.rounds())) or "none"
-            raise CommandError(
-                f"{folder.path} has no checkpoint of round {arguments.checkpoint}; there are: {rounds}"
-            )
+            checkpoint = load(checkpoint_of(folder, arguments.checkpoint))
     except CheckpointError as error:
         raise CommandError(str(error), FAILED) from None
     if checkpoint is None:

@@ -17,13 +17,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nitro_learner.cli.common import some_path, some_text, writing
+from nitro_learner.cli.common import checkpoint_of, some_path, some_text, writing
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
     from nitro_learner.api.policy import TrainedPolicy
     from nitro_learner.api.run import Run
-    from nitro_learner.run.rundir import RunDir
 
 _FORMATS = ("onnx", "torch", "safetensors", "hub")
 
@@ -67,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         trained = Run(folder) if arguments.format == "hub" else None
         source = arguments.run
         if arguments.checkpoint is not None:
-            source = _checkpoint(RunDir(folder), arguments.checkpoint)
+            source = checkpoint_of(RunDir(folder), arguments.checkpoint)
         policy = load(source)
         files = _files(policy, arguments.format, trained)
     except RunDirError as error:
@@ -100,16 +99,6 @@ def _files(policy: TrainedPolicy, format: str, run: Run | None) -> dict[str, byt
             f"--format {format} needs the package {error.name}: pip install 'nitro-learner[train,export]'",
             FAILED,
         ) from None
-
-
-def _checkpoint(folder: RunDir, round: int) -> Path:
-    from nitro_learner.checkpoints.store import CheckpointStore
-
-    store = CheckpointStore(folder.checkpoints, keep_last=1)
-    if round not in store.rounds():
-        rounds = ", ".join(map(str, store.rounds())) or "none"
-        raise CommandError(f"{folder.path} has no checkpoint of round {round}; there are: {rounds}")
-    return store.path(round)
 
 
 def _write(path: Path, data: bytes) -> None:

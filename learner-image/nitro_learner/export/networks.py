@@ -20,7 +20,8 @@ OPSET = 18
 
 
 def as_onnx(policy: TrainedPolicy) -> dict[str, bytes]:
-    """An ONNX model for each agent, inputs and outputs as `PolicyModule` names them; any batch size."""
+    """An ONNX model for each agent, for any batch size. Inputs are named as those of `PolicyModule.forward`,
+    outputs `action` and `distribution`."""
     files = {}
     for agent in policy.agents:
         module, inputs = _module(policy, agent)

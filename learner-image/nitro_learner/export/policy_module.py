@@ -48,11 +48,11 @@ class PolicyModule(nn.Module):
         super().__init__()
         network, action = weights.network, one.action
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in weights.tensors.items()}
-        self._kind, self._relu = network["kind"], network["activation"] == "relu"
+        self._relu = network["activation"] == "relu"
         self._continuous = action["kind"] == "continuous"
         self._actions: int = action["size" if self._continuous else "n"]
         shape = tuple(one.observation["shape"])
-        self._image = (*shape, 1)[:3] if self._kind == "conv" else ()
+        self._image = (*shape, 1)[:3] if network["kind"] == "conv" else ()
         self._normalised = "observation.mean" in tensors
         if self._normalised:
             self.register_buffer("mean", tensors["observation.mean"].float())

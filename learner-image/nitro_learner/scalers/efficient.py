@@ -18,14 +18,15 @@ import math
 from typing import Any
 
 from nitro_api import JobSpec
-from nitro_api.costs.round_costs import ModelledCosts
+from nitro_api.costs.round_costs import ModelledCosts, cost_ratio
+from nitro_learner.scalers.averaged_noise import AveragedNoise
 from nitro_learner.scalers.base import Decision, Need, RoundOutcome, Scaler
 from nitro_learner.scalers.fitted_costs import FittedCosts
 
 _KEEP = 0.8
 """Weight of the old average when a new value comes."""
 _TRAJECTORIES = 2
-"""A round needs as many to show noise."""
+"""Trajectories that a round needs, so that its gradient's noise can be measured."""
 
 
 def best_actors(noise: float, ratio: float) -> float:
@@ -42,34 +43,27 @@ class EfficientScaler(Scaler):
         super().__init__(spec)
         self._transitions = spec.environment.rollout_length
         self._fewest = math.ceil(_TRAJECTORIES / spec.environment.envs_per_actor)
-        self._signal: float | None = None
-        self._noise: float | None = None
-        modelled = ModelledCosts.of(spec)
-        self._ratio = spec.scaling.cost_ratio if spec.scaling.cost_ratio is not None else modelled.ratio
-        self._fitted = FittedCosts(modelled) if spec.scaling.costs == "measured" else None
+        self._noise = AveragedNoise(_KEEP)
+        self._ratio = cost_ratio(spec)
+        self._fitted = FittedCosts(ModelledCosts.of(spec)) if spec.scaling.costs == "measured" else None
 
     def decide(self, outcome: RoundOutcome) -> Decision:
         if self._fitted:
             self._ratio = self._fitted.add(outcome.actors, outcome.cost)
-        signal = outcome.statistics.get("gradient_signal")
-        noise = outcome.statistics.get("gradient_noise")
-        if signal is not None and noise is not None:
-            self._signal, self._noise = _average(self._signal, signal), _average(self._noise, noise)
-        if self._signal is None or self._noise is None:
+        self._noise.add(outcome.statistics)
+        signal, noise = self._noise.signal, self._noise.noise
+        if signal is None or noise is None:
             return Decision(self.clip(max(outcome.actors, self._fewest)))
-        scale = self._noise / self._signal if self._signal > 0 else math.inf
+        scale = noise / signal if signal > 0 else math.inf
         wanted = best_actors(scale / self._transitions, self._ratio)
         return Decision(self.clip(max(wanted + 0.5, self._fewest)))
 
     def state_dict(self) -> dict[str, Any]:
         fitted = self._fitted.state_dict() if self._fitted else None
-        return {"signal": self._signal, "noise": self._noise, "ratio": self._ratio, "fitted": fitted}
+        return {**self._noise.state_dict(), "ratio": self._ratio, "fitted": fitted}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._signal, self._noise, self._ratio = state["signal"], state["noise"], state["ratio"]
+        self._noise.load_state_dict(state)
+        self._ratio = state["ratio"]
         if self._fitted:
             self._fitted.load_state_dict(state["fitted"])
-
-
-def _average(before: float | None, value: float) -> float:
-    return value if before is None else _KEEP * before + (1 - _KEEP) * value

@@ -38,7 +38,7 @@ class FittedCosts:
         self._squares = _KEEP * self._squares + np.outer(row, row)
         self._products = _KEEP * self._products + row * (paid - self._paid)
         self._paid = paid
-        # Neither c0 nor c1 weighs more here than in a round.
+        # Scaled so that neither coefficient is larger than a round's.
         prior = np.array([1.0, -self._modelled]) * min(1.0, actors / max(self._modelled, 1.0))
         squares = self._squares + _PRIOR * np.outer(prior, prior)
         base, actor = np.linalg.solve(squares, self._products)

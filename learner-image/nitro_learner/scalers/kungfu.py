@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from nitro_api import JobSpec
+from nitro_learner.scalers.averaged_noise import AveragedNoise
 from nitro_learner.scalers.base import Decision, Need, RoundOutcome, Scaler
 
 _KEEP = 0.9
@@ -25,8 +26,7 @@ class KungFuScaler(Scaler):
 
     def __init__(self, spec: JobSpec) -> None:
         super().__init__(spec)
-        self._signal: float | None = None
-        self._noise: float | None = None
+        self._noise = AveragedNoise(_KEEP)
         self._reference: tuple[float, int] | None = None
 
     def decide(self, outcome: RoundOutcome) -> Decision:
@@ -41,21 +41,17 @@ class KungFuScaler(Scaler):
 
     def _noise_scale(self, outcome: RoundOutcome) -> float | None:
         """EMA(S) / EMA(G), in transitions; None if it is not valid or nothing new was measured."""
-        signal = outcome.statistics.get("gradient_signal")
-        noise = outcome.statistics.get("gradient_noise")
-        if signal is None or noise is None:
+        if not self._noise.add(outcome.statistics):
             return None
-        self._signal, self._noise = _average(self._signal, signal), _average(self._noise, noise)
-        return self._noise / self._signal if self._signal > 0 and self._noise > 0 else None
+        signal, noise = self._noise.signal, self._noise.noise
+        if signal is None or noise is None or signal <= 0 or noise <= 0:
+            return None
+        return noise / signal
 
     def state_dict(self) -> dict[str, Any]:
         reference = list(self._reference) if self._reference else None
-        return {"signal": self._signal, "noise": self._noise, "reference": reference}
+        return {**self._noise.state_dict(), "reference": reference}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._signal, self._noise = state["signal"], state["noise"]
+        self._noise.load_state_dict(state)
         self._reference = (state["reference"][0], state["reference"][1]) if state["reference"] else None
-
-
-def _average(before: float | None, value: float) -> float:
-    return value if before is None else _KEEP * before + (1 - _KEEP) * value

@@ -60,7 +60,7 @@ class _Served:
                 async with asyncio.timeout(BODY_SECONDS):
                     body = await request.read()
             except TimeoutError:
-                raise web.HTTPRequestTimeout(text=f"the body took more than {BODY_SECONDS:g} s") from None
+                return _error(408, f"the body took more than {BODY_SECONDS:g} s")
             loop = asyncio.get_running_loop()
             try:
                 answer = await loop.run_in_executor(self._thread, self._answer, body)
@@ -75,8 +75,9 @@ class _Served:
             deterministic=found.get("deterministic", True),
             available=found.get("available"),
         )
-        told = {agent: one.tolist() for agent, one in action.items()} if isinstance(action, dict) else None
-        return json.dumps({"action": action.tolist() if told is None else told}).encode()
+        if isinstance(action, dict):
+            return json.dumps({"action": {agent: one.tolist() for agent, one in action.items()}}).encode()
+        return json.dumps({"action": action.tolist()}).encode()
 
     async def policy(self, _request: web.Request) -> web.Response:
         agents = {

@@ -1,0 +1,32 @@
+"""A job that can be trained here: with every default, and with environment and algorithm looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_api.resolution.episodes import keep_rollout
+from nitro_learner.algorithms.rllib import availability
+from nitro_learner.studies import environment_ids
+
+
+def resolved_job(
+    source: Any, overrides: Sequence[str], begun: Mapping[str, Any] | None = None
+) -> NitroTrainingJob:
+    """The job with every default filled in.
+
+    Args:
+        source: what `load_job` takes.
+        overrides: PATH=VALUE each.
+        begun: what job.yaml says in the folder of the run that the job goes on with.
+
+    Raises:
+        JobInvalid: lists every mistake, or says what is not installed.
+    """
+    job = load_job(source, overrides, look_up=environment_ids.mistakes)
+    if begun is not None:
+        keep_rollout(job.spec.environment, begun["spec"]["environment"])
+    job = resolve(job)
+    availability.check(job.spec)
+    return job
