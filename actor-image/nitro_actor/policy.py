@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from nitro_actor import wire
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.matmul import Floats
+from nitro_actor.memory import Gru, memory_parameters, memory_size
 from nitro_actor.networks import ACTIVATIONS, NETWORKS, Network, linear, linear_parameters
 from nitro_actor.protocol.weights import PolicyWeights
 
@@ -22,6 +23,7 @@ class Policy:
 
     Attributes:
         parameters_per_action: P, the width of the distribution: mean and log std, or logits.
+        memory_size: H, numbers that the policy remembers of an episode; 0 without a recurrent layer.
     """
 
     def __init__(self, weights: PolicyWeights, spec: EnvironmentSpec) -> None:
@@ -35,6 +37,8 @@ class Policy:
         self._actions = spec.action_size
         self._continuous = spec.continuous
         self._network: Network = NETWORKS[network["kind"]](network, tensors, spec.observation_shape)
+        self.memory_size = memory_size(network)
+        self._gru = Gru([tensors]) if self.memory_size else None
         self._head = linear(tensors, "policy.head")
         # The log std is clamped once if it is a parameter, and in every distribution if it depends on the
         # state.
@@ -48,10 +52,11 @@ class Policy:
             self._scale = np.sqrt(tensors["observation.var"] + 1e-8).astype(np.float32)
             self._clip = np.float32(np.inf if weights.observation_clip is None else weights.observation_clip)
 
-    def distribution(self, observations: np.ndarray, out: Floats) -> None:
+    def distribution(self, observations: np.ndarray, out: Floats, memory: Floats | None = None) -> None:
         """Write the action distribution of each observation.
 
         Args:
+            memory: f32 [E, H] before the observation, and after the call with it; needed where H is not 0.
             observations: [E, *shape], f32 or u8, raw.
             out: f32 [E, P]: mean and log std, or logits.
         """
@@ -62,6 +67,9 @@ class Policy:
             np.minimum(inputs, self._clip, out=inputs)
             np.maximum(inputs, -self._clip, out=inputs)
         features = self._network(inputs)
+        if self._gru is not None:
+            assert memory is not None, "the policy has a memory"
+            memory[...] = features = self._gru(features[None], memory[None])[0]
         weight, bias = self._head
         np.add(features @ weight, bias, out=out[:, : len(bias)])
         if self._log_std is not None:
@@ -137,7 +145,8 @@ def _check(weights: PolicyWeights, spec: EnvironmentSpec) -> None:
     outputs = 2 * spec.action_size if per_state else spec.action_size
     shape = spec.observation_shape
     expected, width = NETWORKS[network["kind"]].parameters(network, shape)
-    expected |= linear_parameters("policy.head", width, outputs)
+    remembered, width = memory_parameters(network, width)
+    expected |= remembered | linear_parameters("policy.head", width, outputs)
     if spec.continuous and not per_state:
         expected["policy.log_std"] = wire.TensorSpec("float32", (spec.action_size,))
     if "observation.mean" in tensors or "observation.var" in tensors:

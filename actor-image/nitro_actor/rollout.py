@@ -10,6 +10,7 @@ import numpy as np
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.environment import Environment
 from nitro_actor.evaluation import Evaluation
+from nitro_actor.memory import recall, with_memories
 from nitro_actor.policy import Policy
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import prefixed
@@ -44,7 +45,8 @@ def rollout(
         last_observations [E, *frame], final_observations [n, *frame] (one per truncated step that did not
         terminate, by step then environment), episode_returns f64 [m], episode_lengths i64 [m], state/*.
         Where the policy sees stacks of k frames, each is here once: those are the newest, and
-        earlier_observations [E, k - 1, *frame] came before the first step.
+        earlier_observations [E, k - 1, *frame] came before the first step. Where the policy has a memory,
+        memory f32 [E, H] is that before the first step.
 
     Raises:
         EnvironmentCallError: the environment raised or returned NaN.
@@ -54,8 +56,9 @@ def rollout(
     count = environment.count
     length = steps // count
     seeds, source = random_sources(seed, count)
+    memory = np.zeros((count, policy.memory_size), np.float32)
     if state:
-        environment.restore(state)
+        environment.restore(recall(state, {"memory": memory}))
     else:
         environment.reset(seeds)
     noise = policy.noise(np.random.Generator(np.random.PCG64(source)), length, count)
@@ -63,6 +66,8 @@ def rollout(
     current = environment.frames
     earlier = environment.earlier_frames
     before = {} if earlier is None else {"earlier_observations": earlier.copy()}
+    if policy.memory_size:
+        before["memory"] = memory.copy()
     observations = np.empty((length, *current.shape), current.dtype)
     distribution = np.empty((length, count, policy.parameters_per_action), np.float32)
     actions = np.empty(
@@ -74,11 +79,12 @@ def rollout(
     finals, returns, lengths = [], [], []
     for t in range(length):
         observations[t] = current
-        policy.distribution(environment.observations, distribution[t])
+        policy.distribution(environment.observations, distribution[t], memory)
         policy.sample(distribution[t], noise[t], actions[t])
         rewards[t], terminated[t], truncated[t] = environment.step(actions[t])
         done = terminated[t] | truncated[t]
         if np.logical_or.reduce(done):
+            memory[done] = 0
             for index in np.flatnonzero(done):
                 if not terminated[t, index]:
                     finals.append(current[index].copy())
@@ -104,7 +110,7 @@ def rollout(
         tensors["distribution"] = distribution
     if environment.clip_rewards:
         np.sign(rewards, out=rewards)
-    return tensors | before | prefixed(environment.snapshot())
+    return tensors | before | prefixed(with_memories(environment.snapshot(), {"memory": memory}))
 
 
 def evaluate(
@@ -125,14 +131,16 @@ def evaluate(
     environment.reset(random_sources(seed, count)[0])
     evaluation = Evaluation(environment, episodes, max_steps)
     distribution = np.empty((count, policy.parameters_per_action), np.float32)
+    memory = np.zeros((count, policy.memory_size), np.float32)
     while evaluation.running:
-        policy.distribution(environment.observations, distribution)
+        policy.distribution(environment.observations, distribution, memory)
         if not np.isfinite(distribution).all():
             _require_finite(
                 {"observations": environment.observations[None], "distribution": distribution[None]}
             )
         _, terminated, truncated = environment.step(policy.mode(distribution))
         evaluation.end_step(terminated | truncated)
+        memory[environment.lengths == 0] = 0
     if not np.isfinite(evaluation.returns).all():
         raise EnvironmentCallError(
             "the environment returned a reward that is NaN or infinite; it must return finite numbers"

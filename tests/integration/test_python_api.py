@@ -111,7 +111,7 @@ def test_several_agents_play_as_an_actors(algorithm: str, tmp_path: Path) -> Non
     (one,) = environment.spec.classes
     assert policy.agents == one.agents
     for _ in range(10):
-        played = best_actions(environment, actor)
+        played = best_actions(environment, actor, actor.memories())
         seen = {agent: environment.observations[one.name][:, i] for i, agent in enumerate(one.agents)}
         chosen = policy.act(seen)
         for index, agent in enumerate(one.agents):

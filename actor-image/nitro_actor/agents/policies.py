@@ -19,6 +19,7 @@ from nitro_actor import wire
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.stack import Stack, shape_of
 from nitro_actor.matmul import Floats
+from nitro_actor.memory import memory_parameters, memory_size
 from nitro_actor.networks import ACTIVATIONS, Mlp, linear_parameters
 from nitro_actor.policy import gaussian_log_probabilities, log_softmax
 from nitro_actor.protocol.agents import AgentClass
@@ -43,12 +44,46 @@ class Policies:
         container.require_agents(spec.agents)
         self.classes = {one.name: ClassPolicies(one, container, count) for one in spec.classes}
 
+    def memories(self) -> "Memories":
+        """Empty memories, as episodes begin with them."""
+        return Memories({name: one.memory() for name, one in self.classes.items()})
+
     def noise(self, seed: np.random.SeedSequence, length: int) -> dict[str, "Noise"]:
         """All random numbers of a rollout by class, drawn at once, whichever agents share policies."""
         seeds = seed.spawn(len(self.classes))
         return {
             name: one.noise(own, length) for (name, one), own in zip(self.classes.items(), seeds, strict=True)
         }
+
+
+class Memories:
+    """What agents remember of their episodes.
+
+    Attributes:
+        of: f32 [E, n_c, H_c] by class, updated in place. H is 0 where a class's policies have no memory.
+    """
+
+    def __init__(self, of: Mapping[str, Floats]) -> None:
+        self.of = of
+
+    @property
+    def named(self) -> dict[str, Floats]:
+        """The memories by their names in end states."""
+        return {f"memory/{name}": memory for name, memory in self.of.items()}
+
+    def forget(
+        self, ended: np.ndarray, acted: Mapping[str, np.ndarray], died: Mapping[str, np.ndarray]
+    ) -> None:
+        """Empty the memories that end with a step. An agent that is not alive has an empty one.
+
+        Args:
+            ended: bool [E], whose episode ended with the step.
+            acted: bool [E, n_c] by class, who was alive in it.
+            died: likewise, who died in it.
+        """
+        for name, memory in self.of.items():
+            if memory.shape[-1]:
+                memory[ended[:, None] | died[name] | ~acted[name]] = 0
 
 
 class Noise:
@@ -70,6 +105,7 @@ class ClassPolicies:
 
     Attributes:
         parameters_per_action: P, the width of the distribution: mean and log std, logits or Q values.
+        memory_size: H, numbers that an agent remembers of an episode; 0 without a recurrent layer.
     """
 
     def __init__(self, one: AgentClass, container: WeightsContainer, count: int) -> None:
@@ -91,6 +127,10 @@ class ClassPolicies:
         for names in alike.values():
             weights_of = [container.policies[name] for name in names]
             self._stacks.append(Stack(one, weights_of, [served[name] for name in names], count))
+        sizes = {memory_size(container.policies[name].network) for name in served}
+        if len(sizes) > 1:
+            raise wire.WireError(f"weights: class {one.name} has memories of several sizes, {sorted(sizes)}")
+        (self.memory_size,) = sizes
         networks = [container.policies[container.agents[agent]].network for agent in one.agents]
         greedy = np.array([network["head"] == "q" for network in networks])
         self._greedy = greedy if greedy.any() else None
@@ -109,8 +149,16 @@ class ClassPolicies:
         """Shape of the actions of L steps: [L, E, n_c, A] or [L, E, n_c]."""
         return (length, *self._shape, self._actions) if self._continuous else (length, *self._shape)
 
+    def memory(self) -> Floats:
+        """Empty memories, f32 [E, n_c, H]."""
+        return np.zeros((*self._shape, self.memory_size), np.float32)
+
     def distribution(
-        self, observations: np.ndarray, available: NDArray[np.bool_] | None, out: Floats
+        self,
+        observations: np.ndarray,
+        available: NDArray[np.bool_] | None,
+        out: Floats,
+        memory: Floats | None = None,
     ) -> None:
         """Write the action distribution of each agent.
 
@@ -118,9 +166,11 @@ class ClassPolicies:
             observations: [E, n_c, *shape], f32 or u8, raw.
             available: bool [E, n_c, N], None where actions are not masked.
             out: f32 [E, n_c, P].
+            memory: f32 [E, n_c, H] before the observations, and after the call with them; needed where H is
+                not 0.
         """
         for stack in self._stacks:
-            stack(observations, out)
+            stack(observations, out, memory)
         if available is not None:
             np.copyto(out, UNAVAILABLE, where=~available)
 
@@ -198,7 +248,8 @@ def check(weights: PolicyWeights, one: AgentClass) -> None:
     _check_head(network, continuous=continuous)
     expected, width = Mlp.parameters(network, (int(np.prod(shape)) + (ids or 0),))
     per_state = continuous and network.get("logStd") == "state"
-    expected |= linear_parameters("policy.head", width, 2 * outputs if per_state else outputs)
+    remembered, width = memory_parameters(network, width)
+    expected |= remembered | linear_parameters("policy.head", width, 2 * outputs if per_state else outputs)
     if continuous and not per_state:
         expected["policy.log_std"] = wire.TensorSpec("float32", (outputs,))
     if network.get("dueling"):

@@ -8,9 +8,11 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from nitro_actor.agents.environment import AgentsEnvironment
-from nitro_actor.agents.policies import ClassPolicies, Noise, Policies
+from nitro_actor.agents.policies import ClassPolicies, Memories, Noise, Policies
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.evaluation import Evaluation
+from nitro_actor.matmul import Floats
+from nitro_actor.memory import recall, with_memories
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.fragment import EARLIER
 from nitro_actor.protocol.state import prefixed
@@ -47,14 +49,15 @@ def rollout(
     count = environment.count
     length = steps // count
     seeds, source = random_sources(seed, count)
+    memories = policies.memories()
     if state:
-        environment.restore(state)
+        environment.restore(recall(state, memories.named))
     else:
         environment.reset(seeds)
     noise = policies.noise(source, length)
     tensors = {f"{name}/{EARLIER}": frames.copy() for name, frames in environment.earlier_frames.items()}
     records = [
-        _Record(environment, one, policies.classes[one.name], noise[one.name], length)
+        _Record(environment, one, policies.classes[one.name], memories.of[one.name], noise[one.name], length)
         for one in environment.spec.classes
     ]
     states = _States(environment, length) if "global_state" in optional_tensors else None
@@ -72,6 +75,7 @@ def rollout(
             record.died[t] = step.died[record.name]
         terminated[t], truncated[t] = step.terminated, step.truncated
         done = terminated[t] | truncated[t]
+        memories.forget(done, {record.name: record.alive[t] for record in records}, step.died)
         if np.logical_or.reduce(done):
             cut = np.flatnonzero(truncated[t] & ~terminated[t])
             for record in records:
@@ -92,7 +96,7 @@ def rollout(
         "episode_returns": np.array(returns, np.float64).reshape(-1, len(environment.spec.agents)),
         "episode_lengths": np.array(lengths, np.int64),
     }
-    return tensors | prefixed(environment.snapshot())
+    return tensors | prefixed(with_memories(environment.snapshot(), memories.named))
 
 
 def evaluate(
@@ -111,14 +115,20 @@ def evaluate(
     """
     environment.reset(random_sources(seed, environment.count)[0])
     evaluation = Evaluation(environment, episodes, max_steps)
+    memories = policies.memories()
     while evaluation.running:
-        step = environment.step(best_actions(environment, policies))
+        acted = {name: alive.copy() for name, alive in environment.alive.items()}
+        step = environment.step(best_actions(environment, policies, memories))
         evaluation.end_step(step.terminated | step.truncated)
+        memories.forget(environment.lengths == 0, acted, step.died)
     return {"episode_returns": evaluation.returns, "episode_lengths": evaluation.lengths}
 
 
-def best_actions(environment: AgentsEnvironment, policies: Policies) -> dict[str, np.ndarray]:
-    """The most probable or most valuable actions of all agents now, by class.
+def best_actions(
+    environment: AgentsEnvironment, policies: Policies, memories: Memories
+) -> dict[str, np.ndarray]:
+    """The most probable or most valuable actions of all agents now, by class. The memories take in what the
+    agents see.
 
     Raises:
         PolicyError: the weights lead to NaN.
@@ -128,7 +138,9 @@ def best_actions(environment: AgentsEnvironment, policies: Policies) -> dict[str
         policy = policies.classes[one.name]
         shape = (environment.count, len(one.agents), policy.parameters_per_action)
         distribution = np.empty(shape, np.float32)
-        policy.distribution(observations[one.name], environment.available.get(one.name), distribution)
+        policy.distribution(
+            observations[one.name], environment.available.get(one.name), distribution, memories.of[one.name]
+        )
         _require_finite(one, distribution[None])
         actions[one.name] = policy.mode(distribution)
     return actions
@@ -142,12 +154,14 @@ class _Record:
         environment: AgentsEnvironment,
         one: AgentClass,
         policies: ClassPolicies,
+        memory: Floats,
         noise: Noise,
         length: int,
     ) -> None:
         self.name = one.name
         self._class = one
         self._policies = policies
+        self._memory, self._before = memory, memory.copy()
         self._noise = noise
         self._frames = environment.frames[one.name]
         self._now_alive = environment.alive[one.name]
@@ -156,7 +170,7 @@ class _Record:
         self.actions = np.empty(policies.actions_shape(length), policies.dtype)
         self.rewards = np.empty(steps, np.float32)
         self.died = np.empty(steps, bool)
-        self._alive = np.empty(steps, bool)
+        self.alive = np.empty(steps, bool)
         self._observations = np.empty((length, *self._frames.shape), self._frames.dtype)
         self._distribution = np.empty((*steps, policies.parameters_per_action), np.float32)
         masked = self._now_available is not None
@@ -167,11 +181,11 @@ class _Record:
     def act(self, t: int, observations: np.ndarray) -> None:
         """Choose the actions of step t from its observations."""
         self._observations[t] = self._frames
-        self._alive[t] = self._now_alive
+        self.alive[t] = self._now_alive
         available = self._now_available
         if self._available is not None:
             self._available[t] = available
-        self._policies.distribution(observations, available, self._distribution[t])
+        self._policies.distribution(observations, available, self._distribution[t], self._memory)
         self._policies.sample(self._distribution[t], self._noise, t, available, self.actions[t])
 
     def cut(self, indices: np.ndarray) -> None:
@@ -193,7 +207,7 @@ class _Record:
             "observations": self._observations,
             "actions": self.actions,
             "rewards": self.rewards,
-            "alive": self._alive,
+            "alive": self.alive,
             "died": self.died,
             "last_observations": self._frames.copy(),
             "final_observations": _joined(self._finals, self._frames),
@@ -204,6 +218,8 @@ class _Record:
                 "last_available": self._now_available.copy(),
                 "final_available": _joined(self._final_available, self._now_available),
             }
+        if self._policies.memory_size:
+            fields["memory"] = self._before
         if "distribution" in optional_tensors:
             fields["distribution"] = self._distribution
         if "log_probs" in optional_tensors:

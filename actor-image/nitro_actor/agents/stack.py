@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nitro_actor.matmul import Floats
+from nitro_actor.memory import Gru, memory_size
 from nitro_actor.networks import ACTIVATIONS, linear
 from nitro_actor.policy import LOG_STD_RANGE
 from nitro_actor.protocol.agents import AgentClass
@@ -33,6 +34,7 @@ class Stack:
         for i, width in enumerate(network["hidden"]):
             buffer = np.empty((p, count * k, width), np.float32)
             self._layers.append((*_linear(policies, f"policy.layers.{i}"), buffer))
+        self._gru = Gru([one.tensors for one in policies]) if memory_size(network) else None
         self._head = _linear(policies, "policy.head")
         self._value = _linear(policies, "policy.value") if network.get("dueling") else None
         self._log_std = None
@@ -49,7 +51,7 @@ class Stack:
             clips = [np.inf if one.observation_clip is None else one.observation_clip for one in policies]
             self._clip = np.array(clips, np.float32).reshape(p, 1, 1, 1)
 
-    def __call__(self, observations: np.ndarray, out: Floats) -> None:
+    def __call__(self, observations: np.ndarray, out: Floats, memory: Floats | None) -> None:
         """Write the distribution of the stack's agents; the arguments hold those of all agents."""
         p, count, k, width = self._inputs.shape
         rows = observations.reshape(count, -1, self._size)[:, self._agents]  # [E, p, k, D]
@@ -65,6 +67,11 @@ class Stack:
             np.matmul(features, weight, out=buffer)
             np.add(buffer, bias, out=buffer)
             features = self._activation(buffer, out=buffer)
+        if self._gru is not None:
+            assert memory is not None, "the policies have a memory"
+            before = memory[:, self._agents].swapaxes(0, 1)  # [p, E, k, H]
+            features = self._gru(features, before.reshape(p, count * k, -1))
+            memory[:, self._agents] = features.reshape(before.shape).swapaxes(0, 1)
         result = self._result(features)
         out[:, self._agents] = result.reshape(p, count, k, -1).swapaxes(0, 1)
 
@@ -88,7 +95,7 @@ def shape_of(weights: PolicyWeights) -> tuple[Any, ...]:
     """The properties that policies must have in common to be stacked."""
     network = weights.network
     described = (network.get(name) for name in ("activation", "head", "dueling", "agentIds", "logStd"))
-    return (tuple(network["hidden"]), *described, tuple(sorted(weights.tensors)))
+    return (tuple(network["hidden"]), memory_size(network), *described, tuple(sorted(weights.tensors)))
 
 
 def _linear(policies: Sequence[PolicyWeights], name: str) -> tuple[Floats, Floats]:

@@ -12,6 +12,7 @@ class. A rollout of L steps of E environments:
     {class}/last_observations       [E, n_c, *frame]           after the last step
     {class}/final_observations      [n, n_c, *frame]           of truncated episodes, see below
     {class}/earlier_observations    [E, n_c, k - 1, *frame]    where the policy sees stacks of k frames
+    {class}/memory                  [E, n_c, H]                f32, before the first step; see below
     {class}/alive                   [L, E, n_c]                bool, who acted; where there are classes
     {class}/died                    [L, E, n_c]                bool, who ended by itself in the step; likewise
     {class}/available               [L, E, n_c, N]             bool, where the action space is masked
@@ -34,6 +35,10 @@ An episode of several agents is terminated in a step after which no agent goes o
 cut before. An agent that died does not act until it is alive again, in the same episode or in the next. Where
 an agent is not alive its rewards and observations are 0, all of its actions are available, and the action
 that it took is ignored.
+
+A policy with a recurrent layer remembers H numbers of an episode. They are 0 as an episode begins, and where
+an agent was not alive in the step before. The end state has the memory after the last step, as state/memory
+of one agent, or state/memory/{class} of several.
 
 An evaluation has episode_returns and episode_lengths alone.
 
@@ -68,6 +73,7 @@ AGENT_AXIS = {
     "available": 2,
     "last_observations": 1,
     "last_available": 1,
+    "memory": 1,
     "final_observations": 1,
     "final_available": 1,
     EARLIER: 1,
@@ -178,7 +184,11 @@ def of_one_agent(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def tensor_specs(
-    environment: Mapping[str, Any], steps: int, envs: int, optional_tensors: Collection[str]
+    environment: Mapping[str, Any],
+    steps: int,
+    envs: int,
+    optional_tensors: Collection[str],
+    memory: int = 0,
 ) -> dict[str, TensorSpec]:
     """Dtypes and shapes of a rollout's tensors, end state apart (None: any length).
 
@@ -187,6 +197,7 @@ def tensor_specs(
         steps: T, a multiple of E.
         envs: E.
         optional_tensors: those that the request asks for.
+        memory: H, numbers that the policies remember.
 
     Raises:
         MetadataError: the EnvironmentSpec's classes or state are wrong.
@@ -210,6 +221,8 @@ def tensor_specs(
     for one in classes:
         fields_of_class = _class_specs(one, length, envs, optional_tensors)
         specs |= {f"{one.name}/{field}": spec for field, spec in fields_of_class}
+        if memory:
+            specs[f"{one.name}/memory"] = TensorSpec("float32", (envs, len(one.agents), memory))
     return specs
 
 

@@ -46,6 +46,7 @@ class Dispatcher:
         environment,
         envs=8,
         optional_tensors=spec.algorithm.tensors,
+        memory=spec.network.memory_size,
         timeout_seconds=60.0,
         deadline_seconds=None,
     )
@@ -65,16 +66,19 @@ class Dispatcher:
         optional_tensors: Iterable[str],
         timeout_seconds: float,
         deadline_seconds: float | None,
+        memory: int = 0,
     ) -> None:
         """``environment`` is the EnvironmentSpec.
 
         ``optional_tensors`` are those that the algorithm wants in a fragment, as its record says.
+        ``memory`` is the numbers that the policies remember.
         ``deadline_seconds`` None means max(``timeout_seconds``, 3 x median round).
         """
         self._cache = cache
         self._environment = environment
         self._envs = envs
         self._optional_tensors = frozenset(optional_tensors)
+        self._memory = memory
         self._pool = TaskPool(
             backend,
             cache,
@@ -195,6 +199,7 @@ class Dispatcher:
             steps=plan.steps,
             envs=self._envs,
             optional_tensors=self._optional_tensors,
+            memory=self._memory,
         )
         key = self._cache.round_key(plan.round, plan.weights_version) + plan.sitting
         fanout = self._fan_out(key, expect, ROLLOUT, lambda slot: plan.states.get(slot, {}), 0, on_slot_done)

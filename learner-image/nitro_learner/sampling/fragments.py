@@ -56,7 +56,7 @@ class Expectation:
     """What the fragments of one list must match; ``slots`` may grow while they arrive.
 
     ``environment`` is the EnvironmentSpec; ``steps`` (T) and ``envs`` (E) are 0 for evaluations, which have
-    no ``optional_tensors`` either.
+    no ``optional_tensors`` either. ``memory`` (H) is the numbers that the policies remember.
     """
 
     kind: Literal["rollout", "evaluate"]
@@ -67,12 +67,13 @@ class Expectation:
     steps: int = 0
     envs: int = 0
     optional_tensors: frozenset[str] = frozenset()
+    memory: int = 0
     slots: dict[int, SlotRequest] = field(default_factory=dict)
 
     @cached_property
     def tensors(self) -> dict[str, TensorSpec]:
         """Dtypes and shapes of the tensors of a rollout's message, without the end state."""
-        return tensor_specs(self.environment, self.steps, self.envs, self.optional_tensors)
+        return tensor_specs(self.environment, self.steps, self.envs, self.optional_tensors, self.memory)
 
     @cached_property
     def classes(self) -> tuple[AgentClass, ...]:

@@ -232,9 +232,11 @@ def _drawn_team(spec: JobSpec) -> AgentsEnvironment:
 def _match(environment: AgentsEnvironment, policies: Policies, seed: int) -> Iterator[_Step]:
     """As `_episode`, of several agents; the rewards are sums over them."""
     environment.reset([seed])
-    ended = False
+    memories, ended = policies.memories(), False
     while not ended:
-        step = environment.step(best_actions(environment, policies))
+        acted = {name: alive.copy() for name, alive in environment.alive.items()}
+        step = environment.step(best_actions(environment, policies, memories))
+        memories.forget(step.terminated, acted, step.died)
         picture = environment.picture(0)
         assert picture is not None, "it has drawn a picture before"
         ended = bool(step.terminated[0] or step.truncated[0])
@@ -245,9 +247,10 @@ def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[_Step
     """As `_episode`, for an Atari game: its engine shows the screens without gymnasium."""
     environment.reset([seed])
     distribution = np.empty((1, policy.parameters_per_action), np.float32)
+    memory = np.zeros((1, policy.memory_size), np.float32)
     ended = False
     while not ended:
-        policy.distribution(environment.observations, distribution)
+        policy.distribution(environment.observations, distribution, memory)
         rewards, terminated, truncated = environment.step(policy.mode(distribution))
         picture = environment.picture(0)
         assert picture is not None, "the engine of Atari games has pictures"
@@ -260,10 +263,11 @@ def _episode(environment: Any, policy: Policy, seed: int, stack: int) -> Iterato
     observation, _ = environment.reset(seed=seed % 2**32)
     seen = deque([np.asarray(observation)] * stack, maxlen=stack)
     distribution = np.empty((1, policy.parameters_per_action), np.float32)
+    memory = np.zeros((1, policy.memory_size), np.float32)
     ended = False
     while not ended:
         shown = seen[0] if stack == 1 else join(np.stack(seen), 0)
-        policy.distribution(shown[None], distribution)
+        policy.distribution(shown[None], distribution, memory)
         action = policy.mode(distribution)[0]
         if action.ndim:
             space = environment.action_space
