@@ -15,7 +15,7 @@ UV       := $(BIN)/uv
 UV_VERSION := 0.13.8
 AUDIT := $(UV) tool run pip-audit==2.9.0 --requirement hashes.txt --require-hashes --disable-pip
 PACKAGES := -e crds -e actor-image[lambda,agents] -e learner-image[train,local,export,wandb,mlflow,search] -e operator
-SOURCES  := crds actor-image learner-image operator monitoring charts tests
+SOURCES  := crds actor-image learner-image operator monitoring website charts tests
 STAMP    := build/environment
 # File by file: the tests of one file share what is slow to start, such as an API server. One process more than
 # cores, because a test often waits for what it has started.
@@ -32,7 +32,7 @@ $(BIN)/python:
 $(STAMP): $(BIN)/python constraints.txt pyproject.toml $(wildcard */pyproject.toml)
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@echo "building the Python environment in $(VENV); the first time that downloads up to 3 GB"
-	@$(UV) pip install --quiet --python $(BIN)/python --constraints constraints.txt --group dev $(PACKAGES)
+	@$(UV) pip install --quiet --python $(BIN)/python --constraints constraints.txt --group dev --group docs $(PACKAGES)
 	@mkdir -p $(@D) && touch $@
 
 .PHONY: environment
@@ -85,6 +85,11 @@ $(SMAX_VENV)/installed: constraints.txt pyproject.toml actor-image/pyproject.tom
 .PHONY: test-smax
 test-smax: $(SMAX_VENV)/installed ## the tests that need JAX and JaxMARL
 	$(SMAX_VENV)/bin/python -m pytest tests/smax $(ARGS)
+
+.PHONY: docs
+docs: $(STAMP) ## build the documentation as a site in build/site; a dead link fails (20 seconds)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml
+	@echo "to read it: $(BIN)/python -m http.server --directory build/site, then http://localhost:8000"
 
 .PHONY: images
 images: ## build the actor, learner and operator images (IMAGE_COMMAND='docker build --tag')

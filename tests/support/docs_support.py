@@ -13,7 +13,7 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "charts/nitro/README.md")),
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "charts/nitro/README.md")),
         *(ROOT / "docs").rglob("*.md"),
     ]
 )

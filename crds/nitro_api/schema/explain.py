@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from functools import cache
 
 from nitro_api.rules.update_rules import IMMUTABLE_SENTENCE, MENDABLE, MENDABLE_SENTENCE, MUTABLE
 from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, job_schema, text_of, usual_preset_text
@@ -60,7 +61,7 @@ def _about(path: str, schema: Schema, width: int | None) -> str:
     below = schema.get("items", schema)
     if "properties" not in below:
         lines += ["", *_wrap(f"Value: {allowed(schema)}.", width, after="  ")]
-    for sentence in _sentences(path):
+    for sentence in rules_at(path):
         lines += _wrap(f"Rule: {sentence}.", width, after="  ")
     if "properties" in below:
         tree = _tree(path, below, width and width - 2)
@@ -82,14 +83,13 @@ def _wrap(text: str, width: int | None, *, first: str = "", after: str = "") -> 
     )
 
 
-def _sentences(path: str) -> list[str]:
+def rules_at(path: str) -> list[str]:
     """The rules that are reported at that field."""
     found = []
     parts = path.split(".")
-    schemas = {"": job_schema(), **dict(fields())}
     for depth in range(len(parts)):
         owner, rest = ".".join(parts[:depth]), ".".join(parts[depth:])
-        holder = schemas.get(owner.removesuffix("[]"), {})
+        holder = _schemas().get(owner.removesuffix("[]"), {})
         rules = holder.get("items", holder).get("x-kubernetes-validations", ())
         found += [rule["message"] for rule in rules if rule["fieldPath"] == f".{rest}"]
     if len(parts) == 2 and parts[0] == "spec" and parts[1] not in MUTABLE:
@@ -97,6 +97,12 @@ def _sentences(path: str) -> list[str]:
     if path.removeprefix("spec.") in MENDABLE:
         found.append(MENDABLE_SENTENCE)
     return found
+
+
+@cache
+def _schemas() -> dict[str, Schema]:
+    """The schema of each field by its path, and the job's own by an empty one."""
+    return {"": job_schema(), **dict(fields())}
 
 
 def _tree(parent: str, schema: Schema, width: int | None, indent: int = 0) -> str:

@@ -34,7 +34,7 @@ def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -
         if name != chosen:
             subparsers.add_parser(name, help=summary)
             continue
-        module: ModuleType = import_module(f"nitro_learner.cli.{name.replace('-', '_')}")
+        module = _module(name)
         subparser = subparsers.add_parser(
             name, help=summary, description=module.__doc__, epilog=EPILOG, formatter_class=_Formatter
         )
@@ -54,6 +54,20 @@ def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -
     if compute and compute.left_running():  # an update that was broken off, or hangs
         os._exit(code)
     return code
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one subcommand by itself, which prints the help that the program prints."""
+    module = _module(name)
+    parser = argparse.ArgumentParser(
+        prog=f"nitro {name}", description=module.__doc__, epilog=EPILOG, formatter_class=_Formatter
+    )
+    module.add_arguments(parser)
+    return parser
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"nitro_learner.cli.{name.replace('-', '_')}")
 
 
 def _ended(command: Callable[[Any], int], arguments: argparse.Namespace) -> int:
