@@ -20,7 +20,9 @@ class Config:
     actor_image: str
     """Image of an actor for jobs that name none."""
     learner_image: str
-    """Image of the learner for jobs that name none."""
+    """Image of the learner, with CUDA, for jobs that name none."""
+    learner_cpu_image: str
+    """The same without CUDA, for those of them that ask for no GPU."""
     redis_image: str
     """Image with `redis-server` on its PATH; it runs as a numeric user without a writable root."""
     platform_max_actors: int
@@ -65,6 +67,7 @@ class Config:
         return cls(
             actor_image=_required(environ, "NITRO_ACTOR_IMAGE"),
             learner_image=_required(environ, "NITRO_LEARNER_IMAGE"),
+            learner_cpu_image=environ.get("NITRO_LEARNER_CPU_IMAGE") or environ["NITRO_LEARNER_IMAGE"],
             redis_image=_required(environ, "NITRO_REDIS_IMAGE"),
             platform_max_actors=int(_number(environ, "NITRO_PLATFORM_MAX_ACTORS", "0")),
             lambda_endpoints=_names(environ, "NITRO_LAMBDA_ENDPOINTS"),

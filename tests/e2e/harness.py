@@ -58,6 +58,7 @@ class Cluster:
         self.max_actors = int(env["NITRO_PLATFORM_MAX_ACTORS"])
         self.images = {name: env[f"NITRO_{name.upper()}_IMAGE"] for name in ("actor", "learner", "redis")}
         self.images["operator"] = container.image
+        self.images["learner-cpu"] = env.get("NITRO_LEARNER_CPU_IMAGE", self.images["learner"])
 
     # ------------------------------------------------------------ objects
 

@@ -33,7 +33,7 @@ def test_a_policy_answers_observations(cluster: Cluster, namespace: str, tmp_pat
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "binaryData": data}, namespace
     )
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
-    container["image"] = cluster.images["learner"]
+    container["image"] = cluster.images["learner-cpu"]
     cluster.create(manifest, namespace)
 
     def ready(pods: list[Object]) -> Object | None:

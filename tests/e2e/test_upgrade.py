@@ -51,6 +51,7 @@ class Helm:
     def install_former(self) -> None:
         """Release 0.1, as on a new cluster; it knows fewer values."""
         images = self._values["images"] | {"tag": TAG}
+        images.pop("learnerCpu", None)
         values = {"images": images, "platform": {"maxActors": self._cluster.max_actors}}
         self._run("uninstall", self._cluster.release, "--wait")
         self._apply("install", former_release.tree() / "charts" / "nitro", values)
@@ -84,7 +85,8 @@ def former_images(cluster: Cluster) -> None:
     for name, packages in former_release.PACKAGES.items():
         image = cluster.images[name]
         of_former = f"{image.rpartition(':')[0]}:{TAG}"
-        arguments = {"IMAGE": image, "PACKAGES": " ".join(f"./{one}" for one in packages)}
+        base = cluster.images.get(f"{name}-cpu", image)
+        arguments = {"IMAGE": base, "PACKAGES": " ".join(f"./{one}" for one in packages)}
         given = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
         command = [*build, of_former, str(former_release.tree()), "--file", str(DOCKERFILE), *given]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
@@ -136,7 +138,7 @@ def fields(cluster: Cluster) -> set[str]:
 def test_an_upgrade_and_a_rollback_lose_nothing(
     cluster: Cluster, helm: Helm, namespace: str, start: Start, tmp_path: Path
 ) -> None:
-    present = cluster.images["learner"]
+    present = cluster.images["learner-cpu"]
     spec = hopper(rounds=1000, actors=(ACTORS, ACTORS, ACTORS), scaling={"scaler": "fixed"})
     helm.install_former()
     assert "cache" not in fields(cluster)

@@ -200,6 +200,61 @@ def test_without_digests_the_base_image_stays_the_builders_choice(tmp_path: Path
     assert "digest" not in checkout.called()
 
 
+INDEX = "https://index.example.com/cpu"
+
+
+@pytest.mark.parametrize(
+    ("environment", "indexes"),
+    [
+        ({}, {"nitro-learner": None}),
+        ({"TORCH_INDEX": INDEX}, {"nitro-learner": None, "nitro-learner-cpu": INDEX}),
+        ({"TORCH_INDEX": INDEX, "LEARNERS": "cpu"}, {"nitro-learner-cpu": INDEX}),
+        (
+            {"LEARNER_EXTRAS": "rllib", "TORCH_INDEX": INDEX, "LEARNERS": "cpu"},
+            {"nitro-learner-cpu": INDEX, "nitro-learner-rllib": INDEX},
+        ),
+    ],
+)
+def test_an_index_of_cpu_builds_gives_a_learner_image_more(
+    tmp_path: Path, environment: dict[str, str], indexes: dict[str, str | None]
+) -> None:
+    checkout = Checkout(tmp_path, docker=DOCKER, helm=NOTED, kubectl=NOTED)
+    assert checkout.run("images", IMAGE_COMMAND="docker build --tag", **environment).returncode == 0
+    built = {}
+    for line in checkout.called().splitlines():
+        tag, index = (
+            re.search(r"dev.local/(nitro-learner[a-z-]*):", line),
+            re.search(r"TORCH_INDEX=(\S*)", line),
+        )
+        if tag:
+            built[tag[1]] = (index and index[1]) or None
+    assert built == indexes
+    assert checkout.run("install", **environment).returncode == 0
+    chosen = "images.learnerCpu.repository=nitro-learner-cpu" in checkout.called()
+    assert chosen == ("nitro-learner-cpu" in indexes)
+
+
+@pytest.mark.parametrize("learners", ["cpu", "gpu"])
+def test_a_learner_image_that_cannot_be_built_is_refused(tmp_path: Path, learners: str) -> None:
+    checkout = Checkout(tmp_path, docker=DOCKER)
+    done = checkout.run("images", IMAGE_COMMAND="docker build --tag", LEARNERS=learners)
+    assert done.returncode == 2
+    assert f"LEARNERS={learners}" in done.stderr
+
+
+def test_kind_has_no_gpu_and_gets_the_small_learner_image_alone(tmp_path: Path) -> None:
+    programs = dict.fromkeys(("kind", "helm"), NOTED)
+    checkout = Checkout(tmp_path, docker=NOTED, kubectl=ENDS, curl=CURL, **programs)
+    done = checkout.run("kind", TORCH_INDEX=INDEX, PHASE="Succeeded")
+    assert done.returncode == 0, done.stderr
+    loaded = [line.split()[-1] for line in checkout.called().splitlines() if line.startswith("kind load")]
+    assert [name.split(":")[0] for name in loaded] == [
+        "dev.local/nitro-actor",
+        "dev.local/nitro-learner-cpu",
+        "dev.local/nitro-operator",
+    ]
+
+
 def test_a_manifest_of_knative_that_has_changed_is_not_applied(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path, docker=DOCKER, curl=CURL, kubectl=NOTED)
     assert checkout.run("digests").returncode == 0

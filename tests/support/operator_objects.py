@@ -16,6 +16,7 @@ CONFIG = Config.from_environment(
     {
         "NITRO_ACTOR_IMAGE": "registry.test/actor:1",
         "NITRO_LEARNER_IMAGE": "registry.test/learner:1",
+        "NITRO_LEARNER_CPU_IMAGE": "registry.test/learner-cpu:1",
         "NITRO_REDIS_IMAGE": "registry.test/redis:7",
     },
     resolv_conf=Path("/dev/null"),

@@ -58,8 +58,7 @@ def _dollars(spec: JobSpec, actors: int) -> float:
     steps, kind = spec.environment.rollout_length, spec.network.type
     each = _ACTOR_SECONDS + steps * _STEP_SECONDS[kind]
     epochs = spec.algorithm.hyperparameters.to_dict()["epochs"]
-    on_gpu = any(name.endswith("/gpu") for name in spec.learner.resources.limits or ())
-    update = 0.0 if on_gpu else actors * steps * epochs * _SAMPLE_SECONDS[kind]
+    update = 0.0 if spec.learner.resources.has_gpu else actors * steps * epochs * _SAMPLE_SECONDS[kind]
     seconds = _ROUND_SECONDS + each + update
     if spec.pricing.model == "vm":
         return vm_cost(spec.pricing, seconds).total

@@ -27,6 +27,12 @@ class Resources(Model):
     """What may be used at most, such as {memory: 1Gi, nvidia.com/gpu: 1}. Default: none, and for memory
     or ephemeral-storage that neither block names the operator's."""
 
+    @property
+    def has_gpu(self) -> bool:
+        """Whether a GPU or a part of one is among them, such as nvidia.com/gpu or nvidia.com/mig-1g.5gb."""
+        names = {*(self.requests or {}), *(self.limits or {})}
+        return any("gpu" in name or name.startswith("nvidia.com/") for name in names)
+
 
 class Actor(PodTemplate):
     """The actors' pods and time limits. Settings of pods are those of the backend Knative."""

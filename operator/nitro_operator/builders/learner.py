@@ -101,7 +101,7 @@ def _container(view: JobView, source: Source | None) -> Object:
     s3 = learner.checkpoint.s3
     secret = s3.credentials_secret if s3 else None
     return {
-        **view.container(CONTAINER, learner.image or view.config.learner_image),
+        **view.container(CONTAINER, learner.image or _default_image(view)),
         "command": ["nitro", "learn"],
         "env": [
             *pod_settings.variables(learner),
@@ -127,6 +127,11 @@ def _container(view: JobView, source: Source | None) -> Object:
             *pod_settings.mounts(learner),
         ],
     }
+
+
+def _default_image(view: JobView) -> str:
+    has_gpu = view.spec.learner.resources.has_gpu
+    return view.config.learner_image if has_gpu else view.config.learner_cpu_image
 
 
 def _resources(view: JobView) -> Object:

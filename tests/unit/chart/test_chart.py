@@ -69,6 +69,7 @@ def test_default_images_are_those_that_make_images_builds(render: Render) -> Non
     assert pod["containers"][0]["image"] == f"dev.local/nitro-operator:{version}"
     assert environment(documents)["NITRO_ACTOR_IMAGE"] == f"dev.local/nitro-actor:{version}"
     assert environment(documents)["NITRO_LEARNER_IMAGE"] == f"dev.local/nitro-learner:{version}"
+    assert "NITRO_LEARNER_CPU_IMAGE" not in environment(documents), "PyPI has no torch to build it with"
 
 
 def test_every_image_can_be_replaced(render: Render) -> None:
@@ -83,6 +84,7 @@ def test_every_image_can_be_replaced(render: Render) -> None:
     assert re.fullmatch(
         r"registry.example.com/nitro/nitro-learner@sha256:[0-9a-f]{64}", env["NITRO_LEARNER_IMAGE"]
     )
+    assert env["NITRO_LEARNER_CPU_IMAGE"] == "registry.example.com/nitro/nitro-learner-cpu:1.2.3"
     assert env["NITRO_REDIS_IMAGE"] == "registry.example.com/mirror/redis:7.2.5"
     rest = [d for d in documents if d["kind"] in ("Deployment", "Pod")]
     assert "dev.local" not in yaml.safe_dump_all(rest)

@@ -20,6 +20,10 @@ class TestConfig:
         assert config.watch_namespaces == ()
         assert (config.metrics_port, config.health_port) == (8080, 8081)
 
+    def test_without_an_image_for_cpus_every_learner_has_the_same(self) -> None:
+        assert Config.from_environment(IMAGES).learner_cpu_image == "l"
+        assert Config.from_environment(IMAGES | {"NITRO_LEARNER_CPU_IMAGE": "c"}).learner_cpu_image == "c"
+
     @pytest.mark.parametrize(
         ("text", "domain"),
         [

@@ -53,6 +53,25 @@ def environment(container: Object) -> Object:
     return {e["name"]: e.get("value", e.get("valueFrom", {}).get("secretKeyRef")) for e in container["env"]}
 
 
+@pytest.mark.parametrize(
+    ("resources", "image"),
+    [
+        ({}, "learner-cpu:1"),
+        ({"limits": {"cpu": "4", "memory": "16Gi"}}, "learner-cpu:1"),
+        ({"limits": {"nvidia.com/gpu": "1"}}, "learner:1"),
+        ({"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}, "learner:1"),
+        ({"limits": {"nvidia.com/mig-1g.5gb": "1"}}, "learner:1"),
+        ({"limits": {"amd.com/gpu": "1"}}, "learner:1"),
+    ],
+    ids=str,
+)
+def test_only_a_learner_that_asks_for_a_gpu_gets_the_image_with_cuda(resources: Object, image: str) -> None:
+    pod = pod_of(learner={"resources": resources})
+    assert container(pod, "learner")["image"] == f"registry.test/{image}"
+    named = pod_of(learner={"resources": resources, "image": "mine:2"})
+    assert container(named, "learner")["image"] == "mine:2"
+
+
 def test_children_have_the_documented_names() -> None:
     names = {(kind_of(c).plural, c["metadata"]["name"]) for c in all_children()}
     assert names == {
