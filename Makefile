@@ -15,7 +15,7 @@ UV       := $(BIN)/uv
 UV_VERSION := 0.13.8
 AUDIT := $(UV) tool run pip-audit==2.9.0 --requirement hashes.txt --require-hashes --disable-pip
 PACKAGES := -e crds -e actor-image[lambda,agents] -e learner-image[train,local,export,wandb,mlflow,search] -e operator
-SOURCES  := crds actor-image learner-image operator monitoring website charts tests
+SOURCES  := crds actor-image learner-image operator monitoring website charts scripts tests
 STAMP    := build/environment
 # File by file: the tests of one file share what is slow to start, such as an API server. One process more than
 # cores, because a test often waits for what it has started.
@@ -140,7 +140,8 @@ bench-smax: $(SMAX_VENV)/installed ## SMAX: seconds and memory until an actor ha
 	@$(SMAX_VENV)/bin/python tests/benchmarks/bench_smax.py
 
 .PHONY: generate
-generate: $(STAMP) ## write the generated files again: the CRD, dashboards, alerts, docs/metrics.md, the maps in docs/development.md
+generate: $(STAMP) ## write the generated files again: places of the version, the CRD, dashboards, alerts, docs/metrics.md, the maps in docs/development.md
+	$(BIN)/python scripts/version.py
 	$(BIN)/python -m nitro_api.schema.crd > build/crd.yaml && mv build/crd.yaml crds/nitrotrainingjobs.yaml
 	cp crds/nitrotrainingjobs.yaml charts/nitro/files/
 	PYTHONPATH=monitoring $(BIN)/python -m nitro_monitoring

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 DIGESTS=scripts/digests.env                # written by scripts/digests; without it tags are not pinned
 : "${REGISTRY:=dev.local}"                 # prefix of the images; Knative asks no registry about dev.local
-: "${VERSION:=$(sed -n 's/^appVersion: *//p' charts/nitro/Chart.yaml)}"
+: "${VERSION:=$(<VERSION)}"                # tag of the images
 : "${IMAGE_COMMAND:=docker build --tag}"   # called as: $IMAGE_COMMAND TAG CONTEXT --file F [--build-arg K=V ...]
 : "${TORCH_INDEX:=}"                       # package index with CPU builds of torch; with it there is the image nitro-learner-cpu
 : "${LEARNERS:=cuda${TORCH_INDEX:+ cpu}}"  # learner images to build: cuda is nitro-learner, cpu is nitro-learner-cpu

