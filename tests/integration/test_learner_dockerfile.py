@@ -1,7 +1,7 @@
 """How the learner's Dockerfile installs torch: its own command, run by the real pip.
 
-The two package indexes are on this machine. Their packages are stand-ins with the real names and pins: PyTorch's
-index cannot be reached from everywhere, and PyPI has no build of torch without CUDA.
+The two package indexes are on this machine. Their packages are stand-ins with the real names and pins:
+PyTorch's index cannot be reached from everywhere, and PyPI has no build of torch without CUDA.
 """
 
 from __future__ import annotations
