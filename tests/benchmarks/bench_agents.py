@@ -1,10 +1,11 @@
-"""What an update of several policies costs that train stacked, on one core, interleaved in one run.
+"""What a round of several policies costs, update and sampling, on one core, interleaved in one run.
 
     python tests/benchmarks/bench_agents.py [--agents 6] [--repeats 5]
 
-Prints a Markdown table: the wall time (median, least) of a round of mpe2's simple_spread, 4,000 environment
-steps, with a policy for each agent; of one policy that learns as many samples in as many gradient steps; and
-of the policies one after another.
+Prints two Markdown tables for a round of mpe2's simple_spread, 4,000 environment steps, with a policy for
+each agent. The first has the wall time (median, least) of its update; of one policy that learns as many
+samples in as many gradient steps; and of the policies one after another. The second has the processor time of
+its sampling, beside a loop over mpe2 that plays the same policies.
 """
 
 import argparse
@@ -19,9 +20,17 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+import numpy as np
 import torch
+from mpe2 import simple_spread_v3
 
 from agents_support import agent_class, agents_fragment, team
+from nitro_actor.agents.environment import AgentsEnvironment, AgentsSpec
+from nitro_actor.agents.policies import Policies
+from nitro_actor.config import EnvironmentConfig
+from nitro_actor.make_env import make_env
+from nitro_actor.play import play_of
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
 from nitro_learner.data.batch import Fragment
 
@@ -58,15 +67,73 @@ def updates(algorithm: str, agents: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def timed(kinds: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+def random_policies(spec: AgentsSpec) -> WeightsContainer:
+    """A policy for each agent, with `tuned`'s two layers of 64 units."""
+    (one,) = spec.classes
+    random = np.random.default_rng(0)
+    sizes = {
+        "layers.0": (64, one.observation["shape"][0]),
+        "layers.1": (64, 64),
+        "head": (one.action["n"], 64),
+    }
+    network = {"kind": "mlp", "hidden": [64, 64], "activation": "tanh", "head": "categorical"}
+
+    def policy() -> PolicyWeights:
+        tensors = {f"policy.{name}.bias": np.zeros(shape[0], np.float32) for name, shape in sizes.items()}
+        for name, shape in sizes.items():
+            tensors[f"policy.{name}.weight"] = random.normal(0, 0.1, shape).astype(np.float32)
+        return PolicyWeights(network, tensors, None)
+
+    agents = {agent: agent for agent in spec.agents}
+    return WeightsContainer("bench", 1, {agent: policy() for agent in agents}, agents)
+
+
+def samplings(agents: int) -> dict[str, Callable[[], object]]:
+    """What is timed, by name: a round's fragments, and a loop over one mpe2 environment."""
+    config = EnvironmentConfig(id="mpe2/simple_spread_v3", count=ENVS, kwargs={"N": agents})
+    ours = make_env(config)
+    assert isinstance(ours, AgentsEnvironment)
+    container, play = random_policies(ours.spec), play_of(ours)
+    theirs = simple_spread_v3.parallel_env(N=agents)
+    (one,) = ours.spec.classes
+    policies = Policies(container, ours.spec, 1).classes[one.name]
+
+    def fragments() -> None:
+        weights = play.policy(container)
+        for slot in range(SLOTS):
+            play.rollout(weights, steps=LENGTH * ENVS, seed=slot, state={}, optional_tensors=())
+
+    def loop() -> None:
+        observations, _ = theirs.reset(seed=0)
+        noise = policies.noise(np.random.SeedSequence(0), SLOTS * LENGTH * ENVS)
+        distribution = np.empty((1, agents, policies.parameters_per_action), np.float32)
+        actions = np.empty((1, agents), np.int64)
+        kept = []
+        for step in range(SLOTS * LENGTH * ENVS):
+            seen = np.stack([observations[agent] for agent in one.agents])[None]
+            policies.distribution(seen, None, distribution)
+            policies.sample(distribution, noise, step, None, actions)
+            log_probs = policies.log_probabilities(distribution[None], actions[None], None)
+            chosen = dict(zip(one.agents, actions[0].tolist(), strict=True))
+            observations, rewards, _, truncations, _ = theirs.step(chosen)
+            kept.append((seen, actions.copy(), log_probs, rewards, truncations))
+            if all(truncations.values()):
+                observations, _ = theirs.reset()
+
+    return {"Nitro": fragments, "a loop over mpe2, the same policies": loop}
+
+
+def timed(
+    kinds: dict[str, Callable[[], object]], repeats: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     """Seconds of each, in turn."""
     seconds: dict[str, list[float]] = {name: [] for name in kinds}
     for repeat in range(repeats + 1):
         for name, update in kinds.items():
-            begin = time.perf_counter()
+            begin = clock()
             update()
             if repeat:
-                seconds[name].append(time.perf_counter() - begin)
+                seconds[name].append(clock() - begin)
     return seconds
 
 
@@ -80,13 +147,21 @@ def main() -> None:
     print("| algorithm | update | median, s | least, s | of one policy's |")
     print("|---|---|---|---|---|")
     for algorithm in ("ippo", "mappo"):
-        seconds = timed(updates(algorithm, chosen.agents), chosen.repeats)
+        seconds = timed(updates(algorithm, chosen.agents), chosen.repeats, time.perf_counter)
         (one,) = (min(times) for name, times in seconds.items() if name.startswith("one policy"))
         for name, times in seconds.items():
             ratio = min(times) / one
             print(
                 f"| {algorithm} | {name} | {statistics.median(times):.2f} | {min(times):.2f} | {ratio:.2f} |"
             )
+    print("\n| sampling | median, s of processor time | least, s | environment steps/s | times mpe2's |")
+    print("|---|---|---|---|---|")
+    found = timed(samplings(chosen.agents), chosen.repeats, time.process_time)
+    slowest = max(map(statistics.median, found.values()))
+    for name, times in found.items():
+        median = statistics.median(times)
+        rate = SLOTS * LENGTH * ENVS / median
+        print(f"| {name} | {median:.2f} | {min(times):.2f} | {rate:,.0f} | {slowest / median:.1f} |")
 
 
 if __name__ == "__main__":
