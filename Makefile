@@ -164,7 +164,19 @@ audit: $(STAMP) ## known vulnerabilities of the dependencies, and their bill of 
 	$(AUDIT) --format cyclonedx-json --output build/sbom.json || true # it has the vulnerabilities too; the next line fails for them
 	$(AUDIT) --strict # a package that could not be looked up is no good news
 
+# The image of each platform is built from the wheels of PyPI for it; the builder emulates what it is not.
+PLATFORMS ?= linux/amd64,linux/arm64
+.PHONY: release
+release: $(STAMP) ## wheels, chart, bills of materials and checksums of this commit's release in dist/ (needs helm, a network; ARGS=--help)
+	@$(BIN)/python scripts/release.py $(ARGS)
+
+.PHONY: release-images
+release-images: ## build the images for PLATFORMS and push them to REGISTRY (TORCH_INDEX=URL; DRY_RUN=1 only prints the commands)
+	@[[ -n "$(REGISTRY)" ]] || { echo "REGISTRY is needed: where the images are pushed to" >&2; exit 2; }
+	@SOURCE_DATE_EPOCH=$$(git show --no-patch --format=%ct HEAD) IMAGE_COMMAND="$(if $(DRY_RUN),echo )docker buildx build \
+		--platform $(PLATFORMS) --provenance mode=max --sbom true --push --tag" scripts/images
+
 .PHONY: clean
 clean: ## remove what make built; runs/ stays
-	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

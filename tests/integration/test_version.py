@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+import version
+from release_support import copy_of_the_tree
+
 NEW = "7.8.9-rc.1"
 OTHERS = (
     "CHANGELOG.md",
@@ -28,29 +27,9 @@ OTHERS = (
 """Files that name older releases, other packages, or an image as an example."""
 
 
-def load(script: str) -> ModuleType:
-    """A module of the folder scripts."""
-    spec = importlib.util.spec_from_file_location(script, ROOT / "scripts" / f"{script}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-version = load("version")
-
-
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The files that git has or would take."""
-    command = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True)
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file() and not name.startswith(("docs/results/", "tests/")):
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tmp_path / name)
-    return tmp_path
+    return copy_of_the_tree(tmp_path / "copy")
 
 
 def test_all_places_have_the_version(copy: Path) -> None:
