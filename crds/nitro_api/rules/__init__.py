@@ -10,6 +10,7 @@ from nitro_api.rules import (
     pod_rules,
     resume_rules,
     scaling_rules,
+    tracking_rules,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "pod_rules",
     "resume_rules",
     "scaling_rules",
+    "tracking_rules",
 ]

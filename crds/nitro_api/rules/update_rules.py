@@ -22,9 +22,10 @@ MENDABLE = (
     *(f"actor.{name}" for name in _POD_FIELDS),
     *(f"learner.{name}" for name in _POD_FIELDS),
     "learner.backoffLimit",
+    "tracking",
 )
-"""Parts of spec that may change while the job is suspended. They decide where the run's pods are and what
-they have, not what the run computes."""
+"""Parts of spec that may change while the job is suspended. They decide where the run's pods are, what they
+have and where the run is recorded, not what it computes."""
 
 USUAL = {
     "scaling.window": "(self.scaling.scaler == 'marless' || (self.scaling.scaler == 'random-score' "
@@ -37,19 +38,25 @@ it."""
 
 IMMUTABLE_SENTENCE = (
     "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "
-    "scaling.hold can, and while the job is suspended images, resources, pod settings and backoffLimit of "
-    "actor and learner); put the old value back, or delete the job and create it anew"
+    "scaling.hold can, and while the job is suspended tracking, and images, resources, pod settings and "
+    "backoffLimit of actor and learner); put the old value back, or delete the job and create it anew"
 )
 MENDABLE_SENTENCE = (
-    "can change its image, resources, pod settings and backoffLimit only while the job is suspended; set "
-    "suspend to true and apply that first, then change it"
+    "can change only while the job is suspended, and of actor and learner only image, resources, pod "
+    "settings and backoffLimit; set suspend to true and apply that first, then change it"
 )
 
 
 def immutable_fields() -> list[str]:
     """camelCase names of the fields of spec that cannot change after creation, or of which only parts can."""
     names = [field.alias or name for name, field in JobSpec.model_fields.items()]
-    return [name for name in names if name not in MUTABLE]
+    return [name for name in names if name not in (*MUTABLE, *MENDABLE)]
+
+
+def mendable_fields() -> list[str]:
+    """camelCase names of the fields of spec that can change, or of which parts can, while the job is
+    suspended."""
+    return list(dict.fromkeys(path.partition(".")[0] for path in MENDABLE))
 
 
 def changeable(name: str, paths: tuple[str, ...] = (*MUTABLE, *MENDABLE)) -> list[str]:
@@ -70,9 +77,9 @@ def check_update(old: JobSpec, new: JobSpec) -> list[FieldError]:
         return errors
     mended, mend = mendable_settings(old), mendable_settings(new)
     return errors + [
-        FieldError(f"spec.{name}", mend[name], MENDABLE_SENTENCE)
-        for name in mend
-        if mended[name] != mend[name]
+        FieldError(f"spec.{name}", mend.get(name, ABSENT), MENDABLE_SENTENCE)
+        for name in dict.fromkeys((*mended, *mend))
+        if mended.get(name) != mend.get(name)
     ]
 
 
@@ -84,6 +91,8 @@ def mendable_settings(spec: JobSpec) -> dict[str, Any]:
         given = model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         kept = {name: given.get(name) for name in changeable(part, MENDABLE)}
         found[part] = {name: value for name, value in kept.items() if value not in (None, {}, [])}
+    if spec.tracking is not None:
+        found["tracking"] = spec.tracking.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return found
 
 

@@ -16,6 +16,7 @@ from nitro_api.rules.update_rules import (
     USUAL,
     changeable,
     immutable_fields,
+    mendable_fields,
 )
 from nitro_api.schema.openapi import Schema, job_schema
 from nitro_api.spec.free_json import PRESERVE
@@ -111,7 +112,7 @@ def _root() -> Schema:
     properties["spec"]["x-kubernetes-validations"] = [
         *properties["spec"].get("x-kubernetes-validations", []),
         *(_immutable(name) for name in immutable_fields()),
-        *(_mendable(name) for name in immutable_fields() if changeable(name, MENDABLE)),
+        *(_mendable(name) for name in mendable_fields()),
     ]
     root["required"] = ["spec"]
     return root
@@ -128,7 +129,8 @@ def _immutable(name: str) -> dict[str, str]:
 
 
 def _mendable(name: str) -> dict[str, str]:
-    same = _all_same(name, changeable(name, MENDABLE))
+    fields = changeable(name, MENDABLE)
+    same = _all_same(name, fields) if fields else f"({_same(name)})"
     return {"rule": f"oldSelf.suspend || {same}", "message": MENDABLE_SENTENCE, "fieldPath": f".{name}"}
 
 

@@ -92,7 +92,7 @@ def rules_at(path: str) -> list[str]:
         holder = _schemas().get(owner.removesuffix("[]"), {})
         rules = holder.get("items", holder).get("x-kubernetes-validations", ())
         found += [rule["message"] for rule in rules if rule["fieldPath"] == f".{rest}"]
-    if len(parts) == 2 and parts[0] == "spec" and parts[1] not in MUTABLE:
+    if len(parts) == 2 and parts[0] == "spec" and parts[1] not in (*MUTABLE, *MENDABLE):
         found.append(IMMUTABLE_SENTENCE)
     if path.removeprefix("spec.") in MENDABLE:
         found.append(MENDABLE_SENTENCE)

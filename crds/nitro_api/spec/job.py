@@ -19,6 +19,7 @@ from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
 from nitro_api.spec.status import JobStatus
 from nitro_api.spec.stop import Evaluation, Stop
+from nitro_api.spec.tracking import Tracking
 
 GROUP = "nitro.dev"
 VERSION = "v1alpha1"
@@ -120,6 +121,9 @@ class JobSpec(Model):
 
     pricing: Pricing = Field(default_factory=Pricing)
     """What time costs."""
+
+    tracking: Tracking | None = None
+    """Experiment trackers that record the run, too. Default: none."""
 
     resume_from: ResumeFrom | None = None
     """On a cluster: start with the policies of another run. Taken are weights, target networks, the state of

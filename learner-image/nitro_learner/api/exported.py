@@ -6,35 +6,25 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors
-import safetensors.numpy
 
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.checkpoints.store import CheckpointError
-
-EXPORTED = "policy.safetensors"
-"""The usual name of such a file."""
-_KEY = "nitro-policy"
-"""Of the metadata. Checkpoints have another one."""
+from nitro_learner.run.policy_file import KEY, policy_file
 
 
 def write_exported(policy: TrainedPolicy) -> bytes:
-    """The file: tensors named POLICY/TENSOR, and the rest as JSON in the metadata."""
+    """The file of a policy; see `policy_file`."""
     weights = policy.weights
-    described = {
-        "round": policy.round,
+    played = {
         "version": weights.version,
         "environment": policy.environment,
         "agents": weights.agents,
-        "policies": {name: one.meta for name, one in weights.policies.items()},
+        "policies": {
+            name: {"meta": one.meta, "tensors": one.tensors} for name, one in weights.policies.items()
+        },
     }
-    tensors = {
-        f"{name}/{tensor}": np.ascontiguousarray(array)
-        for name, one in weights.policies.items()
-        for tensor, array in one.tensors.items()
-    }
-    return safetensors.numpy.save(tensors, {_KEY: json.dumps(described)})
+    return policy_file(played, policy.round)
 
 
 def read_exported(path: Path, seed: int | None) -> TrainedPolicy | None:
@@ -45,7 +35,7 @@ def read_exported(path: Path, seed: int | None) -> TrainedPolicy | None:
     """
     try:
         with safetensors.safe_open(path, "numpy") as file:
-            text = (file.metadata() or {}).get(_KEY)
+            text = (file.metadata() or {}).get(KEY)
             if text is None:
                 return None
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no mapping)

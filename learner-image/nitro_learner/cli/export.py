@@ -83,7 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _files(policy: TrainedPolicy, format: str, run: Run | None) -> dict[str, bytes]:
     """The files of a format by name; `hub` needs the run."""
-    from nitro_learner.api.exported import EXPORTED, write_exported
+    from nitro_learner.api.exported import write_exported
+    from nitro_learner.run.policy_file import EXPORTED
 
     if format == "safetensors":
         return {EXPORTED: write_exported(policy)}

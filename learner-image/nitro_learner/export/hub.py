@@ -6,10 +6,11 @@ from typing import Any
 
 import yaml
 
-from nitro_learner.api.exported import EXPORTED, write_exported
+from nitro_learner.api.exported import write_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.run import Run
 from nitro_learner.export.networks import as_onnx, takes_available
+from nitro_learner.run.policy_file import EXPORTED
 
 
 def as_hub(policy: TrainedPolicy, run: Run) -> dict[str, bytes]:

@@ -32,6 +32,7 @@ _LABELS = ("namespace", "job_name")
 _BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 ACTOR_STATES = ("requested", "running", "succeeded", "failed", "lost")
 COMPONENTS = ("learner", "actors")
+TRACKERS = ("wandb", "mlflow")
 RETRY_REASONS = (
     "account_concurrency",
     "actor_start",
@@ -150,6 +151,9 @@ class LearnerMetrics(Listener):
         self.failures = counter(
             "nitro_detector_failures", "Rounds whose convexity ratio or gradient noise could not be measured"
         )
+        self.tracking = counter(
+            "nitro_tracking_failures", "Times that an experiment tracker could not be written", "tracker"
+        )
         self.toggles = counter("nitro_sharing_toggles", "Times that sharing of policies began or ended")
         self.cost = counter(
             "nitro_job_cost_dollars", "Dollars spent on the job so far, over all restarts", "component"
@@ -212,6 +216,8 @@ class LearnerMetrics(Listener):
             counter.labels(*self._job)
         for reason in RETRY_REASONS:
             self.retries.labels(*self._job, reason)
+        for tracker in TRACKERS:
+            self.tracking.labels(*self._job, tracker)
         for reason in DROP_REASONS:
             self.dropped.labels(*self._job, reason)
         for stage in STAGES:
@@ -247,6 +253,9 @@ class LearnerMetrics(Listener):
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         self.toggles.labels(*self._job).inc()
         self._policies.grouped(regrouping.groups)
+
+    def on_tracking_failed(self, *, tracker: str) -> None:
+        self.tracking.labels(*self._job, tracker).inc()
 
     def on_cache_measured(self, *, used: int, limit: int) -> None:
         self.cache_used.labels(*self._job).set(used)

@@ -20,6 +20,7 @@ from nitro_learner.run.metrics_file import read_numbers
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
 from nitro_learner.run.source import read_source
+from nitro_learner.run.tracking.availability import check_installed
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
 from nitro_learner.training.costs import worked_seconds
@@ -76,7 +77,7 @@ def open_run(
         source: where the run of spec.resumeFrom is; read when the folder has no checkpoint.
 
     Raises:
-        JobInvalid: the run of spec.resumeFrom does not fit the job.
+        JobInvalid: the run of spec.resumeFrom does not fit the job, or a tracker is not installed.
         RunDirError: the folder holds a run and `resume` is false, or it holds a run of another job or
             schedule, or a run that has lost rounds.
         CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
@@ -84,6 +85,7 @@ def open_run(
     """
     if bucket is not None:
         bucket.restore(folder)
+    check_installed(job.spec)
     begun = folder.has_run()
     if begun and not resume:
         raise RunDirError(

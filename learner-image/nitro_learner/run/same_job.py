@@ -19,6 +19,7 @@ _FREE = (
     "actor",
     "learner",
     "cache",
+    "tracking",
     "suspend",
     "ttlSecondsAfterFinished",
     "activeDeadlineSeconds",

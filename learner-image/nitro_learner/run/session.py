@@ -21,7 +21,8 @@ from nitro_learner.run import logs
 from nitro_learner.run.policy_files import PolicyFiles
 from nitro_learner.run.recorders import CsvMetrics, TensorBoard
 from nitro_learner.run.rundir import RunDirError
-from nitro_learner.run.runs import OpenRun, open_ledger, summary
+from nitro_learner.run.runs import OpenRun, open_ledger, package_versions, summary
+from nitro_learner.run.tracking.listener import Trackers
 from nitro_learner.training import failures
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
@@ -75,36 +76,44 @@ async def train(
     files: list[Listener] = [CsvMetrics(folder.metrics)]
     if run.job.spec.algorithm.record.agents == "several":
         files.append(PolicyFiles(folder))
-    with (
-        failures.as_training_failure(),
-        logs.to_file(folder.log),
-        contextlib.closing(board),
-        open_ledger(folder) as ledger,
-    ):
-        trainer = Trainer(
-            run.job,
-            backend,
-            run=run.id,
-            checkpoints=run.checkpoints,
-            checkpoint=run.checkpoint,
-            source=run.source,
-            meter=Meter(ledger, run.job.spec.pricing, pod_seconds, provisioned, run.job.spec.actor.per_pod),
-            listeners=[*files, *listeners, board, last],
-            history=run.history,
-            limits=limits,
-        )
-        with signals(trainer.interrupt, on_interrupt):
-            try:
-                outcome = await trainer.run()
-            except asyncio.CancelledError:
-                raise Aborted from None
-        result = summary(run, outcome, last.row)
-        folder.write_summary(result)
-        with contextlib.suppress(RunDirError):
-            try:
-                await asyncio.to_thread(draw, [folder.path], folder.plot)
-            except OSError as error:  # the run has ended; nitro plot can draw it later
-                logger.warning("The picture %s could not be drawn: %s", folder.plot, error.strerror or error)
+    trackers = Trackers(run.job.spec, folder.path, run.id, package_versions(), listeners)
+    async with trackers:
+        with (
+            failures.as_training_failure(),
+            logs.to_file(folder.log),
+            contextlib.closing(board),
+            open_ledger(folder) as ledger,
+        ):
+            trainer = Trainer(
+                run.job,
+                backend,
+                run=run.id,
+                checkpoints=run.checkpoints,
+                checkpoint=run.checkpoint,
+                source=run.source,
+                meter=Meter(
+                    ledger, run.job.spec.pricing, pod_seconds, provisioned, run.job.spec.actor.per_pod
+                ),
+                listeners=[*files, *listeners, board, last, trackers],
+                history=run.history,
+                limits=limits,
+            )
+            with signals(trainer.interrupt, on_interrupt):
+                try:
+                    outcome = await trainer.run()
+                except asyncio.CancelledError:
+                    raise Aborted from None
+            result = summary(run, outcome, last.row)
+            folder.write_summary(result)
+            with contextlib.suppress(RunDirError):
+                try:
+                    await asyncio.to_thread(draw, [folder.path], folder.plot)
+                except OSError as error:  # the run has ended; nitro plot can draw it later
+                    logger.warning(
+                        "The picture %s could not be drawn: %s", folder.plot, error.strerror or error
+                    )
+            with signals(trackers.leave, lambda: None):
+                await trackers.end(outcome)
     return outcome, result
 
 

@@ -221,6 +221,9 @@ class Listener:
     def on_checkpoint_saved(self, *, round: int, location: str) -> None:
         """A checkpoint of `round` is on disk."""
 
+    def on_tracking_failed(self, *, tracker: str) -> None:
+        """An experiment tracker, "wandb" or "mlflow", could not be written; the training goes on."""
+
     def on_run_ended(self, outcome: Outcome) -> None:
         """The run ended, or was interrupted."""
 

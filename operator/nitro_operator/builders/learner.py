@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
+from nitro_api.spec.tracking import MLFLOW_KEYS, TRACKING_PREFIX, WANDB_KEYS
 from nitro_operator.builders import pod_settings
 from nitro_operator.builders.redis import redis_container, redis_volumes
 from nitro_operator.builders.source import Source
@@ -114,6 +115,7 @@ def _container(view: JobView, source: Source | None) -> Object:
             {"name": "HOME", "value": "/tmp"},  # libraries cache there; the root file system is read-only
             # With a prefix, so that no other AWS client in the process uses them.
             *(_aws_keys(secret, "NITRO_S3_") if secret else []),
+            *_tracking_keys(view),
             *_reach_actors(view),
         ],
         "ports": [{"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
@@ -177,6 +179,18 @@ def _aws_keys(secret: str, prefix: str = "") -> list[Object]:
         # Only temporary credentials have a session token.
         _from_secret(prefix + key, secret, key, optional=key == "AWS_SESSION_TOKEN")
         for key in CREDENTIAL_KEYS
+    ]
+
+
+def _tracking_keys(view: JobView) -> list[Object]:
+    """Trackers' keys from a user's Secrets. All are optional, because training needs no tracker."""
+    tracking = view.spec.tracking
+    given = ((tracking.wandb, WANDB_KEYS), (tracking.mlflow, MLFLOW_KEYS)) if tracking else ()
+    return [
+        _from_secret(TRACKING_PREFIX + key, one.credentials_secret, key, optional=True)
+        for one, keys in given
+        if one is not None and one.credentials_secret is not None
+        for key in keys
     ]
 
 

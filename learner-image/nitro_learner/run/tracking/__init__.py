@@ -1,0 +1,1 @@
+"""Experiment trackers: each records a run from its folder, in a process of its own."""

@@ -1,0 +1,65 @@
+"""What trackers are told of a run besides its rounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.run.policy_file import EXPORTED, policy_file
+from nitro_learner.run.rundir import RunDir
+
+
+def config_of(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The resolved job without the values of variables, which may be secret, and without what the cluster
+    keeps in it."""
+    spec = dict(job["spec"])
+    for part in ("actor", "learner"):
+        if spec.get(part, {}).get("env"):
+            spec[part] = spec[part] | {"env": [{"name": one["name"]} for one in spec[part]["env"]]}
+    return {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "metadata": {"name": job["metadata"]["name"]},
+        "spec": spec,
+    }
+
+
+def flattened(config: Mapping[str, Any], path: str = "") -> dict[str, str]:
+    """The leaves of a config by their paths, such as `algorithm.learningRate`, as text."""
+    found: dict[str, str] = {}
+    for key, value in config.items():
+        own = f"{path}.{key}".lstrip(".")
+        if isinstance(value, Mapping) and value:
+            found |= flattened(value, own)
+        else:
+            found[own] = value if isinstance(value, str) else json.dumps(value)
+    return found
+
+
+def final_figures(folder: RunDir) -> dict[str, float]:
+    """Figures of the run's end: return of the final policy, and cost in US dollars."""
+    summary = folder.read_summary()
+    found = {"final/cost": summary["cost"]["total"]}
+    evaluation = summary.get("evaluation", {})
+    found |= {f"final/return_{name}": evaluation[name] for name in ("mean", "std") if name in evaluation}
+    found |= {f"final/agent/{name}": value for name, value in evaluation.get("agents", {}).items()}
+    return {name: float(value) for name, value in found.items()}
+
+
+def write_policy(folder: RunDir, config: Mapping[str, Any], target: Path) -> list[Path]:
+    """Write the final policy and its job, under the names that `nitro export --format hub` gives them.
+
+    Raises:
+        CheckpointError: all checkpoints are damaged.
+    """
+    checkpoint = CheckpointStore(folder.checkpoints, keep_last=1).latest(attached=False, only=["played"])
+    assert checkpoint is not None, "a run that has finished has a checkpoint"
+    job, policy = target / "job.yaml", target / EXPORTED
+    job.write_text(yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True), encoding="utf-8")
+    policy.write_bytes(policy_file(checkpoint.state["played"], checkpoint.round))
+    return [job, policy]

@@ -1,0 +1,119 @@
+"""The learner's side of the trackers: a listener that has a process for each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nitro_api import JobSpec
+from nitro_learner.run.tracking.availability import trackers_of
+from nitro_learner.run.tracking.process import TrackerProcess
+from nitro_learner.training.failures import TrainingFailed
+from nitro_learner.training.round_report import Listener, Outcome, Row
+
+logger = logging.getLogger(__name__)
+
+FINISH_SECONDS = 60.0
+"""How long a run that has finished waits for its trackers."""
+STOP_SECONDS = 10.0
+"""The same for a run that was interrupted, or failed."""
+
+
+class Trackers(Listener):
+    """The trackers of one sitting of a run; none if the job names none.
+
+    Nothing here waits for a tracker but `end`, and that not for long.
+
+    Args:
+        spec: of the resolved job.
+        folder: of the run; the trackers read it.
+        run: identity of the run.
+        versions: of the packages that compute.
+        listeners: are told of failures.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        folder: Path,
+        run: str,
+        versions: Mapping[str, str],
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        self._listeners = listeners
+        tags = {"environment": spec.environment.id or spec.environment.entry_point}
+        tags |= {"algorithm": spec.algorithm.name, "python": platform.python_version(), **versions}
+        told = {"folder": str(folder.absolute()), "run": run, "tags": tags}
+        self._processes = [
+            TrackerProcess(tracker, told | {"tracker": tracker}, self._failed)
+            for tracker in trackers_of(spec)
+        ]
+        self._left = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._round = 0
+
+    async def __aenter__(self) -> Trackers:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Have the trackers record a failure. Whoever aborts a run does not wait for them."""
+        if kind is not None:
+            await self._conclude("FAILED", STOP_SECONDS if issubclass(kind, TrainingFailed) else 0.0)
+
+    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
+        self._loop = asyncio.get_running_loop()
+        for process in self._processes:
+            process.start()
+            if round:
+                process.tell(round)
+
+    def on_checkpoint_saved(self, *, round: int, location: str) -> None:  # noqa: ARG002
+        self._round = round
+        for process in self._processes:
+            process.tell(round)
+
+    async def end(self, outcome: Outcome) -> None:
+        """Have the trackers record the end of the run, and wait for them for a bounded time."""
+        seconds = FINISH_SECONDS if outcome.finished else STOP_SECONDS
+        await self._conclude("FINISHED" if outcome.finished else "KILLED", seconds)
+        for process in self._processes:
+            if process.recorded < self._round:
+                logger.warning(
+                    "%s has the run up to round %d of %d only (%s). A resumed run records what is missing.",
+                    process.title,
+                    process.recorded,
+                    self._round,
+                    process.failure or f"it took longer than {seconds:.0f} s",
+                )
+
+    def leave(self) -> None:
+        """Have `end` wait no longer."""
+        self._left.set()
+
+    async def _conclude(self, status: str, seconds: float) -> None:
+        for process in self._processes:
+            process.conclude(status)
+        if not self._processes or not seconds:
+            return
+        ended = asyncio.gather(*(asyncio.wrap_future(process.ended) for process in self._processes))
+        left = asyncio.ensure_future(self._left.wait())
+        await asyncio.wait((ended, left), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        left.cancel()
+        for process in self._processes:
+            process.stop()
+        await asyncio.wait((ended,), timeout=1.0)
+
+    def _failed(self, tracker: str) -> None:
+        """Tell the listeners in the learner's loop; a tracker's thread calls this."""
+
+        def tell() -> None:
+            for listener in self._listeners:
+                listener.on_tracking_failed(tracker=tracker)
+
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(tell)

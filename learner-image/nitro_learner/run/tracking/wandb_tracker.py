@@ -1,0 +1,87 @@
+"""Weights & Biases: a run on its server, or in files that `wandb sync` uploads later."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nitro_learner.run.tracking.base import Measured, TrackedRun
+
+if TYPE_CHECKING:
+    import wandb
+
+_INIT_SECONDS = 30.0
+
+
+class WandbTracker:
+    """A run of W&B; see `Tracker`.
+
+    W&B takes steps in rising order only, so the server's last step says what is recorded. Files cannot be
+    gone on with: an offline run is written anew from its first round, and then takes the place of the files
+    that earlier sittings left.
+    """
+
+    def __init__(self, run: TrackedRun) -> None:
+        self._run = run
+        self._offline = run.settings["mode"] == "offline"
+        folder = run.folder / "wandb"
+        # Files of artefacts wait there for `wandb sync`.
+        os.environ.setdefault("WANDB_DATA_DIR", str(folder))
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        self._former = sorted(folder.glob(f"offline-run-*-{run.id}"))
+        self._wandb: wandb.Run | None = None
+        self._first_step = 0
+
+    def open(self) -> str:
+        import wandb  # takes seconds
+
+        run = self._run
+        self._wandb = wandb.init(
+            project=run.settings["project"],
+            entity=run.settings.get("entity"),
+            id=run.id,
+            name=run.name,
+            config={"job": dict(run.config), "versions": dict(run.tags)},
+            tags=[f"{name} {value}"[:64] for name, value in run.tags.items()],
+            mode=run.settings["mode"],
+            dir=str(run.folder),
+            resume=None if self._offline else "allow",
+            settings=wandb.Settings(
+                console="off",
+                disable_git=True,
+                init_timeout=_INIT_SECONDS,
+                save_code=False,
+                silent=True,
+                x_stats_pid=run.learner,
+            ),
+        )
+        self._first_step = self._wandb.step
+        return self._wandb.url or str(Path(self._wandb.dir).parent)
+
+    def record(self, measured: Measured) -> None:
+        assert self._wandb is not None
+        if measured.step >= self._first_step:
+            self._wandb.log(dict(measured.values), step=measured.step)
+
+    def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
+        import wandb
+
+        assert self._wandb is not None
+        self._wandb.summary.update(dict(figures))
+        if files:
+            policy = wandb.Artifact(f"{self._run.name}-policy", type="model")
+            for file in files:
+                policy.add_file(str(file))
+            self._wandb.log_artifact(policy)
+        self._wandb.finish(exit_code=1 if status == "FAILED" else 0)
+        for folder in self._former:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def abandon(self) -> None:
+        import wandb
+
+        # Not only the run: W&B's own process keeps one that could not begin, and refuses it another time.
+        wandb.teardown(exit_code=1)
