@@ -4,13 +4,18 @@ the bit.
 
 import csv
 import json
+import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
-from nitro_learner.checkpoints.store import load, pack
-from train_support import nitro, recorded, write_job
+import nitro_learner as library
+from nitro_learner.checkpoints.store import CheckpointStore, load, pack
+from tracking_support import mlflow_client, mlflow_history, synced, until
+from train_support import nitro, recorded, start, wait_for_rows, write_job
+from wandb_cloud import UploadedRun, cloud
 
 # Times and cold starts depend on the machine, and the cost on times: everything else is to be equal.
 _MEASURED = ("wall_seconds", "cold_starts", "cost_", "seconds_", "fragment_bytes")
@@ -121,3 +126,64 @@ def test_a_resumed_run_keeps_its_rollouts_when_defaults_change(tmp_path: Path) -
     other = nitro("train", source, *go_on, "--set", "spec.environment.envsPerActor=4")
     assert other.returncode == 2
     assert "spec.environment.envsPerActor: 6 in the folder, 4 now" in other.stderr
+
+
+def test_a_killed_run_goes_on_in_the_same_runs_of_its_trackers(tmp_path: Path, undisturbed: Path) -> None:
+    run, store = tmp_path / "run", tmp_path / "store"
+    tracking = {"mlflow": {"trackingUri": f"file://{store}"}, "wandb": {"mode": "offline"}}
+    learner = {"checkpoint": {"everyRounds": 2}, "env": [{"name": "PASSWORD", "value": "secret"}]}
+    job = write_job(tmp_path, stop={"rounds": 10_000}, tracking=tracking, learner=learner)
+    process = start("train", job, "--run-dir", run)
+    wait_for_rows(run, 5, process)
+    process.send_signal(signal.SIGSTOP)  # the trackers' libraries load for longer than rounds last
+    recorded_rounds = "*/*/metrics/run/round"
+    until(
+        lambda: (
+            any(path.read_text().count("\n") > 1 for path in store.glob(recorded_rounds))
+            and any(run.glob("wandb/offline-run-*"))
+        ),
+        "both trackers have begun",
+    )
+    process.kill()
+    process.communicate()
+    last = CheckpointStore(run / "checkpoints", keep_last=3).rounds()[-1] + 3
+    again = nitro("train", "--resume", run, "--set", f"spec.stop.rounds={last}")
+    assert again.returncode == 0, again.stderr
+    assert "WARNING" not in again.stderr
+    assert _rows(run)[:6] == _rows(undisturbed / "run"), "the same to the bit, tracked or not"
+
+    with (run / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["round"]) for row in rows] == list(range(1, last + 1))
+    client = mlflow_client(store)
+    experiment = client.get_experiment_by_name("nitro")
+    (tracked,) = client.search_runs([experiment.experiment_id])
+    (uploaded,) = _uploaded(run)
+    assert [row["_step"] for row in uploaded.history] == [int(row["env_steps"]) for row in rows]
+    for metric, column in (("run/round", "round"), ("reward/mean", "reward_mean"), ("update/kl", "kl")):
+        measured = [(int(row["env_steps"]), float(row[column])) for row in rows if row[column]]
+        assert mlflow_history(client, tracked.info.run_id, metric) == measured
+        assert [(row["_step"], row[metric]) for row in uploaded.history if metric in row] == measured
+    assert tracked.info.status == "FINISHED"
+    assert uploaded.exit_code == 0
+    assert tracked.data.params["seed"] == "7"
+    assert uploaded.config["job"]["value"]["spec"]["seed"] == 7
+    assert "secret" not in str(tracked.data.params) + str(uploaded.config)
+    assert tracked.data.tags["nitro.environment"] == "Hopper-v5"
+    assert "environment Hopper-v5" in uploaded.tags
+    summary = json.loads((run / "summary.json").read_text())
+    assert tracked.data.metrics["final/return_mean"] == summary["evaluation"]["mean"]
+    assert uploaded.summary["final/return_mean"] == summary["evaluation"]["mean"]
+    assert uploaded.artifacts == ["small-policy"]
+    policy = client.download_artifacts(tracked.info.run_id, "policy/policy.safetensors", str(tmp_path))
+    observation = np.linspace(-1, 1, 11, dtype=np.float32)
+    np.testing.assert_array_equal(library.load(policy).act(observation), library.load(run).act(observation))
+    written = client.download_artifacts(tracked.info.run_id, "policy/job.yaml", str(tmp_path))
+    kept = yaml.safe_load(Path(written).read_text())
+    assert kept["spec"]["learner"]["env"] == [{"name": "PASSWORD"}]
+
+
+def _uploaded(run: Path) -> list[UploadedRun]:
+    """What `wandb sync` uploads from a run folder."""
+    with cloud() as servers:
+        return list(synced(run, servers).values())

@@ -1,0 +1,85 @@
+"""What trackers are told of a run, and their processes."""
+
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from nitro_api import JobInvalid, load_job, resolve
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.tracking import availability, process
+from nitro_learner.run.tracking.described import config_of, flattened
+from nitro_learner.run.tracking.process import MOST_STARTS, TrackerProcess
+from nitro_learner.run.tracking.rounds import Rounds
+from shared_runs import shared_run
+from tracking_support import until
+from train_support import job
+
+
+def test_rounds_are_read_once_and_only_whole_lines(tmp_path: Path) -> None:
+    folder = shared_run(tmp_path)
+    whole = folder.metrics.read_text()
+    cut = whole.rindex("\n", 0, -1) + 10
+    folder.metrics.write_text(whole[:cut])
+    rounds = Rounds(folder)
+    assert [measured.round for measured in rounds.up_to(2)] == [1, 2]
+    (third,) = rounds.up_to(3)
+    assert (third.step, third.values["reward/mean"], third.values["update/kl"]) == (300, 1.0, 1.0)
+    policies = {name for name in third.values if name.startswith("policy/")}
+    assert "policy/agent_2/kl" in policies
+    assert not any(name.startswith("policy/agent_1/") for name in policies), "that agent plays agent_2's"
+    assert [measured.round for measured in rounds.up_to(9)] == [4]
+    with folder.metrics.open("a") as file:
+        file.write(whole[cut:])
+    assert [measured.round for measured in rounds.up_to(9)] == [5]
+    assert [measured.round for measured in Rounds(RunDir(tmp_path / "none")).up_to(9)] == []
+
+
+def test_a_config_has_the_whole_job_but_for_values_of_variables() -> None:
+    variables = [{"name": "PASSWORD", "value": "secret"}]
+    written = resolve(load_job(job(learner={"env": variables}, actor={"env": variables}))).to_dict()
+    config = config_of(written | {"status": {"phase": "Running"}})
+    assert "secret" not in str(config)
+    assert config["spec"]["actor"]["env"] == [{"name": "PASSWORD"}]
+    assert {name: part for name, part in config["spec"].items() if name not in ("actor", "learner")} == {
+        name: part for name, part in written["spec"].items() if name not in ("actor", "learner")
+    }
+    leaves = flattened(config["spec"])
+    assert leaves["environment.id"] == "Hopper-v5"
+    assert leaves["network.hiddenSizes"] == "[16, 16]"
+    resolve(load_job(config))  # it can be trained again
+
+
+@pytest.mark.parametrize("tracker", ["wandb", "mlflow"])
+def test_a_tracker_that_is_not_installed_is_named_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, tracker: str
+) -> None:
+    def version(package: str) -> str:
+        raise metadata.PackageNotFoundError(package)
+
+    tracking = {"wandb": {}} if tracker == "wandb" else {"mlflow": {"trackingUri": "http://mlflow"}}
+    spec = resolve(load_job(job(tracking=tracking))).spec
+    availability.check_installed(spec)
+    monkeypatch.setattr(metadata, "version", version)
+    with pytest.raises(JobInvalid) as refusal:
+        availability.check_installed(spec)
+    (sentence,) = refusal.value.errors
+    assert sentence.path == f"spec.tracking.{tracker}"
+    assert f"pip install 'nitro-learner[train,{tracker}]'" in sentence.message
+    assert f"--build-arg EXTRAS={tracker}" in sentence.message
+    availability.check_installed(resolve(load_job(job())).spec)
+
+
+def test_a_process_that_dies_is_started_again_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.sys, "executable", "/bin/false")
+    failures: list[str] = []
+    tracker = TrackerProcess("mlflow", {}, failures.append)
+    tracker.start()
+    for round in range(1, 10):
+        until(lambda: tracker._process is None, "it has died")
+        tracker.tell(round)
+    until(lambda: tracker._process is None, "it has died")
+    tracker.conclude("FINISHED")
+    assert failures == ["mlflow"] * MOST_STARTS
+    assert tracker.failure == "its process ended with 1"
+    assert tracker.ended.done()
