@@ -60,6 +60,10 @@ class Cluster:
         self.images["operator"] = container.image
         self.images["learner-cpu"] = env.get("NITRO_LEARNER_CPU_IMAGE", self.images["learner"])
 
+    def learner_with(self, *extras: str) -> str:
+        """The learner's image that was built with these extras."""
+        return self.images["learner"].replace("nitro-learner:", f"nitro-learner-{'-'.join(extras)}:")
+
     # ------------------------------------------------------------ objects
 
     def kind(self, api_version: str, kind: str) -> Resource:

@@ -12,7 +12,7 @@ ROUNDS = 5
 def test_rllib_learns_from_actors_that_follow_the_score(
     cluster: Cluster, namespace: str, start: Start
 ) -> None:
-    image = cluster.images["learner"].replace("nitro-learner:", "nitro-learner-rllib:")
+    image = cluster.learner_with("rllib", "mlflow")
     spec = hopper(
         rounds=ROUNDS,
         actors=(3, 6, 12),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import io
+import tarfile
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 from harness import Cluster, Object, kubectl
 from kubernetes import client
@@ -87,13 +90,30 @@ def read(cluster: Cluster, namespace: str, claim: str, *patterns: str) -> list[b
         "    found or sys.exit(repr(glob.glob('/volume/**', recursive=True)))\n"
         "    print(base64.b64encode(open(found[-1], 'rb').read()).decode(), end='.')"
     )
+    return [base64.b64decode(file) for file in _look(cluster, namespace, claim, program).split(".")[:-1]]
+
+
+def copy(cluster: Cluster, namespace: str, claim: str, folder: Path) -> None:
+    """Copy everything that is on a claim to a folder here."""
+    program = (
+        "import base64, io, tarfile\n"
+        "packed = io.BytesIO()\n"
+        "with tarfile.open(fileobj=packed, mode='w:gz') as tar: tar.add('/volume', '.')\n"
+        "print(base64.b64encode(packed.getvalue()).decode())"
+    )
+    packed = io.BytesIO(base64.b64decode(_look(cluster, namespace, claim, program)))
+    with tarfile.open(fileobj=packed) as tar:
+        tar.extractall(folder, filter="data")
+
+
+def _look(cluster: Cluster, namespace: str, claim: str, program: str) -> str:
+    """Run a Python program that reads a claim at /volume, and return what it printed."""
     container = {
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "volume", "mountPath": "/volume", "readOnly": True}],
     }
     volume = {"name": "volume", "persistentVolumeClaim": {"claimName": claim}}
-    printed = _run(cluster, namespace, program, container, volume, UNPRIVILEGED)
-    return [base64.b64decode(file) for file in printed.split(".")[:-1]]
+    return _run(cluster, namespace, program, container, volume, UNPRIVILEGED)
 
 
 def _run_on_node(cluster: Cluster, program: str) -> None:
