@@ -184,7 +184,7 @@ def test_settings_of_pods_change_only_while_the_job_is_suspended(
     apiserver: ApiServer, namespace: str
 ) -> None:
     mended = {"actor": MENDED, "learner": {**MENDED, "backoffLimit": 9}}
-    assert {f"{part}.{name}" for part in mended for name in mended[part]} == set(MENDABLE)
+    assert {f"{part}.{name}" for part in mended for name in mended[part]} | {"tracking"} == set(MENDABLE)
 
     def patch(spec: dict[str, Any]) -> None:
         apiserver.request("PATCH", TRAINING_JOB.path(namespace, "hopper"), {"spec": spec})
@@ -201,8 +201,9 @@ def test_settings_of_pods_change_only_while_the_job_is_suspended(
             needed = ("volumes", "volumeMounts") if name in ("volumes", "volumeMounts") else (name,)
             refused({part: {one: settings[one] for one in needed}}, f"spec.{part}", MENDABLE_SENTENCE)
     refused({"suspend": True, "actor": {"image": "mine:2"}}, "spec.actor", MENDABLE_SENTENCE)
+    refused({"tracking": {"wandb": {}}}, "spec.tracking", MENDABLE_SENTENCE)
     patch({"suspend": True})
-    patch(mended)
+    patch({**mended, "tracking": {"wandb": {}}})
     stored = apiserver.get("ntj", "hopper", "-n", namespace)
     assert stored["spec"] == written(stored), "the same defaults, here and there"
     assert all(stored["spec"][part].keys() >= settings.keys() for part, settings in mended.items())
@@ -210,6 +211,7 @@ def test_settings_of_pods_change_only_while_the_job_is_suspended(
     refused({"learner": {"checkpoint": {"keepLast": 9}}}, "spec.learner", IMMUTABLE_SENTENCE)
     patch({"suspend": False, "actor": {"image": "mine:3"}})  # the last change may come with the resume
     refused({"actor": {"image": "mine:4"}}, "spec.actor", MENDABLE_SENTENCE)
+    refused({"tracking": None}, "spec.tracking", MENDABLE_SENTENCE)
 
 
 SEVERAL = ("spec.environment.id=mpe2/simple_spread_v3", "spec.algorithm.name=ippo")

@@ -32,7 +32,7 @@ class TrackedRun:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRound:
     """The numbers of one round.
 
     Attributes:
@@ -56,7 +56,7 @@ class Tracker(Protocol):
         """Begin the tracker's run, or go on with it, and return where people find it."""
         ...
 
-    def record(self, measured: Measured) -> None:
+    def record(self, measured: MeasuredRound) -> None:
         """Record a round. Rounds come in order, from the first one on; what is recorded already stays."""
         ...
 

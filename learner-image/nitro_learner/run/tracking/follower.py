@@ -34,7 +34,7 @@ STUCK_SECONDS = 120.0
 GONE_SECONDS = 10.0
 """The same after the learner is gone."""
 LAST_TRIES = 3
-"""Tries after the end of the run."""
+"""After so many failures in a row, a run that has ended is not tried again."""
 _LONGEST_PAUSE = 300.0
 
 
@@ -112,13 +112,14 @@ class Follower:
                 self._rounds = Rounds(self._folder)
                 self._tracker = self._make(self._run)
                 self._say(opened=self._tracker.open())
-        for measured in self._rounds.up_to(self._round):
+        last = self._round
+        for measured in self._rounds.up_to(last):
             if self._gone:
                 return
             with self._watched():
                 self._tracker.record(measured)
-            self._recorded = measured.round
-        self._say(recorded=self._recorded)
+        self._recorded = last
+        self._say(recorded=last)
 
     def _wait_for_former(self) -> None:
         """Wait for an earlier process of this run and tracker: it may outlive its learner for a moment."""

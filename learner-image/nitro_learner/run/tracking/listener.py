@@ -66,6 +66,7 @@ class Trackers(Listener):
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         self._loop = asyncio.get_running_loop()
+        self._round = round
         for process in self._processes:
             process.start()
             if round:

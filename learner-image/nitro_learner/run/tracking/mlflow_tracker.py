@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nitro_learner.run.tracking.base import Measured, TrackedRun
+from nitro_learner.run.tracking.base import MeasuredRound, TrackedRun
 from nitro_learner.run.tracking.described import flattened
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class MlflowTracker:
         self._watch_system()
         return f"experiment {self._run.settings['experiment']}, run {self._id} at {self._uri}"
 
-    def record(self, measured: Measured) -> None:
+    def record(self, measured: MeasuredRound) -> None:
         self._step = measured.step
         if measured.round <= self._last:
             return

@@ -10,7 +10,7 @@ from typing import TextIO
 from nitro_learner.run import policy_files
 from nitro_learner.run.recorders import tag
 from nitro_learner.run.rundir import RunDir
-from nitro_learner.run.tracking.base import Measured
+from nitro_learner.run.tracking.base import MeasuredRound
 from nitro_learner.training.round_report import COLUMNS
 
 _OF_POLICIES = tuple(name for name in policy_files.COLUMNS if name not in ("round", "policy", "agents"))
@@ -26,7 +26,7 @@ class Rounds:
         self._metrics = _Rows(folder.metrics)
         self._policies = _Rows(folder.policies)
 
-    def up_to(self, last: int) -> Iterator[Measured]:
+    def up_to(self, last: int) -> Iterator[MeasuredRound]:
         """The rounds up to `last` that were not returned yet, in order."""
         for row in self._metrics.up_to(last):
             round = int(row["round"])
@@ -36,7 +36,7 @@ class Rounds:
             for own in self._policies.up_to(round):
                 measured = {name: float(own[name]) for name in _OF_POLICIES if own.get(name)}
                 values |= {f"policy/{own['policy']}/{name}": value for name, value in measured.items()}
-            yield Measured(round, int(row["env_steps"]), values)
+            yield MeasuredRound(round, int(row["env_steps"]), values)
 
 
 class _Rows:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nitro_learner.run.tracking.base import Measured, TrackedRun
+from nitro_learner.run.tracking.base import MeasuredRound, TrackedRun
 
 if TYPE_CHECKING:
     import wandb
@@ -61,7 +61,7 @@ class WandbTracker:
         self._first_step = self._wandb.step
         return self._wandb.url or str(Path(self._wandb.dir).parent)
 
-    def record(self, measured: Measured) -> None:
+    def record(self, measured: MeasuredRound) -> None:
         assert self._wandb is not None
         if measured.step >= self._first_step:
             self._wandb.log(dict(measured.values), step=measured.step)

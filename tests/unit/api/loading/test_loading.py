@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nitro_api import FieldError, JobInvalid, JobSpec, load_job
 from nitro_api.errors import ABSENT
 from nitro_api.loading import yamlfile
-from nitro_api.rules.update_rules import check_update
+from nitro_api.rules.update_rules import MENDABLE_SENTENCE, check_update
 
 ROOT = Path(__file__).parents[4]
 WRONG = yaml.safe_load(Path(__file__).with_name("wrong_jobs.yaml").read_text())
@@ -146,7 +146,7 @@ def test_taking_out_a_wrong_field_makes_no_new_mistake() -> None:
          "is required and must be a mapping with fields such as id, kwargs, entryPoint; add it"),
         ("spec.qqq=1",
          "is not a field of spec; remove it, or use one of environment, algorithm, sharing, network, seed, "
-         "evaluation, stop, scaling, backend, cache, actor, learner, pricing, resumeFrom, suspend, "
+         "evaluation, stop, scaling, backend, cache, actor, learner, pricing, tracking, resumeFrom, suspend, "
          "ttlSecondsAfterFinished, activeDeadlineSeconds"),
         ("kind=Job", "must be NitroTrainingJob; change it"),
     ],
@@ -270,6 +270,14 @@ def test_a_change_of_an_immutable_field_is_found_before_the_api_server_refuses_i
     assert check_update(old, held) == []
     assert [error.path for error in check_update(old, other)] == ["spec.scaling"]
     assert check_update(old, old) == []
+
+
+def test_tracking_changes_only_while_the_job_is_suspended() -> None:
+    jobs = [load_job(JOB, changes).spec for changes in ([], ["spec.tracking={wandb: {}}"])]
+    for old, new in (jobs, jobs[::-1]):
+        (error,) = check_update(old, new)
+        assert (error.path, error.message) == ("spec.tracking", MENDABLE_SENTENCE)
+        assert check_update(old.model_copy(update={"suspend": True}), new) == []
 
 
 def test_a_job_may_leave_out_the_window_that_is_usual_with_its_scaler() -> None:

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 
 import nitro_learner
-from nitro_learner.run.metrics import ACTOR_STATES, COMPONENTS, RETRY_REASONS, LearnerMetrics
+from nitro_learner.run.metrics import ACTOR_STATES, COMPONENTS, RETRY_REASONS, TRACKERS, LearnerMetrics
 from nitro_learner.sampling.drop_reasons import DROP_REASONS
 from nitro_learner.training.round_report import STAGES
 from report_support import report
@@ -19,6 +19,7 @@ KNOWN = {
     "state": ACTOR_STATES,
     "stage": STAGES,
     "component": COMPONENTS,
+    "tracker": TRACKERS,
     "reason": (*RETRY_REASONS, *DROP_REASONS),
 }
 

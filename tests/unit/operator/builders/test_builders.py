@@ -149,6 +149,24 @@ def test_a_bucket_replaces_the_claim() -> None:
     assert checkpoint_location(make_view(**spec)) == f"s3://runs/team/a/hopper-{UID}"
 
 
+def test_trackers_get_the_named_keys_of_their_secrets_only() -> None:
+    mlflow = {"trackingUri": "https://mlflow.example.com", "credentialsSecret": "ours"}
+    tracking = {"wandb": {"credentialsSecret": "keys"}, "mlflow": mlflow}
+    learner = container(pod_of(tracking=tracking), "learner")
+    expected = [
+        ("NITRO_TRACKING_WANDB_API_KEY", "keys", "WANDB_API_KEY"),
+        ("NITRO_TRACKING_MLFLOW_TRACKING_USERNAME", "ours", "MLFLOW_TRACKING_USERNAME"),
+        ("NITRO_TRACKING_MLFLOW_TRACKING_PASSWORD", "ours", "MLFLOW_TRACKING_PASSWORD"),
+        ("NITRO_TRACKING_MLFLOW_TRACKING_TOKEN", "ours", "MLFLOW_TRACKING_TOKEN"),
+    ]
+    variables = environment(learner)
+    for variable, secret, key in expected:  # a missing key must not keep the training from starting
+        assert variables[variable] == {"name": secret, "key": key, "optional": True}
+    assert "envFrom" not in learner
+    without = environment(container(pod_of(tracking={"wandb": {}}), "learner"))
+    assert not any(name.startswith("NITRO_TRACKING_") for name in without)
+
+
 IN_BUCKET = {"learner": {"checkpoint": {"s3": {"bucket": "runs", "prefix": "team/a"}}}}
 SHARED = {"learner": {"checkpoint": {"pvc": {"claimName": "shared"}}}}
 
