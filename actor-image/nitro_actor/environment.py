@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
+from nitro_actor.actions import ActionSpace
 from nitro_actor.engines.base import Engine, Snapshot
 from nitro_actor.stacking import join, stacked_shape
 
@@ -20,8 +21,6 @@ class EnvironmentSpec:
     Attributes:
         frame_shape: shape of one observation, as the engine shows it and as fragments carry it.
         observation_dtype: float32 or uint8.
-        action_size: A for continuous actions, the number of actions for discrete ones.
-        action_low, action_high: f32 [A], None for discrete actions.
         time_limit: steps after which an episode is truncated, None for no limit.
         resumable: whether fragments carry an end state.
         frame_stack: k, observations that the policy sees at once.
@@ -30,9 +29,7 @@ class EnvironmentSpec:
     id: str
     frame_shape: tuple[int, ...]
     observation_dtype: str
-    action_size: int
-    action_low: NDArray[np.float32] | None
-    action_high: NDArray[np.float32] | None
+    action: ActionSpace
     time_limit: int | None
     resumable: bool
     frame_stack: int = 1
@@ -42,16 +39,8 @@ class EnvironmentSpec:
         """Shape of what the policy sees."""
         return stacked_shape(self.frame_shape, self.frame_stack)
 
-    @property
-    def continuous(self) -> bool:
-        return self.action_low is not None
-
     def to_json(self) -> dict[str, Any]:
         """The answer to GET /v1/spec. A missing bound of an action is null."""
-        action: dict[str, Any] = {"kind": "discrete", "n": self.action_size}
-        if self.action_low is not None and self.action_high is not None:
-            low, high = _bounds(self.action_low), _bounds(self.action_high)
-            action = {"kind": "continuous", "size": self.action_size, "low": low, "high": high}
         return {
             "protocol": PROTOCOL_VERSION,
             "id": self.id,
@@ -61,7 +50,7 @@ class EnvironmentSpec:
                 "frame": list(self.frame_shape),
                 "stack": self.frame_stack,
             },
-            "action": action,
+            "action": self.action.to_json(),
             "resumable": self.resumable,
             "versions": {name: importlib.metadata.version(name) for name in ("gymnasium", "mujoco", "numpy")},
         }
@@ -120,14 +109,12 @@ class Environment:
         """Step all copies; finished ones wait for `reset_one`.
 
         Args:
-            actions: f32 [E, A], clipped to the action space here, or i64 [E].
+            actions: [E, *action shape]; continuous ones are clipped to the action space here.
 
         Returns:
             rewards f64 [E], terminated bool [E], truncated bool [E]; the next step may overwrite them.
         """
-        if self.spec.action_low is not None and self.spec.action_high is not None:
-            actions = np.minimum(np.maximum(actions, self.spec.action_low), self.spec.action_high)
-        rewards, terminated, truncated = self._engine.step(actions)
+        rewards, terminated, truncated = self._engine.step(self.spec.action.bounded(actions))
         self.returns += rewards
         self.lengths += 1
         if self._stack is not None:
@@ -172,7 +159,3 @@ class Environment:
 
     def close(self) -> None:
         self._engine.close()
-
-
-def _bounds(values: NDArray[np.float32]) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]

@@ -1,7 +1,7 @@
 """Building the environment that a job names: a gymnasium or PettingZoo id, an Atari game, or an entry point.
 
-Observations must be a Box of floats or uint8, actions a Box of floats or Discrete. An environment
-that does not fit is refused here, before the first round, wherever that is possible.
+`nitro_actor.spaces` says which spaces an environment may have. One that does not fit is refused here, before
+the first round, wherever that is possible.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from nitro_actor import entry_points
+from nitro_actor.actions import Continuous, Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines import tasks
 from nitro_actor.engines.failures import unbuildable
@@ -62,9 +63,7 @@ def _make_atari(config: EnvironmentConfig) -> Environment:
         id=config.id,
         frame_shape=engine.observations.shape[1:],
         observation_dtype="uint8",
-        action_size=engine.actions,
-        action_low=None,
-        action_high=None,
+        action=Discrete(engine.actions),
         time_limit=math.ceil(MAX_SCREENS / settings.frame_skip),
         resumable=True,
         frame_stack=config.frame_stack,
@@ -79,14 +78,11 @@ def _make_mujoco(config: EnvironmentConfig) -> Environment:
         engine = MujocoEngine(tasks.TASKS[config.id], config.count, config.kwargs)
     except Exception as error:
         raise unbuildable(config, error) from error
-    low, high = engine.action_bounds
     spec = EnvironmentSpec(
         id=config.id,
         frame_shape=engine.observations.shape[1:],
         observation_dtype="float32",
-        action_size=len(low),
-        action_low=low,
-        action_high=high,
+        action=Continuous(*engine.action_bounds),
         time_limit=tasks.MAX_EPISODE_STEPS,
         resumable=True,
         frame_stack=config.frame_stack,
@@ -117,13 +113,15 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
 
         probe.close()
         return make_agents(config, factory, time_limit)
-    dtype = spaces.observation_dtype(
-        probe.observation_space,
-        ", for example in gymnasium.wrappers.FlattenObservation or DtypeObservation",
-    )
-    size, low, high = spaces.actions(
-        probe.action_space, ", for example in gymnasium.wrappers.TransformAction"
-    )
+    flattened = spaces.is_flattened(probe.observation_space)
+    if flattened:
+        probe = gymnasium.wrappers.FlattenObservation(probe)
+    dtype = "float32"
+    if not flattened:
+        dtype = spaces.observation_dtype(
+            probe.observation_space, ", for example in gymnasium.wrappers.DtypeObservation"
+        )
+    action = spaces.actions(probe.action_space, ", for example in gymnasium.wrappers.TransformAction")
     shape = tuple(probe.observation_space.shape or ())
     if config.frame_stack > 1 and not shape:
         raise EnvironmentConfigError(
@@ -131,13 +129,11 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
         )
     probe.close()
     try:
-        engine = GenericEngine(factory, config.count, dtype)
+        engine = GenericEngine(factory, config.count, dtype, flatten=flattened)
         engine.reset([0] * config.count)  # check the space before the first round
     except (Exception, SystemExit) as error:
         raise unbuildable(config, error) from error
-    spec = EnvironmentSpec(
-        config.id, shape, dtype, size, low, high, time_limit, engine.resumable, config.frame_stack
-    )
+    spec = EnvironmentSpec(config.id, shape, dtype, action, time_limit, engine.resumable, config.frame_stack)
     return Environment(engine, spec, clip_rewards=config.clip_rewards)
 
 

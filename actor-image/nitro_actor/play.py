@@ -66,7 +66,7 @@ class OneAgent:
         row = int(np.prod(spec.frame_shape)) * np.dtype(spec.observation_dtype).itemsize
         # A step adds at most an observation, a final observation, the action and its distribution, and some
         # numbers.
-        return 2 * row + 12 * spec.action_size + 64
+        return 2 * row + spec.action.bytes + 64
 
     def policy(self, container: WeightsContainer) -> Policy:
         """See `Play`."""

@@ -1,9 +1,6 @@
-"""The policy in numpy: network, observation normalisation, action distribution, for E observations."""
-
-import math
+"""The policy in numpy: observation normalisation and network, for E observations."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.environment import EnvironmentSpec
@@ -22,7 +19,7 @@ class Policy:
     """A network with its head.
 
     Attributes:
-        parameters_per_action: P, the width of the distribution: mean and log std, or logits.
+        actions: the environment's action space, for samples and their probabilities.
         memory_size: H, numbers that the policy remembers of an episode; 0 without a recurrent layer.
     """
 
@@ -34,8 +31,7 @@ class Policy:
         """
         _check(weights, spec)
         network, tensors = weights.network, weights.tensors
-        self._actions = spec.action_size
-        self._continuous = spec.continuous
+        self.actions = spec.action
         self._network: Network = NETWORKS[network["kind"]](network, tensors, spec.observation_shape)
         self.memory_size = memory_size(network)
         self._gru = Gru([tensors]) if self.memory_size else None
@@ -45,7 +41,6 @@ class Policy:
         self._log_std = (
             np.clip(tensors["policy.log_std"], _LOWEST, _HIGHEST) if "policy.log_std" in tensors else None
         )
-        self.parameters_per_action = 2 * spec.action_size if spec.continuous else spec.action_size
         self._normalise = "observation.mean" in tensors
         if self._normalise:
             self._mean = tensors["observation.mean"].astype(np.float32)
@@ -58,7 +53,7 @@ class Policy:
         Args:
             memory: f32 [E, H] before the observation, and after the call with it; needed where H is not 0.
             observations: [E, *shape], f32 or u8, raw.
-            out: f32 [E, P]: mean and log std, or logits.
+            out: f32 [E, P]; `nitro_actor.actions` says what the parameters are.
         """
         inputs = observations
         if self._normalise:
@@ -73,59 +68,11 @@ class Policy:
         weight, bias = self._head
         np.add(features @ weight, bias, out=out[:, : len(bias)])
         if self._log_std is not None:
-            out[:, self._actions :] = self._log_std
-        elif self._continuous:
-            log_std = out[:, self._actions :]
+            out[:, len(bias) :] = self._log_std
+        elif self.actions.head == "gaussian":
+            log_std = out[:, self.actions.outputs :]
             np.minimum(log_std, _HIGHEST, out=log_std)
             np.maximum(log_std, _LOWEST, out=log_std)
-
-    def noise(self, generator: np.random.Generator, steps: int, copies: int) -> Floats:
-        """All random numbers of a rollout, drawn at once: standard normal [L, E, A], or Gumbel [L, E, N]."""
-        shape = (steps, copies, self._actions)
-        if self._continuous:
-            return generator.standard_normal(shape, np.float32)
-        return generator.gumbel(size=shape).astype(np.float32)
-
-    def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
-        """Write actions: f32 [E, A], not clipped, or i64 [E] (by the Gumbel-max trick)."""
-        if not self._continuous:
-            np.argmax(distribution + noise, axis=-1, out=out)
-            return
-        np.exp(distribution[:, self._actions :], out=out)
-        np.multiply(out, noise, out=out)
-        np.add(out, distribution[:, : self._actions], out=out)
-
-    def mode(self, distribution: Floats) -> np.ndarray:
-        """The most probable actions: f32 [E, A] or i64 [E]."""
-        if not self._continuous:
-            chosen: NDArray[np.int64] = np.argmax(distribution, axis=-1)
-            return chosen
-        return distribution[:, : self._actions]
-
-    def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
-        """Log probability of each action, f32 [...], over any leading axes."""
-        if not self._continuous:
-            chosen: Floats = np.take_along_axis(log_softmax(distribution), actions[..., None], axis=-1)[
-                ..., 0
-            ]
-            return chosen
-        return gaussian_log_probabilities(distribution, actions)
-
-
-def log_softmax(logits: Floats) -> Floats:
-    """Log probabilities of discrete actions, f32 [..., N]."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    result: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return result
-
-
-def gaussian_log_probabilities(distribution: Floats, actions: np.ndarray) -> Floats:
-    """Log density of actions f32 [..., A] under means and log standard deviations f32 [..., 2 A]."""
-    mean, log_std = np.split(distribution, 2, axis=-1)
-    deviation = (actions - mean) / np.exp(log_std)
-    each = -0.5 * np.square(deviation) - log_std - np.float32(0.5 * math.log(2 * math.pi))
-    total: Floats = each.sum(axis=-1)
-    return total
 
 
 def _check(weights: PolicyWeights, spec: EnvironmentSpec) -> None:
@@ -138,17 +85,21 @@ def _check(weights: PolicyWeights, spec: EnvironmentSpec) -> None:
         raise wire.WireError(f"weights: hidden {hidden!r} must be a list of widths")
     if network.get("activation") not in ACTIVATIONS:
         raise wire.WireError(f"weights: activation {network.get('activation')!r} is unknown")
-    head = "gaussian" if spec.continuous else "categorical"
-    if network.get("head") != head:
-        raise wire.WireError(f"weights: head {network.get('head')!r}, but the environment needs {head!r}")
-    per_state = spec.continuous and network.get("logStd") == "state"
-    outputs = 2 * spec.action_size if per_state else spec.action_size
+    actions = spec.action
+    for name, needed in actions.network().items():
+        if network.get(name) != needed:
+            raise wire.WireError(
+                f"weights: {name} {network.get(name)!r}, but the environment needs {needed!r}"
+            )
+    continuous = actions.head == "gaussian"
+    per_state = continuous and network.get("logStd") == "state"
+    outputs = 2 * actions.outputs if per_state else actions.outputs
     shape = spec.observation_shape
     expected, width = NETWORKS[network["kind"]].parameters(network, shape)
     remembered, width = memory_parameters(network, width)
     expected |= remembered | linear_parameters("policy.head", width, outputs)
-    if spec.continuous and not per_state:
-        expected["policy.log_std"] = wire.TensorSpec("float32", (spec.action_size,))
+    if continuous and not per_state:
+        expected["policy.log_std"] = wire.TensorSpec("float32", (actions.outputs,))
     if "observation.mean" in tensors or "observation.var" in tensors:
         expected["observation.mean"] = wire.TensorSpec("float64", shape)
         expected["observation.var"] = wire.TensorSpec("float64", shape)

@@ -40,7 +40,7 @@ def rollout(
 
     Returns:
         The tensors of a fragment, with L = T / E:
-        observations [L, E, *frame] in the environment's dtype, actions f32 [L, E, A] or i64 [L, E], log_probs
+        observations [L, E, *frame] in the environment's dtype, actions [L, E, *action shape], log_probs
         f32 [L, E], distribution f32 [L, E, P], rewards f32 [L, E], terminated and truncated bool [L, E],
         last_observations [E, *frame], final_observations [n, *frame] (one per truncated step that did not
         terminate, by step then environment), episode_returns f64 [m], episode_lengths i64 [m], state/*.
@@ -61,7 +61,8 @@ def rollout(
         environment.restore(recall(state, {"memory": memory}))
     else:
         environment.reset(seeds)
-    noise = policy.noise(np.random.Generator(np.random.PCG64(source)), length, count)
+    space = policy.actions
+    noise = space.noise(np.random.Generator(np.random.PCG64(source)), (length, count))
 
     current = environment.frames
     earlier = environment.earlier_frames
@@ -69,10 +70,8 @@ def rollout(
     if policy.memory_size:
         before["memory"] = memory.copy()
     observations = np.empty((length, *current.shape), current.dtype)
-    distribution = np.empty((length, count, policy.parameters_per_action), np.float32)
-    actions = np.empty(
-        noise.shape if environment.spec.continuous else noise.shape[:2], _action_dtype(environment)
-    )
+    distribution = np.empty((length, count, space.parameters), np.float32)
+    actions = np.empty((length, count, *space.shape), space.dtype)
     rewards = np.empty((length, count), np.float32)
     terminated = np.empty((length, count), bool)
     truncated = np.empty((length, count), bool)
@@ -80,7 +79,7 @@ def rollout(
     for t in range(length):
         observations[t] = current
         policy.distribution(environment.observations, distribution[t], memory)
-        policy.sample(distribution[t], noise[t], actions[t])
+        space.sample(distribution[t], noise[t], actions[t])
         rewards[t], terminated[t], truncated[t] = environment.step(actions[t])
         done = terminated[t] | truncated[t]
         if np.logical_or.reduce(done):
@@ -105,7 +104,7 @@ def rollout(
     # A policy that has diverged is an error, even where the learner does not ask for its distribution.
     _require_finite(tensors | {"distribution": distribution})
     if "log_probs" in optional_tensors:
-        tensors["log_probs"] = policy.log_probabilities(distribution, actions)
+        tensors["log_probs"] = space.log_probabilities(distribution, actions)
     if "distribution" in optional_tensors:
         tensors["distribution"] = distribution
     if environment.clip_rewards:
@@ -130,7 +129,7 @@ def evaluate(
     count = environment.count
     environment.reset(random_sources(seed, count)[0])
     evaluation = Evaluation(environment, episodes, max_steps)
-    distribution = np.empty((count, policy.parameters_per_action), np.float32)
+    distribution = np.empty((count, policy.actions.parameters), np.float32)
     memory = np.zeros((count, policy.memory_size), np.float32)
     while evaluation.running:
         policy.distribution(environment.observations, distribution, memory)
@@ -138,7 +137,7 @@ def evaluate(
             _require_finite(
                 {"observations": environment.observations[None], "distribution": distribution[None]}
             )
-        _, terminated, truncated = environment.step(policy.mode(distribution))
+        _, terminated, truncated = environment.step(policy.actions.mode(distribution))
         evaluation.end_step(terminated | truncated)
         memory[environment.lengths == 0] = 0
     if not np.isfinite(evaluation.returns).all():
@@ -156,10 +155,6 @@ def random_sources(seed: int, count: int) -> tuple[list[int], np.random.SeedSequ
     """Seeds of the environments, and the source of the policies' noise, independent of each other."""
     environments, noise = np.random.SeedSequence(seed).spawn(2)
     return [int(word) for word in environments.generate_state(count, np.uint64)], noise
-
-
-def _action_dtype(environment: Environment) -> type[np.float32] | type[np.int64]:
-    return np.float32 if environment.spec.continuous else np.int64
 
 
 def _require_finite(tensors: Tensors) -> None:

@@ -1,31 +1,22 @@
-"""The spaces of a gymnasium environment, as far as policies can play in them."""
+"""The spaces of a gymnasium environment, as far as policies can play in them.
 
-import math
-from typing import Any, NamedTuple
+Observations are a Box of floats or uint8, or become a Box of floats by gymnasium's `FlattenObservation`: Dict
+and Tuple spaces of numbers, and Discrete, MultiDiscrete and MultiBinary spaces. Actions are a Box of floats,
+Discrete, MultiDiscrete or MultiBinary.
+"""
+
+from collections.abc import Iterator
+from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
+from nitro_actor import actions as arrays
 from nitro_actor.config import EnvironmentConfigError
 
-_OBSERVATIONS = (
-    "observation space {} is not supported; it must be a Box of floats or uint8. Wrap the environment"
-)
-_ACTIONS = "action space {} is not supported; it must be a Box of floats or Discrete. Wrap the environment"
-
-
-class Actions(NamedTuple):
-    """An action space.
-
-    Attributes:
-        size: A for continuous actions, the number of actions for discrete ones.
-        low, high: f32 [A], None for discrete actions.
-    """
-
-    size: int
-    low: NDArray[np.float32] | None
-    high: NDArray[np.float32] | None
+MOST_FLAT = 100_000
+"""Numbers of a flattened observation at most. A Discrete part has as many as it has values."""
 
 
 def observation_dtype(space: Any, how: str) -> str:
@@ -37,31 +28,88 @@ def observation_dtype(space: Any, how: str) -> str:
     Raises:
         EnvironmentConfigError: policies cannot use such observations.
     """
-    if isinstance(space, gymnasium.spaces.Box):
+    if isinstance(space, Box):
         if space.dtype == np.uint8:
             return "uint8"
         if np.issubdtype(space.dtype, np.floating):
             return "float32"
-    raise EnvironmentConfigError(f"{_OBSERVATIONS.format(space)}{how}")
+    raise EnvironmentConfigError(
+        f"observation space {space} is not supported; it must be a Box of floats or uint8. Wrap the "
+        f"environment{how}"
+    )
 
 
-def actions(space: Any, how: str) -> Actions:
+def is_flattened(space: Any) -> bool:
+    """Whether gymnasium's `FlattenObservation` makes a Box of this space that policies can use.
+
+    Raises:
+        EnvironmentConfigError: it has a part that is no fixed number of numbers, or an image, or the result
+            would be too long.
+    """
+    if isinstance(space, Box):
+        return False
+    for name, part in _parts(space, ""):
+        if isinstance(part, Box) and part.dtype == np.uint8 and len(part.shape) > 1:
+            raise EnvironmentConfigError(
+                f"observation space {space} is not supported, because {name} is an image, and an image "
+                "beside other observations has no network here. Keep it alone with "
+                "gymnasium.wrappers.FilterObservation and TransformObservation, or leave it out"
+            )
+        if not isinstance(part, Box | Discrete | MultiDiscrete | MultiBinary):
+            raise EnvironmentConfigError(
+                f"observation space {space} is not supported, because {name or 'it'} is a "
+                f"{type(part).__name__} space, which has no fixed number of numbers. Make a Box of it with "
+                "gymnasium.wrappers.TransformObservation, or leave it out with FilterObservation"
+            )
+    count = gymnasium.spaces.flatdim(space)
+    if not 0 < count <= MOST_FLAT:
+        raise EnvironmentConfigError(
+            f"observation space {space} is not supported: it would be flattened to {count} numbers, of "
+            f"{MOST_FLAT} at most. Make a smaller Box of it with gymnasium.wrappers.TransformObservation"
+        )
+    return True
+
+
+def actions(space: Any, how: str) -> arrays.ActionSpace:
     """Read an action space. Arguments and errors as `observation_dtype`."""
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return Actions(int(space.n), None, None)
-    if isinstance(space, gymnasium.spaces.Box) and np.issubdtype(space.dtype, np.floating):
+    if isinstance(space, Discrete):
+        return arrays.Discrete(int(space.n))
+    if isinstance(space, MultiDiscrete):
+        sizes, start = (tuple(values.ravel().tolist()) for values in (space.nvec, space.start))
+        return arrays.MultiDiscrete(sizes, space.shape, start, str(space.dtype))
+    if isinstance(space, MultiBinary):
+        return arrays.MultiBinary(space.shape)
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
         low, high = (np.asarray(bound, np.float32).reshape(-1) for bound in (space.low, space.high))
-        return Actions(math.prod(space.shape), low, high)
-    raise EnvironmentConfigError(f"{_ACTIONS.format(space)}{how}")
+        return arrays.Continuous(low, high)
+    raise EnvironmentConfigError(
+        f"action space {space} is not supported; it must be a Box of floats, Discrete, MultiDiscrete or "
+        f"MultiBinary. Wrap the environment{how}"
+    )
 
 
 def native_action(space: Any, action: np.ndarray) -> Any:
-    """Convert an action, i64 counted from 0 or f32 [A] within the bounds, to the space's own form."""
-    if isinstance(space, gymnasium.spaces.Discrete):
+    """Convert an action to the space's own form.
+
+    Args:
+        action: as `nitro_actor.actions` has it, within the space.
+    """
+    if isinstance(space, Discrete):
         return int(action) + int(space.start)
-    assert isinstance(space, gymnasium.spaces.Box)
+    if isinstance(space, MultiDiscrete):
+        return (action.reshape(space.shape) + space.start).astype(space.dtype)
     action = action.astype(space.dtype).reshape(space.shape)
-    if action.dtype == np.float32:
+    if isinstance(space, MultiBinary) or action.dtype == np.float32:
         return action
     # It came within the bounds as float32, which may lie outside of them.
     return np.minimum(np.maximum(action, space.low), space.high)
+
+
+def _parts(space: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The spaces in a Dict or Tuple with their places, however deeply they lie."""
+    if isinstance(space, Dict | Tuple):
+        inside = space.items() if isinstance(space, Dict) else enumerate(space)
+        for key, part in inside:
+            yield from _parts(part, f"{name}[{key!r}]")
+    else:
+        yield name, space

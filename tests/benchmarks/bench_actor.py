@@ -61,8 +61,8 @@ def _gymnasium(count: int) -> Callable[[], int]:
             distribution = np.empty((count, 6), np.float32)
             policy.distribution(current, distribution)
             actions = np.empty((count, 3), np.float32)
-            policy.sample(distribution, rng.standard_normal((count, 3), np.float32), actions)
-            log_probs = policy.log_probabilities(distribution, actions)
+            policy.actions.sample(distribution, rng.standard_normal((count, 3), np.float32), actions)
+            log_probs = policy.actions.log_probabilities(distribution, actions)
             before = current.copy()
             for i, env in enumerate(environments):
                 observation, reward, terminated, truncated, _ = env.step(np.clip(actions[i], -1, 1))
@@ -162,7 +162,7 @@ def atari(repeats: int) -> None:
 
     def played() -> int:
         for _ in range(16):
-            _, terminated, _ = env.step(rng.integers(0, env.spec.action_size, 8))
+            _, terminated, _ = env.step(rng.integers(0, env.spec.action.outputs, 8))
             for index in np.flatnonzero(terminated):
                 env.reset_one(int(index))
         return 128
@@ -225,7 +225,7 @@ def _encoded(fragment: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _decisions(env: Environment, policy: Policy) -> Callable[[], int]:
-    out = np.empty((8, env.spec.action_size), np.float32)
+    out = np.empty((8, env.spec.action.outputs), np.float32)
 
     def run() -> int:
         for _ in range(16):

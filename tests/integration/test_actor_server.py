@@ -652,7 +652,7 @@ class TestStart:
         ("settings", "message"),
         [
             ({"id": "NoSuch-v0"}, "cannot be built"),
-            ({"id": "x", "entryPoint": "actor_support:DictSpace"}, "FlattenObservation"),
+            ({"id": "x", "entryPoint": "actor_support:SequenceInDict"}, "TransformObservation"),
             ({"envs": 0}, "NITRO_ENVIRONMENT"),
         ],
     )

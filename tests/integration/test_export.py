@@ -16,6 +16,7 @@ import yaml
 
 import nitro_learner as nitro
 from agents_jobs import job as agents_job
+from nitro_actor.actions import Continuous
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.policies import Policies
 from nitro_actor.play import play_of
@@ -87,12 +88,12 @@ def test_the_policy_of_one_agent_is_the_actors(source: dict[str, Any], tmp_path:
     rows = observations(one, 100 if one.observation["dtype"] == "uint8" else ROWS)
     environment = environment_of(job, 1)
     actor = play_of(environment).policy(policy.weights)
-    low, high = environment.spec.action_low, environment.spec.action_high
+    space = environment.spec.action
     environment.close()
-    expected = np.empty((len(rows), actor.parameters_per_action), np.float32)
+    expected = np.empty((len(rows), space.parameters), np.float32)
     actor.distribution(rows, expected)
-    actions = actor.mode(expected)
-    actions = actions if low is None else np.clip(actions, low, high)
+    actions = space.mode(expected)
+    actions = np.clip(actions, space.low, space.high) if isinstance(space, Continuous) else actions
 
     (network,) = as_onnx(policy).values()
     onnx.checker.check_model(onnx.load_from_string(network), full_check=True)

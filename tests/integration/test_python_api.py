@@ -15,6 +15,7 @@ import pytest
 
 import nitro_learner as nitro
 from agents_jobs import job as agents_job
+from nitro_actor.actions import Continuous
 from nitro_actor.agents.rollout import best_actions
 from nitro_actor.play import play_of
 from nitro_actor.protocol.weights import WeightsContainer
@@ -63,15 +64,15 @@ def check_against_an_actor(job: NitroTrainingJob, folder: Path, steps: int = 40)
     environment = environment_of(job, COUNT)
     try:
         actor, policy = actors_policy(job, folder, environment), nitro.load(folder)
-        low, high = environment.spec.action_low, environment.spec.action_high
+        space = environment.spec.action
         environment.reset(range(COUNT))
         episodes, begins = policy.episode(), np.ones(COUNT, bool)
         for _ in range(steps):
-            distribution = np.empty((COUNT, actor.parameters_per_action), np.float32)
+            distribution = np.empty((COUNT, space.parameters), np.float32)
             actor.distribution(environment.observations, distribution)
-            played = actor.mode(distribution)
+            played = space.mode(distribution)
             chosen = policy.act(environment.observations)
-            clipped = played if low is None else np.clip(played, low, high)
+            clipped = np.clip(played, space.low, space.high) if isinstance(space, Continuous) else played
             np.testing.assert_array_equal(chosen, clipped)
             np.testing.assert_array_equal(episodes.act(environment.frames, begins=begins), clipped)
             one = policy.act(environment.observations[0])

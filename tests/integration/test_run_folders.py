@@ -177,10 +177,10 @@ def test_a_refused_observation_space_leaves_no_run(tmp_path: Path, *, existed: b
     run = tmp_path / "runs" / "new"
     if existed:
         run.mkdir(parents=True)
-    environment = {"id": "x", "entryPoint": "actor_support:DictSpace", "rolloutLength": 64}
+    environment = {"id": "x", "entryPoint": "actor_support:SequenceInDict", "rolloutLength": 64}
     refused = nitro("train", write_job(tmp_path, environment=environment), "--run-dir", run)
     assert refused.returncode == 1, refused.stderr
-    assert "FlattenObservation" in refused.stderr
+    assert "TransformObservation" in refused.stderr
     assert run.exists() == existed
     assert not _contents(tmp_path / "runs")
 

@@ -13,7 +13,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
+from learner_environments import Dials
 from nitro_actor import PROTOCOL_VERSION, keys
+from nitro_actor.actions import Continuous
 from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
@@ -55,11 +57,12 @@ def weights(
         tensors[f"policy.layers.{i}.weight"] = rng.normal(0, fan_in**-0.5, (width, fan_in)).astype(np.float32)
         tensors[f"policy.layers.{i}.bias"] = rng.normal(0, 0.1, width).astype(np.float32)
         fan_in = width
-    outputs = spec.action_size * (2 if spec.continuous and log_std == "state" else 1)
+    actions, continuous = spec.action, isinstance(spec.action, Continuous)
+    outputs = actions.outputs * (2 if continuous and log_std == "state" else 1)
     tensors["policy.head.weight"] = rng.normal(0, 0.3 * fan_in**-0.5, (outputs, fan_in)).astype(np.float32)
     tensors["policy.head.bias"] = rng.normal(0, 0.1, outputs).astype(np.float32)
-    if spec.continuous and log_std == "parameter":
-        tensors["policy.log_std"] = np.full(spec.action_size, -0.5, np.float32)
+    if continuous and log_std == "parameter":
+        tensors["policy.log_std"] = np.full(actions.outputs, -0.5, np.float32)
     if normalise:
         tensors["observation.mean"] = rng.normal(0, 0.1, spec.observation_shape)
         tensors["observation.var"] = rng.uniform(0.5, 2.0, spec.observation_shape)
@@ -67,7 +70,7 @@ def weights(
         "kind": "mlp",
         "hidden": list(hidden),
         "activation": activation,
-        "head": "gaussian" if spec.continuous else "categorical",
+        **actions.network(),
         "logStd": log_std,
     }
     return PolicyWeights(network, tensors, 10.0)
@@ -85,7 +88,7 @@ def conv_weights(spec: EnvironmentSpec, preset: str) -> PolicyWeights:
     network = {"kind": "conv", "convolutions": layers, "hidden": hidden, "activation": "relu"}
     network |= {"head": "categorical", "logStd": "parameter"}
     shapes, width = NETWORKS["conv"].parameters(network, spec.observation_shape)
-    head = {"policy.head.weight": (spec.action_size, width), "policy.head.bias": (spec.action_size,)}
+    head = {"policy.head.weight": (spec.action.outputs, width), "policy.head.bias": (spec.action.outputs,)}
     rng = np.random.default_rng(0)
     tensors = {
         name: rng.normal(0, 0.02, shape).astype(np.float32)
@@ -260,12 +263,41 @@ class Few(Walk):
             raise OSError("the port is in use")
 
 
-class DictSpace(Walk):
-    observation_space = spaces.Dict({"a": spaces.Discrete(2)})  # type: ignore[assignment]
+class SequenceInDict(Walk):
+    observation_space = spaces.Dict(  # type: ignore[assignment]
+        {"place": spaces.Discrete(2), "seen": spaces.Tuple((spaces.Sequence(spaces.Discrete(2)),))}
+    )
 
 
-class BinaryActions(Walk):
-    action_space = spaces.MultiBinary(3)  # type: ignore[assignment]
+class ImageInDict(Walk):
+    observation_space = spaces.Dict(  # type: ignore[assignment]
+        {"camera": spaces.Box(0, 255, (8, 8, 3), np.uint8), "speed": spaces.Box(-1, 1, (1,))}
+    )
+
+
+class TextSpace(Walk):
+    observation_space = spaces.Text(5)  # type: ignore[assignment]
+
+
+class ManyPlaces(Walk):
+    observation_space = spaces.Tuple((spaces.Discrete(10**9),))  # type: ignore[assignment]
+
+
+class WrongDials(Dials):
+    """Shows a dial that its space does not have, from the second observation on."""
+
+    def _observation(self) -> Any:
+        shown = super()._observation()
+        dials, last = shown["dials"]
+        return {**shown, "dials": (dials + 9 * min(self._steps, 1), last)}
+
+
+class IntegerBox(Walk):
+    observation_space = spaces.Box(0, 9, (2,), np.int64)  # type: ignore[assignment]
+
+
+class DictActions(Walk):
+    action_space = spaces.Dict({"a": spaces.Discrete(3)})  # type: ignore[assignment]
 
 
 def limited_walk() -> gymnasium.Env[np.ndarray, Any]:

@@ -55,6 +55,71 @@ class Identity(gymnasium.Env[np.ndarray, Any]):
         return self._target.copy()
 
 
+class _Shown(gymnasium.Env[Any, Any]):
+    """The best action is told by the observation, anew in each of 20 steps; a step pays the share of its
+    numbers that are right. The best return is 20. Resumable."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self._steps = 0
+        self._draw()
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+        reward = float((action == self._best).mean())
+        self._steps += 1
+        self._draw()
+        return self._observation(), reward, False, self._steps >= 20, {}
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        return {"best": self._best.astype(np.int64), "steps": np.array(self._steps)}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        self._best = state["best"].astype(self.action_space.dtype)
+        self._steps = int(state["steps"])
+
+    def _draw(self) -> None:
+        raise NotImplementedError
+
+    def _observation(self) -> Any:
+        raise NotImplementedError
+
+
+class Dials(_Shown):
+    """Three dials of different sizes, which do not begin at 0. A random policy's return is 7.2. The
+    observation is a Dict with another space inside."""
+
+    action_space = spaces.MultiDiscrete([[3], [4], [2]], np.int16, start=[[1], [-1], [0]])
+    observation_space = spaces.Dict(
+        {
+            "dials": spaces.Tuple((spaces.MultiDiscrete([3, 4]), spaces.Discrete(2, start=5))),
+            "clock": spaces.Box(0, 1, (2, 1)),
+        }
+    )
+
+    def _draw(self) -> None:
+        self._best = self.np_random.integers(0, [[3], [4], [2]]).astype(np.int16) + self.action_space.start
+
+    def _observation(self) -> Any:
+        shown = (self._best - self.action_space.start)[:, 0]
+        clock = np.full((2, 1), self._steps / 20, np.float32)
+        return {"dials": (shown[:2], int(shown[2]) + 5), "clock": clock}
+
+
+class Switches(_Shown):
+    """Four switches in two rows. A random policy's return is 10."""
+
+    action_space = spaces.MultiBinary((2, 2))
+    observation_space = spaces.MultiBinary(4)
+
+    def _draw(self) -> None:
+        self._best = self.np_random.integers(0, 2, (2, 2), np.int8)
+
+    def _observation(self) -> Any:
+        return 1 - self._best.reshape(-1)
+
+
 class Colours(gymnasium.Env[np.ndarray, Any]):
     """Coloured pictures without meaning. Episodes end, or are cut, by chance; resumable."""
 

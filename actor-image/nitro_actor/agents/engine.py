@@ -77,8 +77,8 @@ class AgentsEngine(ABC):
         """Step all copies once.
 
         Args:
-            actions: by class, [E, n_c, A] f32 within the action space, or [E, n_c] i64 from 0. Those of
-                agents that are not alive are ignored.
+            actions: by class, [E, n_c, *action shape] within the action space, see `nitro_actor.actions`.
+                Those of agents that are not alive are ignored.
         """
 
     @abstractmethod

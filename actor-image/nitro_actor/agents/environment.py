@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
+from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
 from nitro_actor.engines.base import Snapshot
 from nitro_actor.protocol.agents import AgentClass
@@ -93,13 +94,13 @@ class AgentsEnvironment:
         self._engine = engine
         self._limit = engine.time_limit or np.iinfo(np.int64).max
         self._columns: dict[str, slice] = {}
-        self._bounds: dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
+        self._bounded: dict[str, ActionSpace] = {}
         self._stacks: dict[str, np.ndarray] = {}
         first = 0
         for one in classes:
             self._columns[one.name] = slice(first, first := first + len(one.agents))
             if one.action["kind"] == "continuous":
-                self._bounds[one.name] = _limits(one.action)
+                self._bounded[one.name] = action_space(one.action)
             frames = self.frames[one.name]
             if frame_stack > 1:
                 self._stacks[one.name] = np.repeat(frames[:, :, None], frame_stack, axis=2)
@@ -134,12 +135,11 @@ class AgentsEnvironment:
         """Step all copies; finished ones wait for `reset_one`.
 
         Args:
-            actions: by class, f32 [E, n_c, A], clipped to the action space here, or i64 [E, n_c].
+            actions: by class, [E, n_c, *action shape]; continuous ones are clipped to the action space here.
         """
-        if self._bounds:
+        if self._bounded:
             actions = dict(actions) | {
-                name: np.minimum(np.maximum(actions[name], low), high)
-                for name, (low, high) in self._bounds.items()
+                name: space.bounded(actions[name]) for name, space in self._bounded.items()
             }
         step = self._engine.step(actions)
         for name, columns in self._columns.items():
@@ -197,10 +197,3 @@ def _stacked(one: AgentClass, stack: int) -> AgentClass:
     """The class, with the observations that policies see."""
     shape = list(stacked_shape(tuple(one.observation["frame"]), stack))
     return replace(one, observation={**one.observation, "shape": shape, "stack": stack}, mortal=True)
-
-
-def _limits(action: Mapping[str, Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Bounds of continuous actions; a missing one is infinite."""
-    low = [-np.inf if bound is None else bound for bound in action["low"]]
-    high = [np.inf if bound is None else bound for bound in action["high"]]
-    return np.array(low, np.float32), np.array(high, np.float32)

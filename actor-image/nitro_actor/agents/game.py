@@ -1,6 +1,5 @@
 """One environment with PettingZoo's parallel interface; each of its calls is checked."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -88,7 +87,7 @@ class Game:
         """Step once.
 
         Args:
-            played: the action of each acting agent, f32 [A] or i64 from 0.
+            played: the action of each acting agent, as `nitro_actor.actions` has it.
 
         Returns:
             The rewards of those agents, which of them terminated, and whether the episode was truncated.
@@ -204,17 +203,19 @@ class Game:
             seen, masked = seen["observation"], True
         try:
             dtype = observation_dtype(seen, _HOW)
-            size, low, high = actions(acted, _HOW)
+            action = actions(acted, _HOW).to_json()
         except EnvironmentConfigError as error:
             raise EnvironmentConfigError(f"{agent}: {error}") from None
         shape = list(seen.shape or ())
         observation = {"shape": shape, "dtype": dtype, "frame": shape, "stack": 1}
-        if low is None or high is None:
-            return observation, {"kind": "discrete", "n": size, "masked": masked}
-        bounds = ([float(b) if math.isfinite(b) else None for b in bound] for bound in (low, high))
-        return observation, dict(
-            zip(("kind", "size", "low", "high"), ("continuous", size, *bounds), strict=True)
-        )
+        if action["kind"] == "discrete":
+            action["masked"] = masked
+        elif masked and action["kind"] != "continuous":
+            raise EnvironmentConfigError(
+                f"{agent}: it has an {MASK}, which only Discrete actions can have, but its action space is "
+                f"{acted}. Give it a Discrete space{_HOW}, or no {MASK}"
+            )
+        return observation, action
 
     def _read_agents(self) -> None:
         self.watching = self.acting = list(self.environment.agents)

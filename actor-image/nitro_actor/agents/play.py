@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nitro_actor.actions import action_space
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.policies import Policies
 from nitro_actor.agents.rollout import evaluate, rollout
@@ -23,9 +24,9 @@ class SeveralAgents:
         total = 8 * (spec.state_size or 0) + 8 * len(spec.agents) + 64
         for one in spec.classes:
             row = int(np.prod(one.observation["frame"])) * np.dtype(one.observation["dtype"]).itemsize
-            size = one.action["size" if one.action["kind"] == "continuous" else "n"]
+            actions = action_space(one.action)
             # As of one agent; and whether it was alive, died, and which actions there were, twice.
-            total += len(one.agents) * (2 * row + 14 * size + 64)
+            total += len(one.agents) * (2 * row + actions.bytes + 2 * actions.outputs + 64)
         return total
 
     def policy(self, container: WeightsContainer) -> Policies:

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
+from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.stack import Stack, shape_of
 from nitro_actor.matmul import Floats
 from nitro_actor.memory import memory_parameters, memory_size
 from nitro_actor.networks import ACTIVATIONS, Mlp, linear_parameters
-from nitro_actor.policy import gaussian_log_probabilities, log_softmax
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 
@@ -104,17 +104,13 @@ class ClassPolicies:
     """The policies that the agents of one class play.
 
     Attributes:
-        parameters_per_action: P, the width of the distribution: mean and log std, logits or Q values.
+        actions: the class's action space. The parameters of a Q head's distribution are the Q values.
         memory_size: H, numbers that an agent remembers of an episode; 0 without a recurrent layer.
     """
 
     def __init__(self, one: AgentClass, container: WeightsContainer, count: int) -> None:
-        action = one.action
+        self.actions = action_space(one.action)
         self._shape = (count, len(one.agents))
-        self._continuous = action["kind"] == "continuous"
-        self._actions: int = action["size"] if self._continuous else action["n"]
-        self.parameters_per_action = self._actions * (2 if self._continuous else 1)
-        self.dtype = np.float32 if self._continuous else np.int64
         served: dict[str, list[int]] = {}
         for index, agent in enumerate(one.agents):
             served.setdefault(container.agents[agent], []).append(index)
@@ -139,15 +135,13 @@ class ClassPolicies:
     def noise(self, seed: np.random.SeedSequence, length: int) -> Noise:
         """Draw the random numbers of L steps."""
         generator = np.random.Generator(np.random.PCG64(seed))
-        shape = (length, *self._shape, self._actions)
-        if self._continuous:
-            return Noise(generator.standard_normal(shape, np.float32), None)
-        gumbel = generator.gumbel(size=shape).astype(np.float32)
-        return Noise(gumbel, None if self._greedy is None else generator.random(shape[:-1]))
+        shape = (length, *self._shape)
+        drawn = self.actions.noise(generator, shape)
+        return Noise(drawn, None if self._greedy is None else generator.random(shape))
 
-    def actions_shape(self, length: int) -> tuple[int, ...]:
-        """Shape of the actions of L steps: [L, E, n_c, A] or [L, E, n_c]."""
-        return (length, *self._shape, self._actions) if self._continuous else (length, *self._shape)
+    def empty(self, length: int) -> np.ndarray:
+        """An array for the actions of L steps, [L, E, n_c, *action shape]."""
+        return np.empty((length, *self._shape, *self.actions.shape), self.actions.dtype)
 
     def memory(self) -> Floats:
         """Empty memories, f32 [E, n_c, H]."""
@@ -182,40 +176,27 @@ class ClassPolicies:
         available: NDArray[np.bool_] | None,
         out: np.ndarray,
     ) -> None:
-        """Write the actions of step t: f32 [E, n_c, A], not clipped, or i64 [E, n_c]."""
+        """Write the actions of step t, [E, n_c, *action shape]; continuous ones are not clipped."""
         drawn = noise.actions[t]
-        if self._continuous:
-            np.exp(distribution[..., self._actions :], out=out)
-            np.multiply(out, drawn, out=out)
-            np.add(out, distribution[..., : self._actions], out=out)
+        if noise.explore is None:
+            self.actions.sample(distribution, drawn, out)
             return
-        scores = distribution + drawn  # the Gumbel-max trick
-        if noise.explore is not None:
-            assert self._greedy is not None
-            np.copyto(scores, distribution, where=self._greedy[:, None])
-            # All numbers have the same distribution, so the highest one is a uniform choice.
-            np.copyto(scores, drawn, where=(self._greedy & (noise.explore[t] < self._epsilon))[..., None])
-            if available is not None:
-                np.copyto(scores, UNAVAILABLE, where=~available)
+        assert self._greedy is not None
+        scores = distribution + drawn  # of policies without a Q head
+        np.copyto(scores, distribution, where=self._greedy[:, None])
+        # All numbers have the same distribution, so the highest one is a uniform choice.
+        np.copyto(scores, drawn, where=(self._greedy & (noise.explore[t] < self._epsilon))[..., None])
+        if available is not None:
+            np.copyto(scores, UNAVAILABLE, where=~available)
         np.argmax(scores, axis=-1, out=out)
-
-    def mode(self, distribution: Floats) -> np.ndarray:
-        """The most probable or most valuable actions: f32 [E, n_c, A] or i64 [E, n_c]."""
-        if self._continuous:
-            return distribution[..., : self._actions]
-        chosen: NDArray[np.int64] = np.argmax(distribution, axis=-1)
-        return chosen
 
     def log_probabilities(
         self, distribution: Floats, actions: np.ndarray, available: NDArray[np.bool_] | None
     ) -> Floats:
         """Log probability of each action, f32 [L, E, n_c]. For a Q head: of its exploring policy."""
-        if self._continuous:
-            return gaussian_log_probabilities(distribution, actions)
-        chosen = actions[..., None]
-        result: Floats = np.take_along_axis(log_softmax(distribution), chosen, axis=-1)[..., 0]
+        result = self.actions.log_probabilities(distribution, actions)
         if self._greedy is not None:
-            choices = self._actions if available is None else available.sum(axis=-1)
+            choices = self.actions.outputs if available is None else available.sum(axis=-1)
             best = actions == distribution.argmax(axis=-1)
             probability = self._epsilon / choices + (1 - self._epsilon) * best
             # Only an agent that did not act can have an action of probability 0; the maximum avoids log 0.
@@ -243,9 +224,9 @@ def check(weights: PolicyWeights, one: AgentClass) -> None:
     ids = network.get("agentIds")
     if ids is not None and ids != len(one.agents):
         raise wire.WireError(f"weights: agentIds {ids!r}, but class {one.name} has {len(one.agents)} agents")
-    shape, continuous = tuple(one.observation["shape"]), one.action["kind"] == "continuous"
-    outputs: int = one.action["size" if continuous else "n"]
-    _check_head(network, continuous=continuous)
+    shape, actions = tuple(one.observation["shape"]), action_space(one.action)
+    continuous, outputs = actions.head == "gaussian", actions.outputs
+    _check_head(network, actions)
     expected, width = Mlp.parameters(network, (int(np.prod(shape)) + (ids or 0),))
     per_state = continuous and network.get("logStd") == "state"
     remembered, width = memory_parameters(network, width)
@@ -261,9 +242,12 @@ def check(weights: PolicyWeights, one: AgentClass) -> None:
     wire.check(tensors, expected)
 
 
-def _check_head(network: Mapping[str, Any], *, continuous: bool) -> None:
-    heads = ("gaussian",) if continuous else ("categorical", "q")
+def _check_head(network: Mapping[str, Any], actions: ActionSpace) -> None:
+    heads = (actions.head, "q") if actions.head == "categorical" else (actions.head,)
     head, epsilon = network.get("head"), network.get("epsilon")
+    needed = actions.network().get("sizes")
+    if network.get("sizes") != needed:
+        raise wire.WireError(f"weights: sizes {network.get('sizes')!r}, but the actions need {needed!r}")
     if head not in heads:
         raise wire.WireError(f"weights: head {head!r}, but the actions need one of {heads}")
     if head == "q" and (type(epsilon) not in (int, float) or not 0 <= epsilon <= 1):  # type: ignore[operator]

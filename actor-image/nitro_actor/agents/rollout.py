@@ -136,13 +136,13 @@ def best_actions(
     observations, actions = environment.observations, {}
     for one in environment.spec.classes:
         policy = policies.classes[one.name]
-        shape = (environment.count, len(one.agents), policy.parameters_per_action)
+        shape = (environment.count, len(one.agents), policy.actions.parameters)
         distribution = np.empty(shape, np.float32)
         policy.distribution(
             observations[one.name], environment.available.get(one.name), distribution, memories.of[one.name]
         )
         _require_finite(one, distribution[None])
-        actions[one.name] = policy.mode(distribution)
+        actions[one.name] = policy.actions.mode(distribution)
     return actions
 
 
@@ -167,12 +167,12 @@ class _Record:
         self._now_alive = environment.alive[one.name]
         self._now_available = environment.available.get(one.name)
         steps = (length, *self._frames.shape[:2])
-        self.actions = np.empty(policies.actions_shape(length), policies.dtype)
+        self.actions = policies.empty(length)
         self.rewards = np.empty(steps, np.float32)
         self.died = np.empty(steps, bool)
         self.alive = np.empty(steps, bool)
         self._observations = np.empty((length, *self._frames.shape), self._frames.dtype)
-        self._distribution = np.empty((*steps, policies.parameters_per_action), np.float32)
+        self._distribution = np.empty((*steps, policies.actions.parameters), np.float32)
         masked = self._now_available is not None
         self._available = np.empty((*steps, one.action["n"]), bool) if masked else None
         self._finals: list[np.ndarray] = []

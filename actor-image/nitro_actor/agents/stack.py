@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from nitro_actor.actions import action_space
 from nitro_actor.matmul import Floats
 from nitro_actor.memory import Gru, memory_size
 from nitro_actor.networks import ACTIVATIONS, linear
@@ -23,8 +24,8 @@ class Stack:
         self._agents = np.array(agents)
         p, k = self._agents.shape
         self._size = int(np.prod(one.observation["shape"]))
-        self._outputs = one.action["size" if one.action["kind"] == "continuous" else "n"]
-        self._continuous = one.action["kind"] == "continuous"
+        actions = action_space(one.action)
+        self._outputs, self._continuous = actions.outputs, actions.head == "gaussian"
         ids: int = network.get("agentIds") or 0
         self._inputs = np.zeros((p, count, k, self._size + ids), np.float32)
         if ids:

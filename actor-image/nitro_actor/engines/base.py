@@ -48,7 +48,7 @@ class Engine(ABC):
         """Step all copies once.
 
         Args:
-            actions: [E, A] f32 within the action space, or [E] i64 from 0.
+            actions: [E, *action shape] within the action space; see `nitro_actor.actions`.
 
         Returns:
             rewards f64 [E], terminated bool [E], truncated bool [E] (by the environment itself, not by its

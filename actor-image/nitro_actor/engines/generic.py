@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import FlattenObservation
 from numpy.typing import NDArray
 
 from nitro_actor import wire
@@ -26,13 +27,20 @@ MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
 
 
 class GenericEngine(Engine):
-    """E environments made by one factory. Observations are cast to `dtype` (f32 or u8)."""
+    """E environments made by one factory.
 
-    def __init__(self, make: MakeEnvironment, count: int, dtype: str) -> None:
+    Args:
+        dtype: float32 or uint8, to which observations are cast.
+        flatten: whether gymnasium's wrapper shall flatten the observations.
+    """
+
+    def __init__(self, make: MakeEnvironment, count: int, dtype: str, *, flatten: bool = False) -> None:
         self.count = count
         self._environments = [make() for _ in range(count)]
-        first = self._environments[0]
         self._state_keepers = [state_keeper(environment) for environment in self._environments]
+        if flatten:  # after the keepers were made: the wrapper has no state
+            self._environments = [FlattenObservation(environment) for environment in self._environments]
+        first = self._environments[0]
         # Only keepers of this kind are called at every step; for the others the loop does no work.
         self._replays = [
             keeper if isinstance(keeper, MujocoReplay) else None for keeper in self._state_keepers

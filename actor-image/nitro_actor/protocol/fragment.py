@@ -5,9 +5,9 @@ the class's: one entry for each of its n_c agents. An array that an environment 
 class. A rollout of L steps of E environments:
 
     {class}/observations            [L, E, n_c, *frame]        f32 or u8
-    {class}/actions                 [L, E, n_c, A] or [L, E, n_c]   f32 or i64
+    {class}/actions                 [L, E, n_c, *action]       f32 or i64
     {class}/log_probs               [L, E, n_c]                f32, if the request asks for it
-    {class}/distribution            [L, E, n_c, P]             f32, likewise: mean and log std, or logits
+    {class}/distribution            [L, E, n_c, P]             f32, likewise
     {class}/rewards                 [L, E, n_c]                f32
     {class}/last_observations       [E, n_c, *frame]           after the last step
     {class}/final_observations      [n, n_c, *frame]           of truncated episodes, see below
@@ -36,6 +36,8 @@ cut before. An agent that died does not act until it is alive again, in the same
 an agent is not alive its rewards and observations are 0, all of its actions are available, and the action
 that it took is ignored.
 
+`nitro_actor.actions` says how an action and the P parameters of its distribution lie in these arrays.
+
 A policy with a recurrent layer remembers H numbers of an episode. They are 0 as an episode begins, and where
 an agent was not alive in the step before. The end state has the memory after the last step, as state/memory
 of one agent, or state/memory/{class} of several.
@@ -54,6 +56,7 @@ from typing import Any
 import numpy as np
 
 from nitro_actor import PROTOCOL_VERSION, wire
+from nitro_actor.actions import action_space
 from nitro_actor.protocol import fields
 from nitro_actor.protocol.agents import AGENT, AgentClass, agent_classes, state_size
 from nitro_actor.protocol.fields import MetadataError
@@ -239,19 +242,15 @@ def _class_specs(
     one: AgentClass, length: int, envs: int, optional_tensors: Collection[str]
 ) -> Iterator[tuple[str, TensorSpec]]:
     frame, stack = tuple(one.observation["frame"]), one.observation["stack"]
-    dtype, action, count = one.observation["dtype"], one.action, len(one.agents)
+    dtype, action, count = one.observation["dtype"], action_space(one.action), len(one.agents)
     steps = (length, envs, count)
-    continuous = action["kind"] == "continuous"
     yield "observations", TensorSpec(dtype, (*steps, *frame))
     yield "last_observations", TensorSpec(dtype, (envs, count, *frame))
     yield "final_observations", TensorSpec(dtype, (None, count, *frame))
     if stack > 1:
         yield EARLIER, TensorSpec(dtype, (envs, count, stack - 1, *frame))
-    if continuous:
-        yield "actions", TensorSpec("float32", (*steps, action["size"]))
-    else:
-        yield "actions", TensorSpec("int64", steps)
-    parameters = 2 * action["size"] if continuous else action["n"]
+    yield "actions", TensorSpec(np.dtype(action.dtype).name, (*steps, *action.shape))
+    parameters = action.parameters
     if "distribution" in optional_tensors:
         yield "distribution", TensorSpec("float32", (*steps, parameters))
     if "log_probs" in optional_tensors:
@@ -260,7 +259,7 @@ def _class_specs(
     if one.mortal:
         yield "alive", TensorSpec("bool", steps)
         yield "died", TensorSpec("bool", steps)
-    if action.get("masked"):
+    if one.action.get("masked"):
         yield "available", TensorSpec("bool", (*steps, parameters))
         yield "last_available", TensorSpec("bool", (envs, count, parameters))
         yield "final_available", TensorSpec("bool", (None, count, parameters))

@@ -20,7 +20,7 @@ from nitro_learner.data.batch import vectors
 from nitro_learner.data.shapes import check
 from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
 from nitro_learner.networks.architecture import arguments, description
-from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
+from nitro_learner.networks.distributions import Distribution, distribution_of
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
 
@@ -38,9 +38,8 @@ class ActorCriticAlgorithm:
         self._seed = spec.seed
         self._device = device
         shape = tuple(environment["observation"]["shape"])
-        continuous = environment["action"]["kind"] == "continuous"
         self._network_meta = description(spec, environment)
-        self.distribution: Distribution = Gaussian() if continuous else Categorical()
+        self.distribution = distribution_of(environment["action"])
         self.network = ActorCritic(
             **arguments(spec, environment),
             orthogonal=self.settings.orthogonal_init,

@@ -39,11 +39,12 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
 
     Raises:
         JobInvalid: the environment has several agents, or the algorithm is RLlib's, which is not installed or
-            refuses the job's settings.
+            refuses the job's settings or the environment's actions.
         TypeError: the class does not implement what its record's feeding asks for.
     """
     availability.check(spec)
     check_agents(spec, environment)
+    availability.check_actions(spec, environment)
     algorithm = _learns(spec.algorithm.name)(spec, environment, device)
     feeding = spec.algorithm.record.feeding
     if not isinstance(algorithm, _PROTOCOLS[feeding]):

@@ -88,7 +88,8 @@ class TrainedPolicy:
         if isinstance(self._players, AgentPlayer):
             if isinstance(observation, Mapping) or available is not None:
                 raise ValueError(
-                    "the policy is of one agent: give one observation (an array), and no available actions"
+                    "the policy is of one agent: give one observation (an array; of a Dict or Tuple space "
+                    "what gymnasium.spaces.flatten makes of it), and no available actions"
                 )
             (one,) = self.spaces.values()
             rows, single = _batch(observation, one, "shape")
@@ -118,9 +119,9 @@ class TrainedPolicy:
 
     def _mask(self, agent: str, mask: ArrayLike, count: int) -> NDArray[np.bool_]:
         action = self.of(agent).action
-        if action["kind"] == "continuous":
+        if action["kind"] != "discrete":
             raise ValueError(
-                f"available: the actions of {agent} are continuous, so there is no choice of some"
+                f"available: the actions of {agent} are not Discrete, so there is no choice of some"
             )
         rows = np.asarray(mask, bool)
         shape = (count, action["n"])

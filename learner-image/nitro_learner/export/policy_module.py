@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nitro_actor.actions import Continuous, MultiBinary, MultiDiscrete, action_space
 from nitro_actor.agents.policies import UNAVAILABLE
 from nitro_actor.policy import LOG_STD_RANGE
 from nitro_actor.protocol.agents import AgentClass
@@ -24,9 +25,10 @@ class PolicyModule(nn.Module):
 
     `forward` takes observations [B, *shape] as the environment gives them, f32 or u8, and returns
 
-        actions       the most probable or most valuable ones: f32 [B, A] within their bounds, or i64 [B],
-                      counted from 0
-        distribution  f32 [B, P]: mean and log standard deviation, logits, or Q values
+        actions       the most probable or most valuable ones: f32 [B, A] within their bounds; i64 [B],
+                      counted from 0; or of MultiDiscrete and MultiBinary spaces [B, *shape], as the
+                      environment takes them
+        distribution  f32 [B, P]: Q values, or the parameters that `nitro_actor.actions` describes
 
     Of several agents with discrete actions it also takes `available`, bool [B, N].
     """
@@ -37,6 +39,7 @@ class PolicyModule(nn.Module):
     log_std: Tensor
     low: Tensor
     high: Tensor
+    start: Tensor
 
     def __init__(self, weights: PolicyWeights, one: AgentClass, agent: str) -> None:
         """
@@ -46,11 +49,11 @@ class PolicyModule(nn.Module):
             agent: its name.
         """
         super().__init__()
-        network, action = weights.network, one.action
+        network, space = weights.network, action_space(one.action)
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in weights.tensors.items()}
         self._relu = network["activation"] == "relu"
-        self._continuous = action["kind"] == "continuous"
-        self._actions: int = action["size" if self._continuous else "n"]
+        self._space = space
+        self._continuous = isinstance(space, Continuous)
         shape = tuple(one.observation["shape"])
         self._image = (*shape, 1)[:3] if network["kind"] == "conv" else ()
         self._normalised = "observation.mean" in tensors
@@ -76,19 +79,31 @@ class PolicyModule(nn.Module):
         self._fixed_std = "policy.log_std" in tensors
         if self._fixed_std:
             self.register_buffer("log_std", tensors["policy.log_std"].clamp(*LOG_STD_RANGE)[None])
-        if self._continuous:
-            self.register_buffer("low", _bounds(action["low"], -math.inf))
-            self.register_buffer("high", _bounds(action["high"], math.inf))
+        if isinstance(space, Continuous):
+            self.register_buffer("low", torch.from_numpy(space.low)[None])
+            self.register_buffer("high", torch.from_numpy(space.high)[None])
+        if isinstance(space, MultiDiscrete):
+            self.register_buffer("start", torch.tensor([space.start]))
 
     def forward(self, observation: Tensor, available: Tensor | None = None) -> tuple[Tensor, Tensor]:
         features = self._features(observation)
         distribution = self._distribution(features)
         if available is not None:
             distribution = torch.where(available, distribution, float(UNAVAILABLE))
-        if not self._continuous:
-            return distribution.argmax(-1), distribution
-        mean = distribution[:, : self._actions]
-        return torch.minimum(torch.maximum(mean, self.low), self.high), distribution
+        return self._mode(distribution), distribution
+
+    def _mode(self, distribution: Tensor) -> Tensor:
+        space = self._space
+        if isinstance(space, Continuous):
+            mean = distribution[:, : space.outputs]
+            return torch.minimum(torch.maximum(mean, self.low), self.high)
+        if isinstance(space, MultiDiscrete):
+            parts = torch.split(distribution, list(space.sizes), -1)
+            chosen = torch.stack([part.argmax(-1) for part in parts], -1) + self.start
+            return chosen.to(getattr(torch, space.native_dtype)).reshape(-1, *space.native_shape)
+        if isinstance(space, MultiBinary):
+            return (distribution > 0).to(torch.int8).reshape(-1, *space.native_shape)
+        return distribution.argmax(-1)
 
     def _features(self, observation: Tensor) -> Tensor:
         x = observation
@@ -113,10 +128,11 @@ class PolicyModule(nn.Module):
             return value + output - output.mean(1, keepdim=True)
         if not self._continuous:
             return output
-        log_std = output[:, self._actions :].clamp(*LOG_STD_RANGE)
+        outputs = self._space.outputs
+        log_std = output[:, outputs:].clamp(*LOG_STD_RANGE)
         if self._fixed_std:
             log_std = self.log_std.expand(output.shape[0], -1)
-        return torch.cat([output[:, : self._actions], log_std], 1)
+        return torch.cat([output[:, :outputs], log_std], 1)
 
     def _activated(self, x: Tensor) -> Tensor:
         return torch.relu(x) if self._relu else torch.tanh(x)
@@ -155,7 +171,3 @@ def _linear(tensors: dict[str, Tensor], name: str) -> nn.Linear:
     layer.weight = nn.Parameter(weight, requires_grad=False)
     layer.bias = nn.Parameter(tensors[f"{name}.bias"], requires_grad=False)
     return layer
-
-
-def _bounds(values: list[float | None], missing: float) -> Tensor:
-    return torch.tensor([[missing if value is None else value for value in values]], dtype=torch.float32)

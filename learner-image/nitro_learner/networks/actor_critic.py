@@ -20,7 +20,7 @@ from nitro_api.spec.network import ConvLayer
 from nitro_learner.networks import kernels
 from nitro_learner.networks.images import Activation, Convolutions, Image
 
-HeadKind = Literal["gaussian", "categorical"]
+HeadKind = Literal["gaussian", "categorical", "multiCategorical", "bernoulli"]
 LogStd = Literal["state", "parameter"]
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
@@ -116,7 +116,7 @@ class Policy(Perceptron):
     """Observations [n, D] to the action distribution's parameters [n, P], the wire's `distribution`.
 
     gaussian: P = 2 A, mean then log-std in [-20, 2]; the log-std is an output (`state`) or a parameter.
-    categorical: P = the number of actions, logits.
+    The others: P = the number of outputs, logits; see `nitro_actor.actions`.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Policy(Perceptron):
         super().backpropagate(trace, grad)
 
     def _distribution(self, output: Tensor) -> Tensor:
-        if self.head_kind == "categorical":
+        if self.head_kind != "gaussian":
             return output
         log_std = output[:, self.actions :] if self.log_std is None else self.log_std.expand_as(output)
         return torch.cat([output[:, : self.actions], log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)], dim=1)

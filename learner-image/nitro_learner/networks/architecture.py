@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nitro_actor.actions import action_space
 from nitro_api import JobSpec
 from nitro_api.spec.network import ImageTooSmall, image_sizes
 from nitro_learner.networks.images import Image
@@ -23,16 +24,15 @@ def arguments(spec: JobSpec, environment: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         NetworkMisfit: the environment's observations do not fit spec.network.
     """
-    network, action = spec.network, environment["action"]
+    network, actions = spec.network, action_space(environment["action"])
     shape = environment["observation"]["shape"]
-    continuous = action["kind"] == "continuous"
     return {
         "inputs": _image(spec, shape) if network.type == "conv" else math.prod(shape),
         "convolutions": network.conv_layers or (),
         "hidden": list(network.hidden_sizes),
-        "actions": action["size"] if continuous else action["n"],
+        "actions": actions.outputs,
         "activation": network.activation,
-        "head": "gaussian" if continuous else "categorical",
+        "head": actions.head,
         "log_std": network.log_std,
     }
 
@@ -62,7 +62,7 @@ def description(spec: JobSpec, environment: Mapping[str, Any]) -> dict[str, Any]
         "kind": network.type,
         "hidden": list(network.hidden_sizes),
         "activation": network.activation,
-        "head": "gaussian" if environment["action"]["kind"] == "continuous" else "categorical",
+        **action_space(environment["action"]).network(),
         "logStd": network.log_std,
     }
     if network.conv_layers:

@@ -6,10 +6,14 @@ have one row per sample; results have one value or one row per sample.
 """
 
 import math
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
+
+from nitro_actor.actions import MultiDiscrete, action_space
 
 
 class Distribution(Protocol):
@@ -92,3 +96,74 @@ class Categorical:
 
     def grad_kl(self, old: Tensor, new: Tensor) -> Tensor:
         return new.softmax(-1) - old.softmax(-1)
+
+
+class MultiCategorical:
+    """Independent categoricals: parameters [n, P], the logits of one after another; actions int64 [n, K].
+
+    Args:
+        sizes: the number of values of each.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = list(sizes)
+        self._each = Categorical()
+
+    def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
+        parts = zip(torch.split(params, self._sizes, -1), actions.unbind(-1), strict=True)
+        return torch.stack([self._each.log_prob(part, action) for part, action in parts]).sum(0)
+
+    def entropy(self, params: Tensor) -> Tensor:
+        return torch.stack([self._each.entropy(part) for part in torch.split(params, self._sizes, -1)]).sum(0)
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        return torch.stack([self._each.kl(*parts) for parts in self._split(old, new)]).sum(0)
+
+    def grad_log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
+        parts = zip(torch.split(params, self._sizes, -1), actions.unbind(-1), strict=True)
+        return torch.cat([self._each.grad_log_prob(part, action) for part, action in parts], -1)
+
+    def grad_entropy(self, params: Tensor) -> Tensor:
+        return torch.cat([self._each.grad_entropy(part) for part in torch.split(params, self._sizes, -1)], -1)
+
+    def grad_kl(self, old: Tensor, new: Tensor) -> Tensor:
+        return torch.cat([self._each.grad_kl(*parts) for parts in self._split(old, new)], -1)
+
+    def _split(self, old: Tensor, new: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(torch.split(old, self._sizes, -1), torch.split(new, self._sizes, -1), strict=True)
+
+
+class Bernoulli:
+    """Independent bits: parameters [n, M], logits of 1; actions int64 [n, M]."""
+
+    def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
+        return (actions * params - softplus(params)).sum(-1)
+
+    def entropy(self, params: Tensor) -> Tensor:
+        return (softplus(params) - params.sigmoid() * params).sum(-1)
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        return (old.sigmoid() * (old - new) + softplus(new) - softplus(old)).sum(-1)
+
+    def grad_log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
+        return actions - params.sigmoid()
+
+    def grad_entropy(self, params: Tensor) -> Tensor:
+        p = params.sigmoid()
+        return -params * p * (1 - p)
+
+    def grad_kl(self, old: Tensor, new: Tensor) -> Tensor:
+        return new.sigmoid() - old.sigmoid()
+
+
+def distribution_of(action: Mapping[str, Any]) -> Distribution:
+    """The family of an EnvironmentSpec's action."""
+    space = action_space(action)
+    if isinstance(space, MultiDiscrete):
+        return MultiCategorical(space.sizes)
+    families: dict[str, Distribution] = {
+        "gaussian": Gaussian(),
+        "categorical": Categorical(),
+        "bernoulli": Bernoulli(),
+    }
+    return families[space.head]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor.actions import WholeNumbers, action_space
 from nitro_actor.protocol.agents import AgentClass
 
 Tensors = Mapping[str, NDArray[Any]]
@@ -23,10 +24,11 @@ def contradiction(tensors: Tensors, classes: Sequence[AgentClass]) -> str | None
 
 
 def _of_class(tensors: Tensors, one: AgentClass) -> Iterator[str]:
-    if one.action["kind"] == "discrete":
-        actions, count = tensors[f"{one.name}/actions"], one.action["n"]
-        if actions.size and not 0 <= actions.min() <= actions.max() < count:
-            yield f"{one.name}/actions: an action outside 0..{count - 1}"
+    space = action_space(one.action)
+    if isinstance(space, WholeNumbers):
+        actions = tensors[f"{one.name}/actions"]
+        if not ((actions >= 0) & (actions < space.counts)).all():
+            yield f"{one.name}/actions: an action outside 0..{(space.counts - 1).tolist()}"
             return
         if one.action.get("masked"):
             available = tensors[f"{one.name}/available"]

@@ -180,7 +180,11 @@ def _choose_renderer() -> None:
 
 
 def _renderable(spec: JobSpec) -> Any:
-    """A gymnasium environment that draws frames."""
+    """A gymnasium environment that draws frames, and shows observations as policies see them."""
+    from gymnasium.wrappers import FlattenObservation
+
+    from nitro_actor.spaces import is_flattened
+
     wanted = spec.environment
     kwargs = {**wanted.kwargs, "render_mode": "rgb_array"}
     try:
@@ -199,7 +203,7 @@ def _renderable(spec: JobSpec) -> Any:
         ) from error
     if picture is None:
         raise VideoError(f"{wanted.id} draws nothing, so there is no video of it.")
-    return environment
+    return FlattenObservation(environment) if is_flattened(environment.observation_space) else environment
 
 
 def _make(id: str, entry_point: str | None, kwargs: dict[str, Any]) -> Any:
@@ -246,12 +250,12 @@ def _match(environment: AgentsEnvironment, policies: Policies, seed: int) -> Ite
 def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[_Step]:
     """As `_episode`, for an Atari game: its engine shows the screens without gymnasium."""
     environment.reset([seed])
-    distribution = np.empty((1, policy.parameters_per_action), np.float32)
+    distribution = np.empty((1, policy.actions.parameters), np.float32)
     memory = np.zeros((1, policy.memory_size), np.float32)
     ended = False
     while not ended:
         policy.distribution(environment.observations, distribution, memory)
-        rewards, terminated, truncated = environment.step(policy.mode(distribution))
+        rewards, terminated, truncated = environment.step(policy.actions.mode(distribution))
         picture = environment.picture(0)
         assert picture is not None, "the engine of Atari games has pictures"
         ended = bool(terminated[0] or truncated[0])
@@ -260,19 +264,19 @@ def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[_Step
 
 def _episode(environment: Any, policy: Policy, seed: int, stack: int) -> Iterator[_Step]:
     """One episode; the policy sees `stack` observations."""
+    from nitro_actor.spaces import native_action
+
     observation, _ = environment.reset(seed=seed % 2**32)
     seen = deque([np.asarray(observation)] * stack, maxlen=stack)
-    distribution = np.empty((1, policy.parameters_per_action), np.float32)
+    distribution = np.empty((1, policy.actions.parameters), np.float32)
     memory = np.zeros((1, policy.memory_size), np.float32)
     ended = False
     while not ended:
         shown = seen[0] if stack == 1 else join(np.stack(seen), 0)
         policy.distribution(shown[None], distribution, memory)
-        action = policy.mode(distribution)[0]
-        if action.ndim:
-            space = environment.action_space
-            action = np.clip(action, space.low.reshape(-1), space.high.reshape(-1)).reshape(space.shape)
-        observation, reward, terminated, truncated, _ = environment.step(action)
+        (action,) = policy.actions.bounded(policy.actions.mode(distribution))
+        native = native_action(environment.action_space, action)
+        observation, reward, terminated, truncated, _ = environment.step(native)
         seen.append(np.asarray(observation))
         ended = bool(terminated or truncated)
         yield np.asarray(environment.render(), np.uint8), float(reward), ended

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor.actions import WholeNumbers, action_space
 from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_learner.algorithms.agents.team import SharingLearner
@@ -269,11 +270,13 @@ def _draw(rows: int, count: int, generator: np.random.Generator) -> NDArray[np.i
 def _pairs(
     rows: Mapping[str, np.ndarray], kind: AgentClass, generator: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Observations beside actions of drawn steps, f64 [m, features]; discrete actions one-hot."""
+    """Observations beside actions of drawn steps, f64 [m, features]; whole numbers one-hot."""
     drawn = _draw(len(rows["observations"]), similarity.SAMPLES, generator)
     observations, actions = rows["observations"][drawn], rows["actions"][drawn]
-    if kind.action["kind"] == "discrete":
-        actions = np.eye(kind.action["n"])[actions]
+    space = action_space(kind.action)
+    if isinstance(space, WholeNumbers):
+        columns = zip(space.counts.reshape(-1).tolist(), actions.reshape(len(drawn), -1).T, strict=True)
+        actions = np.concatenate([np.eye(count)[column] for count, column in columns], axis=1)
     return np.concatenate(
         [observations.reshape(len(drawn), -1), actions.reshape(len(drawn), -1)], axis=1, dtype=np.float64
     )

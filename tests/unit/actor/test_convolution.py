@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from nitro_actor import wire
+from nitro_actor.actions import Discrete
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.policy import Policy
 from nitro_actor.protocol.weights import PolicyWeights
@@ -51,8 +52,8 @@ def container(
     for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], hidden, strict=True)):
         tensors[f"policy.layers.{i}.weight"] = rng.normal(0, 0.3, (fan_out, fan_in)).astype(np.float32)
         tensors[f"policy.layers.{i}.bias"] = rng.normal(0, 0.1, fan_out).astype(np.float32)
-    tensors["policy.head.weight"] = rng.normal(0, 0.3, (spec.action_size, sizes[-1])).astype(np.float32)
-    tensors["policy.head.bias"] = rng.normal(0, 0.1, spec.action_size).astype(np.float32)
+    tensors["policy.head.weight"] = rng.normal(0, 0.3, (spec.action.outputs, sizes[-1])).astype(np.float32)
+    tensors["policy.head.bias"] = rng.normal(0, 0.1, spec.action.outputs).astype(np.float32)
     if normalise:
         tensors["observation.mean"] = rng.uniform(50, 200, spec.observation_shape)
         tensors["observation.var"] = rng.uniform(100, 5000, spec.observation_shape)
@@ -108,7 +109,7 @@ def recomputed(weights: PolicyWeights, observations: np.ndarray) -> np.ndarray:
 def test_equals_plain_loops(
     shape: tuple[int, ...], layers: Layers, hidden: list[int], activation: str, normalise: bool, dtype: str
 ) -> None:
-    spec = EnvironmentSpec("test", shape, dtype, 4, None, None, None, False)
+    spec = EnvironmentSpec("test", shape, dtype, Discrete(4), None, False)
     weights = container(spec, layers, hidden, activation=activation, normalise=normalise)
     policy = Policy(weights, spec)
     rng = np.random.default_rng(1)
@@ -139,14 +140,14 @@ def test_equals_plain_loops(
     ],
 )
 def test_refuses_descriptions_that_do_not_fit(change: dict[str, Any], message: str) -> None:
-    spec = EnvironmentSpec("test", (9, 8, 3), "uint8", 4, None, None, None, False)
+    spec = EnvironmentSpec("test", (9, 8, 3), "uint8", Discrete(4), None, False)
     weights = container(spec, SMALL, [5])
     with pytest.raises(wire.WireError, match=message):
         Policy(replace(weights, network={**weights.network, **change}), spec)
 
 
 def test_refuses_observations_that_are_no_images() -> None:
-    spec = EnvironmentSpec("test", (9, 8, 3), "uint8", 4, None, None, None, False)
-    vector = EnvironmentSpec("test", (216,), "uint8", 4, None, None, None, False)
+    spec = EnvironmentSpec("test", (9, 8, 3), "uint8", Discrete(4), None, False)
+    vector = EnvironmentSpec("test", (216,), "uint8", Discrete(4), None, False)
     with pytest.raises(wire.WireError, match="no images"):
         Policy(container(spec, SMALL, [5]), vector)

@@ -91,10 +91,21 @@ def test_a_later_copy_that_cannot_be_built_is_reported() -> None:
         ),
         ("x", "actor_support:Broken", "cannot be built: TypeError"),
         ("x", "builtins:dict", "must make a gymnasium.Env"),
-        ("x", "actor_support:DictSpace", "FlattenObservation"),
-        ("x", "actor_support:BinaryActions", "must be a Box of floats or Discrete"),
+        (
+            "x",
+            "actor_support:SequenceInDict",
+            r"because \['seen'\]\[0\] is a Sequence space.* Make a Box .*TransformObservation",
+        ),
+        ("x", "actor_support:TextSpace", r"because it is a Text space.* Make a Box .*TransformObservation"),
+        ("x", "actor_support:ImageInDict", r"because \['camera'\] is an image.*FilterObservation"),
+        ("x", "actor_support:ManyPlaces", "flattened to 1000000000 numbers, of 100000 at most"),
+        ("x", "actor_support:IntegerBox", "must be a Box of floats or uint8.*DtypeObservation"),
+        (
+            "x",
+            "actor_support:DictActions",
+            "must be a Box of floats, Discrete, MultiDiscrete or MultiBinary.*TransformAction",
+        ),
         ("x", "actor_support:OtherShape", r"shape \[3\], but its space says \[2\]; .* resize or pad"),
-        ("Taxi-v4", None, "observation space Discrete"),
     ],
 )
 def test_refuses(name: str, entry_point: str | None, message: str) -> None:

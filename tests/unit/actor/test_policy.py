@@ -46,7 +46,7 @@ def test_gaussian_distribution(
     given = weights(hopper, activation=activation, log_std=log_std, normalise=normalise)
     policy = Policy(given, hopper)
     observations = np.random.default_rng(0).normal(0, 30, (rows, 11)).astype(np.float32)  # some are clipped
-    distribution = np.empty((rows, policy.parameters_per_action), np.float32)
+    distribution = np.empty((rows, policy.actions.parameters), np.float32)
     for _ in range(2):  # the second call meets used buffers
         policy.distribution(observations, distribution)
         expected = _recomputed(given, observations)
@@ -70,14 +70,14 @@ def test_gaussian_samples_and_log_probabilities(hopper: EnvironmentSpec) -> None
     rows = 20_000
     distribution = np.tile(np.array([1, -1, 0, 0, -1, 0.5], np.float32), (rows, 1))
     actions = np.empty((rows, 3), np.float32)
-    policy.sample(distribution, policy.noise(np.random.default_rng(0), 1, rows)[0], actions)
+    policy.actions.sample(distribution, policy.actions.noise(np.random.default_rng(0), (rows,)), actions)
     np.testing.assert_allclose(actions.mean(0), [1, -1, 0], atol=0.05)
     np.testing.assert_allclose(actions.std(0), np.exp([0, -1, 0.5]), rtol=0.02)
     std = np.exp(np.array([0, -1, 0.5]))
     density = np.exp(-0.5 * ((actions - [1, -1, 0]) / std) ** 2) / (std * np.sqrt(2 * np.pi))
-    found = policy.log_probabilities(distribution, actions)
+    found = policy.actions.log_probabilities(distribution, actions)
     np.testing.assert_allclose(found, np.log(density.astype(np.float64)).sum(1), atol=1e-4)
-    np.testing.assert_array_equal(policy.mode(distribution)[0], [1, -1, 0])
+    np.testing.assert_array_equal(policy.actions.mode(distribution)[0], [1, -1, 0])
 
 
 def test_categorical_samples_and_log_probabilities(cartpole: EnvironmentSpec) -> None:
@@ -85,12 +85,12 @@ def test_categorical_samples_and_log_probabilities(cartpole: EnvironmentSpec) ->
     rows = 20_000
     logits = np.tile(np.array([500.0, 501.0], np.float32), (rows, 1))  # exp of these overflows
     actions = np.empty(rows, np.int64)
-    policy.sample(logits, policy.noise(np.random.default_rng(0), 1, rows)[0], actions)
+    policy.actions.sample(logits, policy.actions.noise(np.random.default_rng(0), (rows,)), actions)
     assert actions.mean() == pytest.approx(1 / (1 + np.exp(-1)), abs=0.01)
-    found = policy.log_probabilities(logits.reshape(2, -1, 2), actions.reshape(2, -1))
+    found = policy.actions.log_probabilities(logits.reshape(2, -1, 2), actions.reshape(2, -1))
     expected = np.log(np.where(actions == 1, 1, np.exp(-1)) / (1 + np.exp(-1)))
     np.testing.assert_allclose(found.reshape(-1), expected, atol=1e-5)
-    assert policy.mode(logits)[0] == 1
+    assert policy.actions.mode(logits)[0] == 1
 
 
 def test_pixels_are_flattened() -> None:

@@ -34,8 +34,9 @@ from nitro_learner.data.shapes import check
 _MOST_RATIO = 2.0
 """Bound of mu / pi_target."""
 
-_BUFFER = {"discrete": (4, 2), "continuous": (16, 20)}
-"""N and K where the job leaves them to the action space: IMPACT's own."""
+_DISCRETE_BUFFER, _CONTINUOUS_BUFFER = (4, 2), (16, 20)
+"""N and K where the job leaves them to the action space: IMPACT's own. Actions of several whole numbers have
+those of discrete ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ class Impact(ActorCriticAlgorithm):
 
     def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
         super().__init__(spec, environment, device)
-        settings, usual = self.settings, _BUFFER[environment["action"]["kind"]]
+        settings = self.settings
+        continuous = environment["action"]["kind"] == "continuous"
+        usual = _CONTINUOUS_BUFFER if continuous else _DISCRETE_BUFFER
         batches, uses = settings.buffer_batches or usual[0], settings.buffer_uses or usual[1]
         self._fragments_per_batch = max(1, math.ceil(settings.batch_size / spec.environment.rollout_length))
         self._target_every = max(1, round(settings.target_update_frequency * batches * uses))

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nitro_actor.actions import action_space
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api.algorithms.ppo import PpoHyperparameters
@@ -35,7 +36,7 @@ from nitro_learner.algorithms.multi_ppo.surrogate import MultiPpoSurrogate
 from nitro_learner.algorithms.multi_ppo.training import train
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.data.batch import Fragment, check_round
-from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
+from nitro_learner.networks.distributions import Distribution, distribution_of
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
 _INITIAL, _ORDER, _CHOICE = range(3)
@@ -238,12 +239,12 @@ class MultiPpo:
         return self._networks[self._groups.class_of(policy).name]
 
     def _family(self, one: AgentClass) -> Distribution:
-        return Gaussian() if one.action["kind"] == "continuous" else Categorical()
+        return distribution_of(one.action)
 
     def _description(self, one: AgentClass) -> dict[str, Any]:
         """The weights container's `network` of a class."""
-        head = "gaussian" if one.action["kind"] == "continuous" else "categorical"
-        return description(self._team, one, head=head, logStd=self._team.network.log_std)
+        described = action_space(one.action).network()
+        return description(self._team, one, **described, logStd=self._team.network.log_std)
 
     def _fresh(self, name: str) -> AgentPolicy:
         """A policy as a run begins with it."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nitro_actor.actions import action_space
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.stacked import StackedPerceptron
 from nitro_learner.networks.actor_critic import LOG_STD_MAX, LOG_STD_MIN
@@ -54,8 +55,8 @@ class StackedActorCritic:
             network: spec.network; both have its hidden layers.
             action: the agents' action space, as the EnvironmentSpec has it.
         """
-        self._continuous = action["kind"] == "continuous"
-        self._actions = action["size"] if self._continuous else action["n"]
+        actions = action_space(action)
+        self._continuous, self._actions = actions.head == "gaussian", actions.outputs
         self._free_log_std = self._continuous and network.log_std == "parameter"
         doubled = self._continuous and not self._free_log_std
         self.policy = StackedPerceptron(

@@ -51,7 +51,7 @@ class QLearner:
 
         Raises:
             TypeError: the settings are not a Q-learner's.
-            TeamMisfit: a class has continuous actions.
+            TeamMisfit: the actions of a class are not discrete.
         """
         if not isinstance(team.settings, QLearningHyperparameters):
             raise TypeError(f"{team.algorithm} has no settings of a Q-learner")
@@ -230,9 +230,10 @@ class QLearner:
         """The policies of a class as a run begins with them."""
         action, s = one.action, self._settings
         if action["kind"] != "discrete":
+            theirs = "continuous" if action["kind"] == "continuous" else "several whole numbers"
             raise TeamMisfit(
                 f"spec.algorithm.name: {self._team.algorithm} needs discrete actions, but those of "
-                f"{', '.join(one.agents)} are continuous. Take ippo or mappo"
+                f"{', '.join(one.agents)} are {theirs}. Take ippo or mappo"
             )
         size = input_size(self._team, one)
         network = QNetwork(size, action["n"], self._team.network, dueling=s.dueling)

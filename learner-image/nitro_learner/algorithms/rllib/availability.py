@@ -11,7 +11,10 @@ import importlib.util
 import logging
 import os
 import re
+from collections.abc import Mapping
+from typing import Any
 
+from nitro_actor.actions import Continuous, Discrete, action_space
 from nitro_api import FieldError, JobInvalid, JobSpec
 
 UNCHECKED = (
@@ -59,6 +62,20 @@ def check(spec: JobSpec) -> None:
     found = settings.mistakes(spec.algorithm.name, spec.algorithm.rllib or {})
     if found:
         raise JobInvalid(found)
+
+
+def check_actions(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+    """Make sure that RLlib can learn the actions of an EnvironmentSpec, where the job needs RLlib.
+
+    Raises:
+        JobInvalid: it cannot.
+    """
+    learnt = isinstance(action_space(environment["action"]), Continuous | Discrete)
+    if spec.algorithm.record.settings == "rllib" and not learnt:
+        reason = (
+            "learns no MultiDiscrete or MultiBinary actions, as the environment has them; take ppo or impact"
+        )
+        raise JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, reason)])
 
 
 def _obstacle() -> str | None:

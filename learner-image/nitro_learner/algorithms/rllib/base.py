@@ -26,7 +26,7 @@ from nitro_learner.algorithms.rllib.module import NitroModule
 from nitro_learner.data.batch import Fragment, vectors
 from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
 from nitro_learner.networks.architecture import arguments, description
-from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
+from nitro_learner.networks.distributions import distribution_of
 
 _COMPONENTS = [COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER]
 
@@ -50,7 +50,7 @@ class RllibAlgorithm:
         self._network_meta = description(spec, environment)
         action = environment["action"]
         continuous = action["kind"] == "continuous"
-        self.distribution: Distribution = Gaussian() if continuous else Categorical()
+        self.distribution = distribution_of(action)
         network = {**arguments(spec, environment), "seed": spec.seed}
         self.config = (
             settings.configure(spec.algorithm.name, spec.algorithm.rllib or {}, **fixed)

@@ -78,7 +78,7 @@ def test_each_agent_has_the_distribution_of_its_policy(
     rng = np.random.default_rng(0)
     for _ in range(2):  # buffers are used again
         seen = rng.normal(size=(COUNT, 4, 5)).astype(np.float32)
-        out = np.empty((COUNT, 4, made.parameters_per_action), np.float32)
+        out = np.empty((COUNT, 4, made.actions.parameters), np.float32)
         made.distribution(seen, None, out)
         for e in range(COUNT):
             for i in range(4):
@@ -158,7 +158,7 @@ def test_a_q_head_explores_with_epsilon_among_the_available_actions(epsilon: flo
     told = made.log_probabilities(np.broadcast_to(out, many), actions, np.broadcast_to(available, many))
     wanted = np.take_along_axis(np.broadcast_to(expected, many), actions[..., None], -1)[..., 0]
     np.testing.assert_allclose(np.exp(told), wanted, rtol=1e-5)
-    np.testing.assert_array_equal(made.mode(out), out.argmax(axis=-1))
+    np.testing.assert_array_equal(made.actions.mode(out), out.argmax(axis=-1))
 
 
 def test_gaussian_actions_have_their_mean_and_deviation() -> None:

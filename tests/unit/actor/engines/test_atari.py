@@ -174,7 +174,7 @@ def play(env: Environment, seed: int, steps: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     seen: list[Any] = []
     for _ in range(steps):
-        rewards, terminated, truncated = env.step(rng.integers(0, env.spec.action_size, env.count))
+        rewards, terminated, truncated = env.step(rng.integers(0, env.spec.action.outputs, env.count))
         seen.append((env.observations.tobytes(), rewards.tobytes(), terminated.tolist(), truncated.tolist()))
         for i in np.flatnonzero(terminated | truncated):
             seen.append((i, env.returns[i], env.lengths[i]))
@@ -235,8 +235,8 @@ def test_refuses(game: str, kwargs: dict[str, Any], message: str) -> None:
 
 
 def test_options_equal_those_of_the_emulator() -> None:
-    assert atari(count=1).spec.action_size == 4
-    assert atari(count=1, kwargs={"full_action_space": True, "mode": 4}).spec.action_size == 18
+    assert atari(count=1).spec.action.outputs == 4
+    assert atari(count=1, kwargs={"full_action_space": True, "mode": 4}).spec.action.outputs == 18
 
 
 def test_a_missing_library_and_a_damaged_rom_are_named(

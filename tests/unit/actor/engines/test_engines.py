@@ -8,6 +8,7 @@ import pytest
 
 from actor_support import environment
 from nitro_actor import wire
+from nitro_actor.actions import Continuous, WholeNumbers
 from nitro_actor.engines import tasks
 from nitro_actor.engines.base import pack_generators, unpack_generators
 from nitro_actor.engines.generic import GenericEngine
@@ -62,8 +63,8 @@ def test_equals_gymnasium(name: str, kwargs: dict[str, Any]) -> None:
     plain = [gymnasium.make(name, **kwargs) for _ in range(count)]
     fast.reset([10, 11])
     expected = np.array([env.reset(seed=10 + i)[0] for i, env in enumerate(plain)])
-    low, high = fast.spec.action_low, fast.spec.action_high
-    assert low is not None
+    assert isinstance(fast.spec.action, Continuous)
+    low, high = fast.spec.action.low, fast.spec.action.high
     np.testing.assert_array_equal((low, high), (plain[0].action_space.low, plain[0].action_space.high))
     rng = np.random.default_rng(0)
     resets = 0
@@ -98,10 +99,11 @@ def _play(env: Environment, rng: np.random.Generator, steps: int) -> list[tuple[
     """Random steps with resets at the end of episodes; everything that a fragment would show."""
     seen = []
     for _ in range(steps):
-        if env.spec.action_low is None:
-            actions = rng.integers(0, env.spec.action_size, env.count)
+        space = env.spec.action
+        if isinstance(space, WholeNumbers):
+            actions = rng.integers(0, space.counts, (env.count, *space.shape))
         else:
-            actions = rng.uniform(-1, 1, (env.count, env.spec.action_size)).astype(np.float32)
+            actions = rng.uniform(-1, 1, (env.count, env.spec.action.outputs)).astype(np.float32)
         rewards, terminated, truncated = env.step(actions)
         seen.append((env.observations.tobytes(), rewards.tobytes(), terminated.tolist(), truncated.tolist()))
         for i in np.flatnonzero(terminated | truncated):
@@ -122,6 +124,8 @@ RESUMABLE: list[tuple[str, str | None, dict[str, Any]]] = [
     *((name, None, {}) for name in CLASSIC),
     ("walk", "actor_support:Walk", {"drift": 0.1}),
     ("limited", "actor_support:limited_walk", {}),
+    ("dials", "learner_environments:Dials", {}),
+    ("switches", "learner_environments:Switches", {}),
 ]
 
 

@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-import torch
 
 from actor_support import environment
 from learner_support import job, train_off_policy
 from nitro_actor import rollout
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 HYPER = "algorithm__hyperparameters__"
 COMMON = {
@@ -18,15 +17,6 @@ COMMON = {
     "environment__rolloutLength": 256,
     "environment__envsPerActor": 4,
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    """As the learner has it; small steps are several times slower on more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 SCALED = {"normaliseRewards": True}
@@ -65,6 +55,13 @@ def test_two_states(preset: str, hyperparameters: dict[str, Any]) -> None:
 def test_identity(preset: str, replays: int, hyperparameters: dict[str, Any]) -> None:
     """Continuous. A random policy gets about -11, one that answers 0 gets -6.7."""
     assert solve("Identity", preset, rounds=30, replays=replays, **hyperparameters) > -0.5
+
+
+@pytest.mark.parametrize("entry_point", ["Dials", "Switches"])
+def test_several_whole_numbers(entry_point: str) -> None:
+    """The best return is 20, a random policy's 7.2 or 10."""
+    settings = {"learningRate": 5e-3, "batchSize": 512}
+    assert solve(entry_point, "tuned", rounds=40, replays=6, **settings) > 19.5
 
 
 def test_cartpole() -> None:

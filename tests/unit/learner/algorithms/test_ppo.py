@@ -14,7 +14,13 @@ from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients, terms
 from nitro_learner.data.batch import Fragment
-from nitro_learner.networks.distributions import Categorical, Distribution, Gaussian
+from nitro_learner.networks.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    Gaussian,
+    MultiCategorical,
+)
 
 SMALL = {"network__hiddenSizes": [16, 16], "algorithm__hyperparameters__epochs": 3}
 
@@ -34,9 +40,16 @@ def samples_of(distribution: Distribution, n: int = 50) -> tuple[Samples, Tensor
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
-    old = normal(n, 4)
-    discrete = isinstance(distribution, Categorical)
-    actions = torch.randint(4, (n,), generator=generator) if discrete else normal(n, 2)
+    width = 5 if isinstance(distribution, MultiCategorical) else 4
+    old = normal(n, width)
+    if isinstance(distribution, Categorical):
+        actions = torch.randint(4, (n,), generator=generator)
+    elif isinstance(distribution, MultiCategorical):
+        actions = torch.stack([torch.randint(size, (n,), generator=generator) for size in (2, 3)], 1)
+    elif isinstance(distribution, Bernoulli):
+        actions = torch.randint(2, (n, 4), generator=generator)
+    else:
+        actions = normal(n, 2)
     samples = Samples(
         observations=normal(n, 3),
         actions=actions,
@@ -45,10 +58,14 @@ def samples_of(distribution: Distribution, n: int = 50) -> tuple[Samples, Tensor
         advantages=normal(n),
         returns=2 * normal(n),
     )
-    return samples, old + 0.4 * normal(n, 4), normal(n)
+    return samples, old + 0.4 * normal(n, width), normal(n)
 
 
-@pytest.mark.parametrize("distribution", [Gaussian(), Categorical()], ids=["gaussian", "categorical"])
+@pytest.mark.parametrize(
+    "distribution",
+    [Gaussian(), Categorical(), MultiCategorical([2, 3]), Bernoulli()],
+    ids=lambda one: type(one).__name__,
+)
 @pytest.mark.parametrize(
     "c",
     [
@@ -91,6 +108,45 @@ def test_distributions_equal_pytorchs() -> None:
     torch.testing.assert_close(
         Categorical().kl(samples.distribution, params), torch.distributions.kl_divergence(old, new)
     )
+    samples, params, _ = samples_of(Bernoulli())
+    old, new = (
+        torch.distributions.Independent(torch.distributions.Bernoulli(logits=p), 1)
+        for p in (samples.distribution, params)
+    )
+    bits = samples.actions.double()
+    torch.testing.assert_close(Bernoulli().log_prob(params, samples.actions), new.log_prob(bits))
+    torch.testing.assert_close(Bernoulli().entropy(params), new.entropy())
+    torch.testing.assert_close(
+        Bernoulli().kl(samples.distribution, params), torch.distributions.kl_divergence(old, new)
+    )
+    both = MultiCategorical([2, 3])
+    samples, params, _ = samples_of(both)
+    first, second = slice(0, 2), slice(2, 5)
+    old_and_new = [
+        [torch.distributions.Categorical(logits=p[:, part]) for p in (samples.distribution, params)]
+        for part in (first, second)
+    ]
+    torch.testing.assert_close(
+        both.log_prob(params, samples.actions),
+        sum(new.log_prob(samples.actions[:, i]) for i, (_, new) in enumerate(old_and_new)),
+    )
+    torch.testing.assert_close(both.entropy(params), sum(new.entropy() for _, new in old_and_new))
+    torch.testing.assert_close(
+        both.kl(samples.distribution, params),
+        sum(torch.distributions.kl_divergence(old, new) for old, new in old_and_new),
+    )
+
+
+def test_bernoullis_stay_finite_where_a_bit_is_certain() -> None:
+    certain = torch.tensor([[90.0, -90.0]], dtype=torch.float32, requires_grad=True)
+    other = torch.tensor([[-90.0, -90.0]])
+    log_prob = Bernoulli().log_prob(certain, torch.tensor([[1, 1]]))
+    assert log_prob.item() == -90
+    for value in (log_prob, Bernoulli().entropy(certain), Bernoulli().kl(other, certain)):
+        (gradient,) = torch.autograd.grad(value.sum(), certain, create_graph=True)
+        assert torch.isfinite(gradient).all()
+        assert torch.isfinite(torch.autograd.grad(gradient.sum(), certain, retain_graph=True)[0]).all()
+    assert Bernoulli().entropy(certain).item() == pytest.approx(0, abs=1e-30)
 
 
 class Reference:

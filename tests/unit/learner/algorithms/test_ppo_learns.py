@@ -10,7 +10,7 @@ from nitro_actor import rollout
 from nitro_actor.config import EnvironmentConfig
 from nitro_actor.make_env import make_env
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 LEARNING_RATE = "algorithm__hyperparameters__learningRate"
 MINIBATCH_SIZE = "algorithm__hyperparameters__minibatchSize"
@@ -47,6 +47,13 @@ def test_two_states(preset: str, settings: dict[str, Any]) -> None:
 def test_identity(preset: str, settings: dict[str, Any]) -> None:
     """A random policy gets about -11, one that answers 0 gets -6.7."""
     assert solve("Identity", preset, rounds=30, **settings) > -0.3
+
+
+@pytest.mark.parametrize("entry_point", ["Dials", "Switches"])
+def test_several_whole_numbers(entry_point: str) -> None:
+    """The best return is 20, a random policy's 7.2 or 10."""
+    settings = {LEARNING_RATE: 5e-3, MINIBATCH_SIZE: 64}
+    assert solve(entry_point, "tuned", rounds=25, **settings) > 19.5
 
 
 def test_pictures_and_their_movement() -> None:

@@ -17,9 +17,10 @@ from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.boosting.detector import Detector, convexity_ratio, transitions
+from nitro_learner.boosting.hvp import hessian
 from nitro_learner.boosting.surrogate import Function, Objective
-from nitro_learner.networks.actor_critic import ActorCritic
-from nitro_learner.networks.distributions import Categorical
+from nitro_learner.networks.actor_critic import ActorCritic, HeadKind
+from nitro_learner.networks.distributions import Bernoulli, Categorical, MultiCategorical
 
 
 @pytest.mark.parametrize(
@@ -239,6 +240,52 @@ def test_the_ratio_of_a_ppo_round_is_that_of_the_dense_hessian() -> None:
     assert measurement.lambda_min == pytest.approx(spectrum[0].item(), rel=5e-3)
     assert measurement.lambda_max == pytest.approx(spectrum[-1].item(), rel=5e-3)
     assert measurement.ratio == pytest.approx(-(spectrum[-1] / spectrum[0]).item(), rel=1e-2)
+
+
+@pytest.mark.parametrize("objective", ["clip", "ratio1", "total"])
+@pytest.mark.parametrize("head", ["multiCategorical", "bernoulli"])
+def test_the_hessian_of_several_whole_numbers_is_that_of_finite_differences(
+    head: HeadKind, objective: Objective
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    sizes = (2, 3) if head == "multiCategorical" else (2,) * 5
+    distribution = MultiCategorical(sizes) if head == "multiCategorical" else Bernoulli()
+    actions = torch.stack([torch.randint(size, (40,), generator=generator) for size in sizes], 1)
+    old = normal(40, 5)
+    samples = Samples(
+        normal(40, 3), actions, distribution.log_prob(old, actions), old, normal(40), normal(40)
+    )
+    network = ActorCritic(3, [6], 5, head=head, seed=1).double()
+    with torch.no_grad():
+        for p in network.parameters():
+            p.copy_(normal(*p.shape))
+    c = Coefficients(clip=5, kl=0.3, entropy=0.2, value=0.5, value_clip=math.inf)  # no corners nearby
+    function = PpoSurrogate(network, distribution, samples, c).function(objective, torch.arange(40))
+    parameters = list(function.parameters)
+    direction = [normal(*p.shape) for p in parameters]
+
+    def gradient(step: float) -> Tensor:
+        with torch.no_grad():
+            for p, d in zip(parameters, direction, strict=True):
+                p.add_(d, alpha=step)
+        value = torch.stack([term() for term in function.terms]).sum()
+        found = torch.autograd.grad(value, parameters)
+        with torch.no_grad():
+            for p, d in zip(parameters, direction, strict=True):
+                p.sub_(d, alpha=step)
+        return torch.cat([g.flatten() for g in found])
+
+    expected = (gradient(1e-5) - gradient(-1e-5)) / 2e-5
+    if objective == "ratio1":  # its ratio is taken at the present parameters, so the difference is another
+        expected = dense(function) @ torch.cat([d.flatten() for d in direction])
+    with hessian(function) as operator:
+        found = operator(torch.cat([d.flatten() for d in direction]))
+    assert expected.norm() > 0.01
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_measuring_leaves_the_algorithm_as_it_was() -> None:

@@ -8,6 +8,7 @@ import torch
 
 from actor_support import environment
 from learner_support import job
+from nitro_actor.actions import Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig
 from nitro_actor.environment import Environment, EnvironmentSpec
 from nitro_actor.make_env import make_env
@@ -98,7 +99,7 @@ def test_an_atari_fragment_carries_each_frame_once_and_signs_of_rewards() -> Non
 
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 def test_policy_equals_the_actors_policy(preset: str) -> None:
-    spec = EnvironmentSpec("ALE/SpaceInvaders-v5", (84, 84), "uint8", 6, None, None, None, True, 4)
+    spec = EnvironmentSpec("ALE/SpaceInvaders-v5", (84, 84), "uint8", Discrete(6), None, True, 4)
     algorithm = registry.make(job(preset, environment__id=spec.id).spec, spec.to_json())
     assert isinstance(algorithm, Ppo)
     with torch.no_grad():

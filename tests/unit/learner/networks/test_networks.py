@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from learner_support import fragment, job
+from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, WholeNumbers
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.policy import Policy as ActorPolicy
 from nitro_actor.protocol.weights import PolicyWeights
@@ -14,15 +15,22 @@ from nitro_learner.networks import kernels
 from nitro_learner.networks.actor_critic import ActorCritic
 
 ONES = np.ones(3, np.float32)
-CONTINUOUS = EnvironmentSpec("test", (11,), "float32", 3, -ONES, ONES, None, False)
-DISCRETE = EnvironmentSpec("test", (11,), "float32", 4, None, None, None, False)
+CONTINUOUS = EnvironmentSpec("test", (11,), "float32", Continuous(-ONES, ONES), None, False)
+DISCRETE = EnvironmentSpec("test", (11,), "float32", Discrete(4), None, False)
+PARTS = EnvironmentSpec(
+    "test", (11,), "float32", MultiDiscrete((4, 2, 5), (3,), (0, 0, 0), "int64"), None, False
+)
+BITS = EnvironmentSpec("test", (11,), "float32", MultiBinary((4,)), None, False)
+SPECS = pytest.mark.parametrize(
+    "spec", [CONTINUOUS, DISCRETE, PARTS, BITS], ids=lambda spec: spec.action.head
+)
 
 
 def network(**options: object) -> ActorCritic:
     return ActorCritic(11, [32, 32], 3, **options)
 
 
-@pytest.mark.parametrize("spec", [CONTINUOUS, DISCRETE], ids=["gaussian", "categorical"])
+@SPECS
 @pytest.mark.parametrize("log_std", ["state", "parameter"])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("normalise", [True, False])
@@ -51,13 +59,19 @@ def test_policy_equals_the_actors_policy(
     expected = algorithm.network.policy(torch.from_numpy(inputs)).detach().numpy()
 
     actor = ActorPolicy(PolicyWeights.of(*algorithm.weights()), spec)
-    actual = np.empty((len(raw), actor.parameters_per_action), np.float32)
+    actual = np.empty((len(raw), actor.actions.parameters), np.float32)
     actor.distribution(raw, actual)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
-    actions = np.arange(len(raw)) % 4 if not spec.continuous else expected[:, :3] + 0.5
+    rng, space = np.random.default_rng(0), spec.action
+    if isinstance(space, WholeNumbers):
+        actions = rng.integers(space.counts, size=(len(raw), *space.shape))
+    else:
+        actions = expected[:, :3] + 0.5
     log_probs = algorithm.distribution.log_prob(torch.from_numpy(expected), torch.from_numpy(actions)).numpy()
-    np.testing.assert_allclose(actor.log_probabilities(expected, actions), log_probs, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        actor.actions.log_probabilities(expected, actions), log_probs, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("rows", [5, 700], ids=["small products", "large products"])

@@ -1,0 +1,292 @@
+"""Action spaces in arrays: actions, the parameters of their distributions, and sampling, in numpy.
+
+    kind             actions         parameters, f32 [..., P]                   random numbers
+    continuous       f32 [..., A]    means, then log standard deviations        standard normal [..., A]
+    discrete         i64 [...]       the logits of N actions                    Gumbel [..., N]
+    multiDiscrete    i64 [..., K]    the logits of each part, in their order    Gumbel [..., P]
+    multiBinary      i64 [..., M]    the logit of each bit being 1              logistic [..., M]
+
+All of them are without the environment's own shape, start and dtype. Whole numbers count from 0. The parts of
+a multi-discrete action, and the bits of a multi-binary one, are independent of each other.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nitro_actor.matmul import Floats
+
+
+class ActionSpace(ABC):
+    """An action space.
+
+    Attributes:
+        head: the kind of distribution, as descriptions of networks name it.
+        outputs: of a policy's head, without log standard deviations.
+        parameters: P.
+        shape: of one action in arrays.
+        dtype: of actions.
+    """
+
+    head: str
+    outputs: int
+    parameters: int
+    shape: tuple[int, ...]
+    dtype: type[np.float32] | type[np.int64] = np.int64
+
+    @property
+    def bytes(self) -> int:
+        """Of an action and its parameters."""
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape) + 4 * self.parameters
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The action of an EnvironmentSpec."""
+
+    def network(self) -> dict[str, Any]:
+        """What the description of a policy's network says of its distribution."""
+        return {"head": self.head}
+
+    @abstractmethod
+    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
+        """Draw the random numbers of actions, f32 [*leading, .]."""
+
+    @abstractmethod
+    def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
+        """Write actions; continuous ones are not clipped."""
+
+    @abstractmethod
+    def mode(self, distribution: Floats) -> np.ndarray:
+        """The most probable actions; continuous ones are not clipped."""
+
+    @abstractmethod
+    def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
+        """Log probability or density of each action, f32 [...]."""
+
+    def bounded(self, actions: np.ndarray) -> np.ndarray:
+        """Actions within the space: a sample of continuous ones may lie outside of it."""
+        return actions
+
+    def native(self, actions: np.ndarray) -> np.ndarray:
+        """Actions [B, *shape] within the space, as users get them."""
+        return self.bounded(actions)
+
+
+class Continuous(ActionSpace):
+    """Real numbers within bounds.
+
+    Attributes:
+        low, high: f32 [A], infinite where there is no bound.
+    """
+
+    head = "gaussian"
+    dtype = np.float32
+
+    def __init__(self, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+        self.low, self.high = low, high
+        self.outputs = len(low)
+        self.parameters = 2 * len(low)
+        self.shape = (len(low),)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `ActionSpace`; a missing bound is null."""
+        low, high = (
+            [float(n) if math.isfinite(n) else None for n in bound] for bound in (self.low, self.high)
+        )
+        return {"kind": "continuous", "size": self.outputs, "low": low, "high": high}
+
+    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
+        return generator.standard_normal((*leading, self.outputs), np.float32)
+
+    def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
+        np.exp(distribution[..., self.outputs :], out=out)
+        np.multiply(out, noise, out=out)
+        np.add(out, distribution[..., : self.outputs], out=out)
+
+    def mode(self, distribution: Floats) -> np.ndarray:
+        return distribution[..., : self.outputs]
+
+    def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
+        return gaussian_log_probabilities(distribution, actions)
+
+    def bounded(self, actions: np.ndarray) -> np.ndarray:
+        bounded: np.ndarray = np.minimum(np.maximum(actions, self.low), self.high)
+        return bounded
+
+
+class WholeNumbers(ActionSpace):
+    """An action of whole numbers.
+
+    Attributes:
+        counts: i64 [*shape], how many values each of them has.
+    """
+
+    counts: NDArray[np.int64]
+
+
+class Discrete(WholeNumbers):
+    """One of N actions."""
+
+    head = "categorical"
+    shape = ()
+
+    def __init__(self, n: int) -> None:
+        self.outputs = self.parameters = n
+        self.counts = np.array(n, np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "discrete", "n": self.outputs}
+
+    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
+        return _gumbel(generator, (*leading, self.outputs))
+
+    def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
+        np.argmax(distribution + noise, axis=-1, out=out)  # the Gumbel-max trick
+
+    def mode(self, distribution: Floats) -> np.ndarray:
+        chosen: NDArray[np.int64] = np.argmax(distribution, axis=-1)
+        return chosen
+
+    def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
+        return categorical_log_probabilities(distribution, actions)
+
+
+class MultiDiscrete(WholeNumbers):
+    """K numbers, each one of several values.
+
+    Attributes:
+        sizes: the number of values of each.
+        native_shape: the environment's own shape of the K numbers.
+        start: the lowest value of each in the environment.
+        native_dtype: of the environment's actions.
+    """
+
+    head = "multiCategorical"
+
+    def __init__(
+        self, sizes: tuple[int, ...], native_shape: tuple[int, ...], start: tuple[int, ...], native_dtype: str
+    ) -> None:
+        self.sizes = sizes
+        self.counts = np.array(sizes, np.int64)
+        self.outputs = self.parameters = sum(sizes)
+        self.shape = (len(sizes),)
+        self.native_shape, self.start, self.native_dtype = native_shape, start, native_dtype
+        ends = np.cumsum(sizes).tolist()
+        self._parts = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "multiDiscrete",
+            "sizes": list(self.sizes),
+            "shape": list(self.native_shape),
+            "start": list(self.start),
+            "dtype": self.native_dtype,
+        }
+
+    def network(self) -> dict[str, Any]:
+        return {"head": self.head, "sizes": list(self.sizes)}
+
+    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
+        return _gumbel(generator, (*leading, self.outputs))
+
+    def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
+        scores = distribution + noise
+        for index, part in enumerate(self._parts):
+            out[..., index] = scores[..., part].argmax(axis=-1)
+
+    def mode(self, distribution: Floats) -> np.ndarray:
+        return np.stack([distribution[..., part].argmax(axis=-1) for part in self._parts], axis=-1)
+
+    def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
+        total = np.zeros(actions.shape[:-1], np.float32)
+        for index, part in enumerate(self._parts):
+            total += categorical_log_probabilities(distribution[..., part], actions[..., index])
+        return total
+
+    def native(self, actions: np.ndarray) -> np.ndarray:
+        """Actions with the environment's own start, dtype and shape."""
+        own = (actions + np.array(self.start, np.int64)).astype(self.native_dtype)
+        return own.reshape(-1, *self.native_shape)
+
+
+class MultiBinary(WholeNumbers):
+    """M bits.
+
+    Attributes:
+        native_shape: the environment's own shape of them.
+    """
+
+    head = "bernoulli"
+
+    def __init__(self, native_shape: tuple[int, ...]) -> None:
+        self.native_shape = native_shape
+        self.outputs = self.parameters = math.prod(native_shape)
+        self.shape = (self.outputs,)
+        self.counts = np.full(self.outputs, 2, np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "multiBinary", "size": self.outputs, "shape": list(self.native_shape)}
+
+    def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
+        return generator.logistic(size=(*leading, self.outputs)).astype(np.float32)
+
+    def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
+        # A logistic number is above -x with the probability sigmoid(x).
+        np.greater(distribution + noise, 0, out=out, casting="unsafe")
+
+    def mode(self, distribution: Floats) -> np.ndarray:
+        return (distribution > 0).astype(np.int64)
+
+    def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
+        each = actions.astype(np.float32) * distribution - np.logaddexp(np.float32(0), distribution)
+        total: Floats = each.sum(axis=-1)
+        return total
+
+    def native(self, actions: np.ndarray) -> np.ndarray:
+        """Actions with the environment's own shape, i8."""
+        return actions.astype(np.int8).reshape(-1, *self.native_shape)
+
+
+def action_space(action: Mapping[str, Any]) -> ActionSpace:
+    """Read the action of an EnvironmentSpec."""
+    kind = action["kind"]
+    if kind == "continuous":
+        low = [-math.inf if bound is None else bound for bound in action["low"]]
+        high = [math.inf if bound is None else bound for bound in action["high"]]
+        return Continuous(np.array(low, np.float32), np.array(high, np.float32))
+    if kind == "multiDiscrete":
+        sizes, shape, start = (tuple(action[name]) for name in ("sizes", "shape", "start"))
+        return MultiDiscrete(sizes, shape, start, action["dtype"])
+    if kind == "multiBinary":
+        return MultiBinary(tuple(action["shape"]))
+    return Discrete(action["n"])
+
+
+def log_softmax(logits: Floats) -> Floats:
+    """Log probabilities of discrete actions, f32 [..., N]."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    result: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return result
+
+
+def categorical_log_probabilities(logits: Floats, actions: NDArray[np.int64]) -> Floats:
+    """Log probabilities of actions i64 [...] under logits f32 [..., N]."""
+    chosen: Floats = np.take_along_axis(log_softmax(logits), actions[..., None], axis=-1)[..., 0]
+    return chosen
+
+
+def gaussian_log_probabilities(distribution: Floats, actions: np.ndarray) -> Floats:
+    """Log density of actions f32 [..., A] under means and log standard deviations f32 [..., 2 A]."""
+    mean, log_std = np.split(distribution, 2, axis=-1)
+    deviation = (actions - mean) / np.exp(log_std)
+    each = -0.5 * np.square(deviation) - log_std - np.float32(0.5 * math.log(2 * math.pi))
+    total: Floats = each.sum(axis=-1)
+    return total
+
+
+def _gumbel(generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return generator.gumbel(size=shape).astype(np.float32)
