@@ -111,7 +111,11 @@ class Continuous(ActionSpace):
         return distribution[..., : self.outputs]
 
     def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
-        return gaussian_log_probabilities(distribution, actions)
+        mean, log_std = np.split(distribution, 2, axis=-1)
+        deviation = (actions - mean) / np.exp(log_std)
+        each = -0.5 * np.square(deviation) - log_std - np.float32(0.5 * math.log(2 * math.pi))
+        total: Floats = each.sum(axis=-1)
+        return total
 
     def bounded(self, actions: np.ndarray) -> np.ndarray:
         bounded: np.ndarray = np.minimum(np.maximum(actions, self.low), self.high)
@@ -129,17 +133,24 @@ class WholeNumbers(ActionSpace):
 
 
 class Discrete(WholeNumbers):
-    """One of N actions."""
+    """One of N actions.
+
+    Attributes:
+        start: the environment's lowest one.
+    """
 
     head = "categorical"
     shape = ()
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, start: int = 0) -> None:
         self.outputs = self.parameters = n
         self.counts = np.array(n, np.int64)
+        self.start = start
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "discrete", "n": self.outputs}
+        """See `ActionSpace`; a start of 0 is left out."""
+        action = {"kind": "discrete", "n": self.outputs}
+        return action | {"start": self.start} if self.start else action
 
     def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
         return _gumbel(generator, (*leading, self.outputs))
@@ -152,7 +163,11 @@ class Discrete(WholeNumbers):
         return chosen
 
     def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
-        return categorical_log_probabilities(distribution, actions)
+        return _log_probabilities(distribution, actions)
+
+    def native(self, actions: np.ndarray) -> np.ndarray:
+        """Actions from the environment's own start."""
+        return actions + self.start
 
 
 class MultiDiscrete(WholeNumbers):
@@ -204,7 +219,7 @@ class MultiDiscrete(WholeNumbers):
     def log_probabilities(self, distribution: Floats, actions: np.ndarray) -> Floats:
         total = np.zeros(actions.shape[:-1], np.float32)
         for index, part in enumerate(self._parts):
-            total += categorical_log_probabilities(distribution[..., part], actions[..., index])
+            total += _log_probabilities(distribution[..., part], actions[..., index])
         return total
 
     def native(self, actions: np.ndarray) -> np.ndarray:
@@ -263,29 +278,15 @@ def action_space(action: Mapping[str, Any]) -> ActionSpace:
         return MultiDiscrete(sizes, shape, start, action["dtype"])
     if kind == "multiBinary":
         return MultiBinary(tuple(action["shape"]))
-    return Discrete(action["n"])
+    return Discrete(action["n"], action.get("start", 0))
 
 
-def log_softmax(logits: Floats) -> Floats:
-    """Log probabilities of discrete actions, f32 [..., N]."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    result: Floats = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return result
-
-
-def categorical_log_probabilities(logits: Floats, actions: NDArray[np.int64]) -> Floats:
+def _log_probabilities(logits: Floats, actions: NDArray[np.int64]) -> Floats:
     """Log probabilities of actions i64 [...] under logits f32 [..., N]."""
-    chosen: Floats = np.take_along_axis(log_softmax(logits), actions[..., None], axis=-1)[..., 0]
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    each = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    chosen: Floats = np.take_along_axis(each, actions[..., None], axis=-1)[..., 0]
     return chosen
-
-
-def gaussian_log_probabilities(distribution: Floats, actions: np.ndarray) -> Floats:
-    """Log density of actions f32 [..., A] under means and log standard deviations f32 [..., 2 A]."""
-    mean, log_std = np.split(distribution, 2, axis=-1)
-    deviation = (actions - mean) / np.exp(log_std)
-    each = -0.5 * np.square(deviation) - log_std - np.float32(0.5 * math.log(2 * math.pi))
-    total: Floats = each.sum(axis=-1)
-    return total
 
 
 def _gumbel(generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:

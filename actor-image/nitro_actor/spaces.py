@@ -73,7 +73,7 @@ def is_flattened(space: Any) -> bool:
 def actions(space: Any, how: str) -> arrays.ActionSpace:
     """Read an action space. Arguments and errors as `observation_dtype`."""
     if isinstance(space, Discrete):
-        return arrays.Discrete(int(space.n))
+        return arrays.Discrete(int(space.n), int(space.start))
     if isinstance(space, MultiDiscrete):
         sizes, start = (tuple(values.ravel().tolist()) for values in (space.nvec, space.start))
         return arrays.MultiDiscrete(sizes, space.shape, start, str(space.dtype))

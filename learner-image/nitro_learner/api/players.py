@@ -17,8 +17,8 @@ from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.weights import WeightsContainer
 
 Action = NDArray[Any]
-"""Continuous: f32 [A] within the bounds of the action space. Discrete: i64, counted from 0. MultiDiscrete and
-MultiBinary: whole numbers of the space's own shape, dtype and start."""
+"""Continuous: f32 [A] within the bounds of the action space. Whole numbers: as the environment takes them,
+i64 of a Discrete space, and of a MultiDiscrete or MultiBinary one an array of its shape and dtype."""
 
 
 class AgentPlayer:

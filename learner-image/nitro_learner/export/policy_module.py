@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nitro_actor.actions import Continuous, MultiBinary, MultiDiscrete, action_space
+from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, action_space
 from nitro_actor.agents.policies import UNAVAILABLE
 from nitro_actor.policy import LOG_STD_RANGE
 from nitro_actor.protocol.agents import AgentClass
@@ -25,9 +25,9 @@ class PolicyModule(nn.Module):
 
     `forward` takes observations [B, *shape] as the environment gives them, f32 or u8, and returns
 
-        actions       the most probable or most valuable ones: f32 [B, A] within their bounds; i64 [B],
-                      counted from 0; or of MultiDiscrete and MultiBinary spaces [B, *shape], as the
-                      environment takes them
+        actions       the most probable or most valuable ones: f32 [B, A] within their bounds; or whole
+                      numbers of the environment's own shape and start: of a Discrete space i64 [B], of a
+                      MultiDiscrete or MultiBinary one [B, *shape] of its dtype
         distribution  f32 [B, P]: Q values, or the parameters that `nitro_actor.actions` describes
 
     Of several agents with discrete actions it also takes `available`, bool [B, N].
@@ -82,6 +82,7 @@ class PolicyModule(nn.Module):
         if isinstance(space, Continuous):
             self.register_buffer("low", torch.from_numpy(space.low)[None])
             self.register_buffer("high", torch.from_numpy(space.high)[None])
+        self._start = space.start if isinstance(space, Discrete) else 0
         if isinstance(space, MultiDiscrete):
             self.register_buffer("start", torch.tensor([space.start]))
 
@@ -103,7 +104,7 @@ class PolicyModule(nn.Module):
             return chosen.to(getattr(torch, space.native_dtype)).reshape(-1, *space.native_shape)
         if isinstance(space, MultiBinary):
             return (distribution > 0).to(torch.int8).reshape(-1, *space.native_shape)
-        return distribution.argmax(-1)
+        return distribution.argmax(-1) + self._start
 
     def _features(self, observation: Tensor) -> Tensor:
         x = observation

@@ -77,6 +77,7 @@ def test_leading_axes_are_free() -> None:
     [
         Continuous(np.array([-1, -np.inf], np.float32), np.array([0.1, np.inf], np.float32)),
         Discrete(5),
+        Discrete(5, -2),
         MultiDiscrete((3, 2), (2, 1), (-1, 4), "int16"),
         MultiBinary((2, 3)),
     ],
@@ -101,6 +102,7 @@ def test_the_description_of_old_spaces_is_what_it_was() -> None:
 @pytest.mark.parametrize(
     "space",
     [
+        spaces.Discrete(4, start=-2),
         spaces.MultiDiscrete([3, 4, 2]),
         spaces.MultiDiscrete([[3, 200], [4, 2]], np.uint8, start=[[1, 7], [0, 250]]),
         spaces.MultiDiscrete([2, 3], np.int16, start=[-5, 0]),
@@ -123,7 +125,7 @@ def test_users_and_environments_get_actions_of_the_environments_own_space(
     for one, row in zip(native, chosen, strict=True):
         assert space.contains(one)
         np.testing.assert_array_equal(native_action(space, row), one)
-        assert native_action(space, row).dtype == space.dtype
+        assert np.asarray(native_action(space, row)).dtype == space.dtype
 
 
 @pytest.mark.parametrize(
