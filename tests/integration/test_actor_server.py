@@ -297,7 +297,7 @@ class TestRollout:
         with running_actor(
             store.url, id="walk", entryPoint="actor_support:Walk", kwargs={"drift": 0.1}
         ) as own:
-            assert own.get("/v1/spec")[1]["action"] == {"kind": "discrete", "n": 3}
+            assert own.get("/v1/spec")[1]["action"] == {"kind": "discrete", "n": 3, "start": -1}
             spec = environment("walk", 1, "actor_support:Walk").spec
             store.client.set(keys.weights(RUN, 1), container(spec))
             assert own.rollout()[0] == 200

@@ -33,7 +33,7 @@ def test_spec_of_pixels_and_unbounded_actions() -> None:
 
 def test_discrete_actions_start_where_the_space_does() -> None:
     env = environment("walk", 1, "actor_support:Walk", drift=0.5)
-    assert env.spec.to_json()["action"] == {"kind": "discrete", "n": 3}
+    assert env.spec.to_json()["action"] == {"kind": "discrete", "n": 3, "start": -1}
     env.reset([0])
     env.step(np.array([0]))  # -1 for the environment, or it asserts
 

@@ -17,7 +17,7 @@ def test_classes_spaces_and_state_of_an_arena() -> None:
         "hunter": {
             "agents": ["hunter_0", "hunter_1"],
             "observation": {"shape": [8], "dtype": "float32", "frame": [4], "stack": 2},
-            "action": {"kind": "discrete", "n": 4, "masked": True},
+            "action": {"kind": "discrete", "n": 4, "start": 1, "masked": True},
         },
         "runner": {
             "agents": ["runner_0"],
