@@ -1,6 +1,7 @@
 """`nitro experiment`, `nitro landscape` and `nitro detector` as a user runs them, on real training runs."""
 
 import csv
+import itertools
 import json
 import os
 import re
@@ -8,12 +9,15 @@ import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from experiment_support import pretend, write_spec
 from local_support import alive, until
 from nitro_api import load_job, resolve
+from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.checkpoints.store import load as load_checkpoint
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.runner import Runner, RunState, Watcher
@@ -21,7 +25,7 @@ from nitro_learner.experiments.spec import load
 from nitro_learner.quality.branches import BranchDir, branches, gains
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
-from nitro_learner.studies.probe import repeatable
+from nitro_learner.studies.probe import opened, repeatable
 from report_support import run_folder
 from train_support import nitro, start, wait_for_rows, write_job
 
@@ -257,6 +261,29 @@ def test_branches_differ_in_when_they_spend_their_actors(results: Path, tmp_path
     found = gains(planted, planned, [2])
     assert found.sooner.item() == final["round-2-sooner"] - final["round-2-base"]
     assert found.later.item() == final["round-2-later"] - final["round-2-base"]
+
+
+async def test_additional_slots_of_a_branch_begin_where_a_slot_ended(tmp_path: Path) -> None:
+    """They have random numbers of their own: for the policy's actions and for the environments."""
+    job = write_job(tmp_path, scaling={"scaler": "fixed", "minActors": 2, "maxActors": 3}, stop={"rounds": 1})
+    trained = nitro("train", job, "--run-dir", tmp_path / "run")
+    assert trained.returncode == 0, trained.stderr
+    source = RunDir(tmp_path / "run")
+    ends = load_checkpoint(CheckpointStore(source.checkpoints, keep_last=1).path(1)).state["training"][
+        "end_states"
+    ]
+    (_, sooner, _) = branches(resolve(load_job(source.job)), rounds=[1], factor=3, seeds=1, ahead=1)
+    planted = BranchDir(tmp_path / "branches", source).prepare(sooner)
+    async with opened(planted, sooner.job, 2) as probe:
+        fragments = await probe.sample(probe.actors)
+    assert len(fragments) == 6
+    for slot, fragment in enumerate(fragments):
+        assert fragment.meta["resumed"] is True
+        begins = fragment.tensors["observations"][0]
+        assert np.array_equal(begins, ends[slot % 2]["state/observations"])
+    for one, other in itertools.combinations(range(6), 2):
+        assert not np.isin(*(fragments[slot].tensors["actions"] for slot in (one, other))).any()
+        assert not np.isin(*(probe.states[slot]["state/generators"][:, :2] for slot in (one, other))).any()
 
 
 def test_the_gain_per_actor_is_not_measured_with_a_falling_learning_rate(tmp_path: Path) -> None:

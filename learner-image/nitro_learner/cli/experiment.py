@@ -12,7 +12,7 @@ examples:
   nitro experiment run experiments/paper-small.yaml --set seeds='[0, 1, 2]' --dir runs/three
   nitro experiment report runs/paper-small
   nitro experiment report runs/paper-small --into docs/results/paper-small.md
-  nitro experiment report runs/paper-small --prices experiments/prices/paper.yaml
+  nitro experiment report runs/boosting-small --prices experiments/prices/*.yaml
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report.add_argument(
         "--prices",
         type=some_path,
+        nargs="+",
+        default=[],
         metavar="FILE",
-        help="a price list: also say what the runs would have cost by it (see experiments/prices/)",
+        help="price lists: also say what the runs would have cost by them (see experiments/prices/)",
     )
 
 
@@ -196,7 +198,7 @@ def _finish(folder: ExperimentDir, experiment: Experiment) -> int:
     return DONE
 
 
-def _report(path: Path, page: Path | None, listed: Path | None) -> int:
+def _report(path: Path, page: Path | None, listed: list[Path]) -> int:
     from nitro_learner.experiments.folder import ExperimentDir
     from nitro_learner.run.rundir import RunDirError
 
@@ -212,12 +214,14 @@ def _report(path: Path, page: Path | None, listed: Path | None) -> int:
         raise CommandError(f"{path}: this experiment has no runs to report; its commands say what they made")
     from nitro_learner.experiments import experiment_report, price_list
 
-    try:
-        prices = price_list.load(listed) if listed else None
-    except JobInvalid as error:
-        raise CommandError(
-            "\n".join([f"{listed} is not a valid price list:", *(f"  {item}" for item in error.errors)])
-        ) from None
+    prices = []
+    for one in listed:
+        try:
+            prices.append(price_list.load(one))
+        except JobInvalid as error:
+            raise CommandError(
+                "\n".join([f"{one} is not a valid price list:", *(f"  {item}" for item in error.errors)])
+            ) from None
     try:
         text = experiment_report.write(folder, experiment, prices)
         if page is not None:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nitro_learner.experiments.statistics import Interval, holm
+import numpy as np
+
+from nitro_learner.experiments.statistics import Floats, Interval, holm
 
 SEEDS_FOR_A_VERDICT = 10
 """With fewer seeds an interval is wide, and it leans on the assumption that differences are normal."""
@@ -46,6 +48,19 @@ def interval(found: Interval, *, sign: bool = False, unit: str = "") -> str:
     """Value and limits, `3.0 [2.0, 4.0]`; the value alone where there are no limits."""
     value, low, high = (number(one, sign=sign) for one in (found.value, found.low, found.high))
     return f"{value}{unit}" if math.isnan(found.low) else f"{value}{unit} [{low}, {high}]"
+
+
+def price(prices: Floats) -> str:
+    """The mean price of what was reached, and how many of the runs reached it, f64 [runs] with NaN."""
+    reached = prices[np.isfinite(prices)]
+    if not len(reached):
+        return f"0 of {len(prices)}"
+    return f"{dollars(float(reached.mean()))} ({len(reached)} of {len(prices)})"
+
+
+def dollars(value: float) -> str:
+    """An amount, with three digits at least."""
+    return f"${value:.4f}" if value >= 0.01 or value == 0 else f"${value:.3g}"
 
 
 def verdicts(differences: Sequence[Difference]) -> list[str]:

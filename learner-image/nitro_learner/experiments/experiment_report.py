@@ -14,13 +14,14 @@ import numpy as np
 from nitro_learner.experiments import (
     cells,
     class_returns,
+    equal_cost,
     function_costs,
     modelled_costs,
     question_answers,
     statistics,
 )
 from nitro_learner.experiments.cells import SEEDS_FOR_A_VERDICT, Difference
-from nitro_learner.experiments.curves import UNITS, Floats
+from nitro_learner.experiments.curves import UNITS
 from nitro_learner.experiments.figures import TITLES, draw_metric, draw_overview
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import slug
@@ -30,17 +31,21 @@ from nitro_learner.experiments.spec import SCORES, Experiment
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.views.markdown_sections import parts, replace
 
+_Priced = Sequence[tuple[PriceList, Sequence[Results]]]
+"""Price lists with the results that have their modelled costs."""
 
-def write(folder: ExperimentDir, experiment: Experiment, prices: PriceList | None = None) -> str:
+
+def write(folder: ExperimentDir, experiment: Experiment, prices: Sequence[PriceList] = ()) -> str:
     """Write everything into the folder and return the text of report.md.
 
     Args:
-        prices: adds what the runs would have cost by this list.
+        prices: adds what the runs would have cost by each of these lists.
 
     Raises:
         RunDirError: no seed is finished by all variants. Variants without a finished run do not count.
     """
-    collected = collect(folder, experiment, prices)
+    collected = collect(folder, experiment)
+    priced = [(one, collect(folder, experiment, one)) for one in prices]
     results = [one for one in collected if one.seeds]
     if not results:
         raise RunDirError(
@@ -50,7 +55,7 @@ def write(folder: ExperimentDir, experiment: Experiment, prices: PriceList | Non
     finished = list(rows(folder, experiment, collected))
     writer.write_text(folder.path / "runs.csv", _csv(finished))
     writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
-    text = "\n".join(_text(folder, experiment, results, finished, prices)).rstrip() + "\n"
+    text = "\n".join(_text(folder, experiment, results, finished, priced)).rstrip() + "\n"
     writer.write_text(folder.report, text)
     return text
 
@@ -82,7 +87,7 @@ def _text(
     experiment: Experiment,
     results: Sequence[Results],
     finished: Sequence[Line],
-    prices: PriceList | None,
+    priced: _Priced,
 ) -> Iterator[str]:
     budget = results[0].budget
     yield f"# {experiment.name}\n"
@@ -105,7 +110,7 @@ def _text(
     yield from _later_seeds(folder, experiment)
     yield from question_answers.table(experiment, results)
     for one in results:
-        yield from _environment(folder, experiment, one, prices)
+        yield from _environment(folder, experiment, one, priced)
 
 
 def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[Line]) -> str:
@@ -142,7 +147,7 @@ def _later_seeds(folder: ExperimentDir, experiment: Experiment) -> Iterator[str]
 
 
 def _environment(
-    folder: ExperimentDir, experiment: Experiment, results: Results, prices: PriceList | None
+    folder: ExperimentDir, experiment: Experiment, results: Results, priced: _Priced
 ) -> Iterator[str]:
     yield f"\n## {results.environment}\n"
     seeds = ", ".join(map(str, results.seeds))
@@ -171,8 +176,13 @@ def _environment(
         yield f"\nNot every run has a {experiment.score} at the budget, so nothing is compared by it.\n"
     for score in known:
         yield from _score_tables(experiment, results, score)
-    if prices:
-        yield from modelled_costs.table(results, experiment, prices)
+    for prices, found in priced:
+        (by_list,) = (one for one in found if one.environment == results.environment)
+        yield from modelled_costs.table(by_list, prices)
+        yield from equal_cost.table(by_list, experiment)
+        path = folder.path / "figures" / f"{name}-{experiment.score}-{slug(prices.name)}.png"
+        if draw_metric(by_list, experiment.score, path, modelled=True):
+            yield f"![Return against modelled dollars: {prices.name}]({path.relative_to(folder.path)})\n"
     yield from class_returns.table(results)
     yield from function_costs.table(results)
     for metric in experiment.figures:
@@ -203,7 +213,7 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
             f"${results.spent(variant, 'dollars').mean():.4f}",
         ]
         if target is not None:
-            row.append(_price(results.price_of_target(variant)))
+            row.append(cells.price(results.price_of_target(variant)))
         yield cells.line(row)
     yield ""
     comparisons = results.comparisons(score)
@@ -235,13 +245,6 @@ def _comparison(one: Comparison, verdict: str) -> str:
             verdict,
         ]
     )
-
-
-def _price(prices: Floats) -> str:
-    reached = prices[np.isfinite(prices)]
-    if not len(reached):
-        return f"0 of {len(prices)}"
-    return f"${reached.mean():.4f} ({len(reached)} of {len(prices)})"
 
 
 def _curves(results: Sequence[Results], experiment: Experiment) -> Iterator[Line]:

@@ -28,12 +28,13 @@ TITLES = {
 _LEGEND_COLUMNS = 7
 
 
-def draw_metric(results: Results, metric: str, path: Path) -> bool:
-    """Draw one metric of all variants. Return False where it was never measured."""
-    if all(results.band(variant, metric) is None for variant in results.runs):
+def draw_metric(results: Results, metric: str, path: Path, *, modelled: bool = False) -> bool:
+    """Draw one metric of all variants, over the budget or over modelled dollars. Return False where it was
+    never measured."""
+    if all(results.band(variant, metric, modelled=modelled) is None for variant in results.runs):
         return False
     with picture(path, figsize=(7.5, 4.2)) as (figure, axis):
-        _curves(axis, results, metric)
+        _curves(axis, results, metric, modelled=modelled)
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
         _title(axis, f"{results.environment}: mean and 95 % interval, seeds: {len(results.seeds)}")
         figure.tight_layout()
@@ -89,16 +90,16 @@ def _differences(axis: Axes, comparisons: Sequence[Comparison], order: Sequence[
     _title(axis, "Paired by seed, 95 % interval; right of 0 is better", "right")
 
 
-def _curves(axis: Axes, results: Results, metric: str) -> None:
+def _curves(axis: Axes, results: Results, metric: str, *, modelled: bool = False) -> None:
     for index, variant in enumerate(results.runs):
-        band = results.band(variant, metric)
+        band = results.band(variant, metric, modelled=modelled)
         if band is None:
             continue
         look = curve_look(index)
         drawn = "steps-post" if metric in STEPS else "default"
         axis.plot(band.x, band.mean, lw=1.8, label=variant, drawstyle=drawn, **look)
         axis.fill_between(band.x, band.low, band.high, color=look["color"], alpha=0.1, lw=0)
-    axis.set_xlabel(UNITS[results.budget.unit].capitalize())
+    axis.set_xlabel("Modelled dollars" if modelled else UNITS[results.budget.unit].capitalize())
     if results.budget.unit == "envSteps":
         thousands(axis.xaxis)
     axis.set_ylabel(TITLES.get(metric, metric.replace("_", " ").capitalize()))

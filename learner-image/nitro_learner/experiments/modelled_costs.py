@@ -4,36 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from nitro_learner.experiments import cells, statistics
 from nitro_learner.experiments.cells import Difference
 from nitro_learner.experiments.price_list import PriceList
 from nitro_learner.experiments.results import Results
-from nitro_learner.experiments.spec import Experiment
 
 
-def table(results: Results, experiment: Experiment, prices: PriceList) -> Iterator[str]:
+def table(results: Results, prices: PriceList) -> Iterator[str]:
     """The lines of the section: how it is modelled, each variant, and each comparison."""
     yield f"### Modelled cost: {prices.name}\n"
     yield _inputs(prices)
-    target = experiment.target
     heads = ["variant", "modelled cost", "modelled seconds", "measured cost"]
-    if target is not None:
-        heads.append(f"modelled cost to reach {target:g}")
     yield from cells.head(heads)
     for variant in results.runs:
         row = [
             variant,
-            f"${results.spent(variant, 'modelledDollars').mean():.4f}",
+            cells.dollars(float(results.spent(variant, "modelledDollars").mean())),
             f"{results.spent(variant, 'modelledSeconds').mean():,.1f}",
-            f"${results.spent(variant, 'dollars').mean():.4f}",
+            cells.dollars(float(results.spent(variant, "dollars").mean())),
         ]
-        if target is not None:
-            reached = results.price_of_target(variant, "modelledDollars")
-            known = reached[np.isfinite(reached)]
-            mean = f"${known.mean():.4f} " if len(known) else ""
-            row.append(f"{mean}({len(known)} of {len(reached)})")
         yield cells.line(row)
     yield ""
     pairs = [pair for pair in results.pairs if results.spent(pair[1], "modelledDollars").all()]
@@ -61,10 +50,12 @@ def _inputs(prices: PriceList) -> str:
     seconds = (
         f"from the list's table for {' and '.join(tables)}" if tables else "those that each run measured"
     )
+    actors = "The actors' times and invocations are the runs' own."
+    if own := prices.actor_seconds:
+        actors = f"An actor takes {own.invocation:g} s and {own.step:g} s a step; evaluations are left out."
     return (
         f"Modelled: no run ran on these machines. The learner is {prices.learner}; {', '.join(given)}; "
         f"provisioned concurrency {prices.provisioned_concurrency}. {prices.source} A round takes its "
         "actors' mean time, because they sample beside each other, and the update's and the detector's "
-        f"seconds, which are {seconds}. The actors' times and invocations are the runs' own. Queueing, "
-        "transfer and checkpoints are left out.\n"
+        f"seconds, which are {seconds}. {actors} Queueing, transfer and checkpoints are left out.\n"
     )

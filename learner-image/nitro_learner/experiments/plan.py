@@ -26,6 +26,8 @@ _GIVEN = {
 # Stop conditions that MinionsRL's scalers look at. A run that one of them ends before the budget cannot be
 # compared.
 _AIMS = ("spec.stop.targetReward", "spec.stop.budgetDollars")
+_FURTHER = "spec.stop.rounds"
+"""A variant may go on beyond a budget in rounds."""
 _STOP = {"actorRounds": "actorRounds", "envSteps": "envSteps", "dollars": "budgetDollars"}
 
 
@@ -116,27 +118,33 @@ def _job(
     data = copy.deepcopy(experiment.job)
     assert experiment.budget is not None
     wanted: dict[str, Any] = {"metadata.name": variant, **experiment.set, **overrides}
+    budget = experiment.budget
+    further = wanted.pop(_FURTHER, budget.rounds) if budget.unit == "rounds" else None
     mistakes = [
         FieldError(path, value, f"is given by {giver}; remove it here")
         for path, value in wanted.items()
         for field, giver in _GIVEN.items()
         if path not in _AIMS and f"{path}.".startswith(f"{field}.")
     ]
+    if isinstance(further, int) and further < budget.amount:
+        message = f"must not be below the budget of {budget.amount:g} rounds; raise it or remove it"
+        mistakes.append(FieldError(_FURTHER, further, message))
     if environment:
         wanted["spec.environment.id"] = environment
     aims = {path.rpartition(".")[2]: wanted.pop(path) for path in _AIMS if path in wanted}
-    wanted |= {"spec.stop": aims | _limits(experiment.budget), "spec.backend": _BACKEND}
+    stop = aims | _limits(budget) | ({"rounds": further} if further is not None else {})
+    wanted |= {"spec.stop": stop, "spec.backend": _BACKEND}
     for path, value in wanted.items():
         mistakes += set_field(data, path.split("."), copy.deepcopy(value))
     try:
         job = load_job(data)
     except JobInvalid as error:
         raise JobInvalid([*mistakes, *error.errors]) from None
-    if experiment.budget.unit != "rounds" and resolve(job).spec.algorithm.anneals:
+    if further != budget.amount and resolve(job).spec.algorithm.anneals:
         message = "needs a budget in rounds, over which the rate falls; set it to false or change the budget"
         mistakes.append(FieldError("spec.algorithm.hyperparameters.learningRateAnneal", True, message))
     sharing = job.spec.sharing
-    if experiment.budget.unit != "rounds" and sharing and sharing.mode == "random-toggle":
+    if further != budget.amount and sharing and sharing.mode == "random-toggle":
         message = "needs a budget in rounds, of which the toggles are drawn; change the budget or the mode"
         mistakes.append(FieldError("spec.sharing.mode", sharing.mode, message))
     if mistakes:

@@ -48,6 +48,16 @@ class LearnerSeconds(Model):
         return np.asarray(np.maximum(seconds[index] + slope * (transitions - sizes[index]), 0.0))
 
 
+class ActorSeconds(Model):
+    """How long an actor's invocation takes."""
+
+    invocation: Annotated[float, Field(ge=0, le=1e6)]
+    """Whatever its steps. Unit: seconds."""
+
+    step: Annotated[float, Field(ge=0, le=1e6)]
+    """Each environment step, with its policy. Unit: seconds."""
+
+
 class PriceList(Model):
     """Prices and seconds of a named learner and of its actors."""
 
@@ -65,6 +75,10 @@ class PriceList(Model):
 
     provisioned_concurrency: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Sandboxes that Lambda keeps ready, paid for in every second of the run. Unit: actors."""
+
+    actor_seconds: ActorSeconds | None = None
+    """An actor's seconds. Without them those that the runs measured are used, which depend on what else the
+    machine did."""
 
     seconds: Annotated[list[LearnerSeconds], Field(max_length=100)] = Field(default_factory=list)
     """The learner's seconds. Runs of an algorithm and preset without an entry keep their own."""

@@ -18,7 +18,8 @@ def priced(run: FinishedRun, folder: RunDir, job: NitroTrainingJob, prices: Pric
     """The run with the columns `modelled_cost` and `modelled_seconds`, both as sums up to each round.
 
     A round takes as long as its actors' mean invocation, because they sample beside each other, its update,
-    and its detector where there was one. Invocations are those of the run's ledger.
+    and its detector where there was one. Invocations are those of the run's ledger. Where the list has an
+    actor's seconds, they are the round's rollouts, and evaluations are left out.
 
     Raises:
         RunDirError: the ledger is damaged, or lacks a round.
@@ -33,15 +34,24 @@ def priced(run: FinishedRun, folder: RunDir, job: NitroTrainingJob, prices: Pric
         detector = np.where(np.isfinite(columns["convexity_ratio"]), detector, 0.0)
     else:
         update, detector = (np.nan_to_num(columns[f"seconds_{stage}"]) for stage in ("update", "detect"))
-    seconds = np.nan_to_num(columns["seconds_actor"]) + update + detector
+    if prices.actor_seconds:
+        length = job.spec.environment.rollout_length
+        each = prices.actor_seconds.invocation + length * prices.actor_seconds.step
+        counts = (transitions / length).astype(int).tolist()
+        worked = np.full(len(counts), each)
+        invocations = [(count, count * each) for count in counts]
+    else:
+        worked = np.nan_to_num(columns["seconds_actor"])
+        invocations = _invocations(folder, columns["round"])
+    seconds = worked + update + detector
     pricing = prices.pricing_of(job)
     dollars = []
-    for wall, (count, billed) in zip(seconds, _invocations(folder, columns["round"]), strict=True):
+    for wall, (count, billed) in zip(seconds, invocations, strict=True):
         if pricing.model == "vm":
             dollars.append(vm_cost(pricing, wall).total)
         else:
-            each = [billed / count] * count if count else []
-            dollars.append(serverless_cost(pricing, wall, each, prices.provisioned_concurrency).total)
+            billings = [billed / count] * count if count else []
+            dollars.append(serverless_cost(pricing, wall, billings, prices.provisioned_concurrency).total)
     modelled = {"modelled_cost": np.cumsum(dollars), "modelled_seconds": np.cumsum(seconds)}
     return replace(run, columns={**columns, **modelled})
 

@@ -60,13 +60,14 @@ def _answers(
         yield cells.interval(gain, sign=True), Difference(gain, len(ours))
     else:
         yield "not known", None
-    yield _dearer(*(results.spent(one, "dollars") for one in pair))
+    yield dearer(*(results.spent(one, "dollars") for one in pair))
     if experiment.target is not None:
-        yield _dearer(*(results.price_of_target(one) for one in pair))
+        yield dearer(*(results.price_of_target(one) for one in pair))
 
 
-def _dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:
-    """How much more `ours` cost than `theirs`, over the seeds in which both have a price."""
+def dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:
+    """How much more `ours` cost than `theirs`, over the seeds in which both have a price: the text, and the
+    difference that gets a verdict, if there is one."""
     both = np.isfinite(ours) & np.isfinite(theirs)
     priced = int(both.sum())
     among = "" if priced == len(both) else f" ({priced} of {len(both)} seeds)"

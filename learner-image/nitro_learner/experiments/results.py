@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,10 +58,15 @@ class Results:
         seeds: the seeds that count.
         runs: by variant, in the order of `seeds`. Variants without a finished run are left out.
         missing: variants that are not in `runs`.
+        fixed: the variants of `runs` with scaler `fixed`.
     """
 
     def __init__(
-        self, environment: str, found: Mapping[str, Mapping[int, FinishedRun]], experiment: Experiment
+        self,
+        environment: str,
+        found: Mapping[str, Mapping[int, FinishedRun]],
+        experiment: Experiment,
+        fixed: Collection[str],
     ) -> None:
         present = {variant: runs for variant, runs in found.items() if runs}
         common = set.intersection(*(set(runs) for runs in present.values())) if present else set()
@@ -71,12 +76,14 @@ class Results:
             variant: [runs[seed] for seed in self.seeds] for variant, runs in present.items() if common
         }
         self.missing = [variant for variant in found if variant not in self.runs]
+        self.fixed = [variant for variant in self.runs if variant in fixed]
         self.budget: Budget = experiment.budget or Budget()
         self._experiment = experiment
         self._spans: dict[str, tuple[float, float]] = {}
 
-    def curves(self, variant: str, metric: str) -> list[Curve]:
-        return [run.curve(metric, self.budget.unit) for run in self.runs[variant]]
+    def curves(self, variant: str, metric: str, unit: str | None = None) -> list[Curve]:
+        """The metric over what was spent, of each run; in the budget's unit where `unit` names no other."""
+        return [run.curve(metric, unit or self.budget.unit) for run in self.runs[variant]]
 
     def at_budget(self, variant: str, metric: str) -> Floats:
         """The metric when each run reached the budget, f64 [seeds]."""
@@ -119,8 +126,8 @@ class Results:
         )
         return late / all_of_them
 
-    def price_of_target(self, variant: str, unit: str = "dollars") -> Floats:
-        """What each run had spent in the unit `unit` when its score first reached the target, f64 [seeds].
+    def price_of_target(self, variant: str) -> Floats:
+        """What each run had cost when its score first reached the target, f64 [seeds].
 
         NaN where the score did not reach it within the budget.
         """
@@ -128,7 +135,7 @@ class Results:
         prices = []
         for run, curve in zip(self.runs[variant], self.curves(variant, self._experiment.score), strict=True):
             reached = curve.reaches(self._experiment.target, self.budget.amount)
-            prices.append(run.spent(self.budget.unit, unit).at(reached))
+            prices.append(run.spent(self.budget.unit, "dollars").at(reached))
         return np.array(prices)
 
     @property
@@ -160,13 +167,21 @@ class Results:
             )
         return found
 
-    def band(self, variant: str, metric: str) -> Band | None:
-        """The metric's mean and interval over what was spent; None where a run has fewer than two points."""
-        curves = self.curves(variant, metric)
+    @property
+    def modelled_dollars(self) -> float:
+        """The most that every run has spent by the price list; some variants may go on beyond the budget."""
+        ends = (float(run.columns["modelled_cost"][-1]) for runs in self.runs.values() for run in runs)
+        return min(ends)
+
+    def band(self, variant: str, metric: str, *, modelled: bool = False) -> Band | None:
+        """The metric's mean and interval over what was spent up to the budget, or up to `modelled_dollars`;
+        None where a run has fewer than two points."""
+        curves = self.curves(variant, metric, "modelledDollars" if modelled else None)
+        most = self.modelled_dollars if modelled else self.budget.amount
         if not curves or not all(len(curve.x) > 1 for curve in curves):
             return None
         start = 0.0 if curves[0].steps else max(curve.x[0] for curve in curves)
-        end = min(self.budget.amount, *(curve.x[-1] for curve in curves))
+        end = min(most, *(curve.x[-1] for curve in curves))
         x = np.linspace(start, end, _GRID)
         values = np.array([curve.values(x) for curve in curves])
         return Band(x, *statistics.mean_band(values))
@@ -179,12 +194,15 @@ def collect(folder: ExperimentDir, experiment: Experiment, prices: PriceList | N
         RunDirError: a folder holds a run of another job, or its ledger is damaged.
     """
     found: dict[str, dict[str, dict[int, FinishedRun]]] = defaultdict(lambda: defaultdict(dict))
+    fixed = set()
     for run in plan(experiment):
+        if run.control is None and run.job.spec.scaling.scaler == "fixed":
+            fixed.add(run.variant)
         seeds = found[run.environment][run.variant]
         if folder.finished(run):
             one = read(folder.run(run), run.job)
             seeds[run.seed] = priced(one, folder.run(run), run.job, prices) if prices else one
-    return [Results(environment, variants, experiment) for environment, variants in found.items()]
+    return [Results(environment, variants, experiment, fixed) for environment, variants in found.items()]
 
 
 def rows(folder: ExperimentDir, experiment: Experiment, results: Sequence[Results]) -> Iterator[Line]:

@@ -4,6 +4,10 @@ The first branch has minActors in every round. The second has a multiple of minA
 minActors after it. The third has minActors in every round, and further rounds that together have the second
 branch's additional actors: the same actors, spent later. Branches of one seed share the slots that they have
 in common, so differences are paired.
+
+Additional slots go on from copies of the end states of the first minActors slots, each with random numbers of
+its own. If they began with a reset, the boosted round would have more of the episodes' beginnings than the
+other rounds have, and the gain would be that of other data as well as of more data.
 """
 
 from __future__ import annotations
@@ -11,22 +15,29 @@ from __future__ import annotations
 import copy
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_actor.engines.base import pack_generators
+from nitro_actor.protocol.state import PREFIX
+from nitro_actor.rollout import random_sources
+from nitro_api import JobSpec, NitroTrainingJob, load_job, resolve
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.experiments.curves import read
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.quality.agreement import Floats
 from nitro_learner.run.rundir import RunDir
+from nitro_learner.sampling.seeds import slot_seed
+from nitro_learner.training.state import EndState
 
 # Evaluation episodes of a branch's last policy, its only score.
 _EPISODES = 20
+_GENERATORS = f"{PREFIX}generators"
+"""The tensor of an end state that has the environments' random generators, if they have some."""
 
 
 class BranchDir(ExperimentDir):
@@ -53,7 +64,9 @@ class BranchDir(ExperimentDir):
         round = _round(run)
         store = CheckpointStore(self._source.checkpoints, keep_last=1)
         state = copy.deepcopy(load(store.path(round)).state)
-        state["training"]["actors"] = run.job.spec.scaling.max_actors
+        training, spec = state["training"], run.job.spec
+        training["actors"] = spec.scaling.max_actors
+        training["end_states"] = _begin(training["end_states"], spec, round + 1)
         state["run"] = secrets.token_hex(4)
         shutil.copyfile(self._source.metrics, folder.metrics)
         shutil.copyfile(self._source.ledger, folder.ledger)
@@ -114,10 +127,30 @@ def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: 
     spec["evaluation"] = {"episodes": _EPISODES, "everyRounds": last}
     spec["backend"] = {"type": "Local", "local": {"processes": 1}}
     variant = f"round-{round}-{kind}"
-    # Each factor and length has its own folder, so that a run can be measured with several of them.
+    # Each factor and length has its own folder, so that a run can be measured with several of them. Version
+    # 0.1 kept its branches, whose additional slots began with a reset, in `branches`.
     spent = f"{len(following)}-rounds-first-{first}-actors"
-    folder = PurePosixPath("branches", f"{variant}-{spent}", f"seed-{seed}")
+    folder = PurePosixPath("continued", f"{variant}-{spent}", f"seed-{seed}")
     return PlannedRun(job.spec.environment.id, variant, seed, resolve(load_job(data)), folder)
+
+
+def _begin(ends: Mapping[int, EndState], spec: JobSpec, round: int) -> dict[int, EndState]:
+    """The states in which the slots of the branch's first round begin.
+
+    The first minActors slots go on from their own. The others have copies of these, in turn, with the random
+    generators that the slot's environments would have had after a reset. A slot that has nothing to copy
+    begins with a reset.
+    """
+    kept, count = spec.scaling.min_actors, spec.environment.envs_per_actor
+    begun = {slot: ends[slot] for slot in range(kept) if slot in ends}
+    for slot in range(kept, spec.scaling.max_actors):
+        if slot % kept in begun:
+            begun[slot] = dict(begun[slot % kept])
+            if _GENERATORS in begun[slot]:
+                seeds, _ = random_sources(slot_seed(spec.seed, round, slot), count)
+                fresh = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))) for seed in seeds]
+                begun[slot][_GENERATORS] = pack_generators(fresh)
+    return begun
 
 
 def _round(run: PlannedRun) -> int:

@@ -118,6 +118,21 @@ def test_a_budget_is_a_stop_condition(tmp_path: Path, budget: dict[str, Any], st
     assert first.job.spec.stop.to_dict() == stop
 
 
+def test_a_variant_may_go_on_beyond_a_budget_in_rounds(tmp_path: Path) -> None:
+    further: dict[str, Any] = {"spec.stop.rounds": 9}
+    experiment = load(write_spec(tmp_path, budget={"rounds": 5}, variants={"few": further, "many": {}}))
+    assert [run.job.spec.stop.to_dict() for run in plan(experiment)[:2]] == [{"rounds": 9}, {"rounds": 5}]
+    too_few = (
+        "variants.few: spec.stop.rounds: 9; must not be below the budget of 10 rounds; raise it or remove it"
+    )
+    with pytest.raises(JobInvalid) as refused:
+        plan(load(write_spec(tmp_path, budget={"rounds": 10}, variants={"few": further})))
+    assert too_few in str(refused.value)
+    falling = further | {"spec.algorithm.hyperparameters.learningRateAnneal": True}
+    with pytest.raises(JobInvalid, match="learningRateAnneal: true; needs a budget in rounds"):
+        plan(load(write_spec(tmp_path, budget={"rounds": 5}, variants={"few": falling})))
+
+
 def test_the_base_job_may_be_a_file_beside_it(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(spec()["job"]))
     experiment = load(write_spec(tmp_path, job="base.yaml"))

@@ -56,10 +56,10 @@ def finished(directory: Path) -> tuple[ExperimentDir, Experiment]:
 def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round takes 2 seconds of sampling, whatever its actors. 8 invocations cost 2.10 dollars each."""
     monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
-    monkeypatch.setattr(experiment_report, "draw_metric", lambda *_: False)
+    monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
     folder, spec = finished(tmp_path)
     assert "odelled" not in experiment_report.write(folder, spec)
-    own = experiment_report.write(folder, spec, price_list.load(write_list(tmp_path)))
+    own = experiment_report.write(folder, spec, [price_list.load(write_list(tmp_path))])
     assert "### Modelled cost: round" in own
     assert "no run ran on these machines" in own
     # Twice 2 + 7 + 1 seconds, as measured, and 16.80 for invocations.
@@ -67,7 +67,7 @@ def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "| nitro | $36.8000 | 20.0 | $0.0800 |" in own
     seconds = {"algorithm": "ppo", "preset": "tuned", "transitions": [192, 384]}
     table = [{**seconds, "update": [1.0, 3.0], "detector": [0.5, 1.5]}]
-    tabled = experiment_report.write(folder, spec, price_list.load(write_list(tmp_path, seconds=table)))
+    tabled = experiment_report.write(folder, spec, [price_list.load(write_list(tmp_path, seconds=table))])
     # 384 transitions take 3 s, 192 and 576 take 1 s and 5 s; the detector has 96, and takes nothing.
     assert "| fixed | $26.8000 | 10.0 | $0.0800 |" in tabled
     assert "| nitro | $26.8000 | 10.0 | $0.0800 |" in tabled
@@ -75,11 +75,56 @@ def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "from the list's table for ppo `tuned`" in tabled
 
 
+def test_variants_are_compared_at_an_equal_modelled_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round costs 2 dollars and 1.10 for each actor. `few` goes on beyond the budget of two rounds; the
+    others have then spent 8.40 and 10.60, so all are read at 8.40."""
+    drawn: list[tuple[str, bool]] = []
+
+    def draw(_results: object, _metric: str, path: Path, *, modelled: bool = False) -> bool:
+        drawn.append((path.name, modelled))
+        return modelled
+
+    monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
+    monkeypatch.setattr(experiment_report, "draw_metric", draw)
+    few = {"spec.scaling.scaler": "fixed", "spec.scaling.initialActors": 1, "spec.stop.rounds": 4}
+    variants = {"fixed": {"spec.scaling.scaler": "fixed"}, "few": few, "nitro": {}}
+    spec = load(write_spec(tmp_path, variants=variants, budget={"rounds": 2}, target=10, against=["fixed"]))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    returns: dict[str, list[float]] = {"fixed": [0, 10], "few": [0, 10, 20, 30], "nitro": [0, 20]}
+    actors = {"fixed": [2, 2], "few": [1, 1, 1, 1], "nitro": [2, 4]}
+    for run in plan(spec):
+        pretend(folder, run, actors=actors[run.variant], returns=returns[run.variant])
+    learner = {"transitions": [96, 960], "update": [1, 1], "detector": [5, 5]}
+    prices = write_list(
+        tmp_path,
+        actorSeconds={"invocation": 0.04, "step": 0.01},
+        seconds=[{"algorithm": "ppo", "preset": "tuned", **learner}],
+    )
+    told = experiment_report.write(folder, spec, [price_list.load(prices)])
+    assert "| few | $6.2000 | 4.0 | $0.0200 |" in told, "the budget's two rounds"
+    assert "An actor takes 0.04 s and 0.01 s a step" in told
+    assert "spent $8.4000, the most" in told
+    assert "| fixed | 10.0 [10.0, 10.0] | 2.0 | $4.2000 (2 of 2) |" in told
+    assert "| few | 27.1 [27.1, 27.1] | 2.7 | $3.1000 (2 of 2) |" in told
+    assert "| nitro | 20.0 [20.0, 20.0] | 1.7 | $2.1000 (2 of 2) |" in told
+    assert "The best fixed number in hindsight is that of few" in told
+    few_first = (
+        "| few - fixed | too few seeds: +17.1 [+17.1, +17.1] | too few seeds: -26.2 % [-26.2, -26.2] |"
+    )
+    assert few_first in told
+    best = "| nitro - few (best) | too few seeds: -7.1 [-7.1, -7.1] | too few seeds: -32.3 % [-32.3, -32.3] |"
+    assert best in told
+    assert ("two-state-reward_mean-round.png", True) in drawn
+
+
 def test_a_run_without_its_ledger_is_not_priced(tmp_path: Path) -> None:
     folder, spec = finished(tmp_path)
     folder.run(plan(spec)[0]).ledger.write_text("")
     with pytest.raises(RunDirError, match="cannot be priced again"):
-        experiment_report.write(folder, spec, price_list.load(write_list(tmp_path)))
+        experiment_report.write(folder, spec, [price_list.load(write_list(tmp_path))])
 
 
 def test_seconds_lie_on_a_line_between_and_beyond_the_sizes_of_the_table() -> None:

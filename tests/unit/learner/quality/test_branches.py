@@ -19,7 +19,7 @@ def source(tmp_path: Path) -> RunDir:
     """A run of two rounds with both checkpoints."""
     folder = RunDir(tmp_path / "run")
     for round in (1, 2):
-        state = {"run": "abc", "training": {"actors": 4}}
+        state = {"run": "abc", "training": {"actors": 4, "end_states": {}}}
         CheckpointStore(folder.checkpoints, keep_last=9).save(round, state)
     with folder.metrics.open("w") as file:
         csv.writer(file).writerow(COLUMNS)

@@ -1,0 +1,82 @@
+"""The tables of a report that compare variants at an equal modelled cost, also with the best fixed number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nitro_learner.experiments import cells, statistics
+from nitro_learner.experiments.cells import Difference
+from nitro_learner.experiments.curves import Floats
+from nitro_learner.experiments.question_answers import dearer
+from nitro_learner.experiments.results import Results
+from nitro_learner.experiments.spec import Experiment
+
+_UNIT = "modelledDollars"
+
+
+def table(results: Results, experiment: Experiment) -> Iterator[str]:
+    """The lines: each variant, and each comparison by return and by cost to the target.
+
+    It compares the pairs of the experiment's questions (its comparisons, where it asks nothing). Variants
+    without a fixed number of actors are also compared with the fixed number that did best. That number is
+    chosen after the fact, so it has luck on its side.
+    """
+    dollars, target = results.modelled_dollars, experiment.target
+    if not dollars > 0:
+        return
+    finals = {
+        variant: np.array([curve.at(dollars) for curve in results.curves(variant, experiment.score, _UNIT)])
+        for variant in results.runs
+    }
+    if not all(np.isfinite(values).all() for values in finals.values()):
+        return
+    yield (
+        f"At equal modelled cost: returns where each run had spent {cells.dollars(dollars)}, the most that "
+        "all of them have spent. A variant that goes on beyond the budget is read there, too.\n"
+    )
+    paid = (
+        {} if target is None else {name: _paid(results, experiment, name, dollars) for name in results.runs}
+    )
+    yield from cells.head(
+        [
+            "variant",
+            f"return at {cells.dollars(dollars)}",
+            "rounds",
+            *([f"cost to reach {target:g}"] if paid else []),
+        ]
+    )
+    for variant, values in finals.items():
+        rounds = [run.spent(_UNIT, "rounds").at(dollars) for run in results.runs[variant]]
+        row = [variant, cells.interval(statistics.mean(values)), cells.number(float(np.mean(rounds)))]
+        yield cells.line([*row, *([cells.price(paid[variant])] if paid else [])])
+    yield ""
+    asked = [(one, other) for one, other in experiment.questions.values()] or results.pairs
+    pairs = [(one, other, "") for one, other in asked if {one, other} <= set(results.runs)]
+    if results.fixed:
+        best = max(results.fixed, key=lambda variant: float(finals[variant].mean()))
+        yield f"The best fixed number in hindsight is that of {best}, by the mean return.\n"
+        others = [variant for variant in results.runs if variant not in results.fixed]
+        pairs += [(one, best, " (best)") for one in others if (one, best) not in asked]
+    compared: list[list[tuple[str, Difference | None]]] = []
+    for variant, other, _ in pairs:
+        gain = statistics.paired_difference(finals[variant], finals[other])
+        compared.append([(cells.interval(gain, sign=True), Difference(gain, len(results.seeds)))])
+        if paid:
+            compared[-1].append(dearer(paid[variant], paid[other]))
+    answers = [answer for answers in compared for _, answer in answers if answer is not None]
+    verdicts = iter(cells.verdicts(answers))
+    if pairs:
+        yield from cells.head(["compared", "return", *([f"cost to reach {target:g}"] if paid else [])])
+    for (variant, other, mark), answers_of in zip(pairs, compared, strict=True):
+        told = [text if found is None else f"{next(verdicts)}: {text}" for text, found in answers_of]
+        yield cells.line([f"{variant} - {other}{mark}", *told])
+    yield ""
+
+
+def _paid(results: Results, experiment: Experiment, variant: str, most: float) -> Floats:
+    """Modelled dollars of each run when its score first reached the target, f64 [seeds]; NaN above `most`."""
+    assert experiment.target is not None
+    curves = results.curves(variant, experiment.score, _UNIT)
+    return np.array([curve.reaches(experiment.target, most) for curve in curves])
