@@ -98,17 +98,17 @@ def build_packages(source: Path, into: Path, epoch: str) -> None:
 def build_chart(source: Path, into: Path, epoch: str, registry: str | None) -> None:
     """Package the chart, whose images come from `registry` if that is given."""
     chart = source / "charts" / "nitro"
+    values = {}
     if registry:
-        values = {"registry": (r"^(  registry: )dev\.local$", registry)}
-        if os.environ.get("TORCH_INDEX"):
-            place = r'^(  learnerCpu:\n    registry: ""\n    repository: )""$'
-            values["learnerCpu"] = (place, "nitro-learner-cpu")
-        text = (chart / "values.yaml").read_text()
-        for name, (place, value) in values.items():
-            text, times = re.subn(place, rf"\g<1>{value}", text, flags=re.M)
-            if times != 1:
-                raise SystemExit(f"charts/nitro/values.yaml: no place for {name} is like {place}")
-        (chart / "values.yaml").write_text(text)
+        values[r"^(  registry: )dev\.local$"] = registry
+    if os.environ.get("TORCH_INDEX"):
+        values[r'^(  learnerCpu:\n    registry: ""\n    repository: )""$'] = "nitro-learner-cpu"
+    text = (chart / "values.yaml").read_text()
+    for place, value in values.items():
+        text, times = re.subn(place, rf"\g<1>{value}", text, flags=re.M)
+        if times != 1:
+            raise SystemExit(f"charts/nitro/values.yaml: {times} places are like {place}, not one")
+    (chart / "values.yaml").write_text(text)
     _run("helm", "lint", "--strict", "--quiet", chart)
     _run("helm", "package", chart, "--destination", into)
     (package,) = into.glob("nitro-*.tgz")
@@ -122,8 +122,7 @@ def _without_times(package: Path, epoch: int) -> None:
         contents = {name: file.read() for name, file in members if file is not None}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as files:
-        # Helm takes the first file for the chart's description.
-        for name in sorted(contents, key=lambda name: (not name.endswith("/Chart.yaml"), name)):
+        for name in sorted(contents):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mtime, entry.mode = len(contents[name]), epoch, 0o644
             files.addfile(entry, io.BytesIO(contents[name]))

@@ -64,7 +64,10 @@ def write(root: Path = ROOT) -> list[Path]:
 
 def main(arguments: list[str]) -> None:
     """The command."""
-    if len(arguments) > 1 or arguments[:1] in (["-h"], ["--help"]):
+    if arguments in (["-h"], ["--help"]):
+        print(__doc__)
+        return
+    if len(arguments) > 1:
         sys.exit(__doc__)
     if arguments:
         if not FORM.fullmatch(arguments[0]):
