@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -214,17 +212,3 @@ def test_a_run_goes_on_to_the_result_of_a_run_that_was_never_stopped(tmp_path: P
         nitro.resume(whole, rounds=0)
     with pytest.raises(RunDirError, match="no run folder"):
         nitro.resume(tmp_path)
-
-
-def test_the_snippets_of_the_pages_run(
-    hopper: tuple[nitro.Run, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(hopper[0].path, "runs/fixed-1")
-    untrained(agents_job(), Path("runs/spread"))
-    for page in ("README.md", "docs/python.md"):
-        snippets = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-        assert snippets
-        names: dict[str, Any] = {}
-        for snippet in snippets:
-            exec(compile(snippet, page, "exec"), names)

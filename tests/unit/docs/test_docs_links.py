@@ -42,6 +42,7 @@ def test_every_picture_of_the_documentation_is_shown_on_a_page() -> None:
         (path.parent / link).resolve()
         for path in PAGES
         for link in parse(path.read_text(encoding="utf-8")).links
-        if link.endswith(".png")
+        if link.endswith((".png", ".svg"))
     }
-    assert sorted(set((ROOT / "docs").rglob("*.png")) - shown) == []
+    drawn = {path for kind in ("png", "svg") for path in (ROOT / "docs").rglob(f"*.{kind}")}
+    assert sorted(drawn - shown) == []

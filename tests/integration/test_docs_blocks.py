@@ -1,0 +1,148 @@
+"""Code blocks of the documentation: commands and Python run, jobs and experiments are valid."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agents_jobs import job as agents_job
+from docs_blocks import NOT_RUN, Block, blocks, prepare, reason, small
+from docs_support import PAGES, ROOT
+from nitro_api import JobInvalid, load_job
+from nitro_learner import cli
+from nitro_learner.experiments import spec as experiments
+from untrained_runs import untrained
+
+RUNS = ("runs/hopper-20260101-120000", "runs/fixed-1", "runs/cartpole")
+"""Runs that some pages name without a command that makes them."""
+OTHERS = {"scrape_configs": "Prometheus' own settings", "networkPolicy": "values of the chart"}
+"""YAML that is neither a job nor an experiment, by its first field -> what it is."""
+
+
+def runs(block: Block) -> bool:
+    return block.language == "python" or any(reason(words) is None for words in block.lines)
+
+
+def data_of(block: Block) -> dict[str, Any] | None:
+    """The mapping of a block of YAML; None if it is none."""
+    try:
+        data = yaml.safe_load(block.text)
+    except yaml.YAMLError:
+        return None
+    nested = isinstance(data, dict) and isinstance(next(iter(data.values())), dict | list)
+    return data if isinstance(data, dict) and (nested or block.language == "yaml") else None
+
+
+def check(block: Block) -> None:
+    """Raise if a block of YAML is no valid job, part of a job, or experiment."""
+    data = data_of(block) or {}
+    if data.get("kind") == "NitroTrainingJob":
+        load_job(block.text)
+    elif "variants" in data:
+        file = Path("experiments") / "of-a-page.yaml"
+        file.write_text(block.text)
+        experiments.load(file)
+    elif "spec" in data or "algorithm" in data:
+        spec = data.get("spec", data)
+        several = spec.get("algorithm", {}).get("name") in ("ippo", "mappo", "iql", "vdn", "qmix")
+        environment = {"id": "mpe2/simple_adversary_v3" if several else "Hopper-v5"}
+        load_job(job({"environment": environment, **spec}))
+    else:
+        assert next(iter(data)) in OTHERS
+
+
+def job(spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "nitro.dev/v1alpha1",
+        "kind": "NitroTrainingJob",
+        "metadata": {"name": "page"},
+        "spec": spec,
+    }
+
+
+WITH_CODE = [path for path in PAGES if any(map(runs, blocks(path)))]
+YAML = [
+    pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
+    for path in PAGES
+    for number, block in enumerate(blocks(path))
+    if data_of(block) is not None
+]
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the commands find in the top folder of a clone."""
+    monkeypatch.chdir(tmp_path)
+    prepare(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    file = folder / "job.yaml"
+    file.write_text(yaml.safe_dump(job({"environment": {"id": "CartPole-v1"}})))
+    assert cli.main(small(["nitro", "train", str(file), "--run-dir", str(folder / "run")])) == 0
+    return folder / "run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", WITH_CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_code_of_a_page_runs(path: Path, clone: Path, trained: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for name in RUNS:
+        if not re.search(rf"(?:--run-dir |run_dir=\"){name}\b", text):
+            shutil.copytree(trained, clone / name)
+    if "runs/spread" in text:
+        untrained(agents_job(), clone / "runs" / "spread")
+    names: dict[str, Any] = {}
+    for block in blocks(path):
+        if (data := data_of(block)) and data.get("kind") == "NitroTrainingJob":
+            (clone / f"{data['metadata']['name']}.yaml").write_text(block.text)
+        if block.language == "python":
+            exec(compile(block.text, str(path), "exec"), names)
+        for words in block.lines:
+            if reason(words) is None:
+                assert cli.main(small(words)) == 0, words
+
+
+@pytest.mark.parametrize("block", YAML)
+def test_yaml_of_a_page_is_valid(block: Block, clone: Path) -> None:
+    (clone / "experiments").unlink()
+    (clone / "experiments").mkdir()
+    check(block)
+
+
+def test_commands_of_every_kind_were_found() -> None:
+    lines = [words for path in PAGES for block in blocks(path) for words in block.lines]
+    reasons = [reason(words) for words in lines]
+    assert set(NOT_RUN) == set(reasons) - {None}, "a reason that no command has any more"
+    assert {words[1] for words, why in zip(lines, reasons, strict=True) if why is None} >= {
+        "evaluate",
+        "explain",
+        "export",
+        "plot",
+        "report",
+        "train",
+        "validate",
+    }
+    assert len(YAML) >= 7
+    assert {path.name for path in WITH_CODE} >= {"README.md", "python.md", "serving.md", "tutorial.md"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spec:\n  environment: {idd: Hopper-v5}\n",
+        "algorithm:\n  name: ippo\n  policies:\n    - {agents: 'adversary_*', name: ppo}\n",
+        "kind: NitroTrainingJob\nspec: {environment: {id: Hopper-v5}}\n",
+    ],
+)
+def test_a_wrong_job_is_found(text: str) -> None:
+    with pytest.raises(JobInvalid):
+        check(Block("yaml", text))
