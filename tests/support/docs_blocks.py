@@ -14,12 +14,12 @@ from docs_support import ROOT, commands
 
 NOT_RUN = {
     "needs a cluster": r"kubectl |helm |kind |make kind$|make e2e$|scripts/|nitro report cartpole|nitro top",
-    "needs docker": r"docker |IMAGE_COMMAND=|REGISTRY=|make images$",
+    "needs docker": r"docker |(?:[A-Z_]+=\S+ )*make images$|IMAGE_COMMAND=|REGISTRY=",
     "needs AWS": r"aws |nitro train --backend lambda|cp -r docs/aws |sed .*my-policies|sed .*hopper-lambda",
     "serves until it is stopped (tests/integration/test_serve.py)": r"nitro serve|curl |tensorboard ",
     "installs something, or builds the environment": r"pip install|make environment$|source ",
     "takes minutes to hours": (
-        r"make (run|bench|test|paper-small|test-\w+|docs)\b|nitro (pretrain-scaler|detector|landscape) "
+        r"make (run|bench|test|paper-small|test-\w+|docs|lint-files|release)\b|nitro (pretrain-scaler|detector|landscape) "
         r"|nitro experiment (run|report) |nitro train examples/(spaceinvaders|hopper-minionsrl)"
         r"|nitro train .*--run-dir runs/tuned$|OMP_NUM_THREADS=2 nitro train|python tests/"
         r"|nitro evaluate FOLDER"
