@@ -19,7 +19,8 @@ NOT_RUN = {
     "serves until it is stopped (tests/integration/test_serve.py)": r"nitro serve|curl |tensorboard ",
     "installs something, or builds the environment": r"pip install|make environment$|source ",
     "takes minutes to hours": (
-        r"make (run|bench|test|paper-small|test-\w+|docs|lint-files|release)\b|nitro (pretrain-scaler|detector|landscape) "
+        r"make (run|bench|test|paper-small|test-\w+|docs|lint-files|release)\b"
+        r"|nitro (pretrain-scaler|detector|landscape) "
         r"|nitro experiment (run|report) |nitro train examples/(spaceinvaders|hopper-minionsrl)"
         r"|nitro train .*--run-dir runs/tuned$|OMP_NUM_THREADS=2 nitro train|python tests/"
         r"|nitro evaluate FOLDER"
