@@ -1,14 +1,11 @@
 """`nitro serve` as a process: actions are the library's, and bad requests are refused in a sentence."""
 
-import json
 import re
-import signal
 import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import pytest
 import nitro_learner as nitro
 from agents_jobs import job as agents_job
 from nitro_learner.serving import app
+from serve_support import ask, served
 from train_support import job as small_job
 from train_support import nitro as command
 from train_support import start
@@ -27,32 +25,6 @@ ATARI = {
     "environment": {"id": "ALE/SpaceInvaders-v5", "rolloutLength": 32, "envsPerActor": 2},
     "network": {"hiddenSizes": [8], "convLayers": [{"channels": 2, "kernel": 8, "stride": 8}]},
 }
-
-
-@contextmanager
-def served(folder: Path, *words: str) -> Iterator[str]:
-    """The URL of a process that serves the folder's policy; it ends well by SIGTERM."""
-    process = start("serve", folder, "--port", "0", *words)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert "serving round" in line, process.communicate()
-        yield line.split()[-1]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0, process.communicate()
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def ask(url: str, body: Any = None, path: str = "/v1/act") -> tuple[int, Any]:
-    """Status and JSON of an answer; `body` is bytes, or becomes JSON."""
-    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url + path, data), timeout=60) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
 
 
 @pytest.fixture(scope="module")
