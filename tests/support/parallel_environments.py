@@ -156,6 +156,48 @@ class Pair(ParallelEnv[str, Any, Any]):
         return {agent: {"action_mask": [self.clock != 3, self.clock != 3]} for agent in self.possible_agents}
 
 
+class Panel(Pair):
+    """Each agent sets the dials that it sees, which do not begin at 0, in each of 5 steps. A step pays the
+    share of its numbers that are right: at best an agent has 5, and a random one 25/12."""
+
+    def __init__(self, kind: str = "MultiDiscrete", *, masked: bool = False) -> None:
+        super().__init__("forbidden" if masked else "")
+        self._kind = kind
+        self.np_random = np.random.default_rng(0)
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:  # noqa: ARG002
+        return spaces.Box(0, 1, (5,), np.float32)
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:  # noqa: ARG002
+        dials = spaces.MultiDiscrete([3, 2], np.int32, start=[-1, 7])
+        return dials if self._kind == "MultiDiscrete" else spaces.MultiBinary(5)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[Agents, Agents]:
+        if seed is not None:
+            self.np_random = np.random.default_rng(seed)
+        return super().reset(seed, options)
+
+    def step(self, actions: Agents) -> tuple[Agents, ...]:
+        assert all(self.action_space(agent).contains(action) for agent, action in actions.items()), actions
+        right = {agent: self._shown[agent] for agent in actions}
+        if self._kind == "MultiDiscrete":
+            right = {a: np.array([row[:3].argmax() - 1, row[3:].argmax() + 7]) for a, row in right.items()}
+        seen, _, *rest = super().step(actions)
+        rewards = {agent: float((actions[agent] == right[agent]).mean()) for agent in actions}
+        return seen, rewards, *rest
+
+    def _seen(self, leaving: Any = ()) -> Agents:
+        self._shown = {
+            agent: np.concatenate([np.eye(n)[self.np_random.integers(n)] for n in (3, 2)]).astype(np.float32)
+            for agent in dict.fromkeys([*self.agents, *leaving])
+        }
+        return dict(self._shown)
+
+    def _infos(self) -> Agents:
+        masks = {agent: {"action_mask": np.ones(5, bool)} for agent in self.possible_agents}
+        return masks if self.how == "forbidden" else {}
+
+
 class Turns(AECEnv[str, Any, Any]):
     """An environment in which agents take turns."""
 

@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -28,6 +29,22 @@ def _without_ray() -> Iterator[None]:
     assert importlib.util.find_spec("ray") is None, "the usual environment stays free of Ray"
     yield
     sys.modules.pop("ray", None)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"kind": "multiDiscrete", "sizes": [2, 3], "shape": [2], "start": [0, 0], "dtype": "int64"},
+        {"kind": "multiBinary", "size": 2, "shape": [2]},
+    ],
+)
+def test_actions_of_several_whole_numbers_are_refused(action: dict[str, Any]) -> None:
+    with pytest.raises(JobInvalid, match=r'"rllib/ppo"; learns no MultiDiscrete .* take ppo or impact'):
+        availability.check_actions(job(algorithm__name="rllib/ppo").spec, {"action": action})
+    availability.check_actions(job().spec, {"action": action})
+    availability.check_actions(
+        job(algorithm__name="rllib/ppo").spec, {"action": {"kind": "discrete", "n": 2}}
+    )
 
 
 def test_a_missing_rllib_is_reported_with_the_way_to_install_it() -> None:

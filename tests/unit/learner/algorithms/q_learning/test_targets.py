@@ -1,5 +1,6 @@
 """Temporal-difference targets against loops over fragments, in NumPy."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,13 @@ def test_an_agent_that_never_acts_is_named() -> None:
             fragment.by_class["agent"][name][..., 1] = False
     with pytest.raises(TeamMisfit, match="agent_1 did not act"):
         QLearner(built).update(fragments, 1)
+
+
+def test_actions_of_several_whole_numbers_are_refused() -> None:
+    one = agent_class()
+    sizes = {"kind": "multiDiscrete", "sizes": [2, 3], "shape": [2], "start": [0, 0], "dtype": "int64"}
+    with pytest.raises(TeamMisfit, match=r"vdn needs discrete actions, but those of .* are several whole"):
+        QLearner(team(replace(one, action=sizes), algorithm="vdn"))
 
 
 def test_continuous_actions_are_refused() -> None:
