@@ -105,6 +105,9 @@ def test_the_code_of_a_page_runs(path: Path, clone: Path, trained: Path) -> None
             shutil.copytree(trained, clone / name)
     if "runs/spread" in text:
         untrained(agents_job(), clone / "runs" / "spread")
+    if "runs/memory" in text:
+        pendulum = {"environment": {"id": "Pendulum-v1"}, "network": {"recurrent": {}}}
+        untrained(job(pendulum), clone / "runs" / "memory")
     names: dict[str, Any] = {}
     for block in blocks(path):
         if (data := data_of(block)) and data.get("kind") == "NitroTrainingJob":

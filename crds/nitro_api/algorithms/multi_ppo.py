@@ -47,6 +47,7 @@ def _record(name: str, summary: str, *tensors: OptionalTensor) -> AlgorithmRecor
         presets=presets(_PRESETS),
         tensors=frozenset(["log_probs", "distribution", *tensors]),
         agents="several",
+        recurrent=True,
     )
 
 

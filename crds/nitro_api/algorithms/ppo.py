@@ -61,4 +61,5 @@ RECORD = AlgorithmRecord(
     feeding="rounds",
     presets=presets(_USUAL, atari=_ATARI, conv=_CONV),
     tensors=frozenset(["log_probs", "distribution"]),
+    recurrent=True,
 )

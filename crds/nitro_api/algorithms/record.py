@@ -105,6 +105,7 @@ class AlgorithmRecord:
         settings: the block in which a job writes its settings. The other block is refused.
         agents: whether its environments have one agent or several.
         common_reward: whether it needs one reward that all of its agents get.
+        recurrent: whether its policies may have a recurrent layer.
         rules: its further rules on spec.algorithm.
     """
 
@@ -118,4 +119,5 @@ class AlgorithmRecord:
     settings: Settings = "hyperparameters"
     agents: Agents = "one"
     common_reward: bool = False
+    recurrent: bool = False
     rules: tuple[Rule, ...] = ()

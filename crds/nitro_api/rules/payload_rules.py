@@ -104,8 +104,11 @@ def least_weights(spec: JobSpec) -> int:
         filters, inputs = _convolutions(spec)
     else:
         filters, inputs = 0, observation * spec.environment.frame_stack
-    widths = [inputs, *spec.network.hidden_sizes, action]
+    widths = [inputs, *spec.network.hidden_sizes]
     numbers = filters + sum(before * after for before, after in itertools.pairwise(widths))
+    memory = spec.network.memory_size
+    # A recurrent layer has three gates, each of which sees the features and the memory.
+    numbers += 3 * memory * (widths[-1] + memory) + (memory or widths[-1]) * action
     return int(numbers * _FLOAT_BYTES * _WEIGHTS_LEFT)
 
 

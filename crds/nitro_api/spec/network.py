@@ -28,6 +28,16 @@ class ConvLayer(Model):
     input divided by the stride, rounded up. Default: valid."""
 
 
+class Recurrent(Model):
+    """A recurrent layer, the memory of a policy and of its critic."""
+
+    cell: Literal["gru"] = "gru"
+    """The layer: `gru` is the gated recurrent unit of Cho et al. (2014). Default: gru."""
+
+    hidden_size: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Units of the layer, the numbers that an agent remembers from one step to the next. Default: 64."""
+
+
 class Network(Model):
     """Policy and critic, two networks of the same shape."""
 
@@ -52,6 +62,16 @@ class Network(Model):
     log_std: Literal["state", "parameter"] = resolved()
     """Whether the logarithm of the action's deviation is an output of the policy (`state`) or a free
     parameter per action dimension (`parameter`). Continuous actions only. Default: the preset's."""
+
+    recurrent: Recurrent | None = None
+    """A recurrent layer behind the hidden layers of the policy, and one behind those of its critic. With it
+    actions may depend on earlier observations of the episode. Only with type: mlp, and with the algorithms
+    ppo, ippo and mappo. Default: none, actions depend on the present observation alone."""
+
+    @property
+    def memory_size(self) -> int:
+        """The numbers that an agent remembers from one step to the next; 0 without a recurrent layer."""
+        return 0 if self.recurrent is None else self.recurrent.hidden_size
 
 
 class ImageTooSmall(ValueError):  # noqa: N818

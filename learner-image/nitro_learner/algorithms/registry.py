@@ -6,6 +6,7 @@ from typing import Any, cast
 from nitro_actor.protocol.agents import agent_classes
 from nitro_api import JobSpec
 from nitro_api.algorithms.record import Feeding
+from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.agents.teams import check_agents, make_teams
 from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm
@@ -15,8 +16,8 @@ from nitro_learner.algorithms.rllib import availability
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
     "impact": "impact.learning:Impact",
-    "ippo": "multi_ppo.learning:MultiPpo",
-    "mappo": "multi_ppo.learning:MultiPpo",
+    "ippo": "multi_ppo.feed_forward:MultiPpo",
+    "mappo": "multi_ppo.feed_forward:MultiPpo",
     "iql": "q_learning.learning:QLearner",
     "vdn": "q_learning.learning:QLearner",
     "qmix": "q_learning.learning:QLearner",
@@ -25,6 +26,13 @@ ALGORITHMS = {
     "rllib/impala": "rllib.impala:RllibImpala",
 }
 """The class of each algorithm, by spec.algorithm.name: its module in this folder, and its name there."""
+
+RECURRENT = {
+    "ppo": "recurrent_ppo.one_agent:RecurrentPpo",
+    "ippo": "recurrent_ppo.learning:RecurrentMultiPpo",
+    "mappo": "recurrent_ppo.learning:RecurrentMultiPpo",
+}
+"""The classes of those that may have a recurrent layer, with one."""
 
 _PROTOCOLS: dict[Feeding, Any] = {"rounds": OnPolicyAlgorithm, "arrivals": OffPolicyAlgorithm}
 
@@ -45,7 +53,7 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
     availability.check(spec)
     check_agents(spec, environment)
     availability.check_actions(spec, environment)
-    algorithm = _learns(spec.algorithm.name)(spec, environment, device)
+    algorithm = _learns(spec.algorithm.name, spec.network)(spec, environment, device)
     feeding = spec.algorithm.record.feeding
     if not isinstance(algorithm, _PROTOCOLS[feeding]):
         raise TypeError(
@@ -65,7 +73,7 @@ def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu
     if spec.algorithm.record.agents == "one":
         return PolicySet.of_one(make(spec, environment, device), feeding)
     teams = make_teams(spec, environment)
-    learners: list[SharingLearner] = [_learns(team.algorithm)(team, device) for team in teams]
+    learners: list[SharingLearner] = [_learns(team.algorithm, team.network)(team, device) for team in teams]
     for team, learner in zip(teams, learners, strict=True):
         if not isinstance(learner, SharingLearner):
             raise TypeError(f"{team.algorithm} learns several agents, but is no SharingLearner")
@@ -74,9 +82,9 @@ def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu
     return PolicySet(learners, {agent: policies[agent] for agent in agents}, feeding)
 
 
-def _learns(name: str) -> Any:
+def _learns(name: str, network: Network) -> Any:
     """The class of an algorithm, by the algorithm's name."""
-    module, _, own = ALGORITHMS[name].partition(":")
+    module, _, own = (RECURRENT if network.recurrent else ALGORITHMS)[name].partition(":")
     # The class is imported only now: RLlib's classes take seconds to import, and are not installed
     # everywhere.
     return getattr(import_module(f"nitro_learner.algorithms.{module}"), own)

@@ -21,6 +21,10 @@ Action = NDArray[Any]
 i64 of a Discrete space, and of a MultiDiscrete or MultiBinary one an array of its shape and dtype."""
 
 
+State = NDArray[np.float32]
+"""What an agent remembers of its episode: f32 [H], or of a batch [B, H]. H is 0 without a recurrent layer."""
+
+
 class AgentPlayer:
     """The policy of one agent."""
 
@@ -38,11 +42,12 @@ class AgentPlayer:
         )
         self._policy = Policy(container.policies[container.agents[one.agents[0]]], spec)
 
-    def act(self, observations: NDArray[Any], generator: np.random.Generator | None) -> Action:
+    def act(self, observations: NDArray[Any], generator: np.random.Generator | None, state: State) -> Action:
+        """Choose actions; `state` f32 [B, H] is updated in place."""
         count = len(observations)
         space = self._space
         distribution = np.empty((count, space.parameters), np.float32)
-        self._policy.distribution(observations, distribution)
+        self._policy.distribution(observations, distribution, state)
         _check_finite(distribution)
         if generator is None:
             return space.native(space.mode(distribution))
@@ -65,7 +70,9 @@ class TeamPlayer:
         masks: Mapping[str, NDArray[np.bool_]],
         count: int,
         generator: np.random.Generator | None,
+        states: Mapping[str, State],
     ) -> dict[str, Action]:
+        """Choose actions; `states` f32 [B, H] of the agents that act are updated in place."""
         # The policies hold arrays for a number of rows, so they are made once for as long as it is the same.
         if self._policies is None or self._policies[0] != count:
             self._policies = count, Policies(self._container, self._spec, count)
@@ -85,7 +92,12 @@ class TeamPlayer:
                 if available is not None and agent in masks:
                     available[:, index] = masks[agent]
             distribution = np.empty((*shape, space.parameters), np.float32)
-            policies.distribution(seen, available, distribution)
+            memory = policies.memory()
+            for agent in acting:
+                memory[:, one.agents.index(agent)] = states[agent]
+            policies.distribution(seen, available, distribution, memory)
+            for agent in acting:
+                states[agent][:] = memory[:, one.agents.index(agent)]
             _check_finite(distribution)
             if generator is None:
                 actions = space.mode(distribution)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nitro_actor.memory import memory_size
 from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_actor.stacking import join
-from nitro_learner.api.players import Action, AgentPlayer, TeamPlayer
+from nitro_learner.api.players import Action, AgentPlayer, State, TeamPlayer
+from nitro_learner.api.rows import alike, batch_of
 
 
 class TrainedPolicy:
@@ -25,11 +27,17 @@ class TrainedPolicy:
         actions = policy.act(observations)          # a batch, of shape [B, *shape]
         actions = policy.act({agent: observation})  # of several agents: {agent: action}
 
+    A policy with a memory needs its state before the observation, and gives the state after it:
+
+        state = policy.initial_state()
+        action, state = policy.act(observation, state=state)
+
     Attributes:
         round: after which it was saved.
         agents: who plays, in the order of the environment.
         environment: the spaces of the environment, as the actors tell them.
         weights: the policies' networks and tensors, and which agent plays which of them.
+        memory: H, the numbers that each agent remembers of an episode; 0 without a recurrent layer.
     """
 
     def __init__(self, played: Mapping[str, Any], round: int, seed: int | None = None) -> None:
@@ -42,6 +50,9 @@ class TrainedPolicy:
             name: PolicyWeights.of(one["meta"], one["tensors"]) for name, one in played["policies"].items()
         }
         self.weights = WeightsContainer("", played["version"], policies, played["agents"])
+        self.memory = {
+            agent: memory_size(policies[policy].network) for agent, policy in self.weights.agents.items()
+        }
         several = "classes" in self.environment
         self._players = (
             TeamPlayer(self.environment, self.weights)
@@ -62,28 +73,53 @@ class TrainedPolicy:
     @overload
     def act(self, observation: ArrayLike, *, deterministic: bool = ...) -> Action: ...
 
+    @overload
+    def act(
+        self,
+        observation: Mapping[str, ArrayLike],
+        *,
+        state: Mapping[str, ArrayLike],
+        deterministic: bool = ...,
+        available: Mapping[str, ArrayLike] | None = ...,
+    ) -> tuple[dict[str, Action], dict[str, State]]: ...
+
+    @overload
+    def act(
+        self, observation: ArrayLike, *, state: ArrayLike, deterministic: bool = ...
+    ) -> tuple[Action, State]: ...
+
     def act(
         self,
         observation: ArrayLike | Mapping[str, ArrayLike],
         *,
+        state: ArrayLike | Mapping[str, ArrayLike] | None = None,
         deterministic: bool = True,
         available: Mapping[str, ArrayLike] | None = None,
-    ) -> Action | dict[str, Action]:
+    ) -> Any:
         """Choose the action for an observation, or the actions for a batch.
 
         Args:
             observation: raw, of the environment's shape, or with a batch axis before it. Of several agents a
                 mapping with the observations of those that act now.
+            state: what the policy remembers of the episode, from `initial_state` or the last call: f32 [H],
+                or [B, H] for a batch; of several agents a mapping that has those that act. Only needed where
+                the policy has a memory.
             deterministic: take the most probable or most valuable action. Otherwise draw one, as the policy
                 does in training.
             available: of several agents: which actions each may take, bool [N] or [B, N]; all by default.
 
         Returns:
-            The action, or with a batch axis the actions; of several agents a mapping.
+            The action, or with a batch axis the actions; of several agents a mapping. With `state` a tuple of
+            that and the state after it. An agent that does not act now is in neither.
 
         Raises:
             ValueError: names the agent, the shape that came and the shape that is allowed.
         """
+        if state is None and any(self.memory.values()):
+            raise ValueError(
+                "the policy has a memory: give state=policy.initial_state() with an episode's first "
+                "observation, and then the state that act returns, or use episode()"
+            )
         generator = None if deterministic else self._generator
         if isinstance(self._players, AgentPlayer):
             if isinstance(observation, Mapping) or available is not None:
@@ -92,20 +128,37 @@ class TrainedPolicy:
                     "what gymnasium.spaces.flatten makes of it), and no available actions"
                 )
             (one,) = self.spaces.values()
-            rows, single = _batch(observation, one, "shape")
-            actions = self._players.act(rows, generator)
-            return actions[0] if single else actions
+            rows, single = batch_of(observation, one, "shape")
+            before = self._states({self.agents[0]: state}, [self.agents[0]], len(rows), single)
+            after = before[self.agents[0]]
+            actions = self._players.act(rows, generator, after)
+            if single:
+                actions, after = actions[0], after[0]
+            return actions if state is None else (actions, after)
         if not isinstance(observation, Mapping):
             raise ValueError(
                 f"the agents are {list(self.agents)}: give a mapping from agents to observations"
             )
-        seen = {agent: _batch(rows, self.of(agent), "shape") for agent, rows in observation.items()}
-        count, single = _alike(seen)
+        seen = {agent: batch_of(rows, self.of(agent), "shape") for agent, rows in observation.items()}
+        count, single = alike(seen)
         masks = {agent: self._mask(agent, mask, count) for agent, mask in (available or {}).items()}
+        if state is not None and not isinstance(state, Mapping):
+            raise ValueError("state: give a mapping from agents to states")
+        states = self._states(state or {}, list(seen), count, single)
         chosen = self._players.act(
-            {agent: rows for agent, (rows, _) in seen.items()}, masks, count, generator
+            {agent: rows for agent, (rows, _) in seen.items()}, masks, count, generator, states
         )
-        return {agent: actions[0] if single else actions for agent, actions in chosen.items()}
+        if single:
+            chosen = {agent: rows[0] for agent, rows in chosen.items()}
+            states = {agent: rows[0] for agent, rows in states.items()}
+        return chosen if state is None else (chosen, states)
+
+    def initial_state(self, batch: int | None = None) -> Any:
+        """What the policy remembers as an episode begins: zeros f32 [H], or [B, H] for a batch; of several
+        agents a mapping of them. H is 0 where the policy has no memory."""
+        shape = () if batch is None else (batch,)
+        states = {agent: np.zeros((*shape, size), np.float32) for agent, size in self.memory.items()}
+        return states if "classes" in self.environment else states[self.agents[0]]
 
     def episode(self) -> PlayedEpisode:
         """Begin an episode that is told frame by frame."""
@@ -116,6 +169,28 @@ class TrainedPolicy:
         if agent not in self.spaces:
             raise ValueError(f"there is no agent {agent!r}; the agents are {list(self.agents)}")
         return self.spaces[agent]
+
+    def _states(
+        self, state: Mapping[str, Any], agents: Sequence[str], count: int, single: bool
+    ) -> dict[str, State]:
+        """Copies f32 [B, H] of the states of agents."""
+        states = {}
+        for agent in agents:
+            shape = (count, self.memory[agent])
+            given = state.get(agent)
+            if given is None:
+                if self.memory[agent]:
+                    raise ValueError(f"state: {agent} acts, so its state is needed")
+                states[agent] = np.zeros(shape, np.float32)
+                continue
+            rows = np.array(given, np.float32)
+            if rows.shape != (shape[1:] if single else shape) or not np.isfinite(rows).all():
+                wanted = list(shape[1:] if single else shape)
+                raise ValueError(
+                    f"state: {agent} needs finite numbers of the shape {wanted}; this is {list(rows.shape)}"
+                )
+            states[agent] = rows.reshape(shape)
+        return states
 
     def _mask(self, agent: str, mask: ArrayLike, count: int) -> NDArray[np.bool_]:
         action = self.of(agent).action
@@ -131,7 +206,8 @@ class TrainedPolicy:
 
 
 class PlayedEpisode:
-    """An episode, or a batch of them in step, told frame by frame: it keeps the last frames for the policy.
+    """An episode, or a batch of them in step, told frame by frame. It keeps the last frames for the policy,
+    and what the policy remembers.
 
         episode = policy.episode()
         frame, _ = environment.reset()
@@ -144,6 +220,7 @@ class PlayedEpisode:
     def __init__(self, policy: TrainedPolicy) -> None:
         self._policy = policy
         self._stacks: dict[str, NDArray[Any]] = {}
+        self._states: dict[str, State] = {}
 
     @overload
     def act(
@@ -177,19 +254,34 @@ class PlayedEpisode:
         Raises:
             ValueError: as `TrainedPolicy.act`; or the batch has another size than before.
         """
-        seen: Any = frame
+        policy = self._policy
         if isinstance(frame, Mapping):
             seen = {agent: self._stacked(agent, rows, begins) for agent, rows in frame.items()}
-        elif len(self._policy.agents) == 1:
-            seen = self._stacked(self._policy.agents[0], frame, begins)
-        chosen: Action | dict[str, Action] = self._policy.act(
-            seen, deterministic=deterministic, available=available
-        )
-        return chosen
+            states = {agent: self._remembered(agent, rows, begins) for agent, rows in seen.items()}
+            # An agent that does not act now has left, and its memory with it.
+            chosen, self._states = policy.act(
+                seen, state=states, deterministic=deterministic, available=available
+            )
+            return chosen
+        agent = policy.agents[0]
+        one = self._stacked(agent, frame, begins)
+        before = self._remembered(agent, one, begins)
+        action, after = policy.act(one, state=before, deterministic=deterministic)
+        self._states = {agent: after}
+        return action
+
+    def _remembered(self, agent: str, seen: NDArray[Any], begins: ArrayLike) -> State:
+        """The state before the newest observations, as many as there are."""
+        lead = seen.shape[: seen.ndim - len(self._policy.of(agent).observation["shape"])]
+        shape = (*lead, self._policy.memory[agent])
+        state = self._states.get(agent, np.zeros(shape, np.float32))
+        if state.shape != shape:
+            raise ValueError(f"{lead or 1} frames, but before there were others: begin an episode()")
+        return np.where(np.broadcast_to(np.asarray(begins, bool), lead)[..., None], np.float32(0), state)
 
     def _stacked(self, agent: str, frame: ArrayLike, begins: ArrayLike) -> NDArray[Any]:
         one = self._policy.of(agent)
-        rows, single = _batch(frame, one, "frame")
+        rows, single = batch_of(frame, one, "frame")
         if (stack := one.observation["stack"]) > 1:
             first = np.repeat(rows[:, None], stack, axis=1)
             before = self._stacks.get(agent, first)
@@ -202,28 +294,3 @@ class PlayedEpisode:
             self._stacks[agent] = np.where(fresh.reshape(-1, *[1] * (first.ndim - 1)), first, later)
             rows = join(self._stacks[agent], 1)
         return rows[0] if single else rows
-
-
-def _batch(observation: ArrayLike, one: AgentClass, kind: str) -> tuple[NDArray[Any], bool]:
-    """Observations or frames with a batch axis, and whether there was none."""
-    dtype, shape = np.dtype(one.observation["dtype"]), tuple(one.observation[kind])
-    rows = np.asarray(observation)
-    if rows.ndim - len(shape) not in (0, 1) or rows.shape[rows.ndim - len(shape) :] != shape or not rows.size:
-        hint = " For one frame at a time use episode()." if one.observation["stack"] > 1 else ""
-        raise ValueError(
-            f"{one.name}: {'a frame' if kind == 'frame' else 'an observation'} has the shape {list(shape)}, "
-            f"a batch [B, {', '.join(map(str, shape))}]; this is {list(rows.shape)}.{hint}"
-        )
-    if dtype == np.uint8 and rows.dtype != dtype:
-        raise ValueError(f"{one.name}: observations are uint8, not {rows.dtype}: give them as they are")
-    single = rows.ndim == len(shape)
-    return (rows[None] if single else rows).astype(dtype, copy=False), single
-
-
-def _alike(seen: Mapping[str, tuple[NDArray[Any], bool]]) -> tuple[int, bool]:
-    """The number of rows of all agents, and whether each gave one observation without a batch axis."""
-    found = {(len(rows), single) for rows, single in seen.values()}
-    if len(found) != 1:
-        shapes = {agent: list(rows.shape) for agent, (rows, _) in seen.items()}
-        raise ValueError(f"the observations of all agents must be equally many, at least one; got {shapes}")
-    return found.pop()

@@ -97,10 +97,13 @@ def _usage(policy: TrainedPolicy, network: str) -> str:
     one = policy.of(policy.agents[0])
     shape = ", ".join(map(str, one.observation["shape"]))
     feed = f'{{"observation": np.zeros([1, {shape}], np.{one.observation["dtype"]})}}'
+    memory, outputs = policy.memory[policy.agents[0]], "actions, distribution"
+    if memory:  # of an episode's first observation
+        feed, outputs = f'{feed[:-1]}, "state": np.zeros([1, {memory}], np.float32)}}', f"{outputs}, state"
     if takes_available(policy, policy.agents[0]):
         feed = f'{feed[:-1]}, "available": np.ones([1, {one.action["n"]}], bool)}}'
     return f"""import numpy as np
 import onnxruntime
 
 session = onnxruntime.InferenceSession("{network}")
-actions, distribution = session.run(None, {feed})"""
+{outputs} = session.run(None, {feed})"""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from nitro_learner.api.policy import TrainedPolicy
-from nitro_learner.export.policy_module import PolicyModule
+from nitro_learner.export.policy_module import PolicyModule, RecurrentPolicyModule
 
 OPSET = 18
 """Version of ONNX's operators. The file has the format of ONNX 1.16, for onnxruntime 1.18 and later."""
@@ -21,7 +21,7 @@ OPSET = 18
 
 def as_onnx(policy: TrainedPolicy) -> dict[str, bytes]:
     """An ONNX model for each agent, for any batch size. Inputs are named as those of `PolicyModule.forward`,
-    outputs `action` and `distribution`."""
+    outputs `action` and `distribution`, and `next_state` of a policy with a memory."""
     files = {}
     for agent in policy.agents:
         module, inputs = _module(policy, agent)
@@ -32,7 +32,7 @@ def as_onnx(policy: TrainedPolicy) -> dict[str, bytes]:
                 dynamo=True,
                 opset_version=OPSET,
                 input_names=list(inputs),
-                output_names=["action", "distribution"],
+                output_names=["action", "distribution", *(["next_state"] if policy.memory[agent] else [])],
                 verbose=False,
             )
         assert program is not None
@@ -62,10 +62,13 @@ def takes_available(policy: TrainedPolicy, agent: str) -> bool:
 def _module(policy: TrainedPolicy, agent: str) -> tuple[PolicyModule, dict[str, torch.Tensor]]:
     """The agent's module, and an example of what it takes."""
     one = policy.of(agent)
-    module = PolicyModule(policy.weights.policies[policy.weights.agents[agent]], one, agent)
+    made = RecurrentPolicyModule if policy.memory[agent] else PolicyModule
+    module = made(policy.weights.policies[policy.weights.agents[agent]], one, agent)
     dtype = torch.uint8 if one.observation["dtype"] == "uint8" else torch.float32
     # Two rows: torch.export takes a size of one for a constant.
     inputs = {"observation": torch.zeros(2, *one.observation["shape"], dtype=dtype)}
+    if policy.memory[agent]:
+        inputs["state"] = torch.zeros(2, policy.memory[agent])
     if takes_available(policy, agent):
         inputs["available"] = torch.ones(2, one.action["n"], dtype=torch.bool)
     return module.eval(), inputs

@@ -87,7 +87,9 @@ class PolicyModule(nn.Module):
             self.register_buffer("start", torch.tensor([space.start]))
 
     def forward(self, observation: Tensor, available: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        features = self._features(observation)
+        return self._chosen(self._features(observation), available)
+
+    def _chosen(self, features: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
         distribution = self._distribution(features)
         if available is not None:
             distribution = torch.where(available, distribution, float(UNAVAILABLE))
@@ -137,6 +139,37 @@ class PolicyModule(nn.Module):
 
     def _activated(self, x: Tensor) -> Tensor:
         return torch.relu(x) if self._relu else torch.tanh(x)
+
+
+class RecurrentPolicyModule(PolicyModule):
+    """The policy of one agent with a memory.
+
+    `forward` also takes what the policy remembers before the observations, f32 [B, H], zeros as an episode
+    begins, and also returns what it remembers after them.
+    """
+
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias_ih: Tensor
+    bias_hh: Tensor
+
+    def __init__(self, weights: PolicyWeights, one: AgentClass, agent: str) -> None:
+        """See `PolicyModule`."""
+        super().__init__(weights, one, agent)
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in weights.tensors.items()}
+        for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            self.register_buffer(part, tensors[f"policy.gru.{part}"])
+
+    def forward(  # type: ignore[override]
+        self, observation: Tensor, state: Tensor, available: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        seen = nn.functional.linear(self._features(observation), self.weight_ih, self.bias_ih)
+        kept = nn.functional.linear(state, self.weight_hh, self.bias_hh)
+        (seen_r, seen_z, seen_n), (kept_r, kept_z, kept_n) = seen.chunk(3, 1), kept.chunk(3, 1)
+        update = torch.sigmoid(seen_z + kept_z)
+        new = torch.tanh(seen_n + torch.sigmoid(seen_r + kept_r) * kept_n)
+        after = new + update * (state - new)
+        return (*self._chosen(after, available), after)
 
 
 class _PaddedConvolution(nn.Module):

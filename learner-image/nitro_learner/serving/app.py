@@ -4,7 +4,9 @@
     GET  /v1/policy   round, agents and spaces
     GET  /healthz     200 while the process serves
 
-`observation`, `available` and `deterministic` are the arguments of `TrainedPolicy.act`, as JSON. What is
+`observation`, `available`, `deterministic` and `state` are the arguments of `TrainedPolicy.act`, as JSON.
+Where the policy has a memory, the answer has the `state` after the observation, for the request with the
+episode's next one. A request without a state begins an episode. The server itself remembers nothing. What is
 wrong with a request is answered as {"error": TEXT} with a status of 400, 408 or 413.
 """
 
@@ -30,7 +32,7 @@ _AT_ONCE = 16
 _SHOWN = 200
 """Characters of what came that an error shows."""
 _LARGEST = float(np.finfo(np.float32).max)
-_FIELDS = ("observation", "available", "deterministic")
+_FIELDS = ("observation", "available", "deterministic", "state")
 
 
 def make_app(policy: TrainedPolicy) -> web.Application:
@@ -70,18 +72,29 @@ class _Served:
 
     def _answer(self, body: bytes) -> bytes:
         found = _parsed(body)
-        action: Any = self._policy.act(
-            self._observation(found["observation"]),
-            deterministic=found.get("deterministic", True),
-            available=found.get("available"),
-        )
-        if isinstance(action, dict):
-            return json.dumps({"action": {agent: one.tolist() for agent, one in action.items()}}).encode()
-        return json.dumps({"action": action.tolist()}).encode()
+        observation, state = self._observation(found["observation"]), found.get("state")
+        arguments: dict[str, Any] = {
+            "deterministic": found.get("deterministic", True),
+            "available": found.get("available"),
+        }
+        if state is None and not any(self._policy.memory.values()):
+            return json.dumps({"action": _listed(self._policy.act(observation, **arguments))}).encode()
+        if state is None:
+            state = self._policy.initial_state(self._rows_of(observation))
+        action, after = self._policy.act(observation, state=state, **arguments)
+        return json.dumps({"action": _listed(action), "state": _listed(after)}).encode()
+
+    def _rows_of(self, observation: Any) -> int | None:
+        """The size of the batch; None for observations without a batch axis."""
+        agent, rows = self._policy.agents[0], observation
+        if isinstance(observation, Mapping):
+            agent, rows = next(iter(observation.items()), (agent, np.empty(0)))
+        return len(rows) if rows.ndim > len(self._policy.of(agent).observation["shape"]) else None
 
     async def policy(self, _request: web.Request) -> web.Response:
         agents = {
             agent: {"observation": one.observation, "action": one.action}
+            | ({"memory": self._policy.memory[agent]} if self._policy.memory[agent] else {})
             for agent, one in self._policy.spaces.items()
         }
         environment = self._policy.environment["id"]
@@ -107,6 +120,13 @@ class _Served:
         if rows.dtype.kind != "i" or rows.min(initial=0) < 0 or rows.max(initial=0) > 255:
             raise ValueError("observation: must be whole numbers from 0 to 255")
         return rows.astype(np.uint8)
+
+
+def _listed(found: Any) -> Any:
+    """Arrays, or those of each agent, as JSON has them."""
+    if isinstance(found, dict):
+        return {agent: one.tolist() for agent, one in found.items()}
+    return found.tolist()
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

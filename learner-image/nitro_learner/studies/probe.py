@@ -189,6 +189,7 @@ async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIter
             environment,
             envs=job.spec.environment.envs_per_actor,
             optional_tensors=job.spec.algorithm.tensors,
+            memory=job.spec.network.memory_size,
             timeout_seconds=job.spec.actor.timeout_seconds,
             deadline_seconds=job.spec.actor.round_deadline_seconds,
         )

@@ -102,6 +102,7 @@ async def measure(spec: JobSpec) -> Measured:
             environment,
             envs=spec.environment.envs_per_actor,
             optional_tensors=spec.algorithm.tensors,
+            memory=spec.network.memory_size,
             timeout_seconds=spec.actor.timeout_seconds,
             deadline_seconds=None,
         )

@@ -131,6 +131,7 @@ class Trainer:
             environment,
             envs=spec.environment.envs_per_actor,
             optional_tensors=spec.algorithm.tensors,
+            memory=spec.network.memory_size,
             timeout_seconds=spec.actor.timeout_seconds,
             deadline_seconds=spec.actor.round_deadline_seconds,
         )

@@ -36,4 +36,6 @@ def description(team: Team, one: AgentClass, **head: Any) -> dict[str, Any]:
     """The weights container's `network` of a class; `head` has the fields that depend on the algorithm."""
     layers = {"hidden": list(team.network.hidden_sizes), "activation": team.network.activation}
     identities = {"agentIds": len(one.agents)} if team.agent_ids else {}
-    return {"kind": "mlp", **layers, **head, **identities}
+    recurrent = team.network.recurrent
+    memory = {"recurrent": {"cell": recurrent.cell, "size": recurrent.hidden_size}} if recurrent else {}
+    return {"kind": "mlp", **layers, **head, **identities, **memory}

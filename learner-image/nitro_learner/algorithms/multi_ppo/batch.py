@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,11 @@ from torch import Tensor
 from nitro_actor.protocol.agents import AgentClass
 from nitro_learner.algorithms.agents.policy_network import identity_size, input_size
 from nitro_learner.algorithms.agents.team import Team
-from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
+from nitro_learner.algorithms.multi_ppo.network import (
+    PoliciesWithCritics,
+    StackedActorCritic,
+    StackedShape,
+)
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
@@ -70,17 +74,18 @@ class BatchMaker:
         seen = rollouts.of_agents(states if policy.states is None else policy.states(states))
         return own, _beside(seen, *identity)
 
-    def make(
+    def samples(
         self,
         policy: AgentPolicy,
-        network: StackedActorCritic,
+        network: PoliciesWithCritics[StackedShape],
         rollouts: PolicyRollouts,
-        chosen: np.ndarray | None,
+        rows: np.ndarray | slice,
+        critic: Callable[[When, Tensor], Tensor],
         *,
         gamma: float,
         gae_lambda: float,
-    ) -> PolicyBatch:
-        """Make a policy's batch, and take the round into its statistics.
+    ) -> tuple[TeamSamples, Tensor]:
+        """Make a policy's samples of a round, and take the round into its statistics.
 
         A critic of scaled rewards begins at the level of its first round. One that began at 0 would fall to
         that level in many rounds. Meanwhile it would rate states that are typical of an episode's end too
@@ -90,16 +95,19 @@ class BatchMaker:
             policy: as it sampled the round.
             network: its shape.
             rollouts: what its agents played.
-            chosen: int64 [n / k], which of its agents it learns from at each step; None for all.
+            rows: int64 [N], which rows of the rollouts become samples, in this order; or all.
+            critic: its inputs [n, S] of one kind of observations to V [n]. The first call is of the steps'.
             gamma: discount per step.
             gae_lambda: lambda of the advantage estimate.
+
+        Returns:
+            The samples, with advantages that are not standardised, and their values f32 [N].
         """
         inputs, critic_inputs = self.inputs(policy, rollouts, "")
 
         def values(when: When) -> np.ndarray:
             seen = critic_inputs if when == "" else self.inputs(policy, rollouts, when)[1]
-            rows = self._tensor(seen)[None]
-            found: np.ndarray = network.values(policy.parameters[None], rows)[0].cpu().numpy()
+            found: np.ndarray = critic(when, self._tensor(seen)).cpu().numpy()
             return found
 
         lanes = rollouts.lanes()
@@ -110,7 +118,6 @@ class BatchMaker:
             network.named(policy.parameters[None])["critic.head.bias"] += begin
         estimates = rollouts.estimates(rewards, values, gamma=gamma, gae_lambda=gae_lambda)
         self._take_in(policy, rollouts)
-        rows = slice(None) if chosen is None else np.arange(len(chosen)) * rollouts.agents + chosen
         advantages, before = (self._tensor(each[rows]) for each in (estimates.advantages, estimates.values))
         own = self._tensor(inputs[rows])
         samples = Samples(
@@ -128,8 +135,38 @@ class BatchMaker:
             self._tensor(rollouts.alive[rows].astype(np.float32)),
             self._tensor(rollouts.rows("available")[rows]) if rollouts.masked else None,
         )
-        envs = lanes[0].tensors["rewards"].shape[1]
-        return PolicyBatch(each, before, len(lanes), envs if chosen is None else envs // rollouts.agents)
+        return each, before
+
+    def make(
+        self,
+        policy: AgentPolicy,
+        network: StackedActorCritic,
+        rollouts: PolicyRollouts,
+        chosen: np.ndarray | None,
+        *,
+        gamma: float,
+        gae_lambda: float,
+    ) -> PolicyBatch:
+        """Make a policy's batch, and take the round into its statistics.
+
+        Args:
+            policy: as it sampled the round.
+            network: its shape.
+            rollouts: what its agents played.
+            chosen: int64 [n / k], which of its agents it learns from at each step; None for all.
+            gamma: discount per step.
+            gae_lambda: lambda of the advantage estimate.
+        """
+
+        def critic(_: When, inputs: Tensor) -> Tensor:
+            return network.values(policy.parameters[None], inputs[None])[0]
+
+        rows = slice(None) if chosen is None else np.arange(len(chosen)) * rollouts.agents + chosen
+        samples, values = self.samples(
+            policy, network, rollouts, rows, critic, gamma=gamma, gae_lambda=gae_lambda
+        )
+        lanes = rollouts.envs * (rollouts.agents if chosen is None else 1)
+        return PolicyBatch(samples, values, rollouts.slots, lanes)
 
     def _take_in(self, policy: AgentPolicy, rollouts: PolicyRollouts) -> None:
         """Merge a round's observations and states into the statistics, for the next round."""
@@ -143,11 +180,10 @@ class BatchMaker:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
 
-def chosen_agents(fragments: Sequence[Fragment], agents: int, seed: Sequence[int]) -> np.ndarray:
-    """Choose which of a policy's agents it learns from, int64 [N]: one at each step of each environment, all
-    equally likely. So the policy learns from as many samples as one agent has."""
-    steps = sum(fragment.tensors["terminated"].size for fragment in fragments)
-    return np.random.default_rng(list(seed)).integers(agents, size=steps)
+def chosen_agents(choices: int, agents: int, seed: Sequence[int]) -> np.ndarray:
+    """Choose which of a policy's agents it learns from, int64 [choices], all equally likely: one for each
+    environment, or for each of its steps. So the policy learns from as many samples as one agent has."""
+    return np.random.default_rng(list(seed)).integers(agents, size=choices)
 
 
 def _beside(*columns: np.ndarray) -> np.ndarray:

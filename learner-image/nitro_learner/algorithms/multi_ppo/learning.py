@@ -8,10 +8,10 @@ observation (de Witt et al. 2020), or the state of all agents (Yu et al. 2022).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -27,13 +27,12 @@ from nitro_learner.algorithms.agents.policy_network import description, inputs
 from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult, check_network
-from nitro_learner.algorithms.multi_ppo.batch import BatchMaker, PolicyBatch, chosen_agents
-from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
+from nitro_learner.algorithms.multi_ppo.batch import BatchMaker, chosen_agents
+from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
+from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
-from nitro_learner.algorithms.multi_ppo.surrogate import MultiPpoSurrogate
-from nitro_learner.algorithms.multi_ppo.training import train
+from nitro_learner.algorithms.multi_ppo.update import LearnedPolicy, RoundBatch, Update
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.data.batch import Fragment, check_round
 from nitro_learner.networks.distributions import Distribution, distribution_of
@@ -43,8 +42,12 @@ _INITIAL, _ORDER, _CHOICE = range(3)
 """Uses of random numbers: first parameters, the order of samples, the agents that are learned from."""
 
 
-class MultiPpo:
-    """IPPO and MAPPO. See `SharingLearner` for the interface.
+Network = TypeVar("Network", bound=PoliciesWithCritics[Any])
+Batch = TypeVar("Batch", bound=RoundBatch)
+
+
+class MultiPpoLearner(ABC, Generic[Network, Batch]):
+    """IPPO and MAPPO, whatever the networks. See `SharingLearner` for the interface.
 
     Attributes:
         settings: of the algorithm.
@@ -63,10 +66,7 @@ class MultiPpo:
             raise TypeError(f"{team.algorithm} has no settings of PPO")
         self._team, self.settings, self._device = team, team.settings, device
         self._batches = BatchMaker(team, central=team.algorithm == "mappo", device=device)
-        self._networks = {
-            one.name: StackedActorCritic(*self._batches.input_sizes(one), team.network, one.action)
-            for one in team.classes
-        }
+        self._networks = {one.name: self._network_of(one) for one in team.classes}
         self._groups = Groups.initial(team)
         self._policies = {policy: self._fresh(policy) for policy in self._groups.policies}
 
@@ -153,77 +153,77 @@ class MultiPpo:
         }
         self._groups = groups
 
-    def _batch(self, policy: str, fragments: list[Fragment], round: int) -> PolicyBatch:
-        """A policy's samples of a round."""
-        one, positions = self._groups.class_of(policy), self._groups.positions(policy)
-        chosen = None
-        if len(positions) > 1 and self._team.group_batch == "equal":
-            seed = (self._team.seed, _CHOICE, round, self._groups.index(policy))
-            chosen = chosen_agents(fragments, len(positions), seed)
-        return self._batches.make(
-            self._policies[policy],
-            self._network(policy),
-            PolicyRollouts(self._team, one, positions, fragments),
-            chosen,
-            gamma=self.settings.gamma,
-            gae_lambda=self.settings.gae_lambda,
-        )
+    @abstractmethod
+    def _network_of(self, one: AgentClass) -> Network:
+        """The shape of a class's policies and critics."""
 
-    def _learn(
-        self, names: Sequence[str], batches: Sequence[PolicyBatch], round: int
-    ) -> dict[str, UpdateResult]:
+    @abstractmethod
+    def _batch(self, policy: str, fragments: list[Fragment], round: int) -> Batch:
+        """A policy's samples of a round."""
+
+    @abstractmethod
+    def _train(
+        self, network: Network, before: Sequence[AgentPolicy], batches: Sequence[Batch], update: Update
+    ) -> list[LearnedPolicy]:
+        """Train policies of one shape together."""
+
+    @abstractmethod
+    def _distributions(
+        self, network: Network, policy: Tensor, inputs: Tensor, available: Tensor | None
+    ) -> Tensor:
+        """The parameters of a policy's action distributions, [1, m, .].
+
+        Args:
+            policy: its parameters, f32 [1, .].
+            inputs: f32 [1, m, D], each an episode's first.
+            available: bool [1, m, N]; None where all actions are.
+        """
+
+    def _learn(self, names: Sequence[str], batches: Sequence[Batch], round: int) -> dict[str, UpdateResult]:
         """Train policies of one class that have equally many samples."""
         settings, network = self.settings, self._network(names[0])
         before = [self._policies[name] for name in names]
-        family = self._family(self._groups.class_of(names[0]))
-        coefficients = Coefficients(
-            clip=settings.clip,
-            kl=0.0,
-            entropy=settings.entropy_coefficient,
-            value=settings.value_coefficient,
-            value_clip=settings.value_clip or math.inf,
-        )
-        rate = annealed(settings, round, self._team.rounds)
-        sampled = torch.stack([policy.parameters for policy in before])
-        trained = train(
-            network,
-            sampled,
-            [policy.adam for policy in before],
-            TeamSamples.together([batch.samples for batch in batches]),
-            [self._generator(_ORDER, round, self._groups.index(name)) for name in names],
-            distribution=family,
-            settings=settings,
-            coefficients=coefficients,
-            kl=torch.tensor([policy.kl_coefficient for policy in before], device=self._device),
-            rate=rate,
+        update = Update(
+            generators=[self._generator(_ORDER, round, self._groups.index(name)) for name in names],
+            distribution=self._family(self._groups.class_of(names[0])),
+            coefficients=Coefficients(
+                clip=settings.clip,
+                kl=0.0,
+                entropy=settings.entropy_coefficient,
+                value=settings.value_coefficient,
+                value_clip=settings.value_clip or math.inf,
+            ),
+            kl=[policy.kl_coefficient for policy in before],
+            rate=annealed(settings, round, self._team.rounds),
         )
         results = {}
-        for index, name in enumerate(names):
-            parameters = trained.parameters[index]
-            if not torch.isfinite(parameters).all():
+        learned = self._train(network, before, batches, update)
+        for name, batch, policy, own in zip(names, batches, before, learned, strict=True):
+            if not torch.isfinite(own.parameters).all():
                 raise FloatingPointError(
                     f"round {round}: the weights of the policy {name} became infinite or NaN; "
                     "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
                 )
-            kl, batch = before[index].kl_coefficient, batches[index]
-            terms = trained.terms[index]
-            self._policies[name] = before[index].trained(
-                parameters.clone(), trained.adam[index], adapted(kl, terms["kl"], settings.kl_target)
+            kl = policy.kl_coefficient
+            self._policies[name] = policy.trained(
+                own.parameters.clone(), own.adam, adapted(kl, own.terms["kl"], settings.kl_target)
             )
-            stats = terms | _batch_stats(batch) | {"learning_rate": rate, "kl_coefficient": kl}
-            surrogate = MultiPpoSurrogate(
-                network,
-                parameters[None],
-                sampled[index : index + 1],
-                family,
-                trained.samples.of(index),
-                batch.samples.standardised(),
-                replace(coefficients, kl=kl),
-                batch.slots,
-                batch.lanes,
-            )
-            results[name] = UpdateResult(stats, surrogate)
+            stats = own.terms | _batch_stats(batch) | {"learning_rate": update.rate, "kl_coefficient": kl}
+            results[name] = UpdateResult(stats, own.surrogate)
         return results
+
+    def _chosen(self, policy: str, choices: int, round: int) -> np.ndarray | None:
+        """Choose which of a policy's agents it learns from, int64 [choices]; None for all of them."""
+        agents = len(self._groups.positions(policy))
+        if agents == 1 or self._team.group_batch != "equal":
+            return None
+        seed = (self._team.seed, _CHOICE, round, self._groups.index(policy))
+        return chosen_agents(choices, agents, seed)
+
+    def _rollouts(self, policy: str, fragments: list[Fragment]) -> PolicyRollouts:
+        """What a policy's agents played."""
+        one, positions = self._groups.class_of(policy), self._groups.positions(policy)
+        return PolicyRollouts(self._team, one, positions, fragments)
 
     def _distribution_of(self, agent: str, observations: np.ndarray, available: Tensor | None) -> Tensor:
         """The action distributions' parameters [m, .] of the policy that an agent plays."""
@@ -233,9 +233,9 @@ class MultiPpo:
         rows = torch.from_numpy(inputs(self._team, one, agent, seen)).to(self._device)
         network = self._network(name)
         policies, _ = network.split(policy.parameters[None])
-        return network.distribution(policies, rows[None], available)[0]
+        return self._distributions(network, policies, rows[None], available)[0]
 
-    def _network(self, policy: str) -> StackedActorCritic:
+    def _network(self, policy: str) -> Network:
         return self._networks[self._groups.class_of(policy).name]
 
     def _family(self, one: AgentClass) -> Distribution:
@@ -264,13 +264,14 @@ class MultiPpo:
                 else None
             ),
             rewards=RewardNormaliser(settings.gamma) if settings.normalise_rewards else None,
+            memories=CriticMemories(self._team.network.memory_size) if self._team.network.recurrent else None,
         )
 
     def _generator(self, purpose: int, round: int, policy: int) -> torch.Generator:
         return torch.Generator().manual_seed(stream(self._team.seed, purpose, round, policy))
 
 
-def _batch_stats(batch: PolicyBatch) -> dict[str, float]:
+def _batch_stats(batch: RoundBatch) -> dict[str, float]:
     """Statistics of a policy's batch, over the samples of agents that acted."""
     acted = batch.samples.weights > 0
     if not acted.any():

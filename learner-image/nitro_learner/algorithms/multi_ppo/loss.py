@@ -57,19 +57,29 @@ def mean_terms(
 ) -> list[dict[str, float]]:
     """Means of the loss's terms over each policy's samples of agents that acted: policy_loss, value_loss,
     entropy, kl, clip_fraction."""
-    sums = torch.zeros(5, parameters.shape[0], dtype=torch.float64)
-    for part in parts:
+
+    def terms_of(part: TeamSamples) -> list[Tensor]:
         trace = network.trace(parameters, part.inputs, part.stacked(part.critic_inputs), part.masked())
         rows, values = trace.distribution.flatten(0, 1), trace.values.flatten()
         t = terms(part.samples, rows, values, distribution, c)
-        columns = (-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped)
-        each = torch.stack(
-            [part.stacked(column * part.weights).sum(1, dtype=torch.float64) for column in columns]
-        )
-        sums += each.cpu()
-    means = sums / acted_in(parts)[:, 0].cpu()
+        return [-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped]
+
+    return means([(part, terms_of(part)) for part in parts])
+
+
+def means(parts: list[tuple[TeamSamples, list[Tensor]]]) -> list[dict[str, float]]:
+    """Means of the loss's terms over each policy's samples of agents that acted.
+
+    Args:
+        parts: samples, and of each a value [P * B] of every term in the order of the names.
+    """
+    sums = torch.zeros(5, parts[0][0].policies, dtype=torch.float64)
+    for part, columns in parts:
+        each = [part.stacked(column * part.weights).sum(1, dtype=torch.float64) for column in columns]
+        sums += torch.stack(each).cpu()
+    found = sums / acted_in([part for part, _ in parts])[:, 0].cpu()
     names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
-    return [dict(zip(names, column.tolist(), strict=True)) for column in means.T]
+    return [dict(zip(names, column.tolist(), strict=True)) for column in found.T]
 
 
 def acted_in(parts: list[TeamSamples]) -> Tensor:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from nitro_actor.actions import action_space
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.stacked import StackedPerceptron
 from nitro_learner.networks.actor_critic import LOG_STD_MAX, LOG_STD_MIN
+from nitro_learner.networks.images import Activation
+
+Shape = TypeVar("Shape", bound="StackedShape", covariant=True)
 
 UNAVAILABLE = -1e9
 """The logit of an action that is not available, in the actor as in the learner."""
@@ -39,7 +42,36 @@ class Trace:
         return self.critic[-1][..., 0]
 
 
-class StackedActorCritic:
+class StackedShape(Protocol):
+    """The shape of P networks whose parameters are rows [P, size]."""
+
+    size: int
+
+    def initial(
+        self, generator: torch.Generator, *, orthogonal: bool, head_gains: Mapping[str, float]
+    ) -> Tensor:
+        """Draw the parameters of one network; see `StackedPerceptron`."""
+        ...
+
+    def views(self, parameters: Tensor) -> dict[str, Tensor]:
+        """The parameters by name, each [P, *shape], as views."""
+        ...
+
+
+class MakeShape(Protocol[Shape]):
+    """Make the shape of a network; the arguments are those of `StackedPerceptron`."""
+
+    def __call__(
+        self,
+        inputs: int,
+        hidden: Sequence[int],
+        heads: Mapping[str, int],
+        activation: Activation,
+        free: Mapping[str, int],
+    ) -> Shape: ...
+
+
+class PoliciesWithCritics(Generic[Shape]):
     """P policies of one shape, each with its critic. Parameters are rows [P, n]: the policy's, the critic's.
 
     Attributes:
@@ -47,26 +79,34 @@ class StackedActorCritic:
         size: n.
     """
 
-    def __init__(self, inputs: int, critic_inputs: int, network: Network, action: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        critic_inputs: int,
+        network: Network,
+        action: Mapping[str, Any],
+        make: MakeShape[Shape],
+    ) -> None:
         """
         Args:
             inputs: of a policy.
             critic_inputs: of a critic.
             network: spec.network; both have its hidden layers.
             action: the agents' action space, as the EnvironmentSpec has it.
+            make: the shape of the networks.
         """
         actions = action_space(action)
         self._continuous, self._actions = actions.head == "gaussian", actions.outputs
         self._free_log_std = self._continuous and network.log_std == "parameter"
         doubled = self._continuous and not self._free_log_std
-        self.policy = StackedPerceptron(
+        self.policy = make(
             inputs,
             network.hidden_sizes,
             {"head": 2 * self._actions if doubled else self._actions},
             network.activation,
             {"log_std": self._actions} if self._free_log_std else {},
         )
-        self.critic = StackedPerceptron(critic_inputs, network.hidden_sizes, {"head": 1}, network.activation)
+        self.critic = make(critic_inputs, network.hidden_sizes, {"head": 1}, network.activation, {})
         self.size = self.policy.size + self.critic.size
 
     def initial(self, generator: torch.Generator, *, orthogonal: bool) -> Tensor:
@@ -87,6 +127,22 @@ class StackedActorCritic:
             for prefix, shape, part in parts
             for name, value in shape.views(part).items()
         }
+
+    def _head(self, policies: Tensor, output: Tensor, available: Tensor | None) -> Tensor:
+        if not self._continuous:
+            return output if available is None else torch.where(available, output, UNAVAILABLE)
+        mean, log_std = output[..., : self._actions], output[..., self._actions :]
+        if self._free_log_std:
+            log_std = self.policy.views(policies)["log_std"][:, None].expand_as(mean)
+        return torch.cat([mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)], dim=-1)
+
+
+class StackedActorCritic(PoliciesWithCritics[StackedPerceptron]):
+    """Policies and critics of hidden layers alone."""
+
+    def __init__(self, inputs: int, critic_inputs: int, network: Network, action: Mapping[str, Any]) -> None:
+        """See `PoliciesWithCritics`."""
+        super().__init__(inputs, critic_inputs, network, action, StackedPerceptron)
 
     def distribution(self, policies: Tensor, x: Tensor, available: Tensor | None) -> Tensor:
         """The action distributions' parameters [P, B, .], with a graph.
@@ -137,11 +193,3 @@ class StackedActorCritic:
             by_distribution *= trace.available
         self.policy.backpropagate(policies, trace.policy, by_distribution, into_policies)
         self.critic.backpropagate(critics, trace.critic, by_values[..., None], into_critics)
-
-    def _head(self, policies: Tensor, output: Tensor, available: Tensor | None) -> Tensor:
-        if not self._continuous:
-            return output if available is None else torch.where(available, output, UNAVAILABLE)
-        mean, log_std = output[..., : self._actions], output[..., self._actions :]
-        if self._free_log_std:
-            log_std = self.policy.views(policies)["log_std"][:, None].expand_as(mean)
-        return torch.cat([mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)], dim=-1)

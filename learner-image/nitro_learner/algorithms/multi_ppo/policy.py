@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from nitro_learner.algorithms.agents.stacked_adam import AdamState
-from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
+from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
+from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics, StackedShape
 from nitro_learner.data.batch import Fragment
 from nitro_learner.networks.normalise import ObservationNormaliser, RewardNormaliser
 
@@ -29,6 +30,7 @@ class AgentPolicy:
         states: standardises the global states that its critic sees; None if the critic sees no states, or raw
             ones.
         rewards: scales rewards; None where they stay as they are.
+        memories: what its critic remembers of episodes that go on; None without a recurrent layer.
     """
 
     parameters: Tensor
@@ -37,6 +39,7 @@ class AgentPolicy:
     observations: ObservationNormaliser | None
     states: ObservationNormaliser | None
     rewards: RewardNormaliser | None
+    memories: CriticMemories | None = None
 
     def copy(self) -> AgentPolicy:
         """A policy that learns on without changing this one."""
@@ -47,6 +50,7 @@ class AgentPolicy:
             observations=deepcopy(self.observations),
             states=deepcopy(self.states),
             rewards=deepcopy(self.rewards),
+            memories=deepcopy(self.memories),
         )
 
     def trained(self, parameters: Tensor, adam: AdamState, kl_coefficient: float) -> AgentPolicy:
@@ -59,9 +63,9 @@ class AgentPolicy:
             return [fragment.tensors["rewards"] for fragment in lanes]
         return self.rewards(list(lanes))
 
-    def state_dict(self, network: StackedActorCritic) -> dict[str, Any]:
+    def state_dict(self, network: PoliciesWithCritics[StackedShape]) -> dict[str, Any]:
         """The policy's part of a checkpoint."""
-        return {
+        state = {
             "parameters": {
                 name: value[0].detach().cpu().clone()
                 for name, value in network.named(self.parameters[None]).items()
@@ -72,8 +76,9 @@ class AgentPolicy:
             "states": self.states.state_dict() if self.states else None,
             "rewards": self.rewards.state_dict() if self.rewards else None,
         }
+        return state | ({"memories": self.memories.state_dict()} if self.memories else {})
 
-    def loaded(self, state: Mapping[str, Any], network: StackedActorCritic) -> AgentPolicy:
+    def loaded(self, state: Mapping[str, Any], network: PoliciesWithCritics[StackedShape]) -> AgentPolicy:
         """A policy of the same shape that continues from `state_dict()`.
 
         Raises:
@@ -85,13 +90,14 @@ class AgentPolicy:
             if saved.shape != value.shape[1:]:
                 raise ValueError(f"{name} has shape {tuple(saved.shape)}, expected {tuple(value.shape[1:])}")
             value[0].copy_(saved)
-        for normaliser, name in (
+        for part, name in (
             (loaded.observations, "observations"),
             (loaded.states, "states"),
             (loaded.rewards, "rewards"),
+            (loaded.memories, "memories"),
         ):
-            if normaliser is not None:
-                normaliser.load_state_dict(state[name])
+            if part is not None:
+                part.load_state_dict(state[name])
         device = str(self.parameters.device)
         return replace(
             loaded,

@@ -36,6 +36,12 @@ class PolicyRollouts:
 
     A row is one agent's transition; rows are ordered by fragment, then step, environment and agent. A lane is
     one agent in one environment of one fragment.
+
+    Attributes:
+        agents: k.
+        slots: fragments.
+        length: L, steps of each.
+        envs: environments of each.
     """
 
     def __init__(
@@ -51,6 +57,8 @@ class PolicyRollouts:
         self._team, self._class, self._positions = team, one, list(positions)
         self._fragments = fragments
         self.agents = len(self._positions)
+        self.slots = len(fragments)
+        self.length, self.envs = fragments[0].tensors["terminated"].shape
 
     def field(self, fragment: Fragment, name: str) -> np.ndarray:
         """A per-agent field of a fragment for the policy's agents alone."""
@@ -71,6 +79,28 @@ class PolicyRollouts:
     def alive(self) -> np.ndarray:
         """Whether the agent acted, bool [N]."""
         return np.stack([self._lives(fragment)[0] for fragment in self._fragments]).reshape(-1)
+
+    @property
+    def lives_end(self) -> np.ndarray:
+        """Whether what an agent remembers ends with a step, bool [F, lanes, L] of F fragments: its episode
+        ended, it died, or it was not alive."""
+        ends = []
+        for fragment in self._fragments:
+            alive, died = self._lives(fragment)
+            over = fragment.tensors["terminated"] | fragment.tensors["truncated"]
+            ends.append((over[:, :, None] | died | ~alive).reshape(len(over), -1).T)
+        return np.stack(ends)
+
+    @property
+    def memory(self) -> np.ndarray:
+        """What the agents' policies remember before the first step, f32 [F, lanes, H]."""
+        fields = [self.field(fragment, "memory") for fragment in self._fragments]
+        return np.stack([field.reshape(-1, field.shape[-1]) for field in fields])
+
+    @property
+    def cut(self) -> list[np.ndarray]:
+        """The truncated and not terminated steps of each fragment, int64 [n, 2]: step and environment."""
+        return [np.argwhere(f.tensors["truncated"] & ~f.tensors["terminated"]) for f in self._fragments]
 
     def observations(self, when: When) -> np.ndarray:
         """Raw observations [n, *obs] of the policy's agents."""
@@ -124,10 +154,9 @@ class PolicyRollouts:
             gamma: discount per step.
             gae_lambda: lambda of the estimate.
         """
-        length, envs = self._fragments[0].tensors["terminated"].shape
-        lanes = envs * self.agents
+        lanes = self.envs * self.agents
         steps = values("")
-        by_fragment = steps.reshape(-1, length, lanes)
+        by_fragment = steps.reshape(-1, self.length, lanes)
         last = values("last_").reshape(-1, lanes)
         terminated, truncated = (
             [self._ends(fragment, name) for fragment in self._fragments]

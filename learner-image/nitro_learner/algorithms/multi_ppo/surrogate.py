@@ -12,7 +12,7 @@ from torch import Tensor
 from nitro_learner.algorithms.multi_ppo.loss import acted_in
 from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
 from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
-from nitro_learner.algorithms.ppo.loss import Coefficients, surrogate, terms
+from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, surrogate, terms
 from nitro_learner.boosting.surrogate import Function, Objective
 from nitro_learner.networks.distributions import Distribution
 
@@ -84,12 +84,19 @@ class MultiPpoSurrogate:
         """The part's share of the mean."""
         samples, c = part.samples, self.coefficients
         params = self.network.distribution(policy, part.inputs, part.masked())[0]
-        log_prob = self.distribution.log_prob(params, samples.actions)
-        if objective == "ratio1":
-            each = torch.exp(log_prob - log_prob.detach()) * samples.advantages
-        elif objective == "clip":
-            each = surrogate(torch.exp(log_prob - samples.log_probs), samples.advantages, c.clip)
-        else:
+        if objective == "total":
             values = self.network.critic(critic, part.stacked(part.critic_inputs))[0, :, 0]
             each = terms(samples, params, values, self.distribution, c).loss(c)
+        else:
+            each = policy_objective(objective, self.distribution, samples, params, c.clip)
         return (each * part.weights).sum() / acted
+
+
+def policy_objective(
+    objective: Objective, distribution: Distribution, samples: Samples, params: Tensor, clip: float
+) -> Tensor:
+    """`clip` or `ratio1` of each sample at the new distribution's parameters [n, .]."""
+    log_prob = distribution.log_prob(params, samples.actions)
+    if objective == "ratio1":
+        return torch.exp(log_prob - log_prob.detach()) * samples.advantages
+    return surrogate(torch.exp(log_prob - samples.log_probs), samples.advantages, clip)

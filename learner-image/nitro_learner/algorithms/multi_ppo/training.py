@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,8 +23,11 @@ CPU_CHUNK, GPU_CHUNK = 1024, 2**16
 """Samples of each policy that go through the networks in one pass."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
+Data = TypeVar("Data")
+
+
+@dataclass(frozen=True)
+class Trained(Generic[Data]):
     """The result of a round for policies that trained together.
 
     Attributes:
@@ -35,7 +39,7 @@ class Trained:
 
     parameters: Tensor
     adam: list[AdamState]
-    samples: TeamSamples
+    samples: Data
     terms: list[dict[str, float]]
 
 
@@ -51,7 +55,7 @@ def train(
     coefficients: Coefficients,
     kl: Tensor,
     rate: float,
-) -> Trained:
+) -> Trained[TeamSamples]:
     """Train policies for a round's epochs.
 
     Args:

@@ -70,8 +70,9 @@ def check_actions(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     Raises:
         JobInvalid: it cannot.
     """
-    learnt = isinstance(action_space(environment["action"]), Continuous | Discrete)
-    if spec.algorithm.record.settings == "rllib" and not learnt:
+    if spec.algorithm.record.settings != "rllib":
+        return
+    if not isinstance(action_space(environment["action"]), Continuous | Discrete):
         reason = (
             "learns no MultiDiscrete or MultiBinary actions, as the environment has them; take ppo or impact"
         )

@@ -121,7 +121,7 @@ def test_an_algorithm_of_one_agent_refuses_an_environment_of_several() -> None:
 
 
 def test_the_registry_unites_teams_in_the_order_of_the_wire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_learns", lambda _: ToyTeam)
+    monkeypatch.setattr(registry, "_learns", lambda *_: ToyTeam)
     policies = registry.make_policies(spec(policies=[{"agents": "agent_*", "name": "iql"}]), ENVIRONMENT)
     assert list(policies.agents) == ["adversary_0", "adversary_1", "agent_0", "agent_1"]
     assert [learner.policies for learner in policies.learners] == [
@@ -132,6 +132,6 @@ def test_the_registry_unites_teams_in_the_order_of_the_wire(monkeypatch: pytest.
 
 
 def test_a_class_that_cannot_share_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_learns", lambda _: lambda *_: object())
+    monkeypatch.setattr(registry, "_learns", lambda *_: lambda *_: object())
     with pytest.raises(TypeError, match="ippo learns several agents, but is no SharingLearner"):
         registry.make_policies(spec(), ENVIRONMENT)

@@ -177,7 +177,10 @@ spaces = st.fixed_dictionaries(
             st.integers(1, 3),
         ),
         "action": st.one_of(
-            st.builds(lambda size: {"kind": "continuous", "size": size}, st.integers(1, 3)),
+            st.builds(
+                lambda size: {"kind": "continuous", "size": size, "low": [-1] * size, "high": [1] * size},
+                st.integers(1, 3),
+            ),
             st.builds(
                 lambda n, masked: {"kind": "discrete", "n": n, "masked": masked},
                 st.integers(5, 7),
@@ -219,7 +222,7 @@ def test_any_classes_come_back_as_they_were_sent(
 
 def test_the_axis_of_each_field_is_the_agents() -> None:
     classes = {"one": {"agents": list("abcdefg"), **ONE}, "two": {"agents": list("hijklmn"), **MASKED}}
-    specs = tensor_specs({"classes": classes}, LENGTH * ENVS, ENVS, OPTIONAL_TENSORS)
+    specs = tensor_specs({"classes": classes}, LENGTH * ENVS, ENVS, OPTIONAL_TENSORS, memory=9)
     axes = {name.partition("/")[2]: spec.shape.index(7) for name, spec in specs.items() if "/" in name}
     assert axes == AGENT_AXIS
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from agents_support import agent_class, agents_fragment, team
 from nitro_api.spec.scaling import Scaling
-from nitro_learner.algorithms.multi_ppo.learning import MultiPpo
+from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
 

@@ -1,0 +1,1 @@
+"""PPO, IPPO and MAPPO with a recurrent layer in policies and critics."""

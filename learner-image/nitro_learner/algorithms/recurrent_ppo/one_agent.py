@@ -1,0 +1,49 @@
+"""PPO with a recurrent layer: IPPO of a team of one agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nitro_actor.protocol.agents import AGENT, agent_classes
+from nitro_api import JobSpec
+from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
+from nitro_learner.data.batch import Fragment
+
+
+class RecurrentPpo:
+    """PPO on whole rounds, with memories. See `OnPolicyAlgorithm` for the interface."""
+
+    def __init__(self, spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> None:
+        """Start from `spec` (resolved) and the actors' EnvironmentSpec."""
+        team = Team(
+            agents=(AGENT,),
+            classes=agent_classes(environment),
+            state_size=None,
+            algorithm=spec.algorithm.name,
+            settings=spec.algorithm.hyperparameters,
+            network=spec.network,
+            seed=spec.seed,
+            rounds=spec.stop.rounds,
+        )
+        self._learner = RecurrentMultiPpo(team, device)
+
+    def weights(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """See `Algorithm`."""
+        weights = self._learner.weights()[AGENT]
+        return weights.meta, dict(weights.tensors)
+
+    def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
+        """See `OnPolicyAlgorithm`."""
+        return self._learner.update(fragments, round)[AGENT]
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return self._learner.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Algorithm`."""
+        self._learner.load_state_dict(state)

@@ -1,0 +1,94 @@
+"""Samples in sequences, for networks that remember."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """S sequences of L steps of each of P policies: one agent in one environment of one fragment each.
+
+    Attributes:
+        rows: the samples, policy by policy, then sequence by sequence, then step by step.
+        length: L.
+        keep: f32 [L, P, S, 1], 0 where memories are emptied before the step, 1 elsewhere.
+        memory: of the policies before the first step, f32 [P, S, H].
+        critic_memory: likewise of the critics.
+    """
+
+    rows: TeamSamples
+    length: int
+    keep: Tensor
+    memory: Tensor
+    critic_memory: Tensor
+
+    @property
+    def count(self) -> int:
+        """S."""
+        return self.memory.shape[1]
+
+    def take(self, index: Tensor) -> Sequences:
+        """Copies of some sequences of each policy, int64 [P, s] from 0 to S."""
+        steps = torch.arange(self.length, device=index.device)
+        policies = torch.arange(len(index), device=index.device)[:, None]
+        return Sequences(
+            self.rows.rows((index[..., None] * self.length + steps).flatten(1)),
+            self.length,
+            self.keep[:, policies, index],
+            self.memory[policies, index],
+            self.critic_memory[policies, index],
+        )
+
+    def of(self, policy: int) -> Sequences:
+        """The sequences of one policy, by its number in the stack."""
+        one = slice(policy, policy + 1)
+        return Sequences(
+            self.rows.of(policy),
+            self.length,
+            self.keep[:, one],
+            self.memory[one],
+            self.critic_memory[one],
+        )
+
+    def parts(self, rows: int) -> list[Sequences]:
+        """The sequences in parts of at most `rows` samples of each policy, but one sequence at least."""
+        each = max(1, rows // self.length)
+        if each >= self.count:
+            return [self]
+        numbers = torch.arange(self.count, device=self.memory.device).expand(len(self.memory), -1)
+        return [self.take(part) for part in torch.split(numbers, each, 1)]
+
+    def shuffled(self, generators: Sequence[torch.Generator], count: int) -> list[Sequences]:
+        """The sequences in `count` parts of nearly equal size, in an order that each policy's generator
+        draws."""
+        orders = [torch.randperm(self.count, generator=generator) for generator in generators]
+        index = torch.stack(orders).to(self.memory.device)
+        return [self.take(part) for part in torch.split(index, math.ceil(self.count / count), 1)]
+
+    def with_rows(self, rows: TeamSamples) -> Sequences:
+        """The same sequences with other columns."""
+        return replace(self, rows=rows)
+
+    def standardised(self) -> Sequences:
+        """The same with standardised advantages; see `TeamSamples`."""
+        return self.with_rows(self.rows.with_advantages(self.rows.standardised()))
+
+    @classmethod
+    def together(cls, each: Iterable[Sequences]) -> Sequences:
+        """Stack sequences of policies that have equally many."""
+        every = list(each)
+        return cls(
+            TeamSamples.together([one.rows for one in every]),
+            every[0].length,
+            torch.cat([one.keep for one in every], 1),
+            torch.cat([one.memory for one in every]),
+            torch.cat([one.critic_memory for one in every]),
+        )

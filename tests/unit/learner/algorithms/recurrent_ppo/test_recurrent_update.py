@@ -1,0 +1,280 @@
+"""An update with memories against a recomputation step by step with torch.nn.GRUCell, and against actors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from actor_support import environment
+from agents_support import team
+from learner_support import job
+from nitro_actor.play import play_of
+from nitro_actor.policy import Policy
+from nitro_actor.protocol.agents import agent_classes
+from nitro_actor.protocol.request import OPTIONAL_TENSORS
+from nitro_actor.protocol.state import bare
+from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
+from nitro_actor.rollout import rollout
+from nitro_api.spec.network import Recurrent
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.recurrent_ppo.gru import scan
+from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
+from nitro_learner.algorithms.recurrent_ppo.one_agent import RecurrentPpo
+from nitro_learner.data.batch import Fragment
+from parallel_environments import arena
+
+SIZE, WIDTH, STEPS, ENVS = 5, 8, 20, 2
+GAMMA, LAMBDA = 0.9, 0.8
+PLAIN = {
+    "preset": "paper",
+    "minibatchSize": 0,
+    "epochs": 2,
+    "gamma": GAMMA,
+    "gaeLambda": LAMBDA,
+    "learningRate": 0.01,
+    "klCoefficient": 0.3,
+    "entropyCoefficient": 0.02,
+    "valueClip": 0,
+}
+
+
+def one_agent(**settings: Any) -> tuple[RecurrentPpo, Any]:
+    """A learner of Pendulum, whose episodes are cut after a few steps, and the environment."""
+    env = environment("Pendulum-v1", ENVS, max_episode_steps=7)
+    values = {f"algorithm__hyperparameters__{name}": v for name, v in settings.items() if name != "preset"}
+    spec = job(
+        settings.get("preset", "tuned"),
+        environment__id="Pendulum-v1",
+        network__hiddenSizes=[WIDTH],
+        network__recurrent__hiddenSize=SIZE,
+        **values,
+    ).spec
+    learner = registry.make(spec, env.spec.to_json())
+    assert isinstance(learner, RecurrentPpo)
+    return learner, env
+
+
+def sample(learner: RecurrentPpo, env: Any, round: int, states: list[dict[str, Any]]) -> list[Fragment]:
+    """A round of two slots, which go on from their states."""
+    policy = Policy(PolicyWeights.of(*learner.weights()), env.spec)
+    fragments = []
+    for slot, state in enumerate(states):
+        tensors = rollout(env, policy, seed=100 * round + slot, steps=STEPS * ENVS, state=state)
+        fragments.append(Fragment({"slot": slot, "resumed": bool(state)}, tensors))
+        states[slot] = bare(tensors)
+    return fragments
+
+
+class Naive(nn.Module):
+    """One hidden layer, torch's own cell and a head, for one observation at a time."""
+
+    def __init__(self, parameters: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.p = nn.ParameterDict(
+            {name.replace(".", "_"): nn.Parameter(p.clone()) for name, p in parameters.items()}
+        )
+        self.cell = nn.GRUCell(WIDTH, SIZE)
+        for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            setattr(self.cell, part, self.p[f"gru_{part}"])
+
+    def forward(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        features = torch.tanh(self.p["layers_0_weight"] @ x + self.p["layers_0_bias"])
+        h = self.cell(features[None], h[None])[0]
+        return self.p["head_weight"] @ h + self.p["head_bias"], h
+
+
+def split(parameters: dict[str, Tensor]) -> tuple[Naive, Naive]:
+    parts: dict[str, dict[str, Tensor]] = {"policy": {}, "critic": {}}
+    for name, value in parameters.items():
+        kind, _, own = name.partition(".")
+        parts[kind][own] = value
+    return Naive(parts["policy"]), Naive(parts["critic"])
+
+
+def advantages_of(
+    fragment: Fragment, env: int, critic: Naive, h: Tensor
+) -> tuple[list[float], list[float], Tensor]:
+    """Advantages and values of an environment from their definitions, and the critic's memory afterwards."""
+    t = fragment.tensors
+    values, following, over = [], [], []
+    cuts = [tuple(row) for row in np.argwhere(t["truncated"] & ~t["terminated"])]
+    for step in range(STEPS):
+        value, h = critic(torch.from_numpy(t["observations"][step, env]), h)
+        values.append(value.item())
+        over.append(bool(t["terminated"][step, env] or t["truncated"][step, env]))
+        if (step, env) in cuts:
+            final = t["final_observations"][cuts.index((step, env))]
+            following.append(critic(torch.from_numpy(final), h)[0].item())
+        else:
+            following.append(None)
+        h = torch.zeros(SIZE) if over[-1] else h
+    following = [
+        own if own is not None else values[step + 1] if step + 1 < STEPS else None
+        for step, own in enumerate(following)
+    ]
+    if following[-1] is None:
+        following[-1] = critic(torch.from_numpy(t["last_observations"][env]), h)[0].item()
+    advantages = [0.0] * STEPS
+    for step in reversed(range(STEPS)):
+        ends = bool(t["terminated"][step, env])
+        delta = t["rewards"][step, env] + GAMMA * (0 if ends else following[step]) - values[step]
+        later = 0.0 if over[step] or step + 1 == STEPS else advantages[step + 1]
+        advantages[step] = delta + GAMMA * LAMBDA * later
+    return advantages, values, h
+
+
+def loss_of(policy: Naive, critic: Naive, fragments: list[Fragment], before: Any, kept: Any) -> Tensor:
+    """PPO's mean loss over the round: `before` has advantages and returns, `kept` the critics' memories."""
+    each = []
+    for slot, fragment in enumerate(fragments):
+        t = {name: torch.from_numpy(np.array(value)) for name, value in fragment.tensors.items()}
+        for env in range(ENVS):
+            h, c = t["memory"][env], kept[slot][env]
+            for step in range(STEPS):
+                raw, h = policy(t["observations"][step, env], h)
+                value, c = critic(t["observations"][step, env], c)
+                mean, log_std = raw.chunk(2)
+                new = torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp())
+                mean, log_std = t["distribution"][step, env].chunk(2)
+                old = torch.distributions.Normal(mean, log_std.exp())
+                ratio = (new.log_prob(t["actions"][step, env]) - t["log_probs"][step, env]).sum().exp()
+                advantage, target = before[slot][env][0][step], before[slot][env][1][step]
+                surrogate = torch.min(ratio * advantage, ratio.clamp(0.7, 1.3) * advantage)
+                divergence = torch.distributions.kl_divergence(old, new).sum()
+                each.append(
+                    -surrogate + 0.3 * divergence - 0.02 * new.entropy().sum() + (value[0] - target) ** 2
+                )
+                if t["terminated"][step, env] or t["truncated"][step, env]:
+                    h, c = torch.zeros(SIZE), torch.zeros(SIZE)
+    return torch.stack(each).mean()
+
+
+def test_two_rounds_equal_a_recomputation_step_by_step() -> None:
+    learner, env = one_agent(**PLAIN)
+    states: list[dict[str, Any]] = [{}, {}]
+    kept = [[torch.zeros(SIZE) for _ in range(ENVS)] for _ in states]
+    adam = None
+    for round in (1, 2):
+        own = learner.state_dict()["policies"]["agent"]
+        policy, critic = split(own["parameters"])
+        parameters = [*policy.p.values(), *critic.p.values()]
+        optimiser = torch.optim.Adam(parameters, 0.01, eps=1e-8)
+        if adam:
+            optimiser.load_state_dict(adam)
+        fragments = sample(learner, env, round, states)
+        assert (round == 2) == all(f.tensors["memory"].any() for f in fragments)
+        with torch.no_grad():
+            found = [
+                [advantages_of(f, e, critic, kept[slot][e]) for e in range(ENVS)]
+                for slot, f in enumerate(fragments)
+            ]
+        flat = np.array([[one[0] for one in slot] for slot in found])
+        scaled = (flat - flat.mean()) / flat.std()
+        returns = flat + np.array([[one[1] for one in slot] for slot in found])
+        before = [[(scaled[s, e], returns[s, e]) for e in range(ENVS)] for s in range(2)]
+        for _ in range(2):
+            optimiser.zero_grad()
+            loss_of(policy, critic, fragments, before, kept).backward()
+            optimiser.step()
+        kept = [[one[2] for one in slot] for slot in found]
+        adam = optimiser.state_dict()
+        # The KL penalty adapts after a round; the recomputation keeps 0.3.
+        result = learner.update(fragments, round)
+        assert result.stats["kl_coefficient"] == 0.3
+        after = learner.state_dict()["policies"]["agent"]
+        after["kl_coefficient"] = 0.3
+        learner._learner._policies["agent"] = learner._learner._policies["agent"].trained(
+            learner._learner._policies["agent"].parameters, learner._learner._policies["agent"].adam, 0.3
+        )
+        for prefix, one in (("policy", policy), ("critic", critic)):
+            for name, value in one.p.items():
+                actual = next(
+                    v for k, v in after["parameters"].items() if k.replace(".", "_") == f"{prefix}_{name}"
+                )
+                torch.testing.assert_close(actual, value.detach(), rtol=0, atol=2e-4, msg=f"{prefix} {name}")
+        for slot, saved in after["memories"]["running"].items():
+            np.testing.assert_allclose(saved, torch.stack(kept[int(slot)]).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("minibatch", [0, 15])
+def test_goes_on_to_the_bit(minibatch: int) -> None:
+    settings = PLAIN | {"minibatchSize": minibatch, "normaliseObservations": True, "normaliseRewards": True}
+    learner, env = one_agent(**settings)
+    states: list[dict[str, Any]] = [{}, {}]
+    learner.update(sample(learner, env, 1, states), 1)
+    other, _ = one_agent(**settings)
+    other.load_state_dict(learner.state_dict())
+    fragments = sample(learner, env, 2, states)
+    learner.update(fragments, 2)
+    other.update(fragments, 2)
+    for one, again in zip(learner.weights()[1].values(), other.weights()[1].values(), strict=True):
+        assert one.tobytes() == again.tobytes()
+    forgetful, _ = one_agent(**settings)
+    forgetful.load_state_dict(learner.state_dict())
+    assert forgetful.state_dict()["policies"]["agent"]["memories"]["running"].keys() == {"0", "1"}
+
+
+@pytest.mark.parametrize("algorithm", ["ippo", "mappo"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_replayed_policies_are_those_that_acted(algorithm: str, shared: bool) -> None:
+    """Agents that die, come back and are cut, over two rounds, with masked and continuous actions."""
+    env = arena(ENVS, cut=5)
+    described = env.spec.to_json()
+    fields = {"agent_ids": shared, "state_size": described["state"]["size"], "hidden": (WIDTH,)}
+    made = team(*agent_classes(described), algorithm=algorithm, settings={"epochs": 1}, **fields)
+    made.network.recurrent = Recurrent(hidden_size=SIZE)
+    learner, state = RecurrentMultiPpo(made), {}
+    game, several = play_of(env), {one.name for one in agent_classes(described)}
+    for round in (1, 2, 3):
+        weights = WeightsContainer("r", round, learner.weights(), dict(learner.agents))
+        policies = game.policy(weights)
+        tensors = game.rollout(
+            policies, seed=round, steps=STEPS * ENVS, state=state, optional_tensors=OPTIONAL_TENSORS
+        )
+        state = bare(tensors)
+        by_class: dict[str, dict[str, np.ndarray]] = {name: {} for name in several}
+        once = {}
+        for name, array in tensors.items():
+            group, _, own = name.partition("/")
+            if group in several:
+                by_class[group][own] = array
+            else:
+                once[name] = array
+        fragment = Fragment({"slot": 0, "resumed": round > 1}, once, by_class)
+        for name in learner.policies:
+            batch = learner._batch(name, [fragment], round)
+            sequences, network = batch.sequences, learner._network(name)
+            parameters = learner._policies[name].parameters[None]
+            rows = sequences.rows
+            assert len(rows.samples) == STEPS * ENVS
+            alive = rows.weights > 0
+            params, values = network(*network.split(parameters), sequences, scan)
+            torch.testing.assert_close(params[0][alive], rows.samples.distribution[alive], rtol=0, atol=2e-5)
+            torch.testing.assert_close(values[0], batch.values, rtol=0, atol=2e-5)
+        learner.update([fragment], round)
+
+
+def test_shared_policies_learn_from_one_agent_of_each_environment_or_from_all() -> None:
+    for group_batch, count in (("equal", ENVS), ("all", 2 * ENVS)):
+        env = arena(ENVS)
+        described = env.spec.to_json()
+        made = team(
+            *agent_classes(described), algorithm="ippo", agent_ids=True, group_batch=group_batch, state_size=4
+        )
+        made.network.recurrent = Recurrent(hidden_size=SIZE)
+        learner = RecurrentMultiPpo(made)
+        weights = WeightsContainer("r", 1, learner.weights(), dict(learner.agents))
+        game = play_of(env)
+        tensors = game.rollout(
+            game.policy(weights), seed=1, steps=STEPS * ENVS, state={}, optional_tensors=OPTIONAL_TENSORS
+        )
+        by_class = {
+            one.name: {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"{one.name}/")}
+            for one in agent_classes(described)
+        }
+        batch = learner._batch("hunter_0", [Fragment({"slot": 0, "resumed": False}, tensors, by_class)], 1)
+        assert batch.sequences.count == count
