@@ -124,8 +124,9 @@ paper-small: $(STAMP) ## the small comparison with the paper and its pages in do
 	$(BIN)/nitro experiment report runs/paper-small --into docs/results/paper-small.md
 	$(BIN)/nitro plot runs/paper-small/runs/Hopper-v5/{fixed,random-score,nitro,hydrozoa}/seed-* \
 		--x round --out docs/results/paper-small-rounds.png
-	$(BIN)/nitro experiment run experiments/cost-small.yaml
-	$(BIN)/nitro experiment report runs/cost-small --into docs/results/cost-small.md
+	$(BIN)/nitro experiment run experiments/boosting-small.yaml
+	$(BIN)/nitro experiment report runs/boosting-small --into docs/results/boosting-small.md \
+		--prices experiments/prices/{paper,spot-learner,cpu}.yaml
 	$(BIN)/nitro experiment run experiments/detector-small.yaml
 
 PEERS := build/peers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -55,8 +55,9 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
     asked = [(one, other) for one, other in experiment.questions.values()] or results.pairs
     pairs = [(one, other, "") for one, other in asked if {one, other} <= set(results.runs)]
     if results.fixed:
-        best = max(results.fixed, key=lambda variant: float(finals[variant].mean()))
-        yield f"The best fixed number in hindsight is that of {best}, by the mean return.\n"
+        best, by_cost = _best(results.fixed, finals, paid)
+        by = f"the cost to reach {target:g}" if by_cost else "the return"
+        yield f"The best fixed number in hindsight is that of {best}, by {by}.\n"
         others = [variant for variant in results.runs if variant not in results.fixed]
         pairs += [(one, best, " (best)") for one in others if (one, best) not in asked]
     compared: list[list[tuple[str, Difference | None]]] = []
@@ -73,6 +74,16 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
         told = [text if found is None else f"{next(verdicts)}: {text}" for text, found in answers_of]
         yield cells.line([f"{variant} - {other}{mark}", *told])
     yield ""
+
+
+def _best(fixed: Sequence[str], finals: Mapping[str, Floats], paid: Mapping[str, Floats]) -> tuple[str, bool]:
+    """The best of the variants, and whether it is so by the cost to the target: the least mean of those that
+    most runs reached it with. Where no run did, it is the best by return."""
+    counts = {variant: int(np.isfinite(paid[variant]).sum()) for variant in fixed if paid}
+    if not any(counts.values()):
+        return max(fixed, key=lambda variant: float(finals[variant].mean())), False
+    often = [variant for variant in fixed if counts[variant] == max(counts.values())]
+    return min(often, key=lambda variant: float(np.nanmean(paid[variant]))), True
 
 
 def _paid(results: Results, experiment: Experiment, variant: str, most: float) -> Floats:

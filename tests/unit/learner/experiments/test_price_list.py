@@ -110,7 +110,7 @@ def test_variants_are_compared_at_an_equal_modelled_cost(
     assert "| fixed | 10.0 [10.0, 10.0] | 2.0 | $4.2000 (2 of 2) |" in told
     assert "| few | 27.1 [27.1, 27.1] | 2.7 | $3.1000 (2 of 2) |" in told
     assert "| nitro | 20.0 [20.0, 20.0] | 1.7 | $2.1000 (2 of 2) |" in told
-    assert "The best fixed number in hindsight is that of few" in told
+    assert "The best fixed number in hindsight is that of few, by the cost to reach 10." in told
     few_first = (
         "| few - fixed | too few seeds: +17.1 [+17.1, +17.1] | too few seeds: -26.2 % [-26.2, -26.2] |"
     )
@@ -118,6 +118,10 @@ def test_variants_are_compared_at_an_equal_modelled_cost(
     best = "| nitro - few (best) | too few seeds: -7.1 [-7.1, -7.1] | too few seeds: -32.3 % [-32.3, -32.3] |"
     assert best in told
     assert ("two-state-reward_mean-round.png", True) in drawn
+    aimless = spec.model_copy(update={"target": None})
+    told = experiment_report.write(folder, aimless, [price_list.load(prices)])
+    assert "The best fixed number in hindsight is that of few, by the return." in told
+    assert "| nitro - few (best) | too few seeds: -7.1 [-7.1, -7.1] |" in told
 
 
 def test_a_run_without_its_ledger_is_not_priced(tmp_path: Path) -> None:
