@@ -78,9 +78,9 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(lambda _: working.__exit__(None, None, None))
         return future
 
-    async def shutdown_default_executor(self) -> None:
+    async def shutdown_default_executor(self, *timeout: float | None) -> None:
         with self.thread_at_work():
-            await super().shutdown_default_executor()
+            await super().shutdown_default_executor(*timeout)  # a time-out from Python 3.12 on
 
 
 class WatchedCompute(Compute):
