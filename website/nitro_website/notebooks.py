@@ -34,5 +34,7 @@ def of_cells(cells: Iterable[Mapping[str, Any]], path: Path) -> tuple[str, dict[
                 pictures[picture] = base64.b64decode(data["image/png"])
                 parts.append(f"![What the code above draws]({Path(picture).name})")
             elif text := "".join(output.get("text") or data.get("text/plain", "")):
-                parts.append(f"```text\n{text.rstrip()}\n```")
+                # What a cell prints comes in pieces.
+                before = parts.pop().removesuffix("```") if parts[-1].startswith("```text") else "```text\n"
+                parts.append(f"{before}{text.rstrip()}\n```")
     return "\n\n".join(parts) + "\n", pictures
