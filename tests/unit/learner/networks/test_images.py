@@ -40,9 +40,11 @@ class Watched(Policy):
         super().__init__(*arguments)
         self.seen: list[np.ndarray] = []
 
-    def distribution(self, observations: np.ndarray, out: np.ndarray) -> None:
+    def distribution(
+        self, observations: np.ndarray, out: np.ndarray, memory: np.ndarray | None = None
+    ) -> None:
         self.seen.append(observations.copy())
-        super().distribution(observations, out)
+        super().distribution(observations, out, memory)
 
 
 def colours(stack: int, count: int = 3) -> Environment:
