@@ -18,12 +18,13 @@ import nitro_learner as nitro
 from nitro_actor.agents.rollout import best_actions
 from nitro_actor.play import play_of
 from nitro_learner.checkpoints.store import load, pack
-from nitro_learner.export.networks import as_torch
+from nitro_learner.export.networks import as_onnx, as_torch
+from nitro_learner.serving.app import _Served
 from train_support import nitro as command
 from train_support import write_job
 from untrained_runs import environment_of
 
-ROUNDS, SIZE = 5, 6
+ROUNDS, SIZE = 3, 6
 COMMON: dict[str, Any] = {
     "network": {"hiddenSizes": [8], "recurrent": {"cell": "gru", "hiddenSize": SIZE}},
     "stop": {"rounds": ROUNDS},
@@ -70,7 +71,7 @@ def test_killed_and_resumed_equals_undisturbed(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     undisturbed: Path = request.getfixturevalue(name)
-    run = trained(tmp_path, {"one": ONE, "several": SEVERAL}[name], kill="4:sample")
+    run = trained(tmp_path, {"one": ONE, "several": SEVERAL}[name], kill="3:sample")
     again = command("train", "--resume", run)
     assert again.returncode == 0, again.stderr
     assert learned(run) == learned(undisturbed)
@@ -160,7 +161,7 @@ def test_what_does_not_fit_is_refused(one: Path, several: Path) -> None:
         team.act({"agent_0": np.zeros(18)}, state={})
 
 
-def test_the_server_remembers_nothing_itself(one: Path, several: Path) -> None:
+def test_the_server_remembers_nothing_itself(one: Path) -> None:
     from test_serve import ask, served
 
     policy, rows = nitro.load(one), np.random.default_rng(1).standard_normal((2, 3)).astype(np.float32)
@@ -181,13 +182,22 @@ def test_the_server_remembers_nothing_itself(one: Path, several: Path) -> None:
         status, refused = ask(url, {"observation": rows.tolist(), "state": {"x": "y"}})
         assert status == 400
         assert ask(url, path="/v1/policy")[1]["agents"]["agent"]["memory"] == SIZE
-    with served(several) as url:
-        seen = {agent: [0.5] * 18 for agent in nitro.load(several).agents}
-        _, first = ask(url, {"observation": seen})
-        assert {agent: len(state) for agent, state in first["state"].items()} == dict.fromkeys(seen, SIZE)
-        status, second = ask(url, {"observation": seen, "state": first["state"]})
-        assert status == 200
-        assert json.dumps(second["state"]) != json.dumps(first["state"])
+
+
+def test_several_agents_are_served_with_their_states(several: Path) -> None:
+    policy = nitro.load(several)
+    seen = {agent: [0.5] * 18 for agent in policy.agents}
+    handler, state = _Served(policy), None
+    for _ in range(2):
+        body = {"observation": seen, "state": state}
+        expected = policy.act(seen, state=state or policy.initial_state())
+        answer = json.loads(handler._answer(json.dumps(body).encode()))
+        for index, part in enumerate(("action", "state")):
+            for agent in policy.agents:
+                np.testing.assert_array_equal(
+                    np.array(answer[part][agent], np.float32), expected[index][agent]
+                )
+        state = answer["state"]
 
 
 @pytest.mark.parametrize("name", ["one", "several"])
@@ -207,13 +217,11 @@ def test_exported_files_take_and_give_the_state(
         inputs["available"] = np.ones((50, 5), bool)
     else:
         actions, after = policy.act(rows, state=state)
-    done = command("export", run, "--format", "onnx", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    (path,) = (Path(line) for line in done.stdout.splitlines() if Path(line).stem in (agent, "policy"))
-    session = onnxruntime.InferenceSession(path)
+    stem = agent if name == "several" else "policy"
+    session = onnxruntime.InferenceSession(as_onnx(policy)[f"{stem}.onnx"])
     assert [one.name for one in session.get_outputs()] == ["action", "distribution", "next_state"]
     program = tmp_path / "policy.pt2"
-    program.write_bytes(as_torch(policy)[f"{path.stem}.pt2"])
+    program.write_bytes(as_torch(policy)[f"{stem}.pt2"])
     module = torch.export.load(program).module()
     for found in (
         session.run(None, inputs),
