@@ -1,15 +1,18 @@
-"""Compare variants of a job: train all of them over the same seeds to the same budget, and report.
+"""Compare variants of a job over seeds to the same budget, or search for better settings, and report.
 
 `run` trains what is not trained yet, as many runs at a time as there are cores, and then writes the report.
 It can be stopped at any moment (also by kill -9) and goes on when it is called again. `report` writes the
 report of what is finished: report.md with tables and pictures, runs.csv and curves.csv.
 
 The file says what it shows, the base job, the variants, the seeds and the budget: see experiments/ and
-docs/experiments.md.
+docs/experiments.md. In place of variants it can have a search: trials with settings that Optuna proposes, and
+the best of them compared with the job's own settings on fresh seeds.
 
 examples:
   nitro experiment run experiments/paper-small.yaml
   nitro experiment run experiments/paper-small.yaml --set seeds='[0, 1, 2]' --dir runs/three
+  nitro experiment run experiments/search-cartpole.yaml --jobs 2
+  nitro experiment run experiments/search-cartpole.yaml --set search.trials=40     # 20 more trials
   nitro experiment report runs/paper-small
   nitro experiment report runs/paper-small --into docs/results/paper-small.md
   nitro experiment report runs/boosting-small --prices experiments/prices/*.yaml
@@ -18,23 +21,15 @@ examples:
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
-import shlex
-import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nitro_api import JobInvalid
-from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import add_set, some_path, writing
-from nitro_learner.cli.exits import ABORTED, DONE, FAILED, INTERRUPTED, CommandError
+from nitro_learner.cli.common import add_set, some_path
+from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
-    from nitro_learner.experiments.folder import ExperimentDir
     from nitro_learner.experiments.plan import PlannedRun
-    from nitro_learner.experiments.runner import Runner, Watcher
     from nitro_learner.experiments.spec import Experiment
 
 
@@ -75,127 +70,26 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"--jobs {arguments.jobs}: at least 1")
     experiment, runs = _read(arguments.spec, arguments.overrides)
     # Imported only now that the input was found to be good.
-    from nitro_learner.backends.base import BackendError
-    from nitro_learner.experiments.folder import ExperimentDir, machine
-    from nitro_learner.experiments.runner import Runner
-    from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
+    from nitro_learner.cli.experiment_run import run_experiment
 
-    folder = ExperimentDir(arguments.dir or Path("runs") / experiment.name)
-    interrupts.orderly()
-    try:
-        folder.check_ours()
-        with contextlib.ExitStack() as stack:
-            with writing("--dir", folder.path, "Name a folder that you may write to."):
-                stack.enter_context(RunDir(folder.path).locked())
-            # The runner first: it refuses runs of other jobs, and what is refused must not change the folder.
-            jobs = arguments.jobs or machine()["cores"]
-            runner = (
-                Runner(folder, runs, experiment.budget, jobs=jobs) if runs and experiment.budget else None
-            )
-            folder.open(experiment)
-            code = asyncio.run(_train(runner, folder, experiment, json=arguments.json)) if runner else DONE
-            return code or _finish(folder, experiment)
-    except OtherJob as error:
-        raise CommandError(f"{error}\nTo train the changed job, name another folder by --dir.") from None
-    except RunDirError as error:
-        raise CommandError(str(error)) from None
-    except BackendError as error:
-        raise CommandError(str(error), FAILED) from None
-    except BrokenPipeError:
-        raise CommandError(
-            "nobody reads the output any more: stopped. The same command goes on.", INTERRUPTED
-        ) from None
-    except OSError as error:
-        raise CommandError(f"{error.filename or folder.path}: {error.strerror}", FAILED) from None
+    return run_experiment(arguments, experiment, runs)
 
 
 def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun]]:
+    """The experiment, and its runs; of a search there are none before it has ended."""
     from nitro_learner.experiments.plan import plan
+    from nitro_learner.experiments.search import trials
     from nitro_learner.experiments.spec import load
 
     try:
         experiment = load(path, overrides)
+        if experiment.search:
+            trials.check(experiment)
         return experiment, plan(experiment)
     except JobInvalid as error:
         raise CommandError(
             "\n".join([f"{path} is not a valid experiment:", *(f"  {item}" for item in error.errors)])
         ) from None
-
-
-async def _train(runner: Runner, folder: ExperimentDir, experiment: Experiment, *, json: bool) -> int:
-    from nitro_learner.experiments.runner import Watcher
-    from nitro_learner.run.rundir import naming
-
-    left = sum(state.status == "waiting" for state in runner.states)
-    if not json:
-        shows = f": {experiment.figure}" if experiment.figure else ""
-        takes = f", about {experiment.core_hours:g} core-hours in all" if experiment.core_hours else ""
-        with naming("the output"):
-            print(
-                f"{experiment.name}{shows}\n{len(runner.states)} runs, {left} to do{takes}\n"
-                f"folder: {folder.path}",
-                flush=True,
-            )
-    with contextlib.ExitStack() as stack:
-        runner.watcher = _watcher(runner, stack, json=json) if left else Watcher()
-        _handle_signals(runner)
-        try:
-            await runner.train()
-        except asyncio.CancelledError:
-            raise CommandError("aborted. The same command goes on.", ABORTED) from None
-    if runner.interrupted:
-        print("stopped. The same command goes on.", file=sys.stderr)
-        return INTERRUPTED
-    failed = [state for state in runner.states if state.status == "failed"]
-    if failed:
-        told = "\n".join(f"{state.run.label}: {state.message}" for state in failed[:3])
-        more = f"\nand {len(failed) - 3} more" if len(failed) > 3 else ""
-        report = f"nitro experiment report {shlex.quote(str(folder.path))}"
-        rest = f"The same command tries them again. Without them: {report}"
-        raise CommandError(
-            f"{len(failed)} of {len(runner.states)} runs failed.\n{told}{more}\n{rest}", FAILED
-        )
-    return DONE
-
-
-def _watcher(runner: Runner, stack: contextlib.ExitStack, *, json: bool) -> Watcher:
-    from nitro_learner.experiments import progress
-
-    if json:
-        return progress.ProgressJson(runner.states)
-    if sys.stdout.isatty():
-        return stack.enter_context(progress.ProgressTable(runner.states))
-    return progress.ProgressLines(runner.states)
-
-
-def _handle_signals(runner: Runner) -> None:
-    """SIGINT and SIGTERM: once = stop after checkpoints, twice = break off."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-
-    def handle() -> None:
-        if runner.interrupted:
-            task.cancel()
-        else:
-            print("stopping after checkpoints; once more aborts", file=sys.stderr)
-            runner.interrupt()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, handle)
-
-
-def _finish(folder: ExperimentDir, experiment: Experiment) -> int:
-    """The report, and then what the experiment's commands make."""
-    from nitro_learner.experiments import experiment_report
-    from nitro_learner.experiments.runner import follow
-
-    if experiment.variants:
-        experiment_report.write(folder, experiment)
-        print(f"report: {folder.report}", file=sys.stderr)
-    failed = asyncio.run(follow(experiment.commands, folder)) if experiment.commands else None
-    if failed:
-        raise CommandError(f"this command failed: {failed}", FAILED)
-    return DONE
 
 
 def _report(path: Path, page: Path | None, listed: list[Path]) -> int:
@@ -210,9 +104,10 @@ def _report(path: Path, page: Path | None, listed: list[Path]) -> int:
     except RunDirError as error:
         raise CommandError(str(error)) from None
     experiment, runs = _read(folder.spec, [])
-    if not runs:
+    if not (runs or experiment.search):
         raise CommandError(f"{path}: this experiment has no runs to report; its commands say what they made")
     from nitro_learner.experiments import experiment_report, price_list
+    from nitro_learner.experiments.search import comparison
 
     prices = []
     for one in listed:
@@ -223,7 +118,7 @@ def _report(path: Path, page: Path | None, listed: list[Path]) -> int:
                 "\n".join([f"{one} is not a valid price list:", *(f"  {item}" for item in error.errors)])
             ) from None
     try:
-        text = experiment_report.write(folder, experiment, prices)
+        text = comparison.report(folder, experiment, prices)
         if page is not None:
             experiment_report.insert(text, folder, experiment.name, page)
     except RunDirError as error:

@@ -35,19 +35,23 @@ _Priced = Sequence[tuple[PriceList, Sequence[Results]]]
 """Price lists with the results that have their modelled costs."""
 
 
-def write(folder: ExperimentDir, experiment: Experiment, prices: Sequence[PriceList] = ()) -> str:
+def write(
+    folder: ExperimentDir, experiment: Experiment, prices: Sequence[PriceList] = (), searched: str = ""
+) -> str:
     """Write everything into the folder and return the text of report.md.
 
     Args:
         prices: adds what the runs would have cost by each of these lists.
+        searched: the text about the search that found the variants; it stands above the comparison.
 
     Raises:
-        RunDirError: no seed is finished by all variants. Variants without a finished run do not count.
+        RunDirError: no seed is finished by all variants, and nothing was searched. Variants without a
+            finished run do not count.
     """
     collected = collect(folder, experiment)
     priced = [(one, collect(folder, experiment, one)) for one in prices]
     results = [one for one in collected if one.seeds]
-    if not results:
+    if not results and not searched:
         raise RunDirError(
             f"{folder.path}: no seed is finished yet by every variant. Go on with nitro experiment run."
         )
@@ -55,7 +59,7 @@ def write(folder: ExperimentDir, experiment: Experiment, prices: Sequence[PriceL
     finished = list(rows(folder, experiment, collected))
     writer.write_text(folder.path / "runs.csv", _csv(finished))
     writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
-    text = "\n".join(_text(folder, experiment, results, finished, priced)).rstrip() + "\n"
+    text = "\n".join(_text(folder, experiment, results, finished, priced, searched)).rstrip() + "\n"
     writer.write_text(folder.report, text)
     return text
 
@@ -88,8 +92,10 @@ def _text(
     results: Sequence[Results],
     finished: Sequence[Line],
     priced: _Priced,
+    searched: str,
 ) -> Iterator[str]:
-    budget = results[0].budget
+    budget = experiment.budget
+    assert budget is not None
     yield f"# {experiment.name}\n"
     if experiment.figure:
         yield experiment.figure
@@ -108,6 +114,8 @@ def _text(
     )
     yield _made_by(folder, experiment, finished)
     yield from _later_seeds(folder, experiment)
+    if searched:
+        yield searched
     yield from question_answers.table(experiment, results)
     for one in results:
         yield from _environment(folder, experiment, one, priced)

@@ -34,6 +34,8 @@ class ExperimentDir:
         self.machine = path / "machine.json"
         self.seeds = path / "seeds.json"
         self.report = path / "report.md"
+        self.search = path / "search.db"
+        self.trials = path / "trials.csv"
 
     def run(self, run: PlannedRun) -> RunDir:
         return RunDir(self.path / run.folder)

@@ -7,27 +7,19 @@ command then goes on where it was, and does not repeat finished runs.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nitro_learner.backends.processes import ChildProcess, ProcessGroup
-from nitro_learner.experiments.curves import SPENT, read
+from nitro_learner.backends.processes import ProcessGroup
+from nitro_learner.experiments.curves import SPENT
 from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.local_runs import LocalRuns
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Budget
-from nitro_learner.run.rundir import RunDirError, naming
-from nitro_learner.training.waiting import Interrupted, unless
-
-# A run that gets a signal to stop ends its update and writes a checkpoint.
-_GRACE_SECONDS = 120.0
-# Exit codes of a stopped run: after a checkpoint, before its first one, or when a checkpoint took too long.
-_STOPPED = (75, -signal.SIGTERM, -signal.SIGKILL)
+from nitro_learner.run.rundir import naming
 
 
 @dataclass
@@ -84,6 +76,7 @@ class Runner:
         jobs: int,
     ) -> None:
         self._folder = folder
+        self._local = LocalRuns(folder)
         self._budget = budget
         self._jobs = jobs
         self.watcher = Watcher()
@@ -115,20 +108,17 @@ class Runner:
                 then stopped.
         """
         waiting = iter([state for state in self.states if state.status == "waiting"])
-        group = ProcessGroup()
-        await group.start()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for _ in range(self._jobs):
-                    tasks.create_task(self._work(group, waiting))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        finally:
-            await group.close()
+        async with self._local:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for _ in range(self._jobs):
+                        tasks.create_task(self._work(waiting))
+            except BaseExceptionGroup as failures:
+                raise failures.exceptions[0] from None
         if self._untold:
             raise self._untold
 
-    async def _work(self, group: ProcessGroup, waiting: Any) -> None:
+    async def _work(self, waiting: Any) -> None:
         for state in waiting:
             if self._stop.is_set():
                 return
@@ -138,7 +128,7 @@ class Runner:
                 if self._stop.is_set():
                     return
             if failed is None:
-                await self._train(group, state)
+                await self._train(state)
             else:
                 state.message = f"not tried, because {failed}"
                 self._change(state, "failed")
@@ -152,50 +142,27 @@ class Runner:
         (state,) = (state for state in self.states if state.run.folder == source.folder)
         return None if state.status == "done" else f"its source {source.label} has not ended"
 
-    async def _train(self, group: ProcessGroup, state: RunState) -> None:
-        folder = self._folder.prepare(state.run)
+    async def _train(self, state: RunState) -> None:
+        self._folder.prepare(state.run)
         self._change(state, "running")
-        child = await group.spawn(
-            state.run.label,
-            [sys.executable, "-m", "nitro_learner", "train", "--resume", str(folder.path), "--json"],
-            {"OMP_NUM_THREADS": "1"},
-            lambda line: self._heard(state, line),
-        )
-        code = await self._end(child)
-        self._look(state)
-        if code == 0:
-            self._change(state, "done")
-        elif code in _STOPPED and self._stop.is_set():
-            self._change(state, "stopped")
-        else:
-            again = f"nitro train --resume {shlex.quote(str(folder.path))}"
-            state.message = f"exit code {code}{child.last_words()}\n  alone: {again}"
-            if not state.round:  # an environment that cannot be built, an agent that is missing
-                why = f"{state.run.label} failed before its first round"
-                self._impossible[state.run.environment, state.run.variant] = why
-            self._change(state, "failed")
 
-    async def _end(self, child: ChildProcess) -> int:
-        try:
-            return await unless(self._stop, child.wait())
-        except Interrupted:
-            await child.stop(_GRACE_SECONDS)
-            return await child.wait()
-
-    def _heard(self, state: RunState, line: str) -> None:
-        """Handle a line of a child's output; only a round's row matters here."""
-        event: Any = None
-        with contextlib.suppress(ValueError):
-            event = json.loads(line)
-        if isinstance(event, dict) and event.get("event") == "round":
+        def advanced() -> None:
             self._look(state)
             self._tell(state)
 
+        ending = await self._local.train(state.run, advanced, self._stop)
+        self._look(state)
+        if ending.status == "failed":
+            state.message = ending.message
+            if not state.round:  # an environment that cannot be built, an agent that is missing
+                why = f"{state.run.label} failed before its first round"
+                self._impossible[state.run.environment, state.run.variant] = why
+        self._change(state, ending.status)
+
     def _look(self, state: RunState) -> None:
-        """Read from the run's folder how far the run is."""
-        try:
-            columns = read(self._folder.run(state.run), state.run.job).columns
-        except RunDirError:
+        """Take over how far the run is."""
+        columns = self._local.columns(state.run)
+        if columns is None:
             return
         state.round = int(columns["round"][-1])
         state.fraction = min(1.0, float(columns[SPENT[self._budget.unit]][-1]) / self._budget.amount)

@@ -23,11 +23,15 @@ from nitro_api.loading import yamlfile
 from nitro_api.loading.job_file import apply_override
 from nitro_api.schema.openapi import schema_of
 from nitro_api.schema.wording import located_errors, nearest
+from nitro_learner.experiments.search import spec as search_spec
+from nitro_learner.experiments.search.spec import Search
 from nitro_learner.training.round_report import COLUMNS
 
 Score = Literal["reward_mean", "evaluation_mean"]
 SCORES: tuple[Score, ...] = get_args(Score)
 ControlKind = Literal["permuted", "replayed"]
+DEFAULT = "default"
+"""The variant with the job's own settings, which the best trial of a search is compared with."""
 FIGURES = ("reward_mean", "evaluation_mean", "actors", "cost_total")
 """The metrics that are drawn unless the file names others."""
 
@@ -94,6 +98,10 @@ class Experiment(Model):
     variants: Annotated[dict[str, dict[str, Any]], Field(max_length=50)] = Field(default_factory=dict)
     """What is compared: a name, and the fields that it overrides, by path as in --set."""
 
+    search: Search | None = None
+    """Settings that are tried, in place of variants. The best ones are then compared, over the seeds, with
+    the job's own."""
+
     permuted: Annotated[dict[str, str], Field(max_length=50)] = Field(default_factory=dict)
     """Controls: a name, and the variant whose runs the control repeats, seed by seed. It uses the actors of
     those runs' rounds in a random order within blocks of spec.scaling.window rounds."""
@@ -135,6 +143,11 @@ class Experiment(Model):
     def compared(self) -> list[str]:
         """The names of all variants and controls."""
         return [*self.variants, *self.permuted, *self.replayed]
+
+    def comparing(self, name: str, settings: dict[str, Any]) -> Experiment:
+        """The experiment that compares settings that a search has found with the job's own."""
+        variants = {DEFAULT: {}, name: settings}
+        return self.model_copy(update={"search": None, "variants": variants})
 
 
 _SCHEMA = schema_of(Experiment)
@@ -183,11 +196,15 @@ def _rules(experiment: Experiment) -> list[FieldError]:
         if not _NAME.fullmatch(name):
             message = "must be named by at most 63 lower-case letters, digits, dots and hyphens; rename it"
             found.append(FieldError(path, name, message))
-    if not experiment.variants and not experiment.commands:
+    if not experiment.variants and not experiment.search and not experiment.commands:
         found.append(FieldError("variants", ABSENT, "is required where there are no commands; add it"))
-    if experiment.variants:
+    if experiment.search:
+        found += search_spec.mistakes(experiment.search, experiment.seeds)
+        found += _beside_a_search(experiment)
+    if experiment.variants or experiment.search:
+        what = "is a search" if experiment.search else "are variants"
         found += [
-            FieldError(name, ABSENT, "is required where there are variants; add it")
+            FieldError(name, ABSENT, f"is required where there {what}; add it")
             for name in ("job", "seeds", "budget")
             if not getattr(experiment, name)
         ]
@@ -226,6 +243,19 @@ def _rules(experiment: Experiment) -> list[FieldError]:
             continue
         if words[:1] not in (["nitro"], ["python"]):
             found.append(FieldError(f"commands[{index}]", command, "must begin with nitro or python"))
+    return found
+
+
+def _beside_a_search(experiment: Experiment) -> list[FieldError]:
+    """What an experiment with a search cannot have."""
+    found = [
+        FieldError(name, ABSENT, "cannot stand beside search, which compares the best trial; remove it")
+        for name in ("variants", "permuted", "replayed", "against", "questions")
+        if getattr(experiment, name)
+    ]
+    if len(experiment.environments) > 1:
+        message = "has more than one entry, and a search is for one environment; leave one"
+        found.append(FieldError("environments", experiment.environments, message))
     return found
 
 

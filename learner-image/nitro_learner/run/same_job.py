@@ -34,9 +34,7 @@ def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: Run
     Raises:
         OtherJob: names the fields that differ, with both values, and those that may change.
     """
-    old, new = (
-        {path: value for path, value in _leaves(job["spec"]) if not _is_free(path)} for job in (saved, now)
-    )
+    old, new = (deciding(job["spec"]) for job in (saved, now))
     differing = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
     if differing:
         lines = "\n".join(
@@ -47,6 +45,11 @@ def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: Run
             f"{folder.path} holds a run of another job; these fields differ:\n{lines}\n"
             f"A run that goes on keeps them; only these may change: {free}."
         )
+
+
+def deciding(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a job's spec that its results depend on, by path."""
+    return {path: value for path, value in _leaves(spec) if not _is_free(path)}
 
 
 def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder: RunDir) -> None:

@@ -10,6 +10,7 @@ from experiment_support import spec, write_spec
 from nitro_api import JobInvalid
 from nitro_learner.cli import COMMANDS
 from nitro_learner.experiments.plan import plan
+from nitro_learner.experiments.search import trials
 from nitro_learner.experiments.spec import load
 
 ROOT = Path(__file__).parents[4]
@@ -156,6 +157,8 @@ def test_figure_and_core_hours_are_optional(tmp_path: Path) -> None:
 def test_the_experiments_of_this_repository_are_valid(path: Path) -> None:
     experiment = load(path)
     assert experiment.name == path.stem
+    if experiment.search:
+        trials.check(experiment)
     runs = plan(experiment)
     compared = len(experiment.compared)
     assert len(runs) == len(experiment.seeds) * compared * max(1, len(experiment.environments))

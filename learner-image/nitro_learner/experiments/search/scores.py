@@ -1,0 +1,44 @@
+"""A trial's score: at each tenth of its budget, and at the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nitro_learner.experiments.curves import SPENT, FinishedRun
+from nitro_learner.experiments.local_runs import Columns
+from nitro_learner.experiments.search.study import STEPS
+from nitro_learner.experiments.spec import Experiment
+
+
+def steps_reached(experiment: Experiment, columns: Columns) -> Iterator[tuple[int, float]]:
+    """The parts of the budget that a run has passed, and its score after each of them, as the report reads
+    it. The last part is left out: it is the budget.
+
+    A score between two rounds is known when both are. So it does not depend on when it is read.
+    """
+    budget = experiment.budget
+    assert budget is not None
+    curve = FinishedRun(columns, {}).curve(experiment.score, budget.unit)
+    for step in range(1, STEPS):
+        spent = budget.amount * step / STEPS
+        if len(curve.x) and curve.x[-1] >= spent and np.isfinite(score := curve.at(spent)):
+            yield step, score
+
+
+def at_budget(experiment: Experiment, columns: Columns, summary: dict[str, Any]) -> float | None:
+    """The score of a run that has ended; None where it has none at the budget."""
+    budget = experiment.budget
+    assert budget is not None
+    score = FinishedRun(columns, summary).curve(experiment.score, budget.unit).at(budget.amount)
+    return score if np.isfinite(score) else None
+
+
+def spent(columns: Columns | None) -> dict[str, float]:
+    """What a run has taken so far."""
+    if columns is None:
+        return {}
+    named = {"rounds": SPENT["rounds"], "dollars": SPENT["dollars"], "seconds": "wall_seconds"}
+    return {name: float(columns[column][-1]) for name, column in named.items()}

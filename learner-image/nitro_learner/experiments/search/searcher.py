@@ -1,0 +1,165 @@
+"""Training of a search's trials, some at a time.
+
+Everything that matters is in the study and the run folders. A trial that was interrupted goes on when the
+same command is given again: it is neither lost nor proposed twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from nitro_api import JobInvalid
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.local_runs import Ending, LocalRuns
+from nitro_learner.experiments.plan import PlannedRun
+from nitro_learner.experiments.search import scores
+from nitro_learner.experiments.search.study import SearchStudy, Trial
+from nitro_learner.experiments.search.trials import own_settings, trial_run
+from nitro_learner.experiments.spec import Experiment
+
+
+class SearchFailed(Exception):  # noqa: N818
+    """No trial can be trained; the message says why."""
+
+
+class Searcher:
+    """Train the trials that are missing.
+
+        searcher = Searcher(folder, experiment, study, jobs=2)
+        searcher.ended = lambda trial: print(trial.number, trial.score)
+        loop.add_signal_handler(signal.SIGINT, searcher.interrupt)
+        await searcher.search()
+
+    Args:
+        jobs: trials at a time. With several of them a proposal knows fewer results.
+
+    Attributes:
+        ended: called with each trial that has ended.
+    """
+
+    def __init__(
+        self,
+        folder: ExperimentDir,
+        experiment: Experiment,
+        study: SearchStudy,
+        *,
+        jobs: int,
+    ) -> None:
+        assert experiment.search is not None
+        self._folder = folder
+        self._experiment = experiment
+        self._search = experiment.search
+        self._study = study
+        self._local = LocalRuns(folder)
+        self._jobs = jobs
+        self._stop = asyncio.Event()
+        self._begun: set[int] = set()
+        self.ended: Callable[[Trial], None] = lambda _: None
+        if settings := own_settings(experiment):
+            study.begin_with(settings)
+
+    def left(self) -> int:
+        """Trials that have not ended."""
+        return self._search.trials - sum(trial.state != "running" for trial in self._study.trials())
+
+    def interrupt(self) -> None:
+        """Stop all trials after a checkpoint."""
+        self._stop.set()
+
+    @property
+    def interrupted(self) -> bool:
+        return self._stop.is_set()
+
+    async def search(self) -> None:
+        """Train until all trials have ended, or until `interrupt` is called.
+
+        Raises:
+            SearchFailed: a trial failed in a way that others would, too, or may go on when it is tried again.
+            BackendError: no run can be trained.
+            OSError: a folder cannot be written, or `ended` raised it.
+        """
+        async with self._local:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for _ in range(self._jobs):
+                        tasks.create_task(self._work())
+            except BaseExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+
+    async def _work(self) -> None:
+        while not self._stop.is_set() and (trial := self._next()):
+            try:
+                run = trial_run(self._experiment, trial.number, trial.settings)
+            except JobInvalid as error:
+                self._end(trial, "failed", message=f"not a valid job: {error.errors[0]}")
+                continue
+            await self._train(trial, run)
+
+    def _next(self) -> Trial | None:
+        """A trial that was interrupted, else a new one; None when all have begun."""
+        trials = self._study.trials()
+        for trial in trials:
+            if trial.state == "running" and trial.number not in self._begun:
+                break
+        else:
+            if len(trials) >= self._search.trials:
+                return None
+            trial = self._study.ask()
+        self._begun.add(trial.number)
+        return trial
+
+    async def _train(self, trial: Trial, run: PlannedRun) -> None:
+        pruned = asyncio.Event()
+
+        def look() -> None:
+            columns = self._local.columns(run)
+            for step, score in scores.steps_reached(self._experiment, columns) if columns else ():
+                if not pruned.is_set() and self._study.report(trial, step, score):
+                    pruned.set()
+
+        look()  # an earlier sitting may have ended before its last rounds were looked at
+        ending = Ending("stopped")
+        if self._folder.finished(run):
+            ending = Ending("done")
+        elif not pruned.is_set():
+            self._folder.prepare(run)
+            ending = await self._local.train(run, look, pruned, self._stop)
+            look()
+        if pruned.is_set():
+            self._end(trial, "pruned", run)
+        elif ending.status == "done":
+            self._complete(trial, run)
+        elif ending.status == "failed":
+            self._failed(trial, run, ending.message, again=ending.again)
+
+    def _complete(self, trial: Trial, run: PlannedRun) -> None:
+        columns, summary = self._local.columns(run), self._folder.run(run).read_summary()
+        score = scores.at_budget(self._experiment, columns, summary) if columns else None
+        if score is None:
+            message = f"it has no {self._experiment.score} at the budget"
+            self._end(trial, "failed", run, message=message)
+        else:
+            self._end(trial, "complete", run, score=score)
+
+    def _failed(self, trial: Trial, run: PlannedRun, message: str, *, again: bool) -> None:
+        """Note a failure, which may be the settings' fault: a learning rate at which training diverges. The
+        search ends, and the trial stays as it is, where it is not their fault."""
+        trained = self._local.columns(run) is not None or any(one.spent for one in self._study.trials())
+        if again or not trained:
+            raise SearchFailed(f"{run.label}: {message}")
+        self._end(trial, "failed", run, message=message)
+
+    def _end(
+        self,
+        trial: Trial,
+        state: str,
+        run: PlannedRun | None = None,
+        *,
+        score: float | None = None,
+        message: str = "",
+    ) -> None:
+        spent = scores.spent(self._local.columns(run)) if run else {}
+        self._study.end(trial, state, score=score, spent=spent, message=message)
+        (told,) = (one for one in self._study.trials() if one.number == trial.number)
+        self.ended(told)

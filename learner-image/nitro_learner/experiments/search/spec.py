@@ -1,0 +1,113 @@
+"""The section `search` of an experiment's file: which fields are tried, within which limits, how often."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from nitro_api import FieldError
+from nitro_api.base import Model
+from nitro_api.errors import ABSENT
+from nitro_api.loading.yamlfile import whole_if_integral as short
+from nitro_api.schema.openapi import schema_at
+
+
+class Parameter(Model):
+    """The values that are tried for one field: a range from `low` to `high`, or a list of `choices`."""
+
+    low: float | None = None
+    """Lowest value."""
+
+    high: float | None = None
+    """Highest value."""
+
+    log: bool = False
+    """Whether values are drawn evenly on a logarithmic scale. Default: false."""
+
+    step: Annotated[float, Field(gt=0)] | None = None
+    """Distance between neighbouring values. Default: 1 for a field that takes integers, else any value."""
+
+    choices: Annotated[list[Any], Field(min_length=2, max_length=100)] | None = None
+    """The values, in place of a range. Each is what the field takes, also a list or a mapping."""
+
+
+class Search(Model):
+    """Trials of the job with other settings. Each is one run with the experiment's budget."""
+
+    trials: Annotated[int, Field(ge=1, le=10_000)]
+    """Trials in all. More of them extend a search that has ended."""
+
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    """Seed of every trial's run, so that trials share their luck, and of what is proposed. Default: 0."""
+
+    prune: bool = True
+    """Whether a trial ends early that is worse than the median of the others at equal spending. Default:
+    true."""
+
+    space: Annotated[dict[str, Parameter], Field(min_length=1, max_length=50)]
+    """What is tried: fields of the job, by path as in --set."""
+
+
+def is_integer(path: str, parameter: Parameter) -> bool:
+    """Whether a range has integers only: the field takes no others, or takes anything, as RLlib's settings
+    do, and the range is written in integers."""
+    kind = (schema_at(tuple(path.split("."))) or {}).get("type")
+    if kind is not None:
+        return bool(kind == "integer")
+    numbers = (parameter.low, parameter.high, parameter.step)
+    return all(one is None or one.is_integer() for one in numbers)
+
+
+def mistakes(search: Search, seeds: list[int]) -> Iterator[FieldError]:
+    """The mistakes in a search that concern several fields together, or the program."""
+    if importlib.util.find_spec("optuna") is None:
+        message = "needs the package optuna: pip install 'nitro-learner[train,search]'"
+        yield FieldError("search", ABSENT, message)
+    if search.seed in seeds:
+        message = (
+            f"holds {search.seed}, the seed of the trials, which the best one was chosen by; the comparison "
+            "needs fresh seeds: remove it here, or change search.seed"
+        )
+        yield FieldError("seeds", seeds, message)
+    for path, parameter in search.space.items():
+        where = f"search.space.{path}"
+        if not path.startswith("spec."):
+            yield FieldError(where, ABSENT, "must be a field of the job below spec; correct the path")
+        yield from _of_parameter(where, path, parameter)
+
+
+def _of_parameter(where: str, path: str, parameter: Parameter) -> Iterator[FieldError]:
+    low, high, step = parameter.low, parameter.high, parameter.step
+    given = parameter.to_dict()
+    if parameter.choices is not None:
+        if low is not None or high is not None or step is not None or parameter.log:
+            yield FieldError(where, given, "has choices and a range; remove one of them")
+        if len({json.dumps(one, sort_keys=True) for one in parameter.choices}) < len(parameter.choices):
+            yield FieldError(f"{where}.choices", parameter.choices, "holds a value twice; remove one")
+        return
+    if low is None or high is None:
+        yield FieldError(where, given, "must have both low and high, or choices; add what is missing")
+        return
+    if low >= high:
+        yield FieldError(
+            f"{where}.low", short(low), f"must be below high, which is {high:g}; correct one of them"
+        )
+    if parameter.log and low <= 0:
+        yield FieldError(
+            f"{where}.low", short(low), "must be above 0 where log is true; raise it or remove log"
+        )
+    if parameter.log and step is not None:
+        yield FieldError(f"{where}.step", short(step), "cannot be combined with log; remove one of them")
+    if step is not None and low < high and step > high - low:
+        yield FieldError(
+            f"{where}.step", short(step), f"is larger than the range of {high - low:g}; lower it"
+        )
+    if is_integer(path, parameter):
+        for name, value in (("low", low), ("high", high), ("step", step)):
+            if value is not None and not value.is_integer():
+                message = "must be an integer, because the field takes integers only; round it"
+                yield FieldError(f"{where}.{name}", value, message)
