@@ -28,7 +28,7 @@ def open_study(folder: ExperimentDir, experiment: Experiment) -> SearchStudy:
     job = plan(experiment.comparing(DEFAULT, {}))[0].job.to_dict()["spec"]
     fields = {f"spec.{path}": value for path, value in deciding(job).items() if path != "seed"}
     given = search.to_dict()
-    about = {f"search.{name}": given[name] for name in ("space", "seed", "prune")}
+    about = {f"search.{name}": given[name] for name in ("space", "seeds", "prune")}
     settings = {**fields, **about, "budget": budget.to_dict(), "score": experiment.score}
     return SearchStudy(folder.search, search, settings)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,9 @@ def at_budget(experiment: Experiment, columns: Columns, summary: dict[str, Any])
     return score if np.isfinite(score) else None
 
 
-def spent(columns: Columns | None) -> dict[str, float]:
-    """What a run has taken so far."""
-    if columns is None:
-        return {}
+def spent(runs: Sequence[Columns]) -> dict[str, float]:
+    """What runs have taken so far, together; empty without runs."""
     named = {"rounds": SPENT["rounds"], "dollars": SPENT["dollars"], "seconds": "wall_seconds"}
-    return {name: float(columns[column][-1]) for name, column in named.items()}
+    if not runs:
+        return {}
+    return {name: sum(float(one[column][-1]) for one in runs) for name, column in named.items()}

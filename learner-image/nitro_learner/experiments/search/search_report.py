@@ -45,13 +45,13 @@ def _text(
     yield (
         f"{len(trials)} of {search.trials} trials have ended ({told}). "
         f"They took {seconds / 3600:.2f} core-hours and ${dollars:.4f}. "
-        f"Each is one run with the seed {search.seed} and the budget above. Optuna's TPE sampler proposes "
-        f"the settings, the first {STARTUP_TRIALS} at random."
+        f"{_runs(search.seeds)} Optuna's TPE sampler proposes the settings, the first {STARTUP_TRIALS} at "
+        "random."
     )
     if search.prune:
         yield (
             f"A trial is pruned where its best score so far is below the median of the complete trials' at "
-            f"equal spending. That is compared at every {STEPS}th part of the budget, here of "
+            f"equal spending. That is compared at every {STEPS}th part of a run's budget, here of "
             f"{budget.amount / STEPS:,.10g} {UNITS[budget.unit]}, from part {FIRST_STEP} and from "
             f"{STARTUP_TRIALS} complete trials on."
         )
@@ -77,6 +77,13 @@ def _text(
     yield from _table(trials, list(search.space))
 
 
+def _runs(seeds: Sequence[int]) -> str:
+    if len(seeds) == 1:
+        return f"Each is one run with the seed {seeds[0]} and the budget above."
+    named = ", ".join(map(str, seeds))
+    return f"Each is {len(seeds)} runs with the budget above, by the seeds {named}; its score is their mean."
+
+
 def own_trial(experiment: Experiment, trials: Sequence[Trial]) -> Trial | None:
     """The trial with the job's own settings; None where these lie outside of the space."""
     settings = own_settings(experiment)
@@ -95,7 +102,7 @@ def _best(best: Trial, own: Trial | None) -> Iterator[str]:
     if own is not None and own.score is not None:
         before = f"; the job's own settings, trial {own.number}, have {cells.number(own.score)}"
     yield (
-        f"Its score is {cells.number(best.score or 0.0)}{before}. The highest of many scores on one seed "
+        f"Its score is {cells.number(best.score or 0.0)}{before}. The highest of many scores "
         "flatters its settings. What they gain is the difference below, which is of fresh seeds.\n"
     )
     yield "To use the settings, put them into the job:\n"

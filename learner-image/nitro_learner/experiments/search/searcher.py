@@ -7,15 +7,17 @@ same command is given again: it is neither lost nor proposed twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from nitro_api import JobInvalid
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.local_runs import Ending, LocalRuns
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.search import scores
-from nitro_learner.experiments.search.study import SearchStudy, Trial
-from nitro_learner.experiments.search.trials import own_settings, trial_run
+from nitro_learner.experiments.search.study import STEPS, SearchStudy, Trial
+from nitro_learner.experiments.search.trials import own_settings, trial_runs
 from nitro_learner.experiments.spec import Experiment
 
 
@@ -90,11 +92,11 @@ class Searcher:
     async def _work(self) -> None:
         while not self._stop.is_set() and (trial := self._next()):
             try:
-                run = trial_run(self._experiment, trial.number, trial.settings)
+                runs = trial_runs(self._experiment, trial.number, trial.settings)
             except JobInvalid as error:
                 self._end(trial, "failed", message=f"not a valid job: {error.errors[0]}")
                 continue
-            await self._train(trial, run)
+            await self._train(trial, runs)
 
     def _next(self) -> Trial | None:
         """A trial that was interrupted, else a new one; None when all have begun."""
@@ -109,57 +111,72 @@ class Searcher:
         self._begun.add(trial.number)
         return trial
 
-    async def _train(self, trial: Trial, run: PlannedRun) -> None:
-        pruned = asyncio.Event()
+    async def _train(self, trial: Trial, runs: Sequence[PlannedRun]) -> None:
+        """Train a trial's runs one after the other, and note what it came to."""
+        scored: list[float] = []
+        for run in runs:
+            pruned = asyncio.Event()
+            if scored and self._study.report(trial, STEPS * len(scored), float(np.mean(scored))):
+                pruned.set()
+            ending = await self._train_run(trial, run, scored, pruned)
+            if pruned.is_set():
+                self._end(trial, "pruned", runs)
+                return
+            if ending.status == "failed":
+                self._failed(trial, runs, f"{run.label}: {ending.message}", again=ending.again)
+            if ending.status != "done":
+                return
+            columns, summary = self._local.columns(run), self._folder.run(run).read_summary()
+            score = scores.at_budget(self._experiment, columns, summary) if columns else None
+            if score is None:
+                message = f"{run.label} has no {self._experiment.score} at the budget"
+                self._end(trial, "failed", runs, message=message)
+                return
+            scored.append(score)
+        self._end(trial, "complete", runs, score=float(np.mean(scored)))
+
+    async def _train_run(
+        self, trial: Trial, run: PlannedRun, scored: Sequence[float], pruned: asyncio.Event
+    ) -> Ending:
+        """Train one of a trial's runs, after others with the scores `scored`, until it ends or is pruned."""
 
         def look() -> None:
             columns = self._local.columns(run)
             for step, score in scores.steps_reached(self._experiment, columns) if columns else ():
-                if not pruned.is_set() and self._study.report(trial, step, score):
+                mean = float(np.mean([*scored, score]))
+                if not pruned.is_set() and self._study.report(trial, STEPS * len(scored) + step, mean):
                     pruned.set()
 
         look()  # an earlier sitting may have ended before its last rounds were looked at
-        ending = Ending("stopped")
         if self._folder.finished(run):
-            ending = Ending("done")
-        elif not pruned.is_set():
-            self._folder.prepare(run)
-            ending = await self._local.train(run, look, pruned, self._stop)
-            look()
+            return Ending("done")
         if pruned.is_set():
-            self._end(trial, "pruned", run)
-        elif ending.status == "done":
-            self._complete(trial, run)
-        elif ending.status == "failed":
-            self._failed(trial, run, ending.message, again=ending.again)
+            return Ending("stopped")
+        self._folder.prepare(run)
+        ending = await self._local.train(run, look, pruned, self._stop)
+        look()
+        return ending
 
-    def _complete(self, trial: Trial, run: PlannedRun) -> None:
-        columns, summary = self._local.columns(run), self._folder.run(run).read_summary()
-        score = scores.at_budget(self._experiment, columns, summary) if columns else None
-        if score is None:
-            message = f"it has no {self._experiment.score} at the budget"
-            self._end(trial, "failed", run, message=message)
-        else:
-            self._end(trial, "complete", run, score=score)
-
-    def _failed(self, trial: Trial, run: PlannedRun, message: str, *, again: bool) -> None:
+    def _failed(self, trial: Trial, runs: Sequence[PlannedRun], message: str, *, again: bool) -> None:
         """Note a failure, which may be the settings' fault: a learning rate at which training diverges. The
         search ends, and the trial stays as it is, where it is not their fault."""
-        trained = self._local.columns(run) is not None or any(one.spent for one in self._study.trials())
+        trained = any(self._local.columns(run) for run in runs) or any(
+            one.spent for one in self._study.trials()
+        )
         if again or not trained:
-            raise SearchFailed(f"{run.label}: {message}")
-        self._end(trial, "failed", run, message=message)
+            raise SearchFailed(message)
+        self._end(trial, "failed", runs, message=message)
 
     def _end(
         self,
         trial: Trial,
         state: str,
-        run: PlannedRun | None = None,
+        runs: Sequence[PlannedRun] = (),
         *,
         score: float | None = None,
         message: str = "",
     ) -> None:
-        spent = scores.spent(self._local.columns(run)) if run else {}
+        spent = scores.spent([columns for run in runs if (columns := self._local.columns(run))])
         self._study.end(trial, state, score=score, spent=spent, message=message)
         (told,) = (one for one in self._study.trials() if one.number == trial.number)
         self.ended(told)

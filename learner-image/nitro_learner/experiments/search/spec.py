@@ -36,13 +36,16 @@ class Parameter(Model):
 
 
 class Search(Model):
-    """Trials of the job with other settings. Each is one run with the experiment's budget."""
+    """Trials of the job with other settings. Each is a run per seed with the experiment's budget."""
 
     trials: Annotated[int, Field(ge=1, le=10_000)]
     """Trials in all. More of them extend a search that has ended."""
 
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
-    """Seed of every trial's run, so that trials share their luck, and of what is proposed. Default: 0."""
+    seeds: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=100)] = (
+        Field(default_factory=lambda: [0])
+    )
+    """Seeds of every trial's runs. Its score is their mean, so several of them leave less to luck. The first
+    is also the seed of what is proposed. Default: 0 alone."""
 
     prune: bool = True
     """Whether a trial ends early that is worse than the median of the others at equal spending. Default:
@@ -67,10 +70,12 @@ def mistakes(search: Search, seeds: list[int]) -> Iterator[FieldError]:
     if importlib.util.find_spec("optuna") is None:
         message = "needs the package optuna: pip install 'nitro-learner[train,search]'"
         yield FieldError("search", ABSENT, message)
-    if search.seed in seeds:
+    if len({*search.seeds}) < len(search.seeds):
+        yield FieldError("search.seeds", search.seeds, "holds a seed twice; remove one")
+    if shared := sorted({*search.seeds} & {*seeds}):
         message = (
-            f"holds {search.seed}, the seed of the trials, which the best one was chosen by; the comparison "
-            "needs fresh seeds: remove it here, or change search.seed"
+            f"holds {', '.join(map(str, shared))}, also in search.seeds, by which the best trial is chosen; "
+            "the comparison needs fresh seeds: remove what is in both from one of them"
         )
         yield FieldError("seeds", seeds, message)
     for path, parameter in search.space.items():

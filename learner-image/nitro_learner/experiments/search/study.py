@@ -24,7 +24,7 @@ STARTUP_TRIALS = 5
 """Trials that are drawn at random, and trials with a score that the median needs."""
 
 STEPS = 10
-"""A trial is compared with the others at each of so many equal parts of the budget."""
+"""A trial is compared with the others after each of so many equal parts of each run's budget."""
 
 FIRST_STEP = 3
 """The first part after which a trial may be pruned: before it, most policies are equally poor."""
@@ -42,7 +42,8 @@ class Trial:
         state: `running` (also one that was interrupted), `complete`, `pruned` or `failed`.
         settings: fields of the job by path.
         score: of a complete trial, at the budget.
-        reached: of a pruned trial: the part of the budget after which it was compared, and its score there.
+        reached: of a pruned trial: the part of its runs' budgets after which it was compared, and its score
+            there.
         spent: `rounds`, `dollars` and `seconds`; empty before the trial has ended.
         message: why it failed.
     """
@@ -61,7 +62,7 @@ class SearchStudy:
 
     Args:
         path: the SQLite file; made if it is missing.
-        search: the space and the seed.
+        search: the space and the seeds.
         settings: what the trials' results depend on, by name. A search goes on with the same only.
 
     Raises:
@@ -135,13 +136,14 @@ class SearchStudy:
         import optuna
 
         number = len(self._study.get_trials(deepcopy=False))
-        (seed,) = np.random.SeedSequence([self._search.seed, number]).generate_state(1)
+        (seed,) = np.random.SeedSequence([self._search.seeds[0], number]).generate_state(1)
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seed), n_startup_trials=STARTUP_TRIALS)
         asked = self._study.ask(self._space)
         return self._trial(self._study.get_trials(deepcopy=False)[asked.number])
 
     def report(self, trial: Trial, step: int, score: float) -> bool:
-        """Note a trial's score after `step` parts of the budget, and return whether to prune it.
+        """Note a trial's score after `step` parts of its runs' budgets, one run after the other, and return
+        whether to prune it.
 
         A second report of a step changes nothing, and gives the answer that the first one gave or would have
         given.
@@ -187,7 +189,8 @@ class SearchStudy:
         names = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
         state = names.get(frozen.state, "running")
         last = frozen.last_step
-        reached = (last / STEPS, frozen.intermediate_values[last]) if state == "pruned" and last else None
+        steps = STEPS * len(self._search.seeds)
+        reached = (last / steps, frozen.intermediate_values[last]) if state == "pruned" and last else None
         return Trial(
             frozen.number,
             state,

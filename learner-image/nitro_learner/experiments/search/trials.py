@@ -1,4 +1,4 @@
-"""From what a search proposes to the run of a trial, and the mistakes in its space."""
+"""From what a search proposes to the runs of a trial, and the mistakes in its space."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def name_of(number: int) -> str:
     return f"trial-{number}"
 
 
-def trial_run(experiment: Experiment, number: int, settings: Mapping[str, Any]) -> PlannedRun:
-    """The run of a trial.
+def trial_runs(experiment: Experiment, number: int, settings: Mapping[str, Any]) -> list[PlannedRun]:
+    """The runs of a trial, in the order of the search's seeds.
 
     Args:
         settings: fields of the job by path.
@@ -31,9 +31,9 @@ def trial_run(experiment: Experiment, number: int, settings: Mapping[str, Any]) 
     search = experiment.search
     assert search is not None
     variants = {name_of(number): dict(settings)}
-    alone = experiment.model_copy(update={"search": None, "variants": variants, "seeds": [search.seed]})
-    (run,) = plan(alone)
-    return dataclasses.replace(run, folder=PurePosixPath("trials", f"{number:04d}"))
+    alone = experiment.model_copy(update={"search": None, "variants": variants, "seeds": search.seeds})
+    folder = PurePosixPath("trials", f"{number:04d}")
+    return [dataclasses.replace(run, folder=folder / f"seed-{run.seed}") for run in plan(alone)]
 
 
 def check(experiment: Experiment) -> None:

@@ -14,6 +14,7 @@ from nitro_api import JobInvalid
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.search import comparison, scores, trials
+from nitro_learner.experiments.search.searcher import Searcher
 from nitro_learner.experiments.search.study import SearchStudy
 from nitro_learner.experiments.spec import Experiment, load
 from nitro_learner.run.rundir import OtherJob, RunDirError
@@ -29,7 +30,7 @@ SPACE: dict[str, Any] = {
 
 
 def file(directory: Path, space: dict[str, Any] = SPACE, **changes: Any) -> Path:
-    search = {"trials": 8, "seed": 7, "space": space, **changes.pop("search", {})}
+    search = {"trials": 8, "seeds": [7], "space": space, **changes.pop("search", {})}
     path = write_spec(directory, search=search, **changes)
     path.write_text(
         yaml.safe_dump({k: v for k, v in yaml.safe_load(path.read_text()).items() if k != "variants"})
@@ -69,7 +70,7 @@ def test_all_mistakes_are_reported_at_once_with_their_field(tmp_path: Path) -> N
         f"search.space.{SIZES}.choices: [[8], [8]]; holds a value twice; remove one",
         "has choices and a range; remove one of them",
         "search.space.metadata.name: must be a field of the job below spec",
-        "seeds: [7, 8]; holds 7, the seed of the trials",
+        "seeds: [7, 8]; holds 7, also in search.seeds",
         "against: cannot stand beside search",
         'environments: ["a", "b"]; has more than one entry, and a search is for one environment',
     ):
@@ -116,10 +117,10 @@ def test_without_optuna_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_search_needs_no_variants_and_its_trials_are_runs_of_the_job(tmp_path: Path) -> None:
-    experiment = searched(tmp_path)
+    experiment = searched(tmp_path, search={"seeds": [9, 7]})
     assert plan(experiment) == []
-    run = trials.trial_run(experiment, 12, {RATE: 0.002, SIZES: [16, 16]})
-    assert str(run.folder) == "trials/0012"
+    first, run = trials.trial_runs(experiment, 12, {RATE: 0.002, SIZES: [16, 16]})
+    assert [str(one.folder) for one in (first, run)] == ["trials/0012/seed-9", "trials/0012/seed-7"]
     assert (run.job.spec.seed, run.job.spec.network.hidden_sizes) == (7, [16, 16])
     assert run.job.to_dict()["spec"]["algorithm"]["hyperparameters"]["learningRate"] == 0.002
     assert run.job.spec.stop.actor_rounds == 8
@@ -184,6 +185,26 @@ def test_a_trial_is_pruned_below_the_median_at_equal_spending(tmp_path: Path) ->
     assert study.report(trial, 4, 11.9), "an interrupted search gets the same answer again"
     study.end(trial, "pruned", score=None, spent={})
     assert study.trials()[-1].reached == (0.4, 11.9)
+
+
+async def test_a_trials_score_is_the_mean_over_its_seeds(tmp_path: Path) -> None:
+    wanted = {"trials": 2, "seeds": [9, 7]}
+    experiment = searched(tmp_path, space={RATE: SPACE[RATE]}, search=wanted, budget={"rounds": 2})
+    folder = ExperimentDir(tmp_path / "results")
+    folder.path.mkdir()
+    folder.open(experiment)
+    study = comparison.open_study(folder, experiment)
+    searcher = Searcher(folder, experiment, study, jobs=1)
+    drawn = study_of(tmp_path, experiment)
+    drawn.begin_with(trials.own_settings(experiment) or {})
+    for number, returns in enumerate([(10.0, 40.0), (20.0, 22.0)]):
+        asked = drawn.ask()
+        for run, value in zip(trials.trial_runs(experiment, number, asked.settings), returns, strict=True):
+            pretend(folder, run, actors=[1, 1], returns=[0.0, value])
+    await searcher.search()
+    found = study.trials()
+    assert [trial.score for trial in found] == [25.0, 21.0]
+    assert [trial.spent for trial in found] == [{"rounds": 4.0, "dollars": 0.04, "seconds": 144.0}] * 2
 
 
 def test_pruning_can_be_switched_off(tmp_path: Path) -> None:
