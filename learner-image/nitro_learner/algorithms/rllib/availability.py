@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from nitro_actor.actions import Continuous, Discrete, action_space
 from nitro_api import FieldError, JobInvalid, JobSpec
 
 UNCHECKED = (
@@ -72,11 +71,14 @@ def check_actions(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     """
     if spec.algorithm.record.settings != "rllib":
         return
+    # Imported only now: `nitro validate` loads this module, and NumPy takes a tenth of a second.
+    from nitro_actor.actions import Continuous, Discrete, action_space
+
     if not isinstance(action_space(environment["action"]), Continuous | Discrete):
-        reason = (
+        why = (
             "learns no MultiDiscrete or MultiBinary actions, as the environment has them; take ppo or impact"
         )
-        raise JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, reason)])
+        raise JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, why)])
 
 
 def _obstacle() -> str | None:
