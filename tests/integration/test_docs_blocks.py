@@ -16,6 +16,7 @@ from docs_support import PAGES, ROOT
 from nitro_api import JobInvalid, load_job
 from nitro_learner import cli
 from nitro_learner.experiments import spec as experiments
+from nitro_learner.experiments.search import trials
 from untrained_runs import untrained
 
 RUNS = ("runs/hopper-20260101-120000", "runs/fixed-1", "runs/cartpole")
@@ -48,15 +49,17 @@ def check(block: Block) -> None:
     data = data_of(block) or {}
     if data.get("kind") == "NitroTrainingJob":
         load_job(block.text)
-    elif "variants" in data:
+    elif "variants" in data or "search" in data:
         file = Path("experiments") / "of-a-page.yaml"
-        file.write_text(block.text)
-        experiments.load(file)
+        file.write_text(yaml.safe_dump({"name": "page", "job": "../examples/cartpole.yaml", **data}))
+        experiment = experiments.load(file)
+        if experiment.search:
+            trials.check(experiment)
     elif "spec" in data or "algorithm" in data:
         spec = data.get("spec", data)
         several = spec.get("algorithm", {}).get("name") in ("ippo", "mappo", "iql", "vdn", "qmix")
         environment = {"id": "mpe2/simple_adversary_v3" if several else "Hopper-v5"}
-        load_job(job({"environment": environment, **spec}))
+        load_job(job({**spec, "environment": environment | spec.get("environment", {})}))
     else:
         assert next(iter(data)) in OTHERS
 
@@ -118,10 +121,16 @@ def test_the_code_of_a_page_runs(path: Path, clone: Path, trained: Path) -> None
             assert cli.main(small(words)) == 0, words
 
 
-@pytest.mark.parametrize("block", YAML)
-def test_yaml_of_a_page_is_valid(block: Block, clone: Path) -> None:
+@pytest.fixture
+def empty_experiments(clone: Path) -> None:
+    """A place for the experiments of pages."""
     (clone / "experiments").unlink()
     (clone / "experiments").mkdir()
+
+
+@pytest.mark.parametrize("block", YAML)
+@pytest.mark.usefixtures("empty_experiments")
+def test_yaml_of_a_page_is_valid(block: Block) -> None:
     check(block)
 
 
@@ -148,8 +157,11 @@ def test_every_command_runs_or_has_a_reason() -> None:
         "spec:\n  environment: {idd: Hopper-v5}\n",
         "algorithm:\n  name: ippo\n  policies:\n    - {agents: 'adversary_*', name: ppo}\n",
         "kind: NitroTrainingJob\nspec: {environment: {id: Hopper-v5}}\n",
+        "search: {space: {spec.algorithm.hyperparameters.epochs: {low: 0, high: 4}}}\n"
+        "seeds: [0]\nbudget: {rounds: 1}\n",
     ],
 )
+@pytest.mark.usefixtures("empty_experiments")
 def test_a_wrong_job_is_found(text: str) -> None:
     with pytest.raises(JobInvalid):
         check(Block("yaml", text))
