@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
-import torch
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
+from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.multi_ppo.batch import PolicyBatch
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpoLearner
+from nitro_learner.algorithms.multi_ppo.loss import CPU_CHUNK, GPU_CHUNK, gradient, mean_terms
 from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
-from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
 from nitro_learner.algorithms.multi_ppo.surrogate import MultiPpoSurrogate
 from nitro_learner.algorithms.multi_ppo.training import train
-from nitro_learner.algorithms.multi_ppo.update import LearnedPolicy, Update
+from nitro_learner.algorithms.multi_ppo.update import PolicyStep, Trained, Update
 from nitro_learner.data.batch import Fragment
 
 
-class MultiPpo(MultiPpoLearner[StackedActorCritic, PolicyBatch]):
+class MultiPpo(MultiPpoLearner[StackedActorCritic, PolicyBatch, TeamSamples]):
     """IPPO and MAPPO. See `SharingLearner` for the interface."""
 
     def _network_of(self, one: AgentClass) -> StackedActorCritic:
@@ -40,42 +40,26 @@ class MultiPpo(MultiPpoLearner[StackedActorCritic, PolicyBatch]):
     def _train(
         self,
         network: StackedActorCritic,
-        before: Sequence[AgentPolicy],
+        parameters: Tensor,
+        adam: Sequence[AdamState],
         batches: Sequence[PolicyBatch],
         update: Update,
-    ) -> list[LearnedPolicy]:
-        sampled = torch.stack([policy.parameters for policy in before])
-        trained = train(
-            network,
-            sampled,
-            [policy.adam for policy in before],
+    ) -> Trained[TeamSamples]:
+        return train(
+            parameters,
+            adam,
             TeamSamples.together([batch.samples for batch in batches]),
-            update.generators,
-            distribution=update.distribution,
-            settings=self.settings,
-            coefficients=update.coefficients,
-            kl=torch.tensor(update.kl, device=self._device),
-            rate=update.rate,
+            update,
+            self.settings,
+            gradient=partial(gradient, network),
+            mean_terms=partial(mean_terms, network),
+            chunk=CPU_CHUNK if parameters.device.type == "cpu" else GPU_CHUNK,
         )
-        return [
-            LearnedPolicy(
-                parameters,
-                trained.adam[index],
-                trained.terms[index],
-                MultiPpoSurrogate(
-                    network,
-                    parameters[None],
-                    sampled[index : index + 1],
-                    update.distribution,
-                    trained.samples.of(index),
-                    batch.samples.standardised(),
-                    replace(update.coefficients, kl=update.kl[index]),
-                    batch.slots,
-                    batch.lanes,
-                ),
-            )
-            for index, (parameters, batch) in enumerate(zip(trained.parameters, batches, strict=True))
-        ]
+
+    def _surrogate(
+        self, step: PolicyStep[StackedActorCritic], samples: TeamSamples, batch: PolicyBatch
+    ) -> MultiPpoSurrogate:
+        return MultiPpoSurrogate(step, samples, batch.slots, batch.lanes)
 
     def _distributions(
         self, network: StackedActorCritic, policy: Tensor, inputs: Tensor, available: Tensor | None

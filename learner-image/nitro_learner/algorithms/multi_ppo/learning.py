@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +22,7 @@ from nitro_actor.actions import action_space
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api.algorithms.ppo import PpoHyperparameters
-from nitro_learner.algorithms.actor_critic import adapted, annealed, explained_variance, stream
+from nitro_learner.algorithms.actor_critic import adapted, annealed, stream
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, inputs
 from nitro_learner.algorithms.agents.stacked_adam import AdamState
@@ -29,11 +30,19 @@ from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.base import UpdateResult, check_network
 from nitro_learner.algorithms.multi_ppo.batch import BatchMaker, chosen_agents
 from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
-from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics
 from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts
-from nitro_learner.algorithms.multi_ppo.update import LearnedPolicy, RoundBatch, Update
+from nitro_learner.algorithms.multi_ppo.samples import Data
+from nitro_learner.algorithms.multi_ppo.update import (
+    Network,
+    PolicyStep,
+    RoundBatch,
+    Trained,
+    Update,
+    batch_stats,
+)
 from nitro_learner.algorithms.ppo.loss import Coefficients
+from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.data.batch import Fragment, check_round
 from nitro_learner.networks.distributions import Distribution, distribution_of
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
@@ -41,12 +50,10 @@ from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormal
 _INITIAL, _ORDER, _CHOICE = range(3)
 """Uses of random numbers: first parameters, the order of samples, the agents that are learned from."""
 
-
-Network = TypeVar("Network", bound=PoliciesWithCritics[Any])
 Batch = TypeVar("Batch", bound=RoundBatch)
 
 
-class MultiPpoLearner(ABC, Generic[Network, Batch]):
+class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
     """IPPO and MAPPO, whatever the networks. See `SharingLearner` for the interface.
 
     Attributes:
@@ -163,9 +170,18 @@ class MultiPpoLearner(ABC, Generic[Network, Batch]):
 
     @abstractmethod
     def _train(
-        self, network: Network, before: Sequence[AgentPolicy], batches: Sequence[Batch], update: Update
-    ) -> list[LearnedPolicy]:
-        """Train policies of one shape together."""
+        self,
+        network: Network,
+        parameters: Tensor,
+        adam: Sequence[AdamState],
+        batches: Sequence[Batch],
+        update: Update,
+    ) -> Trained[Data]:
+        """Train policies of one shape together; the arguments are those of `train`."""
+
+    @abstractmethod
+    def _surrogate(self, step: PolicyStep[Network], samples: Data, batch: Batch) -> Surrogate:
+        """A policy's objective of the round; `samples` are of the batch, as the loss saw them."""
 
     @abstractmethod
     def _distributions(
@@ -197,19 +213,28 @@ class MultiPpoLearner(ABC, Generic[Network, Batch]):
             rate=annealed(settings, round, self._team.rounds),
         )
         results = {}
-        learned = self._train(network, before, batches, update)
-        for name, batch, policy, own in zip(names, batches, before, learned, strict=True):
-            if not torch.isfinite(own.parameters).all():
+        sampled = torch.stack([policy.parameters for policy in before])
+        trained = self._train(network, sampled, [policy.adam for policy in before], batches, update)
+        for index, (name, batch, policy) in enumerate(zip(names, batches, before, strict=True)):
+            parameters, terms, kl = trained.parameters[index], trained.terms[index], policy.kl_coefficient
+            if not torch.isfinite(parameters).all():
                 raise FloatingPointError(
                     f"round {round}: the weights of the policy {name} became infinite or NaN; "
                     "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
                 )
-            kl = policy.kl_coefficient
             self._policies[name] = policy.trained(
-                own.parameters.clone(), own.adam, adapted(kl, own.terms["kl"], settings.kl_target)
+                parameters.clone(), trained.adam[index], adapted(kl, terms["kl"], settings.kl_target)
             )
-            stats = own.terms | _batch_stats(batch) | {"learning_rate": update.rate, "kl_coefficient": kl}
-            results[name] = UpdateResult(stats, own.surrogate)
+            step = PolicyStep(
+                network,
+                parameters[None],
+                sampled[index : index + 1],
+                update.distribution,
+                batch.samples.standardised(),
+                replace(update.coefficients, kl=kl),
+            )
+            stats = terms | batch_stats(batch) | {"learning_rate": update.rate, "kl_coefficient": kl}
+            results[name] = UpdateResult(stats, self._surrogate(step, trained.samples.of(index), batch))
         return results
 
     def _chosen(self, policy: str, choices: int, round: int) -> np.ndarray | None:
@@ -269,15 +294,3 @@ class MultiPpoLearner(ABC, Generic[Network, Batch]):
 
     def _generator(self, purpose: int, round: int, policy: int) -> torch.Generator:
         return torch.Generator().manual_seed(stream(self._team.seed, purpose, round, policy))
-
-
-def _batch_stats(batch: RoundBatch) -> dict[str, float]:
-    """Statistics of a policy's batch, over the samples of agents that acted."""
-    acted = batch.samples.weights > 0
-    if not acted.any():
-        return {"explained_variance": 0.0, "advantage_std": 0.0}
-    returns, advantages = batch.samples.samples.returns[acted], batch.samples.samples.advantages[acted]
-    return {
-        "explained_variance": explained_variance(batch.values[acted], returns),
-        "advantage_std": advantages.std(correction=0).item(),
-    }

@@ -3,23 +3,23 @@ a KL penalty of each policy's own weight."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
-from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
-from nitro_learner.algorithms.ppo.loss import Coefficients, gradients, terms
-from nitro_learner.networks.distributions import Distribution
+from nitro_learner.algorithms.multi_ppo.samples import StackedSamples, TeamSamples
+from nitro_learner.algorithms.multi_ppo.update import Update
+from nitro_learner.algorithms.ppo.loss import gradients, terms
+
+CPU_CHUNK, GPU_CHUNK = 1024, 2**16
+"""Samples of each policy that go through the networks in one pass."""
 
 
 @torch.no_grad()
 def gradient(
-    network: StackedActorCritic,
-    parameters: Tensor,
-    parts: list[TeamSamples],
-    distribution: Distribution,
-    c: Coefficients,
-    kl: Tensor,
+    network: StackedActorCritic, parameters: Tensor, parts: list[TeamSamples], update: Update
 ) -> Tensor:
     """The gradient of each policy's mean loss by its parameters, [P, n].
 
@@ -27,13 +27,13 @@ def gradient(
         network: the policies' shape.
         parameters: f32 [P, n].
         parts: the samples, in parts that are passed through the networks one after another.
-        distribution: of the actions.
-        c: the loss's coefficients; its KL penalty is not read.
-        kl: f32 [P], each policy's coefficient of the KL penalty.
+        update: the settings of this round.
     """
+    distribution, c = update.distribution, update.coefficients
     into = torch.zeros_like(parameters)
     acted = acted_in(parts)
-    penalised = bool((kl > 0).any())
+    kl = torch.tensor(update.kl, device=parameters.device)
+    penalised = any(coefficient > 0 for coefficient in update.kl)
     for part in parts:
         trace = network.trace(parameters, part.inputs, part.stacked(part.critic_inputs), part.masked())
         rows = trace.distribution.flatten(0, 1)
@@ -49,11 +49,7 @@ def gradient(
 
 @torch.no_grad()
 def mean_terms(
-    network: StackedActorCritic,
-    parameters: Tensor,
-    parts: list[TeamSamples],
-    distribution: Distribution,
-    c: Coefficients,
+    network: StackedActorCritic, parameters: Tensor, parts: list[TeamSamples], update: Update
 ) -> list[dict[str, float]]:
     """Means of the loss's terms over each policy's samples of agents that acted: policy_loss, value_loss,
     entropy, kl, clip_fraction."""
@@ -61,7 +57,7 @@ def mean_terms(
     def terms_of(part: TeamSamples) -> list[Tensor]:
         trace = network.trace(parameters, part.inputs, part.stacked(part.critic_inputs), part.masked())
         rows, values = trace.distribution.flatten(0, 1), trace.values.flatten()
-        t = terms(part.samples, rows, values, distribution, c)
+        t = terms(part.samples, rows, values, update.distribution, update.coefficients)
         return [-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped]
 
     return means([(part, terms_of(part)) for part in parts])
@@ -82,6 +78,6 @@ def means(parts: list[tuple[TeamSamples, list[Tensor]]]) -> list[dict[str, float
     return [dict(zip(names, column.tolist(), strict=True)) for column in found.T]
 
 
-def acted_in(parts: list[TeamSamples]) -> Tensor:
+def acted_in(parts: Sequence[StackedSamples]) -> Tensor:
     """How many samples of agents that acted each policy has, f32 [P, 1]; 1 where it has none."""
     return torch.stack([part.acted() for part in parts]).sum(0).clamp(min=1.0)

@@ -5,11 +5,46 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from nitro_learner.algorithms.ppo.loss import Samples
+
+
+class StackedSamples(Protocol):
+    """Samples of policies that train stacked: `TeamSamples`, or sequences of them. The members are those of
+    `TeamSamples`."""
+
+    @property
+    def samples(self) -> Samples: ...
+
+    @property
+    def weights(self) -> Tensor: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def units(self) -> int:
+        """How many parts each policy's samples can have at most."""
+        ...
+
+    def acted(self) -> Tensor: ...
+
+    def of(self, policy: int) -> Self: ...
+
+    def parts(self, rows: int) -> list[Self]: ...
+
+    def shuffled(self, generators: Sequence[torch.Generator], count: int) -> list[Self]: ...
+
+    def with_advantages(self, advantages: Tensor) -> Self: ...
+
+    def standardised(self) -> Tensor: ...
+
+
+Data = TypeVar("Data", bound=StackedSamples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +69,11 @@ class TeamSamples:
     def size(self) -> int:
         """B."""
         return len(self.samples) // self.policies
+
+    @property
+    def units(self) -> int:
+        """B: samples can be parted anywhere."""
+        return self.size
 
     @property
     def inputs(self) -> Tensor:
@@ -79,15 +119,17 @@ class TeamSamples:
             None if self.available is None else self.available[flat],
         )
 
-    def parts(self, count: int) -> list[TeamSamples]:
-        """The samples in `count` parts of nearly equal size, in their order."""
+    def parts(self, rows: int) -> list[TeamSamples]:
+        """The samples in parts of nearly equal size, of at most `rows` of each policy, in their order."""
+        count = math.ceil(self.size / rows)
         if count == 1:
             return [self]
         numbers = torch.arange(self.size, device=self.weights.device).expand(self.policies, -1)
         return [self.rows(part) for part in torch.split(numbers, math.ceil(self.size / count), 1)]
 
     def shuffled(self, generators: Sequence[torch.Generator], count: int) -> list[TeamSamples]:
-        """As `parts`, each policy's samples in an order that its generator draws."""
+        """The samples in `count` parts of nearly equal size, in an order that each policy's generator
+        draws."""
         orders = [torch.randperm(self.size, generator=generator) for generator in generators]
         index = torch.stack(orders).to(self.weights.device)
         return [self.rows(part) for part in torch.split(index, math.ceil(self.size / count), 1)]

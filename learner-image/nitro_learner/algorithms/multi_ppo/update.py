@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from nitro_learner.algorithms.actor_critic import explained_variance
 from nitro_learner.algorithms.agents.stacked_adam import AdamState
-from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
+from nitro_learner.algorithms.multi_ppo.network import PoliciesWithCritics
+from nitro_learner.algorithms.multi_ppo.samples import Data, TeamSamples
 from nitro_learner.algorithms.ppo.loss import Coefficients
-from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.networks.distributions import Distribution
+
+Network = TypeVar("Network", bound=PoliciesWithCritics[Any])
 
 
 class RoundBatch(Protocol):
@@ -31,20 +34,41 @@ class RoundBatch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedPolicy:
-    """The result of a round for one policy.
+class Trained(Generic[Data]):
+    """The result of a round for policies that trained together.
 
     Attributes:
-        parameters: f32 [n].
-        adam: its optimiser's state.
-        terms: means of the loss's terms at these parameters.
-        surrogate: of the round.
+        parameters: f32 [P, n].
+        adam: each policy's.
+        samples: as the loss saw them, except that advantages may be standardised in each minibatch.
+        terms: means of the loss's terms at these parameters, by policy.
     """
 
     parameters: Tensor
-    adam: AdamState
-    terms: dict[str, float]
-    surrogate: Surrogate
+    adam: list[AdamState]
+    samples: Data
+    terms: list[dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyStep(Generic[Network]):
+    """One policy's step of a round, for its surrogate.
+
+    Attributes:
+        network: shape of policy and critic.
+        parameters: f32 [1, n], theta_{k+1}.
+        sampled: f32 [1, n], theta_k, which sampled the round.
+        distribution: of the actions.
+        standardised: f32 [N], advantages with mean 0 and deviation 1; those that the loss sees may differ.
+        coefficients: of the loss.
+    """
+
+    network: Network
+    parameters: Tensor
+    sampled: Tensor
+    distribution: Distribution
+    standardised: Tensor
+    coefficients: Coefficients
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +88,15 @@ class Update:
     coefficients: Coefficients
     kl: list[float]
     rate: float
+
+
+def batch_stats(batch: RoundBatch) -> dict[str, float]:
+    """Statistics of a policy's batch, over the samples of agents that acted."""
+    acted = batch.samples.weights > 0
+    if not acted.any():
+        return {"explained_variance": 0.0, "advantage_std": 0.0}
+    returns, advantages = batch.samples.samples.returns[acted], batch.samples.samples.advantages[acted]
+    return {
+        "explained_variance": explained_variance(batch.values[acted], returns),
+        "advantage_std": advantages.std(correction=0).item(),
+    }

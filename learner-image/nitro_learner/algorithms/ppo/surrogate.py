@@ -69,14 +69,20 @@ class PpoSurrogate:
 
     def _mean(self, network: ActorCritic, objective: Objective, chunk: Samples, size: int) -> Tensor:
         """The chunk's part of the mean over `size` transitions."""
-        params = network.policy(chunk.observations)
-        log_prob = self.distribution.log_prob(params, chunk.actions)
-        if objective == "ratio1":
-            each = torch.exp(log_prob - log_prob.detach()) * chunk.advantages
-        elif objective == "clip":
-            each = surrogate(torch.exp(log_prob - chunk.log_probs), chunk.advantages, self.coefficients.clip)
-        else:
+        params, c = network.policy(chunk.observations), self.coefficients
+        if objective == "total":
             values = network.critic(chunk.observations)[:, 0]
-            c = self.coefficients
             each = terms(chunk, params, values, self.distribution, c).loss(c)
+        else:
+            each = policy_objective(objective, self.distribution, chunk, params, c.clip)
         return each.sum() / size
+
+
+def policy_objective(
+    objective: Objective, distribution: Distribution, samples: Samples, params: Tensor, clip: float
+) -> Tensor:
+    """`clip` or `ratio1` of each sample at the new distribution's parameters [n, .]."""
+    log_prob = distribution.log_prob(params, samples.actions)
+    if objective == "ratio1":
+        return torch.exp(log_prob - log_prob.detach()) * samples.advantages
+    return surrogate(torch.exp(log_prob - samples.log_probs), samples.advantages, clip)

@@ -8,22 +8,24 @@ through time, truncated where a fragment begins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
+from nitro_learner.algorithms.agents.stacked_adam import AdamState
 from nitro_learner.algorithms.multi_ppo.learning import MultiPpoLearner
-from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
-from nitro_learner.algorithms.multi_ppo.update import LearnedPolicy, Update
+from nitro_learner.algorithms.multi_ppo.training import train
+from nitro_learner.algorithms.multi_ppo.update import PolicyStep, Trained, Update
+from nitro_learner.algorithms.recurrent_ppo.loss import CHUNK, gradient, mean_terms
 from nitro_learner.algorithms.recurrent_ppo.network import RecurrentActorCritic
 from nitro_learner.algorithms.recurrent_ppo.replay import CriticReplay
 from nitro_learner.algorithms.recurrent_ppo.sequences import Sequences
 from nitro_learner.algorithms.recurrent_ppo.surrogate import RecurrentSurrogate
-from nitro_learner.algorithms.recurrent_ppo.training import train
 from nitro_learner.data.batch import Fragment
 
 
@@ -39,7 +41,7 @@ class SequenceBatch:
         return self.sequences.rows
 
 
-class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch]):
+class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Sequences]):
     """IPPO and MAPPO with memories. See `SharingLearner` for the interface."""
 
     def _network_of(self, one: AgentClass) -> RecurrentActorCritic:
@@ -87,36 +89,29 @@ class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch]):
     def _train(
         self,
         network: RecurrentActorCritic,
-        before: Sequence[AgentPolicy],
+        parameters: Tensor,
+        adam: Sequence[AdamState],
         batches: Sequence[SequenceBatch],
         update: Update,
-    ) -> list[LearnedPolicy]:
-        sampled = torch.stack([policy.parameters for policy in before])
-        trained = train(
-            network,
-            sampled,
-            [policy.adam for policy in before],
+    ) -> Trained[Sequences]:
+        return train(
+            parameters,
+            adam,
             Sequences.together([batch.sequences for batch in batches]),
             update,
             self.settings,
+            gradient=partial(gradient, network),
+            mean_terms=partial(mean_terms, network),
+            chunk=CHUNK,
         )
-        return [
-            LearnedPolicy(
-                parameters,
-                trained.adam[index],
-                trained.terms[index],
-                RecurrentSurrogate(
-                    network,
-                    parameters[None],
-                    sampled[index : index + 1],
-                    update.distribution,
-                    trained.samples.of(index),
-                    batch.samples.standardised(),
-                    replace(update.coefficients, kl=update.kl[index]),
-                ),
-            )
-            for index, (parameters, batch) in enumerate(zip(trained.parameters, batches, strict=True))
-        ]
+
+    def _surrogate(
+        self,
+        step: PolicyStep[RecurrentActorCritic],
+        samples: Sequences,
+        batch: SequenceBatch,  # noqa: ARG002
+    ) -> RecurrentSurrogate:
+        return RecurrentSurrogate(step, samples)
 
     def _distributions(
         self, network: RecurrentActorCritic, policy: Tensor, inputs: Tensor, available: Tensor | None

@@ -128,12 +128,10 @@ class RecurrentActorCritic(PoliciesWithCritics[StackedRecurrent]):
             after = scan(seen, memory, keep.permute(2, 0, 1)[..., None], weight, bias)
         return after.permute(1, 2, 0, 3)
 
-    def distributions(
-        self, policies: Tensor, sequences: Sequences, recurrence: Recurrence = unroll
-    ) -> Tensor:
-        """The action distributions' parameters [P, B, .], with a graph."""
+    def distributions(self, policies: Tensor, sequences: Sequences) -> Tensor:
+        """The action distributions' parameters [P, B, .], with a graph that can be differentiated twice."""
         seen = _by_time(self.policy.seen(policies, sequences.rows.inputs), sequences.length)
-        after = recurrence(seen, sequences.memory, sequences.keep, *self.policy.kept(policies))
+        after = unroll(seen, sequences.memory, sequences.keep, *self.policy.kept(policies))
         output = self.policy.outputs(policies, _by_row(after))
         return self._head(policies, output, sequences.rows.masked())
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
+from nitro_learner.algorithms.ppo.loss import Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,28 @@ class Sequences:
     critic_memory: Tensor
 
     @property
-    def count(self) -> int:
-        """S."""
+    def units(self) -> int:
+        """S: sequences stay whole."""
         return self.memory.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Samples of each policy, S * L."""
+        return self.rows.size
+
+    @property
+    def samples(self) -> Samples:
+        """What PPO's loss reads of each sample."""
+        return self.rows.samples
+
+    @property
+    def weights(self) -> Tensor:
+        """See `TeamSamples`."""
+        return self.rows.weights
+
+    def acted(self) -> Tensor:
+        """See `TeamSamples`."""
+        return self.rows.acted()
 
     def take(self, index: Tensor) -> Sequences:
         """Copies of some sequences of each policy, int64 [P, s] from 0 to S."""
@@ -61,25 +81,29 @@ class Sequences:
     def parts(self, rows: int) -> list[Sequences]:
         """The sequences in parts of at most `rows` samples of each policy, but one sequence at least."""
         each = max(1, rows // self.length)
-        if each >= self.count:
+        if each >= self.units:
             return [self]
-        numbers = torch.arange(self.count, device=self.memory.device).expand(len(self.memory), -1)
+        numbers = torch.arange(self.units, device=self.memory.device).expand(len(self.memory), -1)
         return [self.take(part) for part in torch.split(numbers, each, 1)]
 
     def shuffled(self, generators: Sequence[torch.Generator], count: int) -> list[Sequences]:
         """The sequences in `count` parts of nearly equal size, in an order that each policy's generator
         draws."""
-        orders = [torch.randperm(self.count, generator=generator) for generator in generators]
+        orders = [torch.randperm(self.units, generator=generator) for generator in generators]
         index = torch.stack(orders).to(self.memory.device)
-        return [self.take(part) for part in torch.split(index, math.ceil(self.count / count), 1)]
+        return [self.take(part) for part in torch.split(index, math.ceil(self.units / count), 1)]
 
     def with_rows(self, rows: TeamSamples) -> Sequences:
         """The same sequences with other columns."""
         return replace(self, rows=rows)
 
-    def standardised(self) -> Sequences:
-        """The same with standardised advantages; see `TeamSamples`."""
-        return self.with_rows(self.rows.with_advantages(self.rows.standardised()))
+    def with_advantages(self, advantages: Tensor) -> Sequences:
+        """The same with other advantages, [P * S * L]."""
+        return self.with_rows(self.rows.with_advantages(advantages))
+
+    def standardised(self) -> Tensor:
+        """See `TeamSamples`."""
+        return self.rows.standardised()
 
     @classmethod
     def together(cls, each: Iterable[Sequences]) -> Sequences:

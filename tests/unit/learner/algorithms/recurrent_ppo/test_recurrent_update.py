@@ -277,4 +277,4 @@ def test_shared_policies_learn_from_one_agent_of_each_environment_or_from_all() 
             for one in agent_classes(described)
         }
         batch = learner._batch("hunter_0", [Fragment({"slot": 0, "resumed": False}, tensors, by_class)], 1)
-        assert batch.sequences.count == count
+        assert batch.sequences.units == count

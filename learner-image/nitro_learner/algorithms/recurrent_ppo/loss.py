@@ -1,18 +1,12 @@
-"""The epochs of a round with recurrent layers: backpropagation through time along whole sequences."""
+"""PPO's loss of policies with recurrent layers, and its gradient: backpropagation through time along whole
+sequences."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from nitro_api.algorithms.ppo import PpoHyperparameters
-from nitro_learner.algorithms.agents.stacked import clip_rows
-from nitro_learner.algorithms.agents.stacked_adam import AdamState, StackedAdam
 from nitro_learner.algorithms.multi_ppo.loss import acted_in, means
-from nitro_learner.algorithms.multi_ppo.training import Trained
 from nitro_learner.algorithms.multi_ppo.update import Update
 from nitro_learner.algorithms.ppo.loss import terms
 from nitro_learner.algorithms.recurrent_ppo.gru import scan
@@ -23,51 +17,13 @@ CHUNK = 8192
 """Samples of each policy that go through the networks in one pass."""
 
 
-def train(
-    network: RecurrentActorCritic,
-    parameters: Tensor,
-    adam: Sequence[AdamState],
-    sequences: Sequences,
-    update: Update,
-    settings: PpoHyperparameters,
-) -> Trained[Sequences]:
-    """Train policies for a round's epochs. Minibatches are of whole sequences.
-
-    Args:
-        network: their shape.
-        parameters: f32 [P, n]; not changed.
-        adam: their optimisers' states; not changed.
-        sequences: with advantages that are not standardised.
-        update: the settings of this round.
-        settings: of the algorithm.
-    """
-    size = settings.minibatch_size or sequences.rows.size
-    minibatches = min(math.ceil(sequences.rows.size / size), sequences.count)
-    each = settings.standardise_advantages == "minibatch" and minibatches > 1
-    if settings.standardise_advantages != "off" and not each:
-        sequences = sequences.standardised()
-    trained = parameters.clone()
-    optimiser = StackedAdam(trained, adam, settings.adam_epsilon)
-    whole = sequences.parts(CHUNK)
-    for _ in range(settings.epochs):
-        epoch = [whole]
-        if minibatches > 1:
-            shuffled = sequences.shuffled(update.generators, minibatches)
-            epoch = [(one.standardised() if each else one).parts(CHUNK) for one in shuffled]
-        for parts in epoch:
-            step = gradient(network, trained, parts, update)
-            clip_rows(step, settings.max_grad_norm)
-            optimiser.step(step, update.rate)
-    return Trained(trained, optimiser.states(), sequences, mean_terms(network, trained, whole, update))
-
-
 def gradient(
     network: RecurrentActorCritic, parameters: Tensor, parts: list[Sequences], update: Update
 ) -> Tensor:
     """The gradient of each policy's mean loss by its parameters, [P, n]; see `multi_ppo.loss.gradient`."""
     theta = parameters.detach().requires_grad_()
     into = torch.zeros_like(parameters)
-    acted = acted_in([part.rows for part in parts])
+    acted = acted_in(parts)
     kl = torch.tensor(update.kl, device=parameters.device)
     for part in parts:
         rows = part.rows
