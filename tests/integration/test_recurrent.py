@@ -34,12 +34,23 @@ ONE: dict[str, Any] = {
     "environment": {"id": "Pendulum-v1", "rolloutLength": 64, "envsPerActor": 2},
     "algorithm": {"name": "ppo", "hyperparameters": {"epochs": 2, "minibatchSize": 64}},
 }
+DIALS: dict[str, Any] = {  # MultiDiscrete actions
+    **COMMON,
+    "environment": {
+        "id": "dials",
+        "entryPoint": "learner_environments:Dials",
+        "rolloutLength": 48,  # 24 steps of each copy: an episode of 20 goes on in the next round
+        "envsPerActor": 2,
+    },
+    "algorithm": ONE["algorithm"],
+}
 SEVERAL: dict[str, Any] = {
     **COMMON,
     "environment": {"id": "mpe2/simple_spread_v3", "rolloutLength": 40, "envsPerActor": 2},
     "algorithm": {"name": "mappo", "hyperparameters": {"epochs": 2}},
     "sharing": {"mode": "always"},
 }
+SPECS = {"one": ONE, "dials": DIALS, "several": SEVERAL}
 
 
 def learned(run: Path) -> bytes:
@@ -62,23 +73,29 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def dials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory.mktemp("dials"), DIALS)
+
+
+@pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("several"), SEVERAL)
 
 
-@pytest.mark.parametrize("name", ["one", "several"])
+@pytest.mark.parametrize("name", SPECS)
 def test_killed_and_resumed_equals_undisturbed(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     undisturbed: Path = request.getfixturevalue(name)
-    run = trained(tmp_path, {"one": ONE, "several": SEVERAL}[name], kill="3:sample")
+    run = trained(tmp_path, SPECS[name], kill="3:sample")
     again = command("train", "--resume", run)
     assert again.returncode == 0, again.stderr
     assert learned(run) == learned(undisturbed)
 
 
-def test_episodes_go_on_with_what_was_remembered(one: Path, several: Path) -> None:
-    for run, names in ((one, ["state/memory"]), (several, ["state/memory/agent"])):
+def test_episodes_go_on_with_what_was_remembered(one: Path, dials: Path, several: Path) -> None:
+    own = ["state/memory"]
+    for run, names in ((one, own), (dials, own), (several, ["state/memory/agent"])):
         states = load(run / "checkpoints" / f"round-{ROUNDS:06d}.safetensors").state["training"]["end_states"]
         assert states
         for state in states.values():
@@ -86,10 +103,11 @@ def test_episodes_go_on_with_what_was_remembered(one: Path, several: Path) -> No
             assert state[names[0]].any() or run == several  # an episode of 25 steps may just have ended
 
 
-def test_every_round_has_a_boosting_score(one: Path) -> None:
-    with (one / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert all(float(row["convexity_ratio"]) > 0 for row in rows)
+def test_every_round_has_a_boosting_score(one: Path, dials: Path) -> None:
+    for run in (one, dials):
+        with (run / "metrics.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert all(float(row["convexity_ratio"]) > 0 for row in rows)
 
 
 def test_evaluation_plays_with_the_memory(one: Path) -> None:
@@ -200,7 +218,7 @@ def test_several_agents_are_served_with_their_states(several: Path) -> None:
         state = answer["state"]
 
 
-@pytest.mark.parametrize("name", ["one", "several"])
+@pytest.mark.parametrize("name", SPECS)
 def test_exported_files_take_and_give_the_state(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -227,7 +245,8 @@ def test_exported_files_take_and_give_the_state(
         session.run(None, inputs),
         [one.numpy() for one in module(*(torch.from_numpy(one) for one in inputs.values()))],
     ):
-        if name == "several":
+        assert np.asarray(found[0]).dtype == actions.dtype
+        if name != "one":
             assert (found[0] == actions).mean() > 0.95
         else:
             np.testing.assert_allclose(found[0], actions, rtol=1e-5, atol=1e-5)

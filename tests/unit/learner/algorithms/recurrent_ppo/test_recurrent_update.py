@@ -25,9 +25,9 @@ from nitro_learner.algorithms.recurrent_ppo.gru import scan
 from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
 from nitro_learner.algorithms.recurrent_ppo.one_agent import RecurrentPpo
 from nitro_learner.data.batch import Fragment
-from parallel_environments import arena
+from parallel_environments import arena, several
 
-SIZE, WIDTH, STEPS, ENVS = 5, 8, 20, 2
+SIZE, WIDTH, STEPS, ENVS = 5, 8, 24, 2
 GAMMA, LAMBDA = 0.9, 0.8
 PLAIN = {
     "preset": "paper",
@@ -42,13 +42,17 @@ PLAIN = {
 }
 
 
-def one_agent(**settings: Any) -> tuple[RecurrentPpo, Any]:
-    """A learner of Pendulum, whose episodes are cut after a few steps, and the environment."""
-    env = environment("Pendulum-v1", ENVS, max_episode_steps=7)
+def one_agent(name: str = "Pendulum-v1", **settings: Any) -> tuple[RecurrentPpo, Any]:
+    """A learner and its environment: Pendulum, whose episodes are cut after 7 steps, or one of
+    `learner_environments`, which cuts them after 20."""
+    if name == "Pendulum-v1":
+        env = environment(name, ENVS, max_episode_steps=7)
+    else:
+        env = environment(name, ENVS, f"learner_environments:{name}")
     values = {f"algorithm__hyperparameters__{name}": v for name, v in settings.items() if name != "preset"}
     spec = job(
         settings.get("preset", "tuned"),
-        environment__id="Pendulum-v1",
+        environment__id=name,
         network__hiddenSizes=[WIDTH],
         network__recurrent__hiddenSize=SIZE,
         **values,
@@ -69,6 +73,23 @@ def sample(learner: RecurrentPpo, env: Any, round: int, states: list[dict[str, A
     return fragments
 
 
+def distributions(action: dict[str, Any], parameters: Tensor) -> list[torch.distributions.Distribution]:
+    """The independent numbers of an action, by torch's own classes."""
+    if action["kind"] == "continuous":
+        mean, log_std = parameters.chunk(2)
+        pairs = zip(mean, log_std.clamp(-20, 2).exp(), strict=True)
+        return [torch.distributions.Normal(*pair) for pair in pairs]
+    if action["kind"] == "multiDiscrete":
+        parts = parameters.split(action["sizes"])
+        return [torch.distributions.Categorical(logits=part) for part in parts]
+    return [torch.distributions.Bernoulli(logits=bit) for bit in parameters]
+
+
+def log_probability(each: list[torch.distributions.Distribution], action: Tensor) -> Tensor:
+    chosen = zip(each, action.float(), strict=True)
+    return torch.stack([one.log_prob(number) for one, number in chosen]).sum()
+
+
 class Naive(nn.Module):
     """One hidden layer, torch's own cell and a head, for one observation at a time."""
 
@@ -82,7 +103,7 @@ class Naive(nn.Module):
             setattr(self.cell, part, self.p[f"gru_{part}"])
 
     def forward(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        features = torch.tanh(self.p["layers_0_weight"] @ x + self.p["layers_0_bias"])
+        features = torch.tanh(self.p["layers_0_weight"] @ x.float() + self.p["layers_0_bias"])
         h = self.cell(features[None], h[None])[0]
         return self.p["head_weight"] @ h + self.p["head_bias"], h
 
@@ -127,8 +148,17 @@ def advantages_of(
     return advantages, values, h
 
 
-def loss_of(policy: Naive, critic: Naive, fragments: list[Fragment], before: Any, kept: Any) -> Tensor:
-    """PPO's mean loss over the round: `before` has advantages and returns, `kept` the critics' memories."""
+def loss_of(
+    policy: Naive,
+    critic: Naive,
+    fragments: list[Fragment],
+    before: Any,
+    kept: Any,
+    action: dict[str, Any],
+    sampled: list[Tensor],
+) -> Tensor:
+    """PPO's mean loss over the round: `before` has advantages and returns, `kept` the critics' memories.
+    `sampled` gets the log probability of each action."""
     each = []
     for slot, fragment in enumerate(fragments):
         t = {name: torch.from_numpy(np.array(value)) for name, value in fragment.tensors.items()}
@@ -137,24 +167,31 @@ def loss_of(policy: Naive, critic: Naive, fragments: list[Fragment], before: Any
             for step in range(STEPS):
                 raw, h = policy(t["observations"][step, env], h)
                 value, c = critic(t["observations"][step, env], c)
-                mean, log_std = raw.chunk(2)
-                new = torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp())
-                mean, log_std = t["distribution"][step, env].chunk(2)
-                old = torch.distributions.Normal(mean, log_std.exp())
-                ratio = (new.log_prob(t["actions"][step, env]) - t["log_probs"][step, env]).sum().exp()
+                new = distributions(action, raw)
+                old = distributions(action, t["distribution"][step, env])
+                log_prob = log_probability(new, t["actions"][step, env])
+                sampled.append(log_prob.detach())
+                ratio = (log_prob - t["log_probs"][step, env]).exp()
                 advantage, target = before[slot][env][0][step], before[slot][env][1][step]
                 surrogate = torch.min(ratio * advantage, ratio.clamp(0.7, 1.3) * advantage)
-                divergence = torch.distributions.kl_divergence(old, new).sum()
-                each.append(
-                    -surrogate + 0.3 * divergence - 0.02 * new.entropy().sum() + (value[0] - target) ** 2
-                )
+                pairs = zip(old, new, strict=True)
+                divergence = torch.stack([torch.distributions.kl_divergence(*pair) for pair in pairs]).sum()
+                entropy = torch.stack([one.entropy() for one in new]).sum()
+                each.append(-surrogate + 0.3 * divergence - 0.02 * entropy + (value[0] - target) ** 2)
                 if t["terminated"][step, env] or t["truncated"][step, env]:
                     h, c = torch.zeros(SIZE), torch.zeros(SIZE)
     return torch.stack(each).mean()
 
 
-def test_two_rounds_equal_a_recomputation_step_by_step() -> None:
-    learner, env = one_agent(**PLAIN)
+@pytest.mark.parametrize("name", ["Pendulum-v1", "Dials", "Switches"])
+def test_two_rounds_equal_a_recomputation_step_by_step(name: str) -> None:
+    """Continuous, MultiDiscrete and MultiBinary actions."""
+    learner, env = one_agent(name, **PLAIN)
+    action = env.spec.to_json()["action"]
+    if action["kind"] != "continuous":
+        # A head as it begins gives nearly equal logits, whatever is remembered.
+        parameters = learner._learner._policies["agent"].parameters[None]
+        learner._learner._network("agent").named(parameters)["policy.head.weight"].mul_(100)
     states: list[dict[str, Any]] = [{}, {}]
     kept = [[torch.zeros(SIZE) for _ in range(ENVS)] for _ in states]
     adam = None
@@ -176,9 +213,14 @@ def test_two_rounds_equal_a_recomputation_step_by_step() -> None:
         scaled = (flat - flat.mean()) / flat.std()
         returns = flat + np.array([[one[1] for one in slot] for slot in found])
         before = [[(scaled[s, e], returns[s, e]) for e in range(ENVS)] for s in range(2)]
-        for _ in range(2):
+        for epoch in range(2):
             optimiser.zero_grad()
-            loss_of(policy, critic, fragments, before, kept).backward()
+            sampled: list[Tensor] = []
+            loss_of(policy, critic, fragments, before, kept, action, sampled).backward()
+            if epoch == 0:  # of the policy that acted
+                told = np.stack([f.tensors["log_probs"].T for f in fragments]).reshape(-1)
+                np.testing.assert_allclose(told, torch.stack(sampled).numpy(), rtol=0, atol=1e-5)
+                assert told.std() > 0.1
             optimiser.step()
         kept = [[one[2] for one in slot] for slot in found]
         adam = optimiser.state_dict()
@@ -220,35 +262,38 @@ def test_goes_on_to_the_bit(minibatch: int) -> None:
 
 @pytest.mark.parametrize("algorithm", ["ippo", "mappo"])
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_replayed_policies_are_those_that_acted(algorithm: str, shared: bool) -> None:
-    """Agents that die, come back and are cut, over two rounds, with masked and continuous actions."""
-    env = arena(ENVS, cut=5)
+@pytest.mark.parametrize("name", ["Arena", "Panel"])
+def test_the_replayed_policies_are_those_that_acted(algorithm: str, shared: bool, name: str) -> None:
+    """Agents that die, come back and are cut, over three rounds, with masked and continuous actions; and
+    agents with MultiDiscrete actions."""
+    env = arena(ENVS, cut=5) if name == "Arena" else several("panel", ENVS, "parallel_environments:Panel")
     described = env.spec.to_json()
-    fields = {"agent_ids": shared, "state_size": described["state"]["size"], "hidden": (WIDTH,)}
+    size = described["state"]["size"] if "state" in described else None
+    fields = {"agent_ids": shared, "state_size": size, "hidden": (WIDTH,)}
     made = team(*agent_classes(described), algorithm=algorithm, settings={"epochs": 1}, **fields)
     made.network.recurrent = Recurrent(hidden_size=SIZE)
     learner, state = RecurrentMultiPpo(made), {}
-    game, several = play_of(env), {one.name for one in agent_classes(described)}
+    game, classes = play_of(env), {one.name for one in agent_classes(described)}
     for round in (1, 2, 3):
         weights = WeightsContainer("r", round, learner.weights(), dict(learner.agents))
         policies = game.policy(weights)
         tensors = game.rollout(
             policies, seed=round, steps=STEPS * ENVS, state=state, optional_tensors=OPTIONAL_TENSORS
         )
-        state = bare(tensors)
-        by_class: dict[str, dict[str, np.ndarray]] = {name: {} for name in several}
+        resumed, state = bool(state), bare(tensors)
+        by_class: dict[str, dict[str, np.ndarray]] = {group: {} for group in classes}
         once = {}
-        for name, array in tensors.items():
-            group, _, own = name.partition("/")
-            if group in several:
+        for key, array in tensors.items():
+            group, _, own = key.partition("/")
+            if group in classes:
                 by_class[group][own] = array
             else:
-                once[name] = array
-        fragment = Fragment({"slot": 0, "resumed": round > 1}, once, by_class)
-        for name in learner.policies:
-            batch = learner._batch(name, [fragment], round)
-            sequences, network = batch.sequences, learner._network(name)
-            parameters = learner._policies[name].parameters[None]
+                once[key] = array
+        fragment = Fragment({"slot": 0, "resumed": resumed}, once, by_class)
+        for policy in learner.policies:
+            batch = learner._batch(policy, [fragment], round)
+            sequences, network = batch.sequences, learner._network(policy)
+            parameters = learner._policies[policy].parameters[None]
             rows = sequences.rows
             assert len(rows.samples) == STEPS * ENVS
             alive = rows.weights > 0
@@ -256,6 +301,7 @@ def test_the_replayed_policies_are_those_that_acted(algorithm: str, shared: bool
             torch.testing.assert_close(params[0][alive], rows.samples.distribution[alive], rtol=0, atol=2e-5)
             torch.testing.assert_close(values[0], batch.values, rtol=0, atol=2e-5)
         learner.update([fragment], round)
+    assert resumed == (name == "Arena")
 
 
 def test_shared_policies_learn_from_one_agent_of_each_environment_or_from_all() -> None:
