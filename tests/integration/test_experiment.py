@@ -19,6 +19,7 @@ from nitro_api import load_job, resolve
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.checkpoints.store import load as load_checkpoint
 from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.local_runs import LocalRuns
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.runner import Runner, RunState, Watcher
 from nitro_learner.experiments.spec import load
@@ -169,7 +170,8 @@ async def test_a_run_that_is_stopped_at_its_start_can_go_on(tmp_path: Path) -> N
     seen: list[str] = []
     experiment = load(write_spec(tmp_path, seeds=[0]))
     assert experiment.budget
-    runner = Runner(ExperimentDir(tmp_path / "results"), plan(experiment), experiment.budget, jobs=1)
+    folder = ExperimentDir(tmp_path / "results")
+    runner = Runner(folder, plan(experiment), experiment.budget, LocalRuns(folder), jobs=1)
     runner.watcher = AtOnce()
     await runner.train()
     assert seen == ["running", "stopped"]

@@ -11,6 +11,7 @@ import yaml
 
 from experiment_support import spec
 from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.local_runs import LocalRuns
 from nitro_learner.experiments.search import comparison
 from nitro_learner.experiments.search.searcher import Searcher
 from nitro_learner.experiments.spec import load
@@ -67,7 +68,7 @@ async def test_a_pruned_run_ends_after_a_checkpoint(tmp_path: Path, monkeypatch:
         for step in range(3, 10):
             study.report(trial, step, 1e6)
         study.end(trial, "complete", score=1e6, spent={"rounds": 100})
-    searcher = Searcher(folder, experiment, study, jobs=1)
+    searcher = Searcher(folder, experiment, study, LocalRuns(folder), jobs=1)
     told: list[int] = []
     searcher.ended = lambda trial: told.append(trial.number)
     async with asyncio.timeout(300):

@@ -11,6 +11,7 @@ the best of them compared with the job's own settings on fresh seeds.
 examples:
   nitro experiment run experiments/paper-small.yaml
   nitro experiment run experiments/paper-small.yaml --set seeds='[0, 1, 2]' --dir runs/three
+  nitro experiment run experiments/paper-small.yaml --cluster --namespace team-a
   nitro experiment run experiments/search-cartpole.yaml --jobs 2
   nitro experiment run experiments/search-cartpole.yaml --set search.trials=40     # 20 more trials
   nitro experiment report runs/paper-small
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nitro_api import JobInvalid
-from nitro_learner.cli.common import add_set, some_path
+from nitro_learner.cli.common import add_namespace, add_set, some_path
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
@@ -38,7 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run = actions.add_parser("run", help="train what is missing, then report")
     run.add_argument("spec", type=some_path, metavar="SPEC.yaml", help="the experiment")
     run.add_argument("--dir", type=some_path, metavar="D", help="folder of the results; default: runs/NAME")
-    run.add_argument("--jobs", type=int, metavar="N", help="runs at a time; default: one per core")
+    run.add_argument(
+        "--jobs", type=int, metavar="N", help="runs at a time; default: one per core, on a cluster 4"
+    )
+    run.add_argument(
+        "--cluster",
+        action="store_true",
+        help="train each run as a job of the cluster that kubectl uses, then copy its files",
+    )
+    add_namespace(run)
     run.add_argument("--json", action="store_true", help="print one JSON object per change")
     add_set(run)
     report = actions.add_parser("report", help="write the report of what is finished")
@@ -68,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.jobs is not None and arguments.jobs < 1:
         raise CommandError(f"--jobs {arguments.jobs}: at least 1")
+    if arguments.namespace and not arguments.cluster:
+        raise CommandError(f"--namespace {arguments.namespace}: needs --cluster")
     experiment, runs = _read(arguments.spec, arguments.overrides)
     # Imported only now that the input was found to be good.
     from nitro_learner.cli.experiment_run import run_experiment

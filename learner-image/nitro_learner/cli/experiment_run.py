@@ -10,14 +10,17 @@ import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from nitro_api import JobInvalid
 from nitro_learner.backends.base import BackendError
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import writing
+from nitro_learner.cli.common import cluster_asked, writing
 from nitro_learner.cli.exits import ABORTED, DONE, FAILED, INTERRUPTED, CommandError
 from nitro_learner.experiments import progress
 from nitro_learner.experiments.folder import ExperimentDir, machine
+from nitro_learner.experiments.local_runs import LocalRuns
+from nitro_learner.experiments.places import Place
 from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.runner import Runner, Watcher, follow
 from nitro_learner.experiments.search import comparison
@@ -27,7 +30,12 @@ from nitro_learner.experiments.search.study import SearchStudy
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError, naming
 
+if TYPE_CHECKING:
+    from nitro_learner.cluster.jobs import NamespaceJobs
+
 _GOES_ON = "The same command goes on."
+_JOBS_OF_A_CLUSTER = 4
+"""Runs at a time on a cluster."""
 
 
 class _Interruptible(Protocol):
@@ -45,12 +53,13 @@ def run_experiment(arguments: argparse.Namespace, experiment: Experiment, runs: 
     """
     folder = ExperimentDir(arguments.dir or Path("runs") / experiment.name)
     interrupts.orderly()
+    jobs = _jobs_of_cluster(arguments, experiment, runs) if arguments.cluster else None
     try:
         folder.check_ours()
         with contextlib.ExitStack() as stack:
             with writing("--dir", folder.path, "Name a folder that you may write to."):
                 stack.enter_context(RunDir(folder.path).locked())
-            sitting = _Sitting(arguments, folder)
+            sitting = _Sitting(arguments, folder, jobs)
             if experiment.search:
                 return sitting.search(experiment)
             return sitting.compare(experiment, runs)
@@ -69,28 +78,53 @@ def run_experiment(arguments: argparse.Namespace, experiment: Experiment, runs: 
         raise CommandError(f"{error.filename or folder.path}: {error.strerror}", FAILED) from None
 
 
+def _jobs_of_cluster(
+    arguments: argparse.Namespace, experiment: Experiment, runs: Sequence[PlannedRun]
+) -> NamespaceJobs:
+    """The jobs of the namespace.
+
+    Raises:
+        CommandError: the cluster does not list them, or the experiment's jobs cannot run on a cluster.
+    """
+    from nitro_learner.cluster.jobs import NamespaceJobs
+    from nitro_learner.experiments.on_cluster import cluster_runs
+
+    try:
+        cluster_runs.check(experiment, runs)
+    except JobInvalid as error:
+        lines = [f"{arguments.spec} cannot run on a cluster:", *(f"  {item}" for item in error.errors)]
+        raise CommandError("\n".join(lines)) from None
+    with cluster_asked():
+        jobs = NamespaceJobs(arguments.namespace)
+        jobs.list()
+    return jobs
+
+
 class _Sitting:
     """One call of the command."""
 
-    def __init__(self, arguments: argparse.Namespace, folder: ExperimentDir) -> None:
+    def __init__(
+        self, arguments: argparse.Namespace, folder: ExperimentDir, jobs: NamespaceJobs | None
+    ) -> None:
         self._json: bool = arguments.json
-        self._jobs: int = arguments.jobs or machine()["cores"]
+        self._at_a_time: int = arguments.jobs or (_JOBS_OF_A_CLUSTER if jobs else machine()["cores"])
         self._folder = folder
+        self._jobs = jobs
 
     def compare(self, experiment: Experiment, runs: Sequence[PlannedRun]) -> int:
         """Train the variants' runs, and report."""
         # The runner first: it refuses runs of other jobs, and what is refused must not change the folder.
         runner = self._runner(experiment, runs) if runs else None
-        self._folder.open(experiment)
+        self._open(experiment)
         code = asyncio.run(self._train(runner, experiment)) if runner else DONE
         return code or self._finish(experiment)
 
     def search(self, experiment: Experiment) -> int:
         """Train the trials, then the best one's settings and the job's own over the seeds, and report."""
         study = comparison.open_study(self._folder, experiment) if self._folder.search.exists() else None
-        self._folder.open(experiment)
+        self._open(experiment)
         study = study or comparison.open_study(self._folder, experiment)
-        searcher = Searcher(self._folder, experiment, study, jobs=self._jobs)
+        searcher = Searcher(self._folder, experiment, study, self._place(experiment), jobs=self._at_a_time)
         if code := asyncio.run(self._try(searcher, study, experiment)):
             return code
         compared = comparison.compared(experiment, study)
@@ -102,7 +136,19 @@ class _Sitting:
 
     def _runner(self, experiment: Experiment, runs: Sequence[PlannedRun]) -> Runner:
         assert experiment.budget is not None
-        return Runner(self._folder, runs, experiment.budget, jobs=self._jobs)
+        return Runner(self._folder, runs, experiment.budget, self._place(experiment), jobs=self._at_a_time)
+
+    def _open(self, experiment: Experiment) -> None:
+        self._folder.open(experiment)
+        if self._jobs is None:
+            self._folder.add_machine(machine())
+
+    def _place(self, experiment: Experiment) -> Place:
+        if self._jobs is None:
+            return LocalRuns(self._folder)
+        from nitro_learner.experiments.on_cluster.cluster_runs import ClusterRuns
+
+        return ClusterRuns(self._folder, experiment, self._jobs)
 
     async def _try(self, searcher: Searcher, study: SearchStudy, experiment: Experiment) -> int:
         assert experiment.search is not None
@@ -140,8 +186,15 @@ class _Sitting:
             return
         shows = f": {experiment.figure}" if experiment.figure else ""
         takes = f", about {experiment.core_hours:g} core-hours in all" if experiment.core_hours else ""
+        where = f"\n{self._jobs_told(experiment)}" if self._jobs else ""
         with naming("the output"):
-            print(f"{experiment.name}{shows}\n{count}{takes}\nfolder: {self._folder.path}", flush=True)
+            print(f"{experiment.name}{shows}\n{count}{takes}\nfolder: {self._folder.path}{where}", flush=True)
+
+    def _jobs_told(self, experiment: Experiment) -> str:
+        from nitro_learner.experiments.on_cluster.manifests import LABEL
+
+        assert self._jobs is not None
+        return f"jobs: kubectl get ntj --namespace {self._jobs.namespace} -l {LABEL}={experiment.name}"
 
     def _watcher(self, runner: Runner, stack: contextlib.ExitStack) -> Watcher:
         if self._json:

@@ -1,10 +1,14 @@
-"""Jobs of a cluster, as a user may read them."""
+"""Jobs of a cluster, as a user may read, make, change and remove them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import urllib3
+from kubernetes.client import ApiClient, VersionApi
 from kubernetes.client.exceptions import ApiException
 
 from nitro_api import GROUP, PLURAL, VERSION
@@ -12,17 +16,93 @@ from nitro_learner.cluster.api import TIMEOUT_SECONDS, NoCluster, connect, curre
 
 Job = dict[str, Any]
 
+_PASSING = (0, 408, 429, 500, 502, 503, 504)
+"""Statuses after which the same request may succeed."""
+
 
 class ClusterError(Exception):
     """The cluster does not return what was asked for.
 
     Attributes:
+        status: of the API server's answer; 0 where there is none.
         no_such_job: whether it answered that there is no job of that name.
+        passing: whether the same request may succeed later.
     """
 
-    def __init__(self, message: str, *, no_such_job: bool = False) -> None:
+    def __init__(
+        self, message: str, *, status: int = 0, no_such_job: bool = False, passing: bool = False
+    ) -> None:
         super().__init__(message)
+        self.status = status
         self.no_such_job = no_such_job
+        self.passing = passing
+
+
+class NamespaceJobs:
+    """The jobs of one namespace. Blocking: for threads.
+
+    Args:
+        namespace: their namespace; the current one if none is given.
+
+    Every method raises ClusterError where the API server does not do what is asked.
+    """
+
+    def __init__(self, namespace: str | None) -> None:
+        with explained():
+            self._api = connect()
+        self.namespace = namespace or current_namespace()
+
+    @property
+    def client(self) -> ApiClient:
+        """The connection, for other kinds of objects."""
+        client: ApiClient = self._api.api_client
+        return client
+
+    def cluster_version(self) -> str:
+        """The version of the API server, such as v1.34.4."""
+        with explained():
+            found = VersionApi(self.client).get_code(_request_timeout=TIMEOUT_SECONDS)
+        return str(found.git_version)
+
+    def list(self) -> list[Job]:
+        """All of them."""
+        found: list[Job] = self._call("list_namespaced_custom_object")["items"]
+        return found
+
+    def get(self, name: str) -> Job:
+        """One of them."""
+        return self._call("get_namespaced_custom_object", name)
+
+    def find(self, name: str) -> Job | None:
+        """The job; None where there is none of that name."""
+        try:
+            return self.get(name)
+        except ClusterError as error:
+            if error.no_such_job:
+                return None
+            raise
+
+    def create(self, job: Mapping[str, Any]) -> None:
+        """Make a job. One that has its name already stays as it is."""
+        with _passed_over(409):
+            self._call("create_namespaced_custom_object", body=dict(job))
+
+    def change(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Change fields of a job's spec."""
+        kind = "application/merge-patch+json"
+        self._call("patch_namespaced_custom_object", name, body={"spec": dict(spec)}, _content_type=kind)
+
+    def delete(self, job: Job) -> None:
+        """Remove this job, if it is still there. Another one that has its name by now stays."""
+        only = {"preconditions": {"uid": job["metadata"]["uid"]}}
+        with _passed_over(404, 409):
+            self._call("delete_namespaced_custom_object", job["metadata"]["name"], body=only)
+
+    def _call(self, call: str, name: str | None = None, **arguments: Any) -> Job:
+        where = (GROUP, VERSION, self.namespace, PLURAL, *([name] if name else []))
+        with explained(name, self.namespace):
+            answer: Job = getattr(self._api, call)(*where, _request_timeout=TIMEOUT_SECONDS, **arguments)
+        return answer
 
 
 def get_job(name: str, namespace: str | None) -> Job:
@@ -31,7 +111,7 @@ def get_job(name: str, namespace: str | None) -> Job:
     Raises:
         ClusterError: there is none, or the cluster does not answer.
     """
-    return _asked("get_namespaced_custom_object", namespace or current_namespace(), name)
+    return NamespaceJobs(namespace).get(name)
 
 
 def list_jobs(namespace: str | None) -> list[Job]:
@@ -41,32 +121,64 @@ def list_jobs(namespace: str | None) -> list[Job]:
         ClusterError: the cluster does not answer, or does not let this user.
     """
     if namespace:
-        found = _asked("list_namespaced_custom_object", namespace)
-    else:
-        found = _asked("list_cluster_custom_object", None)
-    jobs: list[Job] = found["items"]
-    return jobs
-
-
-def _asked(call: str, namespace: str | None, name: str | None = None) -> Job:
-    where = [GROUP, VERSION, *([namespace] if namespace else []), PLURAL, *([name] if name else [])]
+        return NamespaceJobs(namespace).list()
     try:
-        answer: Job = getattr(connect(), call)(*where, _request_timeout=TIMEOUT_SECONDS)
+        with explained():
+            answer: Any = connect().list_cluster_custom_object(
+                GROUP, VERSION, PLURAL, _request_timeout=TIMEOUT_SECONDS
+            )
+    except ClusterError as error:
+        if error.status == 403:
+            message = "you may not list the jobs of all namespaces; name one with --namespace"
+            raise ClusterError(message, status=403) from None
+        raise
+    found: list[Job] = answer["items"]
+    return found
+
+
+@contextmanager
+def explained(job: str | None = None, namespace: str = "") -> Iterator[None]:
+    """Raise ClusterError where the block's request fails.
+
+    Args:
+        job: the job that it concerns, if it concerns one.
+        namespace: of that job.
+    """
+    try:
+        yield
     except NoCluster as error:
         raise ClusterError(str(error)) from None
     except ApiException as error:
-        if error.status == 404 and name:
-            raise ClusterError(
-                f"there is no job {name} in namespace {namespace}; `kubectl get ntj -A` lists them",
-                no_such_job=True,
-            ) from None
-        if error.status == 404:
-            raise ClusterError("the cluster knows no NitroTrainingJob; install Nitro there") from None
-        if error.status == 403 and not namespace:
-            raise ClusterError(
-                "you may not list the jobs of all namespaces; name one with --namespace"
-            ) from None
-        raise ClusterError(f"the API server answered {error.status}: {error.reason}") from None
+        status = int(error.status or 0)
+        message = f"the API server answered {status}: {_told(error)}"
+        if status == 404:
+            message = "the cluster knows no NitroTrainingJob; install Nitro there"
+            if job:
+                message = f"there is no job {job} in namespace {namespace}; `kubectl get ntj -A` lists them"
+        raise ClusterError(
+            message,
+            status=status,
+            no_such_job=status == 404 and bool(job),
+            passing=status in _PASSING,
+        ) from None
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise ClusterError(f"the API server does not answer: {error}") from None
-    return answer
+        raise ClusterError(f"the API server does not answer: {error}", passing=True) from None
+
+
+@contextmanager
+def _passed_over(*statuses: int) -> Iterator[None]:
+    """Go on where the API server answers with one of these statuses."""
+    try:
+        yield
+    except ClusterError as error:
+        if error.status not in statuses:
+            raise
+
+
+def _told(error: ApiException) -> str:
+    """The API server's message, which says more than the reason: a rule that a job breaks, a quota."""
+    with suppress(ValueError, TypeError):
+        answer = json.loads(error.body or "")
+        if isinstance(answer, dict) and answer.get("message"):
+            return str(answer["message"])
+    return str(error.reason)

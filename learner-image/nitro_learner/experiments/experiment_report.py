@@ -125,13 +125,16 @@ def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[L
     """The machine, and what the finished runs took."""
     seconds = sum(float(row["seconds"]) for row in finished)
     planned = len(experiment.seeds) * len(experiment.compared) * max(1, len(experiment.environments))
+    machines = folder.machines()
     told = [
-        f"{one['processor']} ({one['cores']} cores), Python {one['python']}, "
+        f"{one.get('cluster') or '{processor} ({cores} cores)'.format(**one)}, Python {one['python']}, "
         + ", ".join(f"{name} {version}" for name, version in one["versions"].items())
-        for one in folder.machines()
+        for one in machines
     ]
+    # A run of this machine keeps one core busy; one of a cluster, a learner and its actors.
+    unit = "hours" if any("cluster" in one for one in machines) else "core-hours"
     return (
-        f"\n{len(finished)} of {planned} runs are finished and took {seconds / 3600:.2f} core-hours, on "
+        f"\n{len(finished)} of {planned} runs are finished and took {seconds / 3600:.2f} {unit}, on "
         + ("; and on ".join(told) or "an unknown machine")
         + ".\n"
     )

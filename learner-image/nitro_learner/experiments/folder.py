@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class ExperimentDir:
             )
 
     def open(self, experiment: Experiment) -> None:
-        """Make the folder and write down the experiment and the machine.
+        """Make the folder and write down the experiment.
 
         Raises:
             RunDirError: the folder holds something else.
@@ -66,7 +67,7 @@ class ExperimentDir:
         name = self._name()
         if name not in (None, experiment.name):
             raise RunDirError(f"{self.path} holds the experiment {name}. Choose another --dir.")
-        machines, told = self.machines(), self.seeds_told()
+        told = self.seeds_told()
         self.path.mkdir(parents=True, exist_ok=True)
         writer = RunDir(self.path)
         if not told or told[-1]["seeds"] != experiment.seeds:
@@ -74,11 +75,18 @@ class ExperimentDir:
             told = [*(told if ended else []), {"seeds": experiment.seeds, "ended": ended}]
             writer.write_text(self.seeds, json.dumps(told, indent=2) + "\n")
         writer.write_text(self.spec, experiment.to_yaml())
-        if machine() not in machines:
-            writer.write_text(self.machine, json.dumps([*machines, machine()], indent=2) + "\n")
+
+    def add_machine(self, entry: Mapping[str, Any]) -> None:
+        """Write down what trained runs: this machine (`machine`) or a cluster.
+
+        Raises:
+            RunDirError: machine.json is damaged.
+        """
+        if entry not in (known := self.machines()):
+            RunDir(self.path).write_text(self.machine, json.dumps([*known, entry], indent=2) + "\n")
 
     def machines(self) -> list[dict[str, Any]]:
-        """All machines that worked on the experiment.
+        """All machines and clusters that worked on the experiment.
 
         Raises:
             RunDirError: machine.json is damaged.

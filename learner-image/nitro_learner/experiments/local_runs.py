@@ -8,18 +8,13 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nitro_learner.backends.processes import ChildProcess, ProcessGroup
-from nitro_learner.experiments.curves import read
 from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.places import Columns, Ending, columns_in
 from nitro_learner.experiments.plan import PlannedRun
-from nitro_learner.run.rundir import RunDirError
 from nitro_learner.training.waiting import Interrupted, unless
 
 # A run that gets a signal to stop ends its update and writes a checkpoint.
@@ -27,23 +22,6 @@ _GRACE_SECONDS = 120.0
 # Exit codes of a stopped run: after a checkpoint, before its first one, or when a checkpoint took too long.
 _RESUMABLE = 75
 _STOPPED = (_RESUMABLE, -signal.SIGTERM, -signal.SIGKILL)
-
-Columns = Mapping[str, NDArray[np.float64]]
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a sitting of a run ended.
-
-    Attributes:
-        status: `done`, `failed`, or `stopped` (it can go on).
-        message: why it failed.
-        again: whether a failed run may go on when the same is tried again: the disk was full, say.
-    """
-
-    status: str
-    message: str = ""
-    again: bool = False
 
 
 class LocalRuns:
@@ -65,17 +43,6 @@ class LocalRuns:
         await self._group.close()
 
     async def train(self, run: PlannedRun, advanced: Callable[[], None], *stops: asyncio.Event) -> Ending:
-        """Begin a run whose folder is prepared, or go on with it, until it ends.
-
-        Args:
-            run: what to train. It has not ended yet.
-            advanced: called after each round.
-            stops: when one of them is set, the run stops after a checkpoint.
-
-        Raises:
-            BackendError: no process can be started.
-        """
-
         def heard(line: str) -> None:
             event: Any = None
             with contextlib.suppress(ValueError):
@@ -100,11 +67,10 @@ class LocalRuns:
         return Ending("failed", message, again=code == _RESUMABLE)
 
     def columns(self, run: PlannedRun) -> Columns | None:
-        """The columns of metrics.csv of the run's rounds so far; None before the first round."""
-        try:
-            return read(self._folder.run(run), run.job).columns
-        except RunDirError:
-            return None
+        return columns_in(self._folder, run)
+
+    async def discard(self, run: PlannedRun) -> None:
+        """Do nothing: a process that has ended leaves nothing."""
 
 
 async def _end(child: ChildProcess, stops: Sequence[asyncio.Event]) -> int:

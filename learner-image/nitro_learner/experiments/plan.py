@@ -21,7 +21,7 @@ _MOST_ROUNDS = 1_000_000
 _GIVEN = {
     "spec.stop": "budget",
     "spec.seed": "seeds",
-    "spec.backend": "the experiment, which runs on this machine",
+    "spec.backend": "the experiment: this machine, or with --cluster the job's own",
 }
 # Stop conditions that MinionsRL's scalers look at. A run that one of them ends before the budget cannot be
 # compared.

@@ -1,7 +1,7 @@
-"""Training of an experiment's runs, some at a time, each by `nitro train` in a process of its own.
+"""Training of an experiment's runs, some at a time, in the place that is given.
 
-Everything that matters is in the run folders. A kill -9 of this process ends its children, too. The same
-command then goes on where it was, and does not repeat finished runs.
+Everything that matters is in the run folders. After a kill -9 the same command goes on where it was, and does
+not repeat finished runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from nitro_learner.backends.processes import ProcessGroup
 from nitro_learner.experiments.curves import SPENT
 from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.local_runs import LocalRuns
+from nitro_learner.experiments.places import Place
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Budget
 from nitro_learner.run.rundir import naming
@@ -58,6 +58,7 @@ class Runner:
         await runner.train()
 
     Args:
+        place: what trains the runs.
         jobs: number of runs that train at a time.
 
     Attributes:
@@ -72,11 +73,12 @@ class Runner:
         folder: ExperimentDir,
         runs: Sequence[PlannedRun],
         budget: Budget,
+        place: Place,
         *,
         jobs: int,
     ) -> None:
         self._folder = folder
-        self._local = LocalRuns(folder)
+        self._place = place
         self._budget = budget
         self._jobs = jobs
         self.watcher = Watcher()
@@ -103,12 +105,12 @@ class Runner:
         """Train until every run is done or has failed, or until `interrupt` is called.
 
         Raises:
-            BackendError: a process cannot be started.
+            BackendError: no run can be trained.
             OSError: a run's folder cannot be written, or the watcher could not report a change. All runs were
                 then stopped.
         """
         waiting = iter([state for state in self.states if state.status == "waiting"])
-        async with self._local:
+        async with self._place:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for _ in range(self._jobs):
@@ -150,7 +152,7 @@ class Runner:
             self._look(state)
             self._tell(state)
 
-        ending = await self._local.train(state.run, advanced, self._stop)
+        ending = await self._place.train(state.run, advanced, self._stop)
         self._look(state)
         if ending.status == "failed":
             state.message = ending.message
@@ -161,7 +163,7 @@ class Runner:
 
     def _look(self, state: RunState) -> None:
         """Take over how far the run is."""
-        columns = self._local.columns(state.run)
+        columns = self._place.columns(state.run)
         if columns is None:
             return
         state.round = int(columns["round"][-1])

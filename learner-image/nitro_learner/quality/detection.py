@@ -17,6 +17,7 @@ from nitro_learner.boosting.detector import transitions
 from nitro_learner.experiments import cells, statistics
 from nitro_learner.experiments.curves import read
 from nitro_learner.experiments.folder import machine
+from nitro_learner.experiments.local_runs import LocalRuns
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.progress import ProgressLines
 from nitro_learner.experiments.runner import Runner
@@ -156,7 +157,8 @@ def _gains(folder: RunDir, runs: Sequence[PlannedRun], rounds: Sequence[int], jo
     """Train the branches that have not been trained yet, and return the gains."""
     planted = BranchDir(folder.path / "detector", folder)
     longest = max(run.job.spec.stop.rounds for run in runs)
-    runner = Runner(planted, runs, Budget(rounds=longest), jobs=jobs or machine()["cores"])
+    place, jobs = LocalRuns(planted), jobs or machine()["cores"]
+    runner = Runner(planted, runs, Budget(rounds=longest), place, jobs=jobs)
     runner.watcher = ProgressLines(runner.states, sys.stderr)
     asyncio.run(runner.train())
     failed = [state for state in runner.states if state.status == "failed"]

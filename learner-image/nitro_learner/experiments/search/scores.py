@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nitro_learner.experiments.curves import SPENT, FinishedRun
-from nitro_learner.experiments.local_runs import Columns
+from nitro_learner.experiments.places import Columns
 from nitro_learner.experiments.search.study import STEPS
 from nitro_learner.experiments.spec import Experiment
 

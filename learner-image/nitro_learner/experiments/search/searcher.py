@@ -13,7 +13,7 @@ import numpy as np
 
 from nitro_api import JobInvalid
 from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.local_runs import Ending, LocalRuns
+from nitro_learner.experiments.places import Ending, Place
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.search import scores
 from nitro_learner.experiments.search.study import STEPS, SearchStudy, Trial
@@ -28,12 +28,13 @@ class SearchFailed(Exception):  # noqa: N818
 class Searcher:
     """Train the trials that are missing.
 
-        searcher = Searcher(folder, experiment, study, jobs=2)
+        searcher = Searcher(folder, experiment, study, LocalRuns(folder), jobs=2)
         searcher.ended = lambda trial: print(trial.number, trial.score)
         loop.add_signal_handler(signal.SIGINT, searcher.interrupt)
         await searcher.search()
 
     Args:
+        place: what trains the trials' runs.
         jobs: trials at a time. With several of them a proposal knows fewer results.
 
     Attributes:
@@ -45,6 +46,7 @@ class Searcher:
         folder: ExperimentDir,
         experiment: Experiment,
         study: SearchStudy,
+        place: Place,
         *,
         jobs: int,
     ) -> None:
@@ -53,7 +55,7 @@ class Searcher:
         self._experiment = experiment
         self._search = experiment.search
         self._study = study
-        self._local = LocalRuns(folder)
+        self._place = place
         self._jobs = jobs
         self._stop = asyncio.Event()
         self._begun: set[int] = set()
@@ -81,7 +83,7 @@ class Searcher:
             BackendError: no run can be trained.
             OSError: a folder cannot be written, or `ended` raised it.
         """
-        async with self._local:
+        async with self._place:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for _ in range(self._jobs):
@@ -121,12 +123,13 @@ class Searcher:
             ending = await self._train_run(trial, run, scored, pruned)
             if pruned.is_set():
                 self._end(trial, "pruned", runs)
+                await self._place.discard(run)
                 return
             if ending.status == "failed":
                 self._failed(trial, runs, f"{run.label}: {ending.message}", again=ending.again)
             if ending.status != "done":
                 return
-            columns, summary = self._local.columns(run), self._folder.run(run).read_summary()
+            columns, summary = self._place.columns(run), self._folder.run(run).read_summary()
             score = scores.at_budget(self._experiment, columns, summary) if columns else None
             if score is None:
                 message = f"{run.label} has no {self._experiment.score} at the budget"
@@ -141,7 +144,7 @@ class Searcher:
         """Train one of a trial's runs, after others with the scores `scored`, until it ends or is pruned."""
 
         def look() -> None:
-            columns = self._local.columns(run)
+            columns = self._place.columns(run)
             for step, score in scores.steps_reached(self._experiment, columns) if columns else ():
                 mean = float(np.mean([*scored, score]))
                 if not pruned.is_set() and self._study.report(trial, STEPS * len(scored) + step, mean):
@@ -153,14 +156,14 @@ class Searcher:
         if pruned.is_set():
             return Ending("stopped")
         self._folder.prepare(run)
-        ending = await self._local.train(run, look, pruned, self._stop)
+        ending = await self._place.train(run, look, pruned, self._stop)
         look()
         return ending
 
     def _failed(self, trial: Trial, runs: Sequence[PlannedRun], message: str, *, again: bool) -> None:
         """Note a failure, which may be the settings' fault: a learning rate at which training diverges. The
         search ends, and the trial stays as it is, where it is not their fault."""
-        trained = any(self._local.columns(run) for run in runs) or any(
+        trained = any(self._place.columns(run) for run in runs) or any(
             one.spent for one in self._study.trials()
         )
         if again or not trained:
@@ -176,7 +179,7 @@ class Searcher:
         score: float | None = None,
         message: str = "",
     ) -> None:
-        spent = scores.spent([columns for run in runs if (columns := self._local.columns(run))])
+        spent = scores.spent([columns for run in runs if (columns := self._place.columns(run))])
         self._study.end(trial, state, score=score, spent=spent, message=message)
         (told,) = (one for one in self._study.trials() if one.number == trial.number)
         self.ended(told)

@@ -8,7 +8,7 @@ import pytest
 
 from experiment_support import pretend, write_spec
 from nitro_learner.experiments import experiment_report
-from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.folder import ExperimentDir, machine
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.spec import Experiment, load
 from nitro_learner.run.rundir import RunDirError
@@ -56,11 +56,13 @@ def test_a_run_with_another_learning_rate_schedule_is_not_continued(tmp_path: Pa
 
 def test_a_damaged_list_of_machines_is_named(tmp_path: Path) -> None:
     folder, experiment = _trained(tmp_path)
+    folder.add_machine(machine())
     folder.machine.write_text(folder.machine.read_text()[:-3])
-    for use in (lambda: folder.open(experiment), lambda: experiment_report.write(folder, experiment)):
+    for use in (lambda: folder.add_machine(machine()), lambda: experiment_report.write(folder, experiment)):
         with pytest.raises(RunDirError, match=r"machine\.json is damaged: .*\. Remove it"):
             use()
     folder.machine.unlink()
     assert "on an unknown machine." in experiment_report.write(folder, experiment)
-    folder.open(experiment)
-    assert len(json.loads(folder.machine.read_text())) == 1
+    for entry in (machine(), {**machine(), "cores": 0}, machine()):
+        folder.add_machine(entry)
+    assert len(json.loads(folder.machine.read_text())) == 2

@@ -12,6 +12,7 @@ import yaml
 from experiment_support import pretend, write_spec
 from nitro_api import JobInvalid
 from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.local_runs import LocalRuns
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.search import comparison, scores, trials
 from nitro_learner.experiments.search.searcher import Searcher
@@ -194,7 +195,7 @@ async def test_a_trials_score_is_the_mean_over_its_seeds(tmp_path: Path) -> None
     folder.path.mkdir()
     folder.open(experiment)
     study = comparison.open_study(folder, experiment)
-    searcher = Searcher(folder, experiment, study, jobs=1)
+    searcher = Searcher(folder, experiment, study, LocalRuns(folder), jobs=1)
     drawn = study_of(tmp_path, experiment)
     drawn.begin_with(trials.own_settings(experiment) or {})
     for number, returns in enumerate([(10.0, 40.0), (20.0, 22.0)]):

@@ -1,0 +1,1 @@
+"""An experiment's runs as jobs of a cluster."""

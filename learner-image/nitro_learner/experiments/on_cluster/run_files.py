@@ -1,0 +1,234 @@
+"""The files that a job of a cluster left, copied to this machine: from its bucket, or from its claim."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
+
+import urllib3
+import websocket
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+from kubernetes.stream import stream
+
+from nitro_api.spec.checkpoint import CheckpointBucket
+from nitro_learner.cluster.api import TIMEOUT_SECONDS
+from nitro_learner.cluster.jobs import ClusterError, Job, explained
+from nitro_learner.run import folders
+from nitro_learner.run.bucket import RunBucket
+from nitro_learner.run.rundir import RunDir
+
+_MOUNT = "/run-folder"
+_CONTAINER = "files"
+_START_SECONDS = 300.0
+_SILENCE_SECONDS = 60.0
+_LIFE_SECONDS = 3600
+"""After so long the pod ends by itself, where this process could not remove it."""
+_PACK = f"""\
+import sys, tarfile
+
+def visible(entry):
+    return None if entry.name.rpartition("/")[2].startswith(".") and entry.name != "." else entry
+
+with tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz") as archive:
+    archive.add({_MOUNT!r}, ".", filter=visible)
+"""
+_RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+_OF_THE_LEARNERS_POD = (
+    "affinity",
+    "imagePullSecrets",
+    "nodeSelector",
+    "runtimeClassName",
+    "securityContext",
+    "tolerations",
+)
+"""Fields that decide whether a pod may run, and where the claim can be mounted."""
+
+
+class RunFiles:
+    """Copy what jobs left. Blocking: for threads.
+
+    A claim is read by a short-lived pod with the learner's image, as the learner's pod was allowed to run.
+
+    Args:
+        api: the connection.
+        namespace: of the jobs.
+        closing: when set, waiting ends.
+    """
+
+    def __init__(self, api: client.ApiClient, namespace: str, closing: threading.Event) -> None:
+        # Of its own: while a command in a pod is begun, the client cannot make other requests.
+        self._core = client.CoreV1Api(client.ApiClient(api.configuration))
+        self._batch = client.BatchV1Api(api)
+        self._api = api
+        self._namespace = namespace
+        self._closing = closing
+
+    def copy(self, job: Job, folder: RunDir) -> None:
+        """Replace the run's folder on this machine by that of the job, once the copy is complete.
+
+        Raises:
+            ClusterError: the cluster does not give the files.
+            BucketError: the bucket does not.
+            OSError: they cannot be written here.
+        """
+        location = ((job.get("status") or {}).get("checkpoint") or {}).get("location")
+        if not location:
+            raise ClusterError(f"job {job['metadata']['name']} has written no checkpoint")
+        folder.path.parent.mkdir(parents=True, exist_ok=True)
+        copied = RunDir(folder.path.with_name(f".{folder.path.name}.partial"))
+        shutil.rmtree(copied.path, ignore_errors=True)
+        copied.path.mkdir()
+        if location.startswith("s3://"):
+            own = CheckpointBucket.model_validate(job["spec"]["learner"]["checkpoint"]["s3"])
+            RunBucket.at(location, own).restore(copied)
+        else:
+            _, claim, path = location.split("/", 2)
+            self._copy_claim(job, claim, path, copied)
+        folders.mark(copied.path)
+        shutil.rmtree(folder.path, ignore_errors=True)
+        copied.path.replace(folder.path)
+
+    def _copy_claim(self, job: Job, claim: str, path: str, folder: RunDir) -> None:
+        with self._reader(job, claim, path) as pod, tempfile.TemporaryFile() as packed:
+            for part in self._run(pod, ["python", "-c", _PACK]):
+                packed.write(part)
+            packed.seek(0)
+            _unpack(packed, folder)
+
+    @contextmanager
+    def _reader(self, job: Job, claim: str, path: str) -> Iterator[str]:
+        """A running pod that has the run's folder, by name; removed at the end."""
+        body: Any = _pod(job, self._learner(job), claim, path)
+        with explained():
+            made = self._core.create_namespaced_pod(self._namespace, body, _request_timeout=TIMEOUT_SECONDS)
+        name = str(self._as_json(made)["metadata"]["name"])
+        try:
+            self._wait(name)
+            yield name
+        finally:
+            self._remove(name)
+
+    def _learner(self, job: Job) -> dict[str, Any]:
+        """The spec of the learner's pods."""
+        name = job["metadata"]["name"]
+        with explained():
+            found = self._batch.list_namespaced_job(
+                self._namespace,
+                label_selector=f"nitro.dev/job={name},app.kubernetes.io/component=learner",
+                _request_timeout=TIMEOUT_SECONDS,
+            )
+        if not found.items:
+            raise ClusterError(f"job {name} has no learner any more, so its claim cannot be read")
+        spec: dict[str, Any] = self._as_json(found.items[0])["spec"]["template"]["spec"]
+        return spec
+
+    def _wait(self, pod: str) -> None:
+        """Wait until the pod runs."""
+        for _ in range(round(_START_SECONDS)):
+            with explained():
+                found = self._core.read_namespaced_pod(pod, self._namespace, _request_timeout=TIMEOUT_SECONDS)
+            status = self._as_json(found)["status"]
+            if status["phase"] == "Running":
+                return
+            if status["phase"] in ("Failed", "Succeeded") or self._closing.wait(1.0):
+                break
+        raise ClusterError(f"pod {pod}, which reads the run's files, does not run: {_why(status)}")
+
+    def _run(self, pod: str, command: list[str]) -> Iterator[bytes]:
+        """What a command in the pod prints."""
+        websocket.setdefaulttimeout(_SILENCE_SECONDS)  # the client has no argument for it
+        try:
+            answer = stream(
+                self._core.connect_get_namespaced_pod_exec,
+                pod,
+                self._namespace,
+                container=_CONTAINER,
+                command=command,
+                stdout=True,
+                stderr=True,
+                stdin=False,
+                tty=False,
+                binary=True,
+                _preload_content=False,
+            )
+            said = b""
+            while answer.is_open():
+                answer.update(timeout=_SILENCE_SECONDS)
+                said += answer.read_stderr() if answer.peek_stderr() else b""
+                if answer.peek_stdout():
+                    yield answer.read_stdout()
+            if answer.returncode:
+                raise ClusterError(f"pod {pod} could not read the run's files: {said.decode()[-500:]}")
+        except (ApiException, websocket.WebSocketException, OSError) as error:
+            raise ClusterError(f"pod {pod} does not give the run's files: {error}") from None
+
+    def _as_json(self, found: Any) -> dict[str, Any]:
+        """An object of the client as the API server wrote it."""
+        written: dict[str, Any] = self._api.sanitize_for_serialization(found)  # type: ignore[no-untyped-call]
+        return written
+
+    def _remove(self, pod: str) -> None:
+        try:
+            self._core.delete_namespaced_pod(
+                pod, self._namespace, grace_period_seconds=0, _request_timeout=TIMEOUT_SECONDS
+            )
+        except (ApiException, urllib3.exceptions.HTTPError, OSError):
+            return  # it goes with its job
+
+
+def _pod(job: Job, learner: dict[str, Any], claim: str, path: str) -> dict[str, Any]:
+    name = job["metadata"]["name"]
+    (container,) = (one for one in learner["containers"] if one["name"] == "learner")
+    kept = {field: learner[field] for field in _OF_THE_LEARNERS_POD if field in learner}
+    own = {field: container[field] for field in ("image", "imagePullPolicy", "securityContext")}
+    owner = {field: job[field] for field in ("apiVersion", "kind")}
+    return {
+        "metadata": {
+            "generateName": f"{name}-files-",
+            "labels": {"app.kubernetes.io/managed-by": "nitro-experiment"},
+            "ownerReferences": [{**owner, "name": name, "uid": job["metadata"]["uid"]}],
+        },
+        "spec": {
+            **kept,
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": _LIFE_SECONDS,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "containers": [
+                {
+                    **own,
+                    "name": _CONTAINER,
+                    "command": ["sleep", str(_LIFE_SECONDS)],
+                    "resources": _RESOURCES,
+                    "volumeMounts": [
+                        {"name": "claim", "mountPath": _MOUNT, "subPath": path, "readOnly": True}
+                    ],
+                }
+            ],
+            "volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}],
+        },
+    }
+
+
+def _unpack(packed: IO[bytes], folder: RunDir) -> None:
+    """Raises ClusterError where the archive is cut off or damaged."""
+    try:
+        with tarfile.open(fileobj=packed, mode="r:gz") as archive:
+            archive.extractall(folder.path, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise ClusterError(f"the run's files arrived damaged: {error}") from None
+
+
+def _why(status: Mapping[str, Any]) -> str:
+    """Why a pod does not run, as far as it says so."""
+    states = [one.get("state", {}).get("waiting") for one in status.get("containerStatuses", [])]
+    told = [f"{one.get('reason')}: {one.get('message')}" for one in states if one]
+    held = [one for one in status.get("conditions", []) if one["status"] != "True"]
+    told += [one["message"] for one in held if one.get("message")]
+    return "; ".join(told) or f"its phase is {status['phase']}"

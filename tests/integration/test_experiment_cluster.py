@@ -1,0 +1,401 @@
+"""`nitro experiment run --cluster` on a real API server. The tests report in place of operator and learners,
+which tests/e2e has, and moto stands in for Amazon's S3."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from kubernetes.config import kube_config
+from moto.server import ThreadedMotoServer
+
+from apiserver import ApiServer
+from cluster_support import Cluster
+from experiment_support import pretend, spec, write_spec
+from nitro_api import JobInvalid
+from nitro_api.spec.checkpoint import CheckpointBucket
+from nitro_learner.backends.base import BackendError
+from nitro_learner.cluster.jobs import NamespaceJobs
+from nitro_learner.experiments import experiment_report
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.on_cluster import cluster_runs
+from nitro_learner.experiments.on_cluster.cluster_runs import ClusterRuns
+from nitro_learner.experiments.on_cluster.manifests import LABEL, RUN, object_name
+from nitro_learner.experiments.plan import PlannedRun, plan
+from nitro_learner.experiments.runner import Runner, RunState, Watcher
+from nitro_learner.experiments.search.scores import steps_reached
+from nitro_learner.experiments.spec import Experiment, load
+from nitro_learner.run.bucket import RunBucket
+from operator_support import eventually
+
+PATIENCE_SECONDS = 240.0
+RETURNS = (10.0, 20.0, 30.0, 40.0)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> CheckpointBucket:
+    """A bucket, and this user's own right to it."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "who")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "what")
+    boto3.client("s3", "us-east-1", endpoint_url=endpoint).create_bucket(Bucket="runs")
+    return CheckpointBucket(bucket="runs", prefix="a", region="us-east-1", endpoint_url=endpoint)
+
+
+@pytest.fixture
+def cluster(apiserver: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    # The client reads KUBECONFIG when it is imported.
+    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(apiserver.kubeconfig))
+    monkeypatch.setattr(cluster_runs, "_LOOK_SECONDS", 0.05)
+    return Cluster(apiserver, namespace)
+
+
+@pytest.fixture
+def experiment(bucket: CheckpointBucket, tmp_path: Path) -> Experiment:
+    job: dict[str, Any] = copy.deepcopy(spec()["job"])
+    job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    job["spec"]["learner"]["checkpoint"]["s3"] = bucket.to_dict()
+    return load(write_spec(tmp_path, job=job))
+
+
+class Sitting(Watcher):
+    """One call of the command: its runs, and what their states went through."""
+
+    def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster) -> None:
+        assert experiment.budget
+        self.experiment, self.cluster = experiment, cluster
+        self.folder = ExperimentDir(folder)
+        self.runs = plan(experiment)
+        self.place = ClusterRuns(self.folder, experiment, NamespaceJobs(cluster.namespace))
+        self.runner = Runner(self.folder, self.runs, experiment.budget, self.place, jobs=2)
+        self.runner.watcher = self
+        self.seen: list[tuple[str, int]] = []
+
+    def changed(self, state: RunState) -> None:
+        self.seen.append((state.status, state.round))
+
+    def name(self, run: PlannedRun) -> str:
+        return object_name(self.experiment, run)
+
+    def report(self, run: PlannedRun, phase: str, **status: Any) -> None:
+        """The operator's and the learner's part of the status."""
+        self.cluster.patch("ntj", self.name(run), {"status": {"phase": phase, **status}}, status=True)
+
+    def history(self, rounds: int) -> dict[str, Any]:
+        entries = [
+            {"round": n, "envSteps": 192 * n, "rewardMean": RETURNS[n - 1], "cost": 0.02 * n, "seconds": 36.0}
+            for n in range(1, rounds + 1)
+        ]
+        return {"training": {"round": rounds, "history": entries}}
+
+    def end(self, run: PlannedRun, files: Path) -> None:
+        """What a learner leaves that has done its rounds."""
+        job = self.cluster.get("ntj", self.name(run)) or {}
+        place = RunBucket(
+            CheckpointBucket.model_validate(job["spec"]["learner"]["checkpoint"]["s3"]),
+            f"{self.name(run)}-{job['metadata']['uid']}",
+        )
+        left = ExperimentDir(files)
+        pretend(left, run, actors=(2, 2, 2, 2), returns=RETURNS)
+        place.keep(left.run(run), ended=True)
+        self.report(run, "Succeeded", checkpoint={"round": 4, "location": str(place).rstrip("/")})
+
+
+@asynccontextmanager
+async def training(sitting: Sitting) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(sitting.runner.train())
+    try:
+        yield task
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
+    finally:
+        task.cancel()
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    return await asyncio.to_thread(eventually, condition)
+
+
+def begun(sitting: Sitting, run: PlannedRun) -> Callable[[], Any]:
+    return lambda: sitting.cluster.get("ntj", sitting.name(run))
+
+
+def gone(sitting: Sitting, run: PlannedRun) -> Callable[[], bool]:
+    return lambda: sitting.cluster.get("ntj", sitting.name(run)) is None
+
+
+async def test_runs_are_jobs_and_their_files_come_back(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    sitting = Sitting(experiment, tmp_path / "results", cluster)
+    sitting.folder.open(experiment)
+    async with training(sitting):
+        for run in sitting.runs:
+            job = await until(begun(sitting, run))
+            assert job["metadata"]["labels"] == {LABEL: "two", "kueue.x-k8s.io/queue-name": "team"}
+            assert job["metadata"]["annotations"][RUN] == str(run.folder)
+            assert job["spec"]["seed"] == run.seed
+            assert job["spec"]["stop"] == run.job.to_dict()["spec"]["stop"]
+            assert job["spec"]["backend"] == {"type": "Knative"}, "not this machine"
+            sitting.report(run, "Running", **sitting.history(3))
+            await until(lambda run=run: _state(sitting, run).round == 3)
+            assert _state(sitting, run).fraction == 6 / 8
+            assert _state(sitting, run).score == RETURNS[2]
+            sitting.end(run, tmp_path / "left")
+            await until(gone(sitting, run))
+    assert [state.status for state in sitting.runner.states] == ["done"] * 4
+    text = experiment_report.write(sitting.folder, experiment)
+    assert "4 of 4 runs are finished and took 0.16 hours, on Kubernetes v1." in text
+    again = Sitting(experiment, tmp_path / "results", cluster)
+    assert {state.status for state in again.runner.states} == {"done"}
+
+
+async def test_a_later_command_takes_over_jobs_that_went_on_alone(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    first = Sitting(experiment, tmp_path / "results", cluster)
+    run = first.runs[0]
+    task = asyncio.create_task(first.runner.train())
+    job = await until(begun(first, run))
+    task.cancel()
+    first.end(run, tmp_path / "left")
+    later = Sitting(experiment, tmp_path / "results", cluster)
+    async with training(later):
+        await until(gone(later, run))
+        assert _state(later, run).round == 4
+        for other in later.runs[1:]:
+            await until(begun(later, other))
+            later.end(other, tmp_path / "left")
+    uid = job["metadata"]["uid"]
+    kept = list((tmp_path / "results").glob("runs/*/*/*/metrics.csv"))
+    assert len(kept) == 4
+    assert uid not in {one["metadata"]["uid"] for one in cluster.list("ntj")}
+
+
+async def test_an_interruption_suspends_jobs_and_the_next_command_resumes_them(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    first = Sitting(experiment, tmp_path / "results", cluster)
+    both = first.runs[:2]
+    async with training(first):
+        for run in both:
+            await until(begun(first, run))
+            first.report(run, "Running", **first.history(2))
+            await until(lambda run=run: _state(first, run).round == 2)
+        first.runner.interrupt()
+        for run in both:
+            await until(lambda run=run: begun(first, run)()["spec"]["suspend"])
+            first.report(run, "Suspended")
+    assert [state.status for state in first.runner.states] == ["stopped"] * 2 + ["waiting"] * 2
+    later = Sitting(experiment, tmp_path / "results", cluster)
+    async with training(later):
+        for run in both:
+            await until(lambda run=run: not begun(later, run)()["spec"]["suspend"])
+        later.runner.interrupt()
+        for run in both:
+            await until(lambda run=run: begun(later, run)()["spec"]["suspend"])
+            later.report(run, "Suspended")
+
+
+async def test_a_job_that_failed_stays_until_it_is_begun_anew(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
+    first = Sitting(one, tmp_path / "results", cluster)
+    (run,) = first.runs
+    why = [{"type": "Failed", "status": "True", "reason": "OutOfMemory", "message": "too little memory"}]
+    async with training(first):
+        failed = await until(begun(first, run))
+        first.report(run, "Failed", conditions=why)
+    (state,) = first.runner.states
+    assert state.status == "failed"
+    assert state.message.startswith("too little memory\n  more: kubectl describe ntj nitro-0-")
+    assert begun(first, run)()["metadata"]["uid"] == failed["metadata"]["uid"]
+    later = Sitting(one, tmp_path / "results", cluster)
+    async with training(later):
+        await until(lambda: (begun(later, run)() or failed)["metadata"]["uid"] != failed["metadata"]["uid"])
+        later.end(run, tmp_path / "left")
+
+
+async def test_a_larger_budget_trains_anew_what_had_ended_but_was_not_copied(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
+    first = Sitting(one, tmp_path / "results", cluster)
+    (run,) = first.runs
+    task = asyncio.create_task(first.runner.train())
+    ended = await until(begun(first, run))
+    task.cancel()
+    first.end(run, tmp_path / "left")
+    larger = one.model_copy(update={"budget": one.budget.model_copy(update={"actor_rounds": 9})})  # type: ignore[union-attr]
+    later = Sitting(larger, tmp_path / "results", cluster)
+    async with training(later):
+        await until(lambda: (begun(later, run)() or ended)["metadata"]["uid"] != ended["metadata"]["uid"])
+        assert begun(later, run)()["spec"]["stop"]["actorRounds"] == 9
+        later.end(later.runs[0], tmp_path / "left")
+
+
+@pytest.mark.parametrize(
+    ("meddle", "words"),
+    [
+        (lambda job: job["spec"].update(seed=99), "these fields differ: spec.seed. Remove it: kubectl"),
+        (lambda job: job["spec"]["environment"].pop("envsPerActor"), "differ: spec.environment.envsPerActor"),
+    ],
+)
+async def test_another_job_of_the_name_is_left_alone(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path, meddle: Callable[[Any], Any], words: str
+) -> None:
+    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
+    sitting = Sitting(one, tmp_path / "results", cluster)
+    (run,) = sitting.runs
+    job = cluster_runs.manifest(one, run, run.job)
+    meddle(job)
+    cluster.apply(job)
+    await sitting.runner.train()
+    (state,) = sitting.runner.states
+    assert state.status == "failed"
+    assert words in state.message
+    assert begun(sitting, run)()["metadata"]["generation"] == 1, "it was not changed"
+
+
+async def test_a_job_that_somebody_deletes_is_reported(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
+    sitting = Sitting(one, tmp_path / "results", cluster)
+    (run,) = sitting.runs
+    async with training(sitting):
+        await until(begun(sitting, run))
+        cluster.kubectl("delete", "ntj", sitting.name(run))
+    (state,) = sitting.runner.states
+    assert (state.status, "was deleted" in state.message) == ("failed", True)
+
+
+async def test_files_that_cannot_be_copied_leave_the_job(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
+    sitting = Sitting(one, tmp_path / "results", cluster)
+    (run,) = sitting.runs
+    async with training(sitting):
+        await until(begun(sitting, run))
+        sitting.report(run, "Succeeded", checkpoint={"round": 4, "location": "s3://no-such-bucket/a/run"})
+    (state,) = sitting.runner.states
+    assert state.status == "failed"
+    assert "it is trained, but its files could not be copied: s3://no-such-bucket/a/run" in state.message
+    assert begun(sitting, run)()
+
+
+async def test_a_user_without_the_right_is_told_once(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    sitting = Sitting(experiment, tmp_path / "results", cluster)
+    sitting.place._jobs.client.default_headers["Impersonate-User"] = "nobody"
+    with pytest.raises(BackendError, match=r'403.*User "nobody" cannot get resource "nitrotrainingjobs"'):
+        await sitting.runner.train()
+    assert cluster.list("ntj") == []
+
+
+async def test_rounds_that_a_job_reports_are_scored_as_its_files_are(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
+    sitting = Sitting(one, tmp_path / "results", cluster)
+    (run,) = sitting.runs
+    assert sitting.place.columns(run) is None
+    async with training(sitting):
+        await until(begun(sitting, run))
+        sitting.report(run, "Running", **sitting.history(4))
+        await until(lambda: _state(sitting, run).round == 4)
+        told = sitting.place.columns(run)
+        assert told is not None
+        sitting.end(run, tmp_path / "left")
+    files = sitting.place.columns(run)
+    assert files is not None
+    assert len(files) > len(told)
+    assert list(steps_reached(one, told)) == list(steps_reached(one, files))
+    for name, values in told.items():
+        if name not in ("actors", "evaluation_mean"):
+            assert values == pytest.approx(files[name]), name
+
+
+async def test_what_will_not_go_on_is_removed(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    sitting = Sitting(experiment, tmp_path / "results", cluster)
+    run = sitting.runs[0]
+    cluster.apply(cluster_runs.manifest(experiment, run, run.job))
+    await sitting.place.discard(run)
+    assert cluster.list("ntj") == []
+    await sitting.place.discard(run)
+
+
+def test_every_variant_is_checked_before_the_first_job(tmp_path: Path) -> None:
+    job = copy.deepcopy(spec()["job"])
+    job["spec"]["backend"] = {"type": "Knative", "local": {"processes": 1}}
+    experiment = load(write_spec(tmp_path, job=job))
+    runs = plan(experiment)
+    with pytest.raises(JobInvalid, match=r"spec\.backend"):
+        cluster_runs.check(experiment, runs)
+
+
+def test_names_are_the_same_each_time_and_those_of_no_other_run(tmp_path: Path) -> None:
+    variants = {"a" * 39: {}, "a" * 40: {}}
+    experiment = load(write_spec(tmp_path, variants=variants, environments=["Hopper-v5", "Walker2d-v5"]))
+    names = [object_name(experiment, run) for run in plan(experiment)]
+    assert names == [object_name(experiment, run) for run in plan(experiment)]
+    assert len({*names}) == 8
+    assert all(len(name) <= 40 for name in names)
+    other = experiment.model_copy(update={"name": "other"})
+    assert not {*names} & {object_name(other, run) for run in plan(other)}
+
+
+def test_the_command_finds_mistakes_and_says_where_the_jobs_are(
+    experiment: Experiment, apiserver: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
+    def nitro(*arguments: str, kubeconfig: Path = apiserver.kubeconfig) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
+        command = [sys.executable, "-m", "nitro_learner", "experiment", "run", str(tmp_path / "two.yaml")]
+        return subprocess.run(
+            [*command, "--dir", str(tmp_path / "results"), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            env={**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": path},
+        )
+
+    alone = nitro("--namespace", "a")
+    assert (alone.returncode, alone.stderr) == (2, "nitro: --namespace a: needs --cluster\n")
+    nowhere = nitro("--cluster", kubeconfig=tmp_path / "none")
+    assert nowhere.returncode == 1
+    assert "Set KUBECONFIG" in nowhere.stderr
+    assert not (tmp_path / "results").exists(), "nothing is begun"
+    for run in plan(experiment):
+        job = cluster_runs.manifest(experiment, run, run.job)
+        job["spec"]["seed"] = 99
+        cluster.apply(job)
+    done = nitro("--cluster", "--namespace", cluster.namespace)
+    assert done.returncode == 1
+    assert f"jobs: kubectl get ntj --namespace {cluster.namespace} -l nitro.dev/experiment=two" in done.stdout
+    assert "4 of 4 runs failed" in done.stderr
+
+
+def _state(sitting: Sitting, run: PlannedRun) -> RunState:
+    (state,) = (one for one in sitting.runner.states if one.run.folder == run.folder)
+    return state
