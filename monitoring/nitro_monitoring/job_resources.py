@@ -118,9 +118,9 @@ def cost(found: builders.Dashboard) -> None:
 
 
 def trouble(found: builders.Dashboard) -> None:
-    """Cold starts, retries, lost slots, staleness, sizes and memory."""
+    """Cold starts, retries, lost slots, staleness, sizes, memory and trackers."""
     found.with_row(row("What goes wrong on the way?"))
-    third = WIDTH // 3
+    third, quarter = WIDTH // 3, WIDTH // 4
     found.with_panel(
         graph(
             "Actors paid and used",
@@ -196,7 +196,7 @@ def trouble(found: builders.Dashboard) -> None:
             "Policy versions by which the newest round's fragments lag behind. 0 with on-policy algorithms.",
             "none",
             Query(f"max(nitro_fragment_staleness_versions{JOB})", "versions"),
-            width=third,
+            width=quarter,
         )
     )
     found.with_panel(
@@ -209,7 +209,7 @@ def trouble(found: builders.Dashboard) -> None:
                 f' / sum(rate(nitro_round_duration_seconds_count{{{SELECTOR},stage="total"}}{WINDOW}))',
                 "bytes per round",
             ),
-            width=third,
+            width=quarter,
         )
     )
     found.with_panel(
@@ -219,6 +219,19 @@ def trouble(found: builders.Dashboard) -> None:
             "bytes",
             Query(f"max(nitro_redis_memory_bytes{JOB})", "used"),
             Query(f"max(nitro_redis_memory_limit_bytes{JOB}) > 0", "limit"),
-            width=third,
+            width=quarter,
+        )
+    )
+    found.with_panel(
+        graph(
+            "Failures of trackers",
+            "Times that an experiment tracker of spec.tracking could not be written. It is tried again, and "
+            "what was missed is made up for; the learner's log has the cause.",
+            "none",
+            Query(
+                f"sum by (tracker) (increase(nitro_tracking_failures_total{JOB}{WINDOW}))",
+                "{{tracker}}",
+            ),
+            width=quarter,
         )
     )

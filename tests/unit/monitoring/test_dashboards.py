@@ -29,7 +29,6 @@ NOT_SHOWN = {
     "nitro_job_status_env_steps": "the same",
     "nitro_job_status_evaluation_mean": "the same",
     "nitro_job_status_invalid": "it says why other series of a job are missing",
-    "nitro_tracking_failures": "few jobs have a tracker, and their log says what failed",
 }
 """Metrics that no panel and no alert asks for -> why they are there all the same."""
 
