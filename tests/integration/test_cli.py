@@ -26,12 +26,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "command",
-    ["train", "validate", "plot", "evaluate", "explain", "experiment", "landscape", "detector", "profile"],
+    [
+        "train",
+        "validate",
+        "plot",
+        "evaluate",
+        "explain",
+        "experiment",
+        "experiment run",
+        "experiment report",
+        "landscape",
+        "detector",
+        "profile",
+    ],
 )
 def test_help_has_examples_and_exit_codes(command: str) -> None:
-    shown = nitro(command, "--help")
+    shown = nitro(*command.split(), "--help")
     assert shown.returncode == 0
-    assert "examples:\n  nitro" in shown.stdout
+    assert f"examples:\n  nitro {command} " in shown.stdout
     assert "exit codes:" in shown.stdout
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from functools import partial
 
 from nitro_learner.cli import COMMANDS, KUBECTL
 from nitro_learner.cli.program import command_parser
 
-_COLUMNS = 100
 _TEXT = """\
 # Commands
 
@@ -29,7 +27,6 @@ def _sections() -> Iterator[str]:
         parser = command_parser(name)
         yield f"## nitro {name}\n\n{summary[0].upper()}{summary[1:]}.\n\n{_help(parser)}"
         for action, below in _actions(parser).items():
-            below.formatter_class = partial(argparse.HelpFormatter, width=_COLUMNS)  # not the terminal's
             yield f"### nitro {name} {action}\n\n{_help(below)}"
 
 

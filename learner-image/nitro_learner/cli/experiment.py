@@ -1,8 +1,7 @@
 """Compare variants of a job over seeds to the same budget, or search for better settings, and report.
 
-`run` trains what is not trained yet, as many runs at a time as there are cores, and then writes the report.
-It can be stopped at any moment (also by kill -9) and goes on when it is called again. `report` writes the
-report of what is finished: report.md with tables and pictures, runs.csv and curves.csv.
+`run` trains what is not trained yet, and then writes the report. `report` writes the report of what is
+finished. The --help of each has more examples.
 
 The file says what it shows, the base job, the variants, the seeds and the budget: see experiments/ and
 docs/experiments.md. In place of variants it can have a search: trials with settings that Optuna proposes, and
@@ -10,20 +9,15 @@ the best of them compared with the job's own settings on fresh seeds.
 
 examples:
   nitro experiment run experiments/paper-small.yaml
-  nitro experiment run experiments/paper-small.yaml --set seeds='[0, 1, 2]' --dir runs/three
-  nitro experiment run experiments/paper-small.yaml --cluster --namespace team-a
-  nitro experiment run experiments/search-cartpole.yaml --jobs 2
-  nitro experiment run experiments/search-cartpole.yaml --set search.trials=40     # 20 more trials
+  nitro experiment run experiments/search-cartpole.yaml
   nitro experiment report runs/paper-small
-  nitro experiment report runs/paper-small --into docs/results/paper-small.md
-  nitro experiment report runs/boosting-small --prices experiments/prices/*.yaml
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobInvalid
 from nitro_learner.cli.common import add_namespace, add_set, some_path
@@ -33,10 +27,33 @@ if TYPE_CHECKING:
     from nitro_learner.experiments.plan import PlannedRun
     from nitro_learner.experiments.spec import Experiment
 
+_RUN = """\
+Train what is not trained yet, and then write the report.
+
+As many runs train at a time as there are cores, or with --cluster four. It can be stopped at any moment (also
+by kill -9) and goes on when it is called again.
+
+examples:
+  nitro experiment run experiments/paper-small.yaml
+  nitro experiment run experiments/paper-small.yaml --set seeds='[0, 1, 2]' --dir runs/three
+  nitro experiment run experiments/paper-small.yaml --cluster --namespace team-a
+  nitro experiment run experiments/search-cartpole.yaml --jobs 2
+  nitro experiment run experiments/search-cartpole.yaml --set search.trials=40     # 20 more trials
+"""
+_REPORT = """\
+Write the report of what is finished: report.md with tables and pictures, runs.csv and curves.csv.
+
+examples:
+  nitro experiment report runs/paper-small
+  nitro experiment report runs/paper-small --into docs/results/paper-small.md
+  nitro experiment report runs/boosting-small --prices experiments/prices/*.yaml
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    run = actions.add_parser("run", help="train what is missing, then report")
+    as_above: Any = {"epilog": parser.epilog, "formatter_class": parser.formatter_class}
+    run = actions.add_parser("run", help="train what is missing, then report", description=_RUN, **as_above)
     run.add_argument("spec", type=some_path, metavar="SPEC.yaml", help="the experiment")
     run.add_argument("--dir", type=some_path, metavar="D", help="folder of the results; default: runs/NAME")
     run.add_argument(
@@ -50,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(run)
     run.add_argument("--json", action="store_true", help="print one JSON object per change")
     add_set(run)
-    report = actions.add_parser("report", help="write the report of what is finished")
+    report = actions.add_parser(
+        "report", help="write the report of what is finished", description=_REPORT, **as_above
+    )
     report.add_argument("dir", type=some_path, metavar="DIR", help="folder of the results")
     report.add_argument(
         "--into",
