@@ -51,6 +51,24 @@ def hopper(
     return merged(spec, changes)
 
 
+def spread(*, rounds: int = 12, **changes: Any) -> Object:
+    """The spec of a job with the three agents of simple_spread, and MARLess' scaler.
+
+    A slope is never as large as 1, so sharing toggles whenever the window is full.
+
+    Args:
+        rounds: rounds of the run.
+        changes: top-level fields of the spec; maps are merged into what is here.
+    """
+    spec = hopper(rounds=rounds, actors=(2, 6, 6)) | {
+        "environment": {"id": "mpe2/simple_spread_v3", "rolloutLength": 100, "envsPerActor": 4},
+        "algorithm": {"name": "ippo"},
+        "sharing": {"mode": "dynamic", "window": 4, "slope": 1.0},
+        "scaling": {"scaler": "marless", "minActors": 2, "initialActors": 6, "maxActors": 6},
+    }
+    return merged(spec, changes)
+
+
 def merged(base: Object, changes: Object) -> Object:
     """A copy of `base` with `changes` merged into its maps."""
     found = copy.deepcopy(base)

@@ -8,24 +8,12 @@ from pathlib import Path
 import run_outcome
 import volumes
 from harness import Cluster, Object
-from jobs import hopper
+from jobs import spread
 from namespaces import Start
 from run_outcome import on_cluster
 
-ROUNDS, WINDOW = 12, 4
 TOGGLES = [4, 8, 12]
-"""A slope is never as large as 1, so sharing toggles whenever the window is full."""
-
-
-def spread() -> Object:
-    """The spec of a job with the three agents of simple_spread, and MARLess' scaler."""
-    spec = hopper(rounds=ROUNDS, actors=(2, 6, 6))
-    return spec | {
-        "environment": {"id": "mpe2/simple_spread_v3", "rolloutLength": 100, "envsPerActor": 4},
-        "algorithm": {"name": "ippo"},
-        "sharing": {"mode": "dynamic", "window": WINDOW, "slope": 1.0},
-        "scaling": {"scaler": "marless", "minActors": 2, "initialActors": 6, "maxActors": 6},
-    }
+"""Sharing toggles whenever its window of 4 rounds is full."""
 
 
 def toggles(lines: str) -> list[Object]:

@@ -1,4 +1,4 @@
-"""A real Prometheus with the chart's own configuration, beside a real run: every panel of both dashboards and
+"""A real Prometheus with the chart's own configuration, beside real runs: every panel of both dashboards and
 what every alert watches has data.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from harness import Cluster, Object
-from jobs import hopper
+from jobs import hopper, spread
 from monitoring import samples, scraping, until
 from namespaces import Start
 
@@ -20,7 +20,8 @@ from nitro_monitoring.alerts import ALERTS
 from nitro_monitoring.picture import draw
 from prometheus_support import Prometheus
 
-NAME = "watched"
+NAME, AGENTS = "watched", "agents"
+"""Two jobs: of a single agent, and of several."""
 OTHER = "default"
 """A namespace with another job of the same name, which is suspended."""
 STOP = {"rounds": 12, "budgetDollars": 1, "targetReward": 1000}
@@ -28,17 +29,13 @@ STOP = {"rounds": 12, "budgetDollars": 1, "targetReward": 1000}
 RIGHTLY_EMPTY = {
     "Requests to AWS: {{code}}": "this operator has had no job on Lambda, unless another test had one",
     "Actors requested, granted, ready: provisioned": "the job runs on Knative",
-    "Boosting score by policy: {{policy}}": "the job has a single agent",
-    "Groups of agents: {{policy}}": "the same",
-    "Sharing: policies": "the same",
-    "Sharing: shared": "the same",
 }
 """Queries of panels: "panel: legend" -> why a healthy run has nothing to show."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What was seen of a job from its start to its end."""
+    """What was seen of the jobs from their start to their end."""
 
     prometheus: Prometheus
     namespace: str
@@ -56,9 +53,11 @@ def run(
         cluster.create_job(OTHER, NAME, hopper(suspend=True))
         try:
             start(NAME, hopper(actors=(3, 4, 10), **changes))
-            cluster.until_phase(namespace, NAME, "Succeeded")
-            ended = f'nitro_job_status_phase{{namespace="{namespace}",phase="Succeeded"}}'
-            until(lambda: bool(prometheus.instant(ended)), "Prometheus knows the end")
+            start(AGENTS, spread())
+            for name in (NAME, AGENTS):
+                cluster.until_phase(namespace, name, "Succeeded")
+            ended = f'nitro_job_status_phase{{namespace="{namespace}",phase="Succeeded"}} == 1'
+            until(lambda: len(prometheus.instant(ended)) == 2, "Prometheus knows the ends")
             yield Run(prometheus, namespace, began, time.time())
         finally:
             cluster.jobs.delete(namespace=OTHER, name=NAME)
@@ -66,13 +65,13 @@ def run(
 
 def test_every_panel_and_alert_has_data(cluster: Cluster, run: Run, report_folder: Path) -> None:
     prometheus = run.prometheus
-    job = {"namespace": run.namespace, "job": NAME, "window": "1m"}
-    boards = {"nitro-job": job, "nitro-platform": {"namespace": ".*", "window": "1m"}}
-    found: dict[str, str] = {}
-    for name, variables in boards.items():
-        _keep_picture(run, name, variables, report_folder / f"{name}.png")
-        found |= empty_queries(prometheus, board(name), variables, run.start, run.end)
-    assert_all_filled(found, RIGHTLY_EMPTY)
+    platform = _empty(run, "nitro-platform", {"namespace": ".*"}, report_folder / "nitro-platform.png")
+    single, several = (
+        _empty(run, "nitro-job", {"namespace": run.namespace, "job": name}, report_folder / f"{name}.png")
+        for name in (NAME, AGENTS)
+    )
+    both = {name: expr for name, expr in single.items() if name in several}
+    assert_all_filled(platform | both, RIGHTLY_EMPTY)
 
     for alert in ALERTS:
         watched = prometheus.range(alert.value, run.start, run.end, 1)
@@ -84,14 +83,18 @@ def test_every_panel_and_alert_has_data(cluster: Cluster, run: Run, report_folde
     _assert_series_go_with_the_job(cluster, run)
 
 
-def _keep_picture(run: Run, name: str, variables: dict[str, str], path: Path) -> None:
+def _empty(run: Run, name: str, variables: dict[str, str], picture: Path) -> dict[str, str]:
+    """The queries of a dashboard that give nothing. Its picture is kept."""
+    variables = {**variables, "window": "1m"}
+
     def ask(expr: str) -> list[Object]:
         return run.prometheus.range(expr, run.start, run.end, 1)
 
     caption = (
         f"{run.end - run.start:.0f} s of a run on a cluster; drawn by matplotlib from the panels' own queries"
     )
-    draw(board(name), ask, variables, path, caption)
+    draw(board(name), ask, variables, picture, caption)
+    return empty_queries(run.prometheus, board(name), variables, run.start, run.end)
 
 
 def _assert_jobs_are_told_apart(run: Run) -> None:
