@@ -10,13 +10,15 @@ from pathlib import Path
 
 import volumes
 import yaml
-from harness import PATIENCE_SECONDS, Cluster, Object, phase_of
+from harness import PATIENCE_SECONDS, Cluster, Object, phase_of, round_of
 from jobs import TINY_ACTOR, TINY_LEARNER
 from run_outcome import Outcome, untuned
 
+from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.on_cluster.manifests import LABEL, object_name
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.spec import load
+from nitro_learner.run import folders
 
 INTERRUPTED = 75
 ROUNDS = 40
@@ -46,10 +48,11 @@ def test_an_experiment_on_the_cluster_is_that_of_this_machine(
 ) -> None:
     file = tmp_path / "small.yaml"
     file.write_text(yaml.safe_dump(EXPERIMENT))
-    experiment = load(file)
-    runs = plan(experiment)
+    runs = plan(load(file))
+    folders.mark(tmp_path / "results")
+    identity = ExperimentDir(tmp_path / "results").identity()
     for run in runs:
-        disks.provide(namespace, f"{object_name(experiment, run)}-checkpoint")
+        disks.provide(namespace, f"{object_name(identity, run)}-checkpoint")
 
     def begin(folder: str, *arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "nitro_learner", "experiment", "run", str(file), *arguments]
@@ -87,7 +90,14 @@ def test_an_experiment_on_the_cluster_is_that_of_this_machine(
     until_one_runs()
     killed.kill()
     killed.communicate(timeout=PATIENCE_SECONDS)
-    assert suspended.keys() <= jobs().keys(), "they go on by themselves"
+    left = {uid: round_of(job) for uid, job in jobs().items()}
+    assert suspended.keys() <= left.keys()
+    cluster.until(
+        cluster.jobs,
+        lambda found: any(round_of(job) > left.get(job["metadata"]["uid"], ROUNDS) for job in found),
+        namespace=namespace,
+        what="a job goes on by itself",
+    )
 
     finished = begin("results", *on_cluster)
     _, told = finished.communicate(timeout=PATIENCE_SECONDS)

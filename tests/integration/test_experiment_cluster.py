@@ -15,6 +15,7 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 from kubernetes.config import kube_config
 from moto.server import ThreadedMotoServer
 
@@ -29,15 +30,17 @@ from nitro_learner.experiments import experiment_report
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.on_cluster import cluster_runs
 from nitro_learner.experiments.on_cluster.cluster_runs import ClusterRuns
-from nitro_learner.experiments.on_cluster.manifests import LABEL, RUN, object_name
+from nitro_learner.experiments.on_cluster.manifests import LABEL, RUN, manifest, object_name
 from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.runner import Runner, RunState, Watcher
 from nitro_learner.experiments.search.scores import steps_reached
 from nitro_learner.experiments.spec import Experiment, load
+from nitro_learner.run import folders
 from nitro_learner.run.bucket import RunBucket
 from operator_support import eventually
 
 PATIENCE_SECONDS = 240.0
+VERSIONS = {"python": "3.11.2", "machine": "a pod", "torch": "2.15.0"}
 RETURNS = (10.0, 20.0, 30.0, 40.0)
 
 
@@ -81,9 +84,11 @@ class Sitting(Watcher):
     def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster) -> None:
         assert experiment.budget
         self.experiment, self.cluster = experiment, cluster
+        folders.mark(folder)
         self.folder = ExperimentDir(folder)
         self.runs = plan(experiment)
-        self.place = ClusterRuns(self.folder, experiment, NamespaceJobs(cluster.namespace))
+        self.jobs = NamespaceJobs(cluster.namespace)
+        self.place = ClusterRuns(self.folder, experiment, self.jobs)
         self.runner = Runner(self.folder, self.runs, experiment.budget, self.place, jobs=2)
         self.runner.watcher = self
         self.seen: list[tuple[str, int]] = []
@@ -92,7 +97,7 @@ class Sitting(Watcher):
         self.seen.append((state.status, state.round))
 
     def name(self, run: PlannedRun) -> str:
-        return object_name(self.experiment, run)
+        return object_name(self.folder.identity(), run)
 
     def report(self, run: PlannedRun, phase: str, **status: Any) -> None:
         """The operator's and the learner's part of the status."""
@@ -105,15 +110,18 @@ class Sitting(Watcher):
         ]
         return {"training": {"round": rounds, "history": entries}}
 
-    def end(self, run: PlannedRun, files: Path) -> None:
-        """What a learner leaves that has done its rounds."""
+    def end(self, run: PlannedRun, files: Path, *, stop: Any = None) -> None:
+        """What a learner leaves that has done its rounds, under another spec.stop if one is given."""
         job = self.cluster.get("ntj", self.name(run)) or {}
         place = RunBucket(
             CheckpointBucket.model_validate(job["spec"]["learner"]["checkpoint"]["s3"]),
             f"{self.name(run)}-{job['metadata']['uid']}",
         )
         left = ExperimentDir(files)
-        pretend(left, run, actors=(2, 2, 2, 2), returns=RETURNS)
+        finished = stop or run.job.to_dict()["spec"]["stop"]
+        pretend(left, run, actors=(2, 2, 2, 2), returns=RETURNS, ended={"versions": VERSIONS})
+        written = left.run(run).read_job()
+        left.run(run).job.write_text(yaml.safe_dump({**written, "spec": {**written["spec"], "stop": finished}}))
         place.keep(left.run(run), ended=True)
         self.report(run, "Succeeded", checkpoint={"round": 4, "location": str(place).rstrip("/")})
 
@@ -162,6 +170,7 @@ async def test_runs_are_jobs_and_their_files_come_back(
     assert [state.status for state in sitting.runner.states] == ["done"] * 4
     text = experiment_report.write(sitting.folder, experiment)
     assert "4 of 4 runs are finished and took 0.16 hours, on Kubernetes v1." in text
+    assert ", Python 3.11.2, torch 2.15.0." in text
     again = Sitting(experiment, tmp_path / "results", cluster)
     assert {state.status for state in again.runner.states} == {"done"}
 
@@ -254,7 +263,7 @@ async def test_a_larger_budget_trains_anew_what_had_ended_but_was_not_copied(
 @pytest.mark.parametrize(
     ("meddle", "words"),
     [
-        (lambda job: job["spec"].update(seed=99), "these fields differ: spec.seed. Remove it: kubectl"),
+        (lambda job: job["spec"].update(seed=99), "in which these fields differ: spec.seed. To begin anew"),
         (lambda job: job["spec"]["environment"].pop("envsPerActor"), "differ: spec.environment.envsPerActor"),
     ],
 )
@@ -264,7 +273,7 @@ async def test_another_job_of_the_name_is_left_alone(
     one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
     sitting = Sitting(one, tmp_path / "results", cluster)
     (run,) = sitting.runs
-    job = cluster_runs.manifest(one, run, run.job)
+    job = manifest(one, run, run.job, sitting.folder.identity())
     meddle(job)
     cluster.apply(job)
     await sitting.runner.train()
@@ -287,6 +296,39 @@ async def test_a_job_that_somebody_deletes_is_reported(
     assert (state.status, "was deleted" in state.message) == ("failed", True)
 
 
+async def test_a_copy_without_the_runs_end_is_refused_and_the_job_stays(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
+    sitting = Sitting(one, tmp_path / "results", cluster)
+    (run,) = sitting.runs
+    async with training(sitting):
+        await until(begun(sitting, run))
+        sitting.end(run, tmp_path / "left", stop={"rounds": 1})
+    (state,) = sitting.runner.states
+    assert state.status == "failed"
+    assert "its files could not be copied: the copy has no end of the run, or that of" in state.message
+    assert begun(sitting, run)()
+    assert not sitting.folder.run(run).summary.exists()
+
+
+async def test_a_job_whose_files_are_here_already_is_removed(
+    experiment: Experiment, cluster: Cluster, tmp_path: Path
+) -> None:
+    """A process was killed between the copy and the removal."""
+    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0, 1]})
+    sitting = Sitting(one, tmp_path / "results", cluster)
+    copied, other = sitting.runs
+    for run in sitting.runs:
+        cluster.apply(manifest(one, run, run.job, sitting.folder.identity()))
+        pretend(sitting.folder, run, actors=(2, 2, 2, 2), returns=RETURNS, finished=run is copied)
+        sitting.report(run, "Succeeded")
+    async with sitting.place:
+        pass
+    assert begun(sitting, copied)() is None
+    assert begun(sitting, other)(), "it has not been copied"
+
+
 async def test_files_that_cannot_be_copied_leave_the_job(
     experiment: Experiment, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -298,7 +340,7 @@ async def test_files_that_cannot_be_copied_leave_the_job(
         sitting.report(run, "Succeeded", checkpoint={"round": 4, "location": "s3://no-such-bucket/a/run"})
     (state,) = sitting.runner.states
     assert state.status == "failed"
-    assert "it is trained, but its files could not be copied: s3://no-such-bucket/a/run" in state.message
+    assert "is done, but its files could not be copied: s3://no-such-bucket/a/run" in state.message
     assert begun(sitting, run)()
 
 
@@ -306,8 +348,8 @@ async def test_a_user_without_the_right_is_told_once(
     experiment: Experiment, cluster: Cluster, tmp_path: Path
 ) -> None:
     sitting = Sitting(experiment, tmp_path / "results", cluster)
-    sitting.place._jobs.client.default_headers["Impersonate-User"] = "nobody"
-    with pytest.raises(BackendError, match=r'403.*User "nobody" cannot get resource "nitrotrainingjobs"'):
+    sitting.jobs.client.default_headers["Impersonate-User"] = "nobody"
+    with pytest.raises(BackendError, match=r'403.*User "nobody" cannot list resource "nitrotrainingjobs"'):
         await sitting.runner.train()
     assert cluster.list("ntj") == []
 
@@ -330,6 +372,8 @@ async def test_rounds_that_a_job_reports_are_scored_as_its_files_are(
     assert files is not None
     assert len(files) > len(told)
     assert list(steps_reached(one, told)) == list(steps_reached(one, files))
+    late = {name: values[1:] for name, values in told.items()}
+    assert list(steps_reached(one, late)) == [], "what came before is not known"
     for name, values in told.items():
         if name not in ("actors", "evaluation_mean"):
             assert values == pytest.approx(files[name]), name
@@ -340,7 +384,7 @@ async def test_what_will_not_go_on_is_removed(
 ) -> None:
     sitting = Sitting(experiment, tmp_path / "results", cluster)
     run = sitting.runs[0]
-    cluster.apply(cluster_runs.manifest(experiment, run, run.job))
+    cluster.apply(manifest(experiment, run, run.job, sitting.folder.identity()))
     await sitting.place.discard(run)
     assert cluster.list("ntj") == []
     await sitting.place.discard(run)
@@ -350,20 +394,39 @@ def test_every_variant_is_checked_before_the_first_job(tmp_path: Path) -> None:
     job = copy.deepcopy(spec()["job"])
     job["spec"]["backend"] = {"type": "Knative", "local": {"processes": 1}}
     experiment = load(write_spec(tmp_path, job=job))
-    runs = plan(experiment)
-    with pytest.raises(JobInvalid, match=r"spec\.backend"):
-        cluster_runs.check(experiment, runs)
+    search = {
+        "trials": 2,
+        "seeds": [9],
+        "space": {"spec.algorithm.hyperparameters.epochs": {"low": 1, "high": 3}},
+    }
+    searching = load(write_spec(tmp_path, job=job, search=search, variants={}, seeds=[5]))
+    for one in (experiment, searching):
+        with pytest.raises(JobInvalid, match=r"spec\.backend"):
+            cluster_runs.check(one)
 
 
 def test_names_are_the_same_each_time_and_those_of_no_other_run(tmp_path: Path) -> None:
     variants = {"a" * 39: {}, "a" * 40: {}}
     experiment = load(write_spec(tmp_path, variants=variants, environments=["Hopper-v5", "Walker2d-v5"]))
-    names = [object_name(experiment, run) for run in plan(experiment)]
-    assert names == [object_name(experiment, run) for run in plan(experiment)]
+    names = [object_name("one", run) for run in plan(experiment)]
+    assert names == [object_name("one", run) for run in plan(experiment)]
     assert len({*names}) == 8
     assert all(len(name) <= 40 for name in names)
-    other = experiment.model_copy(update={"name": "other"})
-    assert not {*names} & {object_name(other, run) for run in plan(other)}
+    assert not {*names} & {object_name("another", run) for run in plan(experiment)}
+
+
+def test_a_manifest_has_nothing_that_would_lose_the_run(experiment: Experiment) -> None:
+    job = copy.deepcopy(experiment.job)
+    job["spec"] |= {"suspend": True, "ttlSecondsAfterFinished": 60}
+    job["spec"]["learner"]["checkpoint"] = {"pvc": {"size": "2Gi"}}
+    one = experiment.model_copy(update={"job": job})
+    run = plan(one)[0]
+    spec = manifest(one, run, run.job, "one")["spec"]
+    assert {"suspend", "ttlSecondsAfterFinished"}.isdisjoint(spec)
+    assert spec["learner"]["checkpoint"]["pvc"] == {"size": "2Gi", "retain": False}
+    job["spec"]["learner"]["checkpoint"]["pvc"]["retain"] = True
+    kept = manifest(one, run, run.job, "one")["spec"]["learner"]["checkpoint"]["pvc"]
+    assert kept["retain"] is True, "as the user says"
 
 
 def test_the_command_finds_mistakes_and_says_where_the_jobs_are(
@@ -386,8 +449,9 @@ def test_the_command_finds_mistakes_and_says_where_the_jobs_are(
     assert nowhere.returncode == 1
     assert "Set KUBECONFIG" in nowhere.stderr
     assert not (tmp_path / "results").exists(), "nothing is begun"
+    folders.mark(tmp_path / "results")
     for run in plan(experiment):
-        job = cluster_runs.manifest(experiment, run, run.job)
+        job = manifest(experiment, run, run.job, ExperimentDir(tmp_path / "results").identity())
         job["spec"]["seed"] = 99
         cluster.apply(job)
     done = nitro("--cluster", "--namespace", cluster.namespace)

@@ -12,6 +12,7 @@ import yaml
 from experiment_support import spec
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.local_runs import LocalRuns
+from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.search import comparison
 from nitro_learner.experiments.search.searcher import Searcher
 from nitro_learner.experiments.spec import load
@@ -68,13 +69,20 @@ async def test_a_pruned_run_ends_after_a_checkpoint(tmp_path: Path, monkeypatch:
         for step in range(3, 10):
             study.report(trial, step, 1e6)
         study.end(trial, "complete", score=1e6, spent={"rounds": 100})
-    searcher = Searcher(folder, experiment, study, LocalRuns(folder), jobs=1)
+
+    class Place(LocalRuns):
+        async def discard(self, run: PlannedRun) -> None:
+            discarded.append((str(run.folder), study.trials()[-1].state))
+
+    discarded: list[tuple[str, str]] = []
+    searcher = Searcher(folder, experiment, study, Place(folder), jobs=1)
     told: list[int] = []
     searcher.ended = lambda trial: told.append(trial.number)
     async with asyncio.timeout(300):
         await searcher.search()
     last = study.trials()[-1]
     assert (told, last.state) == ([5], "pruned")
+    assert discarded == [("trials/0005/seed-7", "running")], "before the study says that nothing goes on"
     assert last.reached is not None
     assert last.reached[0] == 0.3
     run = folder.path / "trials" / "0005" / "seed-7"

@@ -53,7 +53,7 @@ def run_experiment(arguments: argparse.Namespace, experiment: Experiment, runs: 
     """
     folder = ExperimentDir(arguments.dir or Path("runs") / experiment.name)
     interrupts.orderly()
-    jobs = _jobs_of_cluster(arguments, experiment, runs) if arguments.cluster else None
+    jobs = _jobs_of_cluster(arguments, experiment) if arguments.cluster else None
     try:
         folder.check_ours()
         with contextlib.ExitStack() as stack:
@@ -78,9 +78,7 @@ def run_experiment(arguments: argparse.Namespace, experiment: Experiment, runs: 
         raise CommandError(f"{error.filename or folder.path}: {error.strerror}", FAILED) from None
 
 
-def _jobs_of_cluster(
-    arguments: argparse.Namespace, experiment: Experiment, runs: Sequence[PlannedRun]
-) -> NamespaceJobs:
+def _jobs_of_cluster(arguments: argparse.Namespace, experiment: Experiment) -> NamespaceJobs:
     """The jobs of the namespace.
 
     Raises:
@@ -89,8 +87,10 @@ def _jobs_of_cluster(
     from nitro_learner.cluster.jobs import NamespaceJobs
     from nitro_learner.experiments.on_cluster import cluster_runs
 
+    if not (experiment.variants or experiment.search):
+        raise CommandError(f"--cluster: {arguments.spec} has no runs, only commands; leave --cluster out")
     try:
-        cluster_runs.check(experiment, runs)
+        cluster_runs.check(experiment)
     except JobInvalid as error:
         lines = [f"{arguments.spec} cannot run on a cluster:", *(f"  {item}" for item in error.errors)]
         raise CommandError("\n".join(lines)) from None
@@ -142,6 +142,7 @@ class _Sitting:
         self._folder.open(experiment)
         if self._jobs is None:
             self._folder.add_machine(machine())
+        self._folder.machines()  # a damaged list is found now, not after the first run
 
     def _place(self, experiment: Experiment) -> Place:
         if self._jobs is None:

@@ -48,9 +48,13 @@ class NamespaceJobs:
     """
 
     def __init__(self, namespace: str | None) -> None:
+        self.connect()
+        self.namespace = namespace or current_namespace()
+
+    def connect(self) -> None:
+        """Read the user's configuration, and with it credentials that may have expired, anew."""
         with explained():
             self._api = connect()
-        self.namespace = namespace or current_namespace()
 
     @property
     def client(self) -> ApiClient:
@@ -149,16 +153,16 @@ def explained(job: str | None = None, namespace: str = "") -> Iterator[None]:
     except NoCluster as error:
         raise ClusterError(str(error)) from None
     except ApiException as error:
-        status = int(error.status or 0)
-        message = f"the API server answered {status}: {_told(error)}"
-        if status == 404:
+        status, told = int(error.status or 0), _told(error)
+        message = f"the API server answered {status}: {told or error.reason}"
+        if status == 404 and not told:
             message = "the cluster knows no NitroTrainingJob; install Nitro there"
-            if job:
-                message = f"there is no job {job} in namespace {namespace}; `kubectl get ntj -A` lists them"
+        elif status == 404 and job:
+            message = f"there is no job {job} in namespace {namespace}; `kubectl get ntj -A` lists them"
         raise ClusterError(
             message,
             status=status,
-            no_such_job=status == 404 and bool(job),
+            no_such_job=status == 404 and bool(told and job),
             passing=status in _PASSING,
         ) from None
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -176,9 +180,10 @@ def _passed_over(*statuses: int) -> Iterator[None]:
 
 
 def _told(error: ApiException) -> str:
-    """The API server's message, which says more than the reason: a rule that a job breaks, a quota."""
+    """What the API server says, which is more than the reason: a rule that a job breaks, a quota. Empty where
+    it does not know the path at all."""
     with suppress(ValueError, TypeError):
         answer = json.loads(error.body or "")
-        if isinstance(answer, dict) and answer.get("message"):
-            return str(answer["message"])
-    return str(error.reason)
+        if isinstance(answer, dict):
+            return str(answer.get("message") or "")
+    return ""

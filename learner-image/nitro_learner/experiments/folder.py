@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ class ExperimentDir:
         self.report = path / "report.md"
         self.search = path / "search.db"
         self.trials = path / "trials.csv"
+        self._identity = path / ".identity"
 
     def run(self, run: PlannedRun) -> RunDir:
         return RunDir(self.path / run.folder)
@@ -71,10 +73,18 @@ class ExperimentDir:
         self.path.mkdir(parents=True, exist_ok=True)
         writer = RunDir(self.path)
         if not told or told[-1]["seeds"] != experiment.seeds:
-            ended = sum(1 for _ in self.path.glob("runs/*/*/*/summary.json"))
+            found = self.path.glob("runs/*/*/*/summary.json")
+            ended = sum(not summary.parent.name.startswith(".") for summary in found)  # hidden: half copied
             told = [*(told if ended else []), {"seeds": experiment.seeds, "ended": ended}]
             writer.write_text(self.seeds, json.dumps(told, indent=2) + "\n")
         writer.write_text(self.spec, experiment.to_yaml())
+
+    def identity(self) -> str:
+        """What tells this folder's jobs on a cluster from those of other folders. It is made when it is first
+        asked for."""
+        if not self._identity.exists():
+            RunDir(self.path).write_text(self._identity, f"{uuid.uuid4().hex}\n")
+        return self._identity.read_text(encoding="utf-8").strip()
 
     def add_machine(self, entry: Mapping[str, Any]) -> None:
         """Write down what trained runs: this machine (`machine`) or a cluster.

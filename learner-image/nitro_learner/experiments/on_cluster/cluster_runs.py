@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,24 +19,21 @@ from nitro_learner.checkpoints.store import CheckpointError
 from nitro_learner.cluster.api import backoff
 from nitro_learner.cluster.jobs import ClusterError, Job, NamespaceJobs
 from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.on_cluster.manifests import manifest, object_name
+from nitro_learner.experiments.on_cluster.manifests import LABEL, RUN, digits, manifest, object_name
+from nitro_learner.experiments.on_cluster.patience import PatientJobs, Waits, condition
 from nitro_learner.experiments.on_cluster.run_files import RunFiles
 from nitro_learner.experiments.places import Columns, Ending, columns_in
-from nitro_learner.experiments.plan import PlannedRun
-from nitro_learner.experiments.spec import Experiment
+from nitro_learner.experiments.plan import PlannedRun, plan
+from nitro_learner.experiments.spec import DEFAULT, Experiment
+from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.same_job import deciding
 
-logger = logging.getLogger(__name__)
-
-Answer = TypeVar("Answer")
-
 _LOOK_SECONDS = 2.0
-_SILENCE_SECONDS = 600.0
-"""How long the API server may give no answer."""
-_WAIT_SECONDS = 60.0
-"""After so long it is said what a job waits for."""
 _SUSPEND_SECONDS = 300.0
-"""How long a learner may take to write its checkpoint and to end."""
+"""How long the operator may take to suspend a job. The learner then writes its checkpoint."""
+_DELETE_SECONDS = 300.0
+_COPIES = 3
+"""Attempts to copy a run's files."""
 
 
 class ClusterRuns:
@@ -46,7 +43,7 @@ class ClusterRuns:
     so that it can be looked at, until the run is begun anew.
 
     Args:
-        folder: of the experiment.
+        folder: of the experiment; it exists.
         experiment: whose job has the backend and the labels.
         jobs: the jobs of the namespace.
     """
@@ -54,12 +51,16 @@ class ClusterRuns:
     def __init__(self, folder: ExperimentDir, experiment: Experiment, jobs: NamespaceJobs) -> None:
         self._folder = folder
         self._experiment = experiment
-        self._jobs = jobs
+        self._jobs = PatientJobs(jobs)
         self._closing = threading.Event()
-        self._files = RunFiles(jobs.client, jobs.namespace, self._closing)
+        self._files = RunFiles(jobs, self._closing)
         self._rounds: dict[PurePosixPath, dict[int, dict[str, Any]]] = {}
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._remove_copied()
+        except ClusterError as error:
+            raise BackendError(str(error)) from None
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -68,24 +69,29 @@ class ClusterRuns:
     async def train(self, run: PlannedRun, advanced: Callable[[], None], *stops: asyncio.Event) -> Ending:
         try:
             return await self._train(run, advanced, stops)
-        except (JobInvalid, ClusterError) as error:
+        except JobInvalid as error:
             return Ending("failed", str(error))
+        except ClusterError as error:
+            return Ending("failed", str(error), again=True)
 
     async def _train(
         self, run: PlannedRun, advanced: Callable[[], None], stops: tuple[asyncio.Event, ...]
     ) -> Ending:
         planned = resolve(load_job(self._folder.run(run).job))
-        name = await self._begin(manifest(self._experiment, run, planned))
+        wanted = manifest(self._experiment, run, planned, self._folder.identity())
+        name = str(wanted["metadata"]["name"])
+        await self._begin(name, wanted, is_control=run.control is not None)
         job = await self._followed(run, name, advanced, stops)
         if job is None:
-            return Ending("failed", f"job {name} was deleted before its files were copied", again=True)
+            raise ClusterError(f"job {name} was deleted before its files were copied")
         phase = job["status"]["phase"]
         if phase == "Failed":
             more = f"kubectl describe ntj {name} --namespace {self._jobs.namespace}"
-            return Ending("failed", f"{_condition(job, 'Failed')}\n  more: {more}")
+            return Ending("failed", f"{condition(job, 'Failed')}\n  more: {more}")
         if phase == "Suspended":
             return Ending("stopped")
-        return await self._gather(run, job)
+        await self._gather(run, job, wanted)
+        return Ending("done")
 
     def columns(self, run: PlannedRun) -> Columns | None:
         """The columns in the run's folder; of a run that still goes on those that its job reports, rounded:
@@ -115,33 +121,63 @@ class ClusterRuns:
 
     async def discard(self, run: PlannedRun) -> None:
         try:
-            if job := await self._asked(self._jobs.find, object_name(self._experiment, run)):
-                await self._asked(self._jobs.delete, job)
+            if job := await self._jobs.find(object_name(self._folder.identity(), run)):
+                await self._jobs.delete(job)
         except ClusterError as error:
             raise BackendError(str(error)) from None
 
-    async def _begin(self, wanted: dict[str, Any]) -> str:
-        """Make the job, or let the one go on that there is. Return its name.
+    async def _remove_copied(self) -> None:
+        """Remove jobs whose files are here: a process ended between the two."""
+        for job in await self._jobs.list():
+            labels, told = (job["metadata"].get(part) or {} for part in ("labels", "annotations"))
+            path = told.get(RUN, "")
+            ours = job["metadata"]["name"].endswith(digits(self._folder.identity(), path))
+            if labels.get(LABEL) != self._experiment.name or not ours:
+                continue
+            with suppress(RunDirError):
+                copied = RunDir(self._folder.path / path).read_summary().get("finished")
+                if copied and (job.get("status") or {}).get("phase") == "Succeeded":
+                    await self._jobs.delete(job)
+
+    async def _begin(self, name: str, wanted: dict[str, Any], *, is_control: bool) -> None:
+        """Make the job, or let the one go on that there is.
+
+        A job that failed or has another budget is begun anew, and that of a control whose sources have
+        changed.
 
         Raises:
-            ClusterError: the cluster refuses it, or another job has its name.
+            ClusterError: the cluster refuses it, or a job of its name is another one.
         """
-        name = str(wanted["metadata"]["name"])
-        found = await self._asked(self._jobs.find, name)
-        if found and _useless(found, wanted):
-            await self._asked(self._jobs.delete, found)
-            found = None
+        found = await self._jobs.find(name)
+        if found:
+            differing = _differing(found, wanted)
+            failed = (found.get("status") or {}).get("phase") == "Failed"
+            if differing and not (failed or is_control):
+                raise ClusterError(
+                    f"namespace {self._jobs.namespace} has a job {name} in which these fields differ: "
+                    f"{', '.join(differing)}. To begin anew, remove it: "
+                    f"kubectl delete ntj {name} --namespace {self._jobs.namespace}"
+                )
+            if failed or differing or found["spec"].get("stop") != wanted["spec"]["stop"]:
+                await self._jobs.delete(found)
+                await self._until_gone(found)
+                found = None
         if not found:
-            await self._asked(self._jobs.create, wanted)
-            return name
-        if differing := _differing(found, wanted):
-            raise ClusterError(
-                f"namespace {self._jobs.namespace} has another job {name}; these fields differ: "
-                f"{', '.join(differing)}. Remove it: kubectl delete ntj {name} -n {self._jobs.namespace}"
-            )
-        changed = {"suspend": False, "stop": wanted["spec"]["stop"]}
-        await self._asked(self._jobs.change, name, changed)
-        return name
+            await self._jobs.create(wanted)
+        elif found["spec"].get("suspend"):
+            await self._jobs.change(name, {"suspend": False})
+
+    async def _until_gone(self, job: Job) -> None:
+        """Wait until a job that was deleted is gone: a finalizer may hold it for some time."""
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        deadline = time.monotonic() + _DELETE_SECONDS
+        while (left := await self._jobs.find(name)) and left["metadata"]["uid"] == uid:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"job {name} was deleted and does not go; its finalizers: "
+                    f"{', '.join(left['metadata'].get('finalizers') or ['none'])}"
+                )
+            await asyncio.sleep(_LOOK_SECONDS * random.uniform(0.8, 1.2))
 
     async def _followed(
         self, run: PlannedRun, name: str, advanced: Callable[[], None], stops: tuple[asyncio.Event, ...]
@@ -150,8 +186,8 @@ class ClusterRuns:
         where it is gone."""
         rounds = self._rounds.setdefault(run.folder, {})
         stopping, deadline = False, float("inf")
-        waits = _Waits(name)
-        while job := await self._asked(self._jobs.find, name):
+        waits = Waits(name)
+        while job := await self._jobs.find(name):
             status = job.get("status") or {}
             before = len(rounds)
             rounds |= {one["round"]: one for one in (status.get("training") or {}).get("history") or ()}
@@ -164,94 +200,61 @@ class ClusterRuns:
                 raise BackendError(f"job {name} is to be suspended, and does not stop. It is left as it is.")
             if not stopping and any(stop.is_set() for stop in stops):
                 stopping, deadline = True, time.monotonic() + _SUSPEND_SECONDS
-                await self._asked(self._jobs.change, name, {"suspend": True})
-            waits.look(_condition(job, "Ready") if phase in ("Pending", "Starting") else "")
+                await self._jobs.change(name, {"suspend": True})
+            waits.look(job)
             await _first(() if stopping else stops, _LOOK_SECONDS * random.uniform(0.8, 1.2))
         return None
 
-    async def _gather(self, run: PlannedRun, job: Job) -> Ending:
-        """Copy the files of a run that is done, and remove its job."""
-        folder = self._folder.run(run)
-        try:
-            await asyncio.to_thread(self._files.copy, job, folder)
-        except (ClusterError, CheckpointError) as error:
-            return Ending("failed", f"it is trained, but its files could not be copied: {error}", again=True)
-        del self._rounds[run.folder]
-        version = await self._asked(self._jobs.cluster_version)
-        self._folder.add_machine(_machine(version, folder.read_summary().get("versions", {})))
-        await self._asked(self._jobs.delete, job)
-        return Ending("done")
-
-    async def _asked(self, request: Callable[..., Answer], *arguments: Any) -> Answer:
-        """The API server's answer. A request that may pass is tried again, with growing random pauses.
+    async def _gather(self, run: PlannedRun, job: Job, wanted: Mapping[str, Any]) -> None:
+        """Copy the files of a run that is done, and remove its job.
 
         Raises:
-            ClusterError: the request is refused.
-            BackendError: there was no answer for long, or this user may not do it.
+            ClusterError: they cannot be copied, or are not those of the whole run. The job stays.
         """
-        began, failures = time.monotonic(), 0
-        while True:
+        version = await self._jobs.cluster_version()
+
+        def accept(copied: RunDir) -> None:
+            summary = copied.read_summary()
+            if not summary.get("finished") or copied.read_job()["spec"].get("stop") != wanted["spec"]["stop"]:
+                raise ClusterError("the copy has no end of the run, or that of another budget")
+            self._folder.add_machine(_machine(version, summary.get("versions", {})))
+
+        for left in reversed(range(_COPIES)):
             try:
-                return await asyncio.to_thread(request, *arguments)
-            except ClusterError as error:
-                if error.status in (401, 403) and "quota" not in str(error):
-                    raise BackendError(str(error)) from None
-                if not error.passing:
-                    raise
-                if time.monotonic() - began > _SILENCE_SECONDS:
-                    raise BackendError(f"{error}. The jobs on the cluster go on.") from None
-                failures += 1
-            await asyncio.sleep(backoff(failures))
+                await asyncio.to_thread(self._files.copy, job, self._folder.run(run), accept)
+                break
+            except (ClusterError, CheckpointError, RunDirError) as error:
+                if not left or not getattr(error, "passing", False):
+                    told = (
+                        f"the run of job {job['metadata']['name']} is done, but its files could not be copied"
+                    )
+                    raise ClusterError(f"{told}: {error}") from None
+            await asyncio.sleep(backoff(_COPIES - left))
+        del self._rounds[run.folder]
+        await self._jobs.delete(job)
 
 
-class _Waits:
-    """Say once what a job waits for, when that has lasted some time."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._why, self._since = "", 0.0
-
-    def look(self, why: str) -> None:
-        if why != self._why:
-            self._why, self._since = why, time.monotonic()
-        elif why and time.monotonic() - self._since > _WAIT_SECONDS:
-            logger.warning("%s: %s", self._name, why)
-            self._since = float("inf")
-
-
-def check(experiment: Experiment, runs: Sequence[PlannedRun]) -> None:
-    """Make sure that every variant's job can run on a cluster.
+def check(experiment: Experiment) -> None:
+    """Make sure that the jobs of all variants can run on a cluster.
 
     Raises:
         JobInvalid: with every mistake.
     """
+    compared = experiment if experiment.variants else experiment.comparing(DEFAULT, {})
     mistakes: dict[str, FieldError] = {}
-    for run in runs:
+    for run in plan(compared):
         try:
-            manifest(experiment, run, run.job)
+            manifest(experiment, run, run.job, "")
         except JobInvalid as error:
             mistakes |= {f"{run.variant}: {item}": item for item in error.errors}
     if mistakes:
         raise JobInvalid(list(mistakes.values()))
 
 
-def _useless(found: Job, wanted: Mapping[str, Any]) -> bool:
-    """Whether a job has ended without what is wanted: it has failed, or it had another budget."""
-    phase = (found.get("status") or {}).get("phase")
-    return phase == "Failed" or (phase == "Succeeded" and found["spec"].get("stop") != wanted["spec"]["stop"])
-
-
 def _differing(found: Job, wanted: Mapping[str, Any]) -> list[str]:
     """The fields that a run's results depend on, and in which two jobs differ."""
     old, new = (deciding(resolve_stored(job).to_dict()["spec"]) for job in (found, dict(wanted)))
     return [f"spec.{path}" for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
-
-
-def _condition(job: Job, kind: str) -> str:
-    """What a condition of the job says; empty where it has no such condition."""
-    conditions = (job.get("status") or {}).get("conditions") or []
-    told = [one.get("message") or one.get("reason") or "" for one in conditions if one["type"] == kind]
-    return told[0] if told else ""
 
 
 def _machine(version: str, versions: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,39 +18,46 @@ _LONGEST_NAME = 40
 _DIGITS = 8
 
 
-def object_name(experiment: Experiment, run: PlannedRun) -> str:
-    """The name of a run's job. It is the same whenever and wherever the experiment is run, so that a later
-    command finds the job."""
-    digits = hashlib.sha256(f"{experiment.name}/{run.folder}".encode()).hexdigest()[:_DIGITS]
+def digits(identity: str, folder: str) -> str:
+    """The end of a job's name, by the identity of the experiment's folder and the run's folder in it."""
+    return hashlib.sha256(f"{identity}/{folder}".encode()).hexdigest()[:_DIGITS]
+
+
+def object_name(identity: str, run: PlannedRun) -> str:
+    """The name of a run's job. It is the same each time, so that a later command finds the job, and that of
+    no other folder's run."""
     words = f"{run.variant}-{run.seed}"[: _LONGEST_NAME - _DIGITS - 1].rstrip("-")
-    return f"{words}-{digits}"
+    return f"{words}-{digits(identity, str(run.folder))}"
 
 
-def manifest(experiment: Experiment, run: PlannedRun, job: NitroTrainingJob) -> dict[str, Any]:
+def manifest(experiment: Experiment, run: PlannedRun, job: NitroTrainingJob, identity: str) -> dict[str, Any]:
     """The object that is applied.
 
     Args:
         job: the run's own, resolved, with the schedule of a control.
+        identity: of the experiment's folder.
 
-    It has the backend and the labels of the experiment's job. A claim that the operator makes for it goes
-    when it is deleted: then its files have been copied.
+    It has the backend and the labels of the experiment's job. Unless that says otherwise, a claim that the
+    operator makes goes with the job, which is removed when its files have been copied.
 
     Raises:
         JobInvalid: the job cannot run on a cluster.
     """
     base, data = copy.deepcopy(experiment.job), job.to_dict()
     spec = data["spec"]
-    spec.pop("backend", None)
+    for name in ("backend", "suspend", "ttlSecondsAfterFinished"):
+        spec.pop(name, None)
     if backend := base["spec"].get("backend"):
         spec["backend"] = backend
-    checkpoint = spec.setdefault("learner", {}).setdefault("checkpoint", {})
-    if "s3" not in checkpoint and "claimName" not in checkpoint.get("pvc", {}):
-        checkpoint["pvc"] = {**checkpoint.get("pvc", {}), "retain": False}
+    checkpoint = spec["learner"]["checkpoint"]
+    if "s3" not in checkpoint and "claimName" not in checkpoint["pvc"]:
+        own = base["spec"].get("learner", {}).get("checkpoint", {}).get("pvc", {})
+        checkpoint["pvc"]["retain"] = own.get("retain", False)
     if "actorMemoryGB" not in base["spec"].get("pricing", {}):
         spec["pricing"].pop("actorMemoryGB", None)  # follows the backend
     metadata = base.get("metadata") or {}
     data["metadata"] = {
-        "name": object_name(experiment, run),
+        "name": object_name(identity, run),
         "labels": {**(metadata.get("labels") or {}), LABEL: experiment.name},
         "annotations": {**(metadata.get("annotations") or {}), RUN: str(run.folder)},
     }

@@ -6,8 +6,9 @@ import shutil
 import tarfile
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from typing import IO, Any
 
 import urllib3
@@ -18,15 +19,17 @@ from kubernetes.stream import stream
 
 from nitro_api.spec.checkpoint import CheckpointBucket
 from nitro_learner.cluster.api import TIMEOUT_SECONDS
-from nitro_learner.cluster.jobs import ClusterError, Job, explained
+from nitro_learner.cluster.jobs import ClusterError, Job, NamespaceJobs, explained
 from nitro_learner.run import folders
 from nitro_learner.run.bucket import RunBucket
 from nitro_learner.run.rundir import RunDir
 
 _MOUNT = "/run-folder"
 _CONTAINER = "files"
-_START_SECONDS = 300.0
+_START_SECONDS = 300
 _SILENCE_SECONDS = 60.0
+_ENDING = 3
+"""The channel of an exec on which the kubelet says how the command ended."""
 _LIFE_SECONDS = 3600
 """After so long the pod ends by itself, where this process could not remove it."""
 _PACK = f"""\
@@ -56,21 +59,20 @@ class RunFiles:
     A claim is read by a short-lived pod with the learner's image, as the learner's pod was allowed to run.
 
     Args:
-        api: the connection.
-        namespace: of the jobs.
+        jobs: the jobs of the namespace.
         closing: when set, waiting ends.
     """
 
-    def __init__(self, api: client.ApiClient, namespace: str, closing: threading.Event) -> None:
-        # Of its own: while a command in a pod is begun, the client cannot make other requests.
-        self._core = client.CoreV1Api(client.ApiClient(api.configuration))
-        self._batch = client.BatchV1Api(api)
-        self._api = api
-        self._namespace = namespace
+    def __init__(self, jobs: NamespaceJobs, closing: threading.Event) -> None:
+        self._jobs = jobs
+        self._namespace = jobs.namespace
         self._closing = closing
 
-    def copy(self, job: Job, folder: RunDir) -> None:
+    def copy(self, job: Job, folder: RunDir, accept: Callable[[RunDir], None]) -> None:
         """Replace the run's folder on this machine by that of the job, once the copy is complete.
+
+        Args:
+            accept: gets the copy before it takes the folder's place; what it raises keeps the folder.
 
         Raises:
             ClusterError: the cluster does not give the files.
@@ -88,51 +90,60 @@ class RunFiles:
             own = CheckpointBucket.model_validate(job["spec"]["learner"]["checkpoint"]["s3"])
             RunBucket.at(location, own).restore(copied)
         else:
-            _, claim, path = location.split("/", 2)
-            self._copy_claim(job, claim, path, copied)
+            self._copy_claim(job, location, copied)
+        accept(copied)
         folders.mark(copied.path)
         shutil.rmtree(folder.path, ignore_errors=True)
         copied.path.replace(folder.path)
 
-    def _copy_claim(self, job: Job, claim: str, path: str, folder: RunDir) -> None:
-        with self._reader(job, claim, path) as pod, tempfile.TemporaryFile() as packed:
+    def _copy_claim(self, job: Job, location: str, folder: RunDir) -> None:
+        with self._reader(job, location) as pod, tempfile.TemporaryFile() as packed:
             for part in self._run(pod, ["python", "-c", _PACK]):
                 packed.write(part)
             packed.seek(0)
             _unpack(packed, folder)
 
     @contextmanager
-    def _reader(self, job: Job, claim: str, path: str) -> Iterator[str]:
+    def _reader(self, job: Job, location: str) -> Iterator[str]:
         """A running pod that has the run's folder, by name; removed at the end."""
-        body: Any = _pod(job, self._learner(job), claim, path)
+        body: Any = _pod(job, self._learner(job, location), location)
+        core = client.CoreV1Api(self._jobs.client)
         with explained():
-            made = self._core.create_namespaced_pod(self._namespace, body, _request_timeout=TIMEOUT_SECONDS)
+            made = core.create_namespaced_pod(self._namespace, body, _request_timeout=TIMEOUT_SECONDS)
         name = str(self._as_json(made)["metadata"]["name"])
         try:
             self._wait(name)
             yield name
         finally:
-            self._remove(name)
+            # A pod that cannot be removed now goes with its job.
+            with suppress(ApiException, urllib3.exceptions.HTTPError, OSError):
+                core.delete_namespaced_pod(
+                    name, self._namespace, grace_period_seconds=0, _request_timeout=TIMEOUT_SECONDS
+                )
 
-    def _learner(self, job: Job) -> dict[str, Any]:
+    def _learner(self, job: Job, location: str) -> dict[str, Any]:
         """The spec of the learner's pods."""
         name = job["metadata"]["name"]
         with explained():
-            found = self._batch.list_namespaced_job(
+            found = client.BatchV1Api(self._jobs.client).list_namespaced_job(
                 self._namespace,
                 label_selector=f"nitro.dev/job={name},app.kubernetes.io/component=learner",
                 _request_timeout=TIMEOUT_SECONDS,
             )
         if not found.items:
-            raise ClusterError(f"job {name} has no learner any more, so its claim cannot be read")
+            raise ClusterError(
+                f"somebody removed the Job of {name}'s learner, which says how the claim can be read. Copy "
+                f"{location} with a pod of yours, or remove the job {name}, and its run begins anew"
+            )
         spec: dict[str, Any] = self._as_json(found.items[0])["spec"]["template"]["spec"]
         return spec
 
     def _wait(self, pod: str) -> None:
         """Wait until the pod runs."""
-        for _ in range(round(_START_SECONDS)):
+        core = client.CoreV1Api(self._jobs.client)
+        for _ in range(_START_SECONDS):
             with explained():
-                found = self._core.read_namespaced_pod(pod, self._namespace, _request_timeout=TIMEOUT_SECONDS)
+                found = core.read_namespaced_pod(pod, self._namespace, _request_timeout=TIMEOUT_SECONDS)
             status = self._as_json(found)["status"]
             if status["phase"] == "Running":
                 return
@@ -141,11 +152,18 @@ class RunFiles:
         raise ClusterError(f"pod {pod}, which reads the run's files, does not run: {_why(status)}")
 
     def _run(self, pod: str, command: list[str]) -> Iterator[bytes]:
-        """What a command in the pod prints."""
-        websocket.setdefaulttimeout(_SILENCE_SECONDS)  # the client has no argument for it
+        """What a command in the pod prints.
+
+        Raises:
+            ClusterError: it failed, or nothing came for some time.
+        """
+        websocket.setdefaulttimeout(_SILENCE_SECONDS)  # of each connect and read; `stream` has no argument
+        # With a client of its own, whose requests `stream` turns into websockets while it begins.
+        core = client.CoreV1Api(client.ApiClient(self._jobs.client.configuration))
+        ending, heard = b"", time.monotonic()
         try:
             answer = stream(
-                self._core.connect_get_namespaced_pod_exec,
+                core.connect_get_namespaced_pod_exec,
                 pod,
                 self._namespace,
                 container=_CONTAINER,
@@ -157,33 +175,30 @@ class RunFiles:
                 binary=True,
                 _preload_content=False,
             )
-            said = b""
-            while answer.is_open():
-                answer.update(timeout=_SILENCE_SECONDS)
-                said += answer.read_stderr() if answer.peek_stderr() else b""
-                if answer.peek_stdout():
-                    yield answer.read_stdout()
-            if answer.returncode:
-                raise ClusterError(f"pod {pod} could not read the run's files: {said.decode()[-500:]}")
+            with closing(answer):
+                while answer.is_open():
+                    answer.update(timeout=1.0)
+                    if answer.peek_stdout():
+                        heard = time.monotonic()
+                        yield answer.read_stdout()
+                    if self._closing.is_set() or time.monotonic() - heard > _SILENCE_SECONDS:
+                        raise ClusterError(f"pod {pod} sends no more of the run's files", passing=True)
+                said = answer.read_stderr().decode(errors="replace")
+                ending = answer.read_channel(_ENDING)
         except (ApiException, websocket.WebSocketException, OSError) as error:
-            raise ClusterError(f"pod {pod} does not give the run's files: {error}") from None
+            raise ClusterError(f"pod {pod} does not give the run's files: {error}", passing=True) from None
+        if b'"Success"' not in ending:  # without an ending the connection broke
+            told = said or ending.decode(errors="replace") or "the connection broke"
+            raise ClusterError(f"pod {pod} could not read the run's files: {told[-500:]}", passing=not said)
 
     def _as_json(self, found: Any) -> dict[str, Any]:
         """An object of the client as the API server wrote it."""
-        written: dict[str, Any] = self._api.sanitize_for_serialization(found)  # type: ignore[no-untyped-call]
+        written: dict[str, Any] = self._jobs.client.sanitize_for_serialization(found)  # type: ignore[no-untyped-call]
         return written
 
-    def _remove(self, pod: str) -> None:
-        try:
-            self._core.delete_namespaced_pod(
-                pod, self._namespace, grace_period_seconds=0, _request_timeout=TIMEOUT_SECONDS
-            )
-        except (ApiException, urllib3.exceptions.HTTPError, OSError):
-            return  # it goes with its job
 
-
-def _pod(job: Job, learner: dict[str, Any], claim: str, path: str) -> dict[str, Any]:
-    name = job["metadata"]["name"]
+def _pod(job: Job, learner: dict[str, Any], location: str) -> dict[str, Any]:
+    name, (_, claim, path) = job["metadata"]["name"], location.split("/", 2)
     (container,) = (one for one in learner["containers"] if one["name"] == "learner")
     kept = {field: learner[field] for field in _OF_THE_LEARNERS_POD if field in learner}
     own = {field: container[field] for field in ("image", "imagePullPolicy", "securityContext")}
@@ -222,7 +237,7 @@ def _unpack(packed: IO[bytes], folder: RunDir) -> None:
         with tarfile.open(fileobj=packed, mode="r:gz") as archive:
             archive.extractall(folder.path, filter="data")
     except (tarfile.TarError, EOFError) as error:
-        raise ClusterError(f"the run's files arrived damaged: {error}") from None
+        raise ClusterError(f"the run's files arrived damaged: {error}", passing=True) from None
 
 
 def _why(status: Mapping[str, Any]) -> str:

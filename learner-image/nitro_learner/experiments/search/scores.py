@@ -17,8 +17,11 @@ def steps_reached(experiment: Experiment, columns: Columns) -> Iterator[tuple[in
     """The parts of the budget that a run has passed, and its score after each of them, as the report reads
     it. The last part is left out: it is the budget.
 
-    A score between two rounds is known when both are. So it does not depend on when it is read.
+    A score between two rounds is known when both are. So it does not depend on when it is read. Of a job
+    whose first rounds are not known any more there is none.
     """
+    if (np.diff(columns["round"], prepend=0.0) != 1).any():
+        return
     budget = experiment.budget
     assert budget is not None
     curve = FinishedRun(columns, {}).curve(experiment.score, budget.unit)

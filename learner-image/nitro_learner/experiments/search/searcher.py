@@ -122,11 +122,13 @@ class Searcher:
                 pruned.set()
             ending = await self._train_run(trial, run, scored, pruned)
             if pruned.is_set():
-                self._end(trial, "pruned", runs)
                 await self._place.discard(run)
+                self._end(trial, "pruned", runs)
                 return
             if ending.status == "failed":
-                self._failed(trial, runs, f"{run.label}: {ending.message}", again=ending.again)
+                self._may_go_on(runs, f"{run.label}: {ending.message}", again=ending.again)
+                await self._place.discard(run)
+                self._end(trial, "failed", runs, message=f"{run.label}: {ending.message}")
             if ending.status != "done":
                 return
             columns, summary = self._place.columns(run), self._folder.run(run).read_summary()
@@ -160,15 +162,17 @@ class Searcher:
         look()
         return ending
 
-    def _failed(self, trial: Trial, runs: Sequence[PlannedRun], message: str, *, again: bool) -> None:
-        """Note a failure, which may be the settings' fault: a learning rate at which training diverges. The
-        search ends, and the trial stays as it is, where it is not their fault."""
+    def _may_go_on(self, runs: Sequence[PlannedRun], message: str, *, again: bool) -> None:
+        """Look whether a failure may be the settings' fault: a learning rate at which training diverges.
+
+        Raises:
+            SearchFailed: it is not. The search ends, and the trial stays as it is.
+        """
         trained = any(self._place.columns(run) for run in runs) or any(
             one.spent for one in self._study.trials()
         )
         if again or not trained:
             raise SearchFailed(message)
-        self._end(trial, "failed", runs, message=message)
 
     def _end(
         self,
