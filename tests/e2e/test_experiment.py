@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 import volumes
 import yaml
 from harness import PATIENCE_SECONDS, Cluster, Object, phase_of, round_of
 from jobs import TINY_ACTOR, TINY_LEARNER
+from namespaces import Start
 from run_outcome import Outcome, untuned
 
+from nitro_learner.cluster.jobs import ClusterError, NamespaceJobs
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.on_cluster.manifests import LABEL, object_name
+from nitro_learner.experiments.on_cluster.run_files import RunFiles
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.spec import load
 from nitro_learner.run import folders
+from nitro_learner.run.rundir import RunDir
 
 INTERRUPTED = 75
 ROUNDS = 40
@@ -121,3 +129,45 @@ def test_an_experiment_on_the_cluster_is_that_of_this_machine(
 def _outcome(run: Path) -> Outcome:
     last = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
     return Outcome.of((run / "metrics.csv").read_bytes(), last.read_bytes())
+
+
+def test_files_of_two_jobs_are_copied_at_once_and_a_copy_that_breaks_off_is_none(
+    cluster: Cluster, namespace: str, start: Start, tmp_path: Path
+) -> None:
+    spec = copy.deepcopy(EXPERIMENT["job"]["spec"]) | {
+        "stop": {"rounds": 1},
+        "backend": {"type": "Local", "local": {"processes": 1}},
+    }
+    names = ("one", "two")
+    for name in names:
+        start(name, spec)
+    done = {name: cluster.until_phase(namespace, name, "Succeeded") for name in names}
+    closing = threading.Event()
+    files = RunFiles(NamespaceJobs(namespace), closing)
+    accepted: list[Path] = []
+
+    def fetch(name: str) -> None:
+        files.copy(done[name], RunDir(tmp_path / name), lambda found: accepted.append(found.path))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(fetch, names))
+    assert len(accepted) == 2
+    for name in names:
+        (metrics,) = volumes.read(cluster, namespace, f"{name}-checkpoint", f"{name}-*/metrics.csv")
+        assert (tmp_path / name / "metrics.csv").read_bytes() == metrics
+        assert RunDir(tmp_path / name).read_summary()["finished"]
+
+    closing.set()
+    before = (tmp_path / "one" / "metrics.csv").stat().st_ino
+    with pytest.raises(ClusterError, match="one-files-"):
+        fetch("one")
+    assert len(accepted) == 2
+    assert (tmp_path / "one" / "metrics.csv").stat().st_ino == before, "the copy from before stays"
+    readers = "app.kubernetes.io/managed-by=nitro-experiment"
+    cluster.until(
+        cluster.kind("v1", "Pod"),
+        lambda pods: not pods,
+        namespace=namespace,
+        what="no reader is left",
+        selector=readers,
+    )

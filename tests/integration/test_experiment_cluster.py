@@ -121,7 +121,9 @@ class Sitting(Watcher):
         finished = stop or run.job.to_dict()["spec"]["stop"]
         pretend(left, run, actors=(2, 2, 2, 2), returns=RETURNS, ended={"versions": VERSIONS})
         written = left.run(run).read_job()
-        left.run(run).job.write_text(yaml.safe_dump({**written, "spec": {**written["spec"], "stop": finished}}))
+        left.run(run).job.write_text(
+            yaml.safe_dump({**written, "spec": {**written["spec"], "stop": finished}})
+        )
         place.keep(left.run(run), ended=True)
         self.report(run, "Succeeded", checkpoint={"round": 4, "location": str(place).rstrip("/")})
 
