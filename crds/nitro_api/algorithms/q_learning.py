@@ -30,7 +30,9 @@ class QLearningHyperparameters(Hyperparameters):
     """Discount per step. Default: the preset's."""
 
     batch_size: int = resolved(ge=0, le=10_000_000)
-    """Transitions of one gradient step. Unit: transitions. Default: the preset's."""
+    """Transitions of one gradient step. With network.recurrent it has as many whole sequences of
+    rolloutLength / envsPerActor transitions as come to this number, at least one. Unit: transitions. Default:
+    the preset's."""
 
     replay_ratio: float = resolved(gt=0, le=1000)
     """How many transitions are trained on for each one that is sampled. With the batch size it gives the
@@ -38,7 +40,8 @@ class QLearningHyperparameters(Hyperparameters):
 
     buffer_size: int = resolved(ge=1, le=100_000_000)
     """Transitions that the replay buffer holds. It holds whole rounds, and the observation at the end of a
-    rollout or a truncated episode takes a place too. Unit: transitions. Default: the preset's."""
+    rollout or a truncated episode takes a place too. With network.recurrent one fragment must fit at least.
+    Unit: transitions. Default: the preset's."""
 
     priority_alpha: float = resolved(ge=0, le=1)
     """How much a transition's temporal-difference error decides how often it is drawn. 0 draws uniformly.
@@ -149,6 +152,7 @@ def _record(
         curvature="td-loss",
         agents="several",
         common_reward=common_reward,
+        recurrent=True,
     )
 
 

@@ -29,7 +29,7 @@ class ConvLayer(Model):
 
 
 class Recurrent(Model):
-    """A recurrent layer, the memory of a policy and of its critic."""
+    """A recurrent layer, the memory of a policy and of its critic, or of a Q-network."""
 
     cell: Literal["gru"] = "gru"
     """The layer: `gru` is the gated recurrent unit of Cho et al. (2014). Default: gru."""
@@ -66,7 +66,7 @@ class Network(Model):
     recurrent: Recurrent | None = None
     """A recurrent layer behind the hidden layers of the policy, and one behind those of its critic. With it
     actions may depend on earlier observations of the episode. Only with type: mlp, and with the algorithms
-    ppo, ippo and mappo. Default: none, actions depend on the present observation alone."""
+    ppo, ippo, mappo, iql, vdn and qmix. Default: none, actions depend on the present observation alone."""
 
     @property
     def memory_size(self) -> int:

@@ -31,6 +31,9 @@ RECURRENT = {
     "ppo": "recurrent_ppo.one_agent:RecurrentPpo",
     "ippo": "recurrent_ppo.learning:RecurrentMultiPpo",
     "mappo": "recurrent_ppo.learning:RecurrentMultiPpo",
+    "iql": "recurrent_q.learning:RecurrentQLearner",
+    "vdn": "recurrent_q.learning:RecurrentQLearner",
+    "qmix": "recurrent_q.learning:RecurrentQLearner",
 }
 """The classes of those that may have a recurrent layer, with one."""
 

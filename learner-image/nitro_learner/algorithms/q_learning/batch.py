@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, QNetwork
+from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, ActionValues, QNetwork
+from nitro_learner.algorithms.q_learning.surrogate import Played, PlayedRows
 
 Arrays = Mapping[str, NDArray[Any]]
 Places = NDArray[np.int64]
@@ -42,8 +43,37 @@ class LaneBatch:
         """The values [A, B] of the actions that were taken, 0 where an agent did not act."""
         return values.gather(-1, self.actions[..., None])[..., 0] * self.acted
 
+    def trace(self, network: ActionValues, parameters: Tensor) -> tuple[list[Tensor], Tensor]:
+        """What `backpropagate` needs, and the values f32 [A, B, N] of the observations."""
+        assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
+        return network.trace(parameters, self.observations)
+
+    def backpropagate(
+        self,
+        network: ActionValues,
+        parameters: Tensor,
+        trace: Sequence[Tensor],
+        by_values: Tensor,
+        into: Tensor,
+    ) -> None:
+        """Add the gradients of the parameters [A, n] to `into`; see `QNetwork.backpropagate`."""
+        assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
+        network.backpropagate(parameters, trace, by_values, into)
+
+    def played(self, network: ActionValues, parameters: Tensor) -> Played:
+        """The actions, as the detector values them.
+
+        Args:
+            network: the networks' shape.
+            parameters: f32 [P, n], leaves.
+        """
+        assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
+        return PlayedRows(network, parameters, self.policies, self.observations, self.actions, self.acted)
+
     @torch.no_grad()
-    def next_values(self, network: QNetwork, parameters: Tensor, targets: Tensor, *, double: bool) -> Tensor:
+    def next_values(
+        self, network: ActionValues, parameters: Tensor, targets: Tensor, *, double: bool
+    ) -> Tensor:
         """The target network's values [A, B] of the best actions that follow, 0 where none counts.
 
         Args:
@@ -51,12 +81,20 @@ class LaneBatch:
             parameters, targets: of the learned networks and of the target networks, [A, n].
             double: whether the learned network says which action is best (van Hasselt et al. 2016).
         """
-        rated = network.trace(targets, self.following)[1]
-        judged = network.trace(parameters, self.following)[1] if double else rated
+        rated, judged = self._rated(network, parameters if double else None, targets)
         if self.available is not None:
             judged = torch.where(self.available, judged, UNAVAILABLE)
         best = judged.argmax(-1, keepdim=True)
         return rated.gather(-1, best)[..., 0] * self.bootstraps
+
+    def _rated(
+        self, network: ActionValues, parameters: Tensor | None, targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The values [A, B, N] of what follows: the target network's, and those that say which action is
+        best."""
+        assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
+        rated = network.trace(targets, self.following)[1]
+        return rated, rated if parameters is None else network.trace(parameters, self.following)[1]
 
 
 class Reader:

@@ -27,13 +27,13 @@ from nitro_learner.algorithms.q_learning.batch import Reader
 from nitro_learner.algorithms.q_learning.lanes import Lanes, lanes_of
 from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.mixers import Independent, Mixer, Monotonic, Sum
-from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, QNetwork
+from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, ActionValues, QNetwork
 from nitro_learner.algorithms.q_learning.policies import PolicyStack
 from nitro_learner.algorithms.q_learning.replay import Replay
 from nitro_learner.algorithms.q_learning.rewards import units_of
 from nitro_learner.algorithms.q_learning.round_result import results_of
 from nitro_learner.algorithms.q_learning.training import QTrainer
-from nitro_learner.algorithms.q_learning.transitions import Columns, positions_of, rows_of
+from nitro_learner.algorithms.q_learning.transitions import Columns, Rows, positions_of, rows_of
 from nitro_learner.data.batch import Fragment
 
 _INITIAL, _MIXER, _DRAWS = range(3)
@@ -123,16 +123,15 @@ class QLearner:
             TeamMisfit: an agent has never acted, or a joint value's agents have different rewards.
         """
         s = self._settings
-        rows = rows_of(fragments, self._team, self._columns, state=self._mixer.sees_state)
-        self._replay.append(rows)
+        rows = self._rows(fragments)
+        self._replay.append(self._stored(rows))
         self._check_acted()
         sampled = sum(int(fragment.tensors["terminated"].size) for fragment in fragments)
         self._env_steps += sampled
         self._owed += sampled * s.replay_ratio
-        steps = int(self._owed // s.batch_size)
-        self._owed -= steps * s.batch_size
-        units = units_of(s, self._replay)
-        trainer = QTrainer(s, self._mixer, self._replay, self._reader, self._learned, self._lanes(), units)
+        trainer = self._trainer(fragments)
+        steps = int(self._owed // trainer.transitions)
+        self._owed -= steps * trainer.transitions
         rate = annealed(s, round, self._team.rounds)
         rng = np.random.default_rng([self._team.seed, _DRAWS, round, self._first])
         for _ in range(steps):
@@ -161,11 +160,16 @@ class QLearner:
         """See `SharingLearner`."""
         one = self._groups.class_of(self._groups.agents[agents[0]])
         stack = self._learned.stacks[one.name]
+        network = stack.network
+        if not isinstance(network, QNetwork):
+            raise NotImplementedError(
+                "policies with a memory never change their agents: the job's rules refuse it"
+            )
         logs = []
         for agent in agents:
             row = stack.names.index(self._groups.agents[agent])
             seen = torch.from_numpy(inputs(self._team, one, agent, observations)).to(self._device)
-            values = stack.network(stack.parameters[row : row + 1], seen[None])[0].double()
+            values = network(stack.parameters[row : row + 1], seen[None])[0].double()
             mask = torch.ones_like(values, dtype=torch.bool)
             if available is not None:
                 mask = torch.from_numpy(available).to(self._device)
@@ -195,6 +199,21 @@ class QLearner:
         self._replay.load_state_dict(state["replay"])
         self._env_steps, self._steps = int(state["env_steps"]), int(state["steps"])
         self._owed = float(state["owed"])
+
+    def _rows(self, fragments: Sequence[Fragment]) -> Rows:
+        """A round's rows."""
+        return rows_of(fragments, self._team, self._columns, state=self._mixer.sees_state)
+
+    def _stored(self, rows: Rows) -> Rows:
+        """A round's rows as the replay buffer takes them."""
+        return rows
+
+    def _trainer(self, fragments: Sequence[Fragment]) -> QTrainer:  # noqa: ARG002
+        """The gradient steps of a round."""
+        units = units_of(self._settings, self._replay.arrays, self._replay.learnable)
+        return QTrainer(
+            self._settings, self._mixer, self._replay, self._reader, self._learned, self._lanes(), units
+        )
 
     def _lanes(self) -> dict[str, Lanes]:
         """The lanes of a gradient step, by class."""
@@ -236,7 +255,7 @@ class QLearner:
                 f"{', '.join(one.agents)} are {theirs}. Take ippo or mappo"
             )
         size = input_size(self._team, one)
-        network = QNetwork(size, action["n"], self._team.network, dueling=s.dueling)
+        network = self._network(size, action["n"])
         rows = {}
         for policy in self._groups.policies:
             if policy in one.agents:
@@ -244,6 +263,10 @@ class QLearner:
                 row = network.initial(generator).to(self._device)
                 rows[policy] = (row, row, AdamState.fresh(network.size, self._device))
         return PolicyStack(rows, network, s.adam_epsilon)
+
+    def _network(self, inputs: int, actions: int) -> ActionValues:
+        """The shape of a class's networks."""
+        return QNetwork(inputs, actions, self._team.network, dueling=self._settings.dueling)
 
     def _description(self, one: AgentClass) -> dict[str, Any]:
         """The weights container's `network` of a class, without epsilon."""

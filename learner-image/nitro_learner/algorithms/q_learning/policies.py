@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nitro_learner.algorithms.agents.stacked_adam import AdamState, StackedAdam
-from nitro_learner.algorithms.q_learning.network import QNetwork
+from nitro_learner.algorithms.q_learning.network import ActionValues
 
 
 class PolicyStack:
@@ -23,7 +23,7 @@ class PolicyStack:
     """
 
     def __init__(
-        self, rows: Mapping[str, tuple[Tensor, Tensor, AdamState]], network: QNetwork, adam_epsilon: float
+        self, rows: Mapping[str, tuple[Tensor, Tensor, AdamState]], network: ActionValues, adam_epsilon: float
     ) -> None:
         """
         Args:

@@ -104,6 +104,12 @@ class Replay:
         self._tree.set(columns, places, priorities)
         np.maximum.at(self._largest, columns, priorities)
 
+    def along(self, places: Places, length: int, distance: int) -> Places:
+        """The places of `length` rows from each given one on, i64 [..., length]; `distance` is between
+        them."""
+        result: Places = (places[..., None] + np.arange(length) * distance) % self._size
+        return result
+
     def following(self, places: Places) -> Places:
         """The places of the rows that follow the given ones."""
         result: Places = (places + self.arrays["following"][places]) % self._size

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nitro_api.algorithms.q_learning import QLearningHyperparameters
-from nitro_learner.algorithms.q_learning.replay import Replay
 from nitro_learner.data.gae import level
 
 Array = NDArray[np.float32]
@@ -68,9 +69,16 @@ class ValueUnits:
         return result
 
 
-def units_of(settings: QLearningHyperparameters, replay: Replay) -> ValueUnits:
-    """The units of a round's gradient steps, by what the replay buffer holds."""
+def units_of(
+    settings: QLearningHyperparameters, arrays: Mapping[str, NDArray[Any]], learnable: Flags
+) -> ValueUnits:
+    """The units of a round's gradient steps, by what the replay buffer holds.
+
+    Args:
+        settings: the learner's.
+        arrays: the buffer's.
+        learnable: the rows that count, bool [size, K].
+    """
     if not settings.normalise_rewards:
-        return ValueUnits.of_returns(len(replay.counts), settings.gamma)
-    arrays = replay.arrays
-    return ValueUnits.standard(arrays["rewards"], arrays["ends"], replay.learnable, settings.gamma)
+        return ValueUnits.of_returns(learnable.shape[1], settings.gamma)
+    return ValueUnits.standard(arrays["rewards"], arrays["ends"], learnable, settings.gamma)

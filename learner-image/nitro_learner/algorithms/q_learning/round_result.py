@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.q_learning.mixers import Independent
-from nitro_learner.algorithms.q_learning.surrogate import PlayedRows, TdSurrogate
+from nitro_learner.algorithms.q_learning.surrogate import Played, TdSurrogate
 from nitro_learner.algorithms.q_learning.training import Drawn, QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Rows
 
@@ -27,7 +27,7 @@ def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dic
         rows: the round's.
         stats: what all policies' statistics have in common.
     """
-    steps = np.sort(np.concatenate(rows.lanes))
+    steps = trainer.order(rows)
     agents, columns = trainer.turn(len(steps), 0)
     places = np.broadcast_to(steps, columns.shape)
     drawn = trainer.gather(rows.arrays, agents, columns, places, places + rows.arrays["following"][places])
@@ -39,28 +39,26 @@ def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dic
             trainer.units.scale[columns],
         )
     )
-    lanes = tuple(torch.from_numpy(np.searchsorted(steps, lane)) for lane in rows.lanes)
+    where = np.empty(len(rows), np.int64)
+    where[steps] = np.arange(len(steps))
+    lanes = tuple(torch.from_numpy(where[lane]) for lane in rows.lanes)
     played = {
-        name: PlayedRows(
+        name: batch.played(
             trainer.learned.stacks[name].network,
             trainer.learned.stacks[name].parameters.detach().clone().requires_grad_(),
-            batch.policies,
-            batch.observations,
-            batch.actions,
-            batch.acted,
         )
         for name, batch in drawn.batches.items()
     }
     names = {name: trainer.learned.stacks[name].names for name in played}
     if trainer.mixer.joint:
         mixer = trainer.learned.mixer[0].detach().clone().requires_grad_()
-        joint = TdSurrogate(
+        joint = trainer.objective(
             tuple(played.values()), trainer.mixer, mixer, drawn.state, drawn.targets, weights, lanes
         )
         result = UpdateResult(_stats(joint, level, scale) | dict(stats), joint)
         return {policy: result for policies in names.values() for policy in policies}
     return {
-        policy: _own_result(one, row, own, lanes, stats)
+        policy: _own_result(trainer, one, row, own, lanes, stats)
         for name, one in played.items()
         for row, policy in enumerate(names[name])
         for own in [_lanes_of(name, drawn, (drawn.targets, weights, level, scale))]
@@ -78,7 +76,8 @@ def _lanes_of(name: str, drawn: Drawn, fields: Sequence[Tensor]) -> list[Tensor]
 
 
 def _own_result(
-    one: PlayedRows,
+    trainer: QTrainer,
+    one: Played,
     row: int,
     fields: Sequence[Tensor],
     lanes: tuple[Tensor, ...],
@@ -87,15 +86,8 @@ def _own_result(
     """The result of the policy in a row of its stack."""
     own = torch.nonzero(one.policies == row)[:, 0]
     targets, weights, level, scale = (field[own] for field in fields)
-    played = PlayedRows(
-        one.network,
-        one.parameters[row : row + 1].detach().clone().requires_grad_(),
-        torch.zeros(len(own), dtype=torch.int64, device=own.device),
-        one.observations[own],
-        one.actions[own],
-        one.acted[own],
-    )
-    surrogate = TdSurrogate((played,), Independent(), torch.zeros(0), None, targets, weights, lanes)
+    played = one.of(row, own)
+    surrogate = trainer.objective((played,), Independent(), torch.zeros(0), None, targets, weights, lanes)
     return UpdateResult(_stats(surrogate, level, scale) | dict(stats), surrogate)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,14 +20,35 @@ _CHUNK = 1024
 """Rows of one term, whose results stay in the cache."""
 
 
+class Played(Protocol):
+    """The actions of agents of one class in a round, and the networks that value them."""
+
+    @property
+    def parameters(self) -> Tensor:
+        """Of the policies, f32 [P, n], leaves."""
+        ...
+
+    @property
+    def policies(self) -> Tensor:
+        """The row of each lane's policy, i64 [A]."""
+        ...
+
+    def chosen(self, rows: Tensor) -> Tensor:
+        """The values [A, m] of the actions taken in rows i64 [m], with a graph."""
+        ...
+
+    def of(self, policy: int, lanes: Tensor) -> Played:
+        """The lanes i64 [a] of one policy, whose parameters become leaves of their own."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PlayedRows:
-    """The actions of agents of one class in a round, and the networks that value them.
+    """What was played by networks without a memory; see `Played`.
 
     Attributes:
         network: their shape.
-        parameters: f32 [P, n], leaves.
-        policies: the row of each lane's policy, i64 [A].
+        parameters, policies: see `Played`.
         observations: f32 [A, M, D].
         actions: i64 [A, M].
         acted: f32 [A, M], 1 where the agent acted.
@@ -40,10 +62,21 @@ class PlayedRows:
     acted: Tensor
 
     def chosen(self, rows: Tensor) -> Tensor:
-        """The values [A, m] of the actions taken in rows i64 [m], with a graph."""
+        """See `Played`."""
         values = self.network(self.parameters[self.policies], self.observations[:, rows])
         taken = values.gather(-1, self.actions[:, rows, None])[..., 0]
         return taken * self.acted[:, rows]
+
+    def of(self, policy: int, lanes: Tensor) -> PlayedRows:
+        """See `Played`."""
+        return PlayedRows(
+            self.network,
+            self.parameters[policy : policy + 1].detach().clone().requires_grad_(),
+            torch.zeros_like(lanes),
+            self.observations[lanes],
+            self.actions[lanes],
+            self.acted[lanes],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +94,7 @@ class TdSurrogate:
         lanes: the rows of each environment of each fragment.
     """
 
-    played: Sequence[PlayedRows]
+    played: Sequence[Played]
     mixer: Mixer
     mixer_parameters: Tensor
     state: Tensor | None

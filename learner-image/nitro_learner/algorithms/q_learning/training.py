@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from nitro_learner.algorithms.q_learning.learned import Learned
 from nitro_learner.algorithms.q_learning.mixers import Mixer
 from nitro_learner.algorithms.q_learning.replay import Replay, corrections
 from nitro_learner.algorithms.q_learning.rewards import ValueUnits
+from nitro_learner.algorithms.q_learning.surrogate import TdSurrogate
+from nitro_learner.algorithms.q_learning.transitions import Rows
 
 Arrays = Mapping[str, NDArray[Any]]
 Places = NDArray[np.int64]
@@ -52,7 +54,10 @@ class QTrainer:
         learned: what the steps change.
         lanes: what is drawn, by class.
         units: of the columns' values.
+        objective: makes the objective of a round; see `TdSurrogate`.
     """
+
+    objective: Callable[..., TdSurrogate] = TdSurrogate
 
     def __init__(
         self,
@@ -83,20 +88,15 @@ class QTrainer:
             number: of the step in the run, from 1.
             rate: Adam's step size.
         """
-        size, learned = self._settings.batch_size, self.learned
-        agents, columns = self.turn(size, number)
-        places, probabilities = self._replay.draw(columns, rng.random(columns.shape))
-        following = self._replay.following(places)
-        drawn = self.gather(self._replay.arrays, agents, columns, places, following)
+        learned = self.learned
+        drawn, weights = self._draw(rng, number)
         traces, chosen = {}, []
         for name, batch in drawn.batches.items():
             stack = learned.stacks[name]
             parameters = stack.parameters[batch.policies]
-            trace, values = stack.network.trace(parameters, batch.observations)
+            trace, values = batch.trace(stack.network, parameters)
             traces[name] = parameters, trace, values
             chosen.append(batch.chosen(values))
-        counts, beta = self._replay.counts[columns], self._settings.priority_beta
-        weights = self._reader.tensor(corrections(counts, probabilities, beta)) / size
         errors, by_chosen, by_mixer = self._differentiate(torch.cat(chosen), drawn, weights)
         gradients = {}
         for (name, batch), by_lane in zip(
@@ -107,15 +107,24 @@ class QTrainer:
                 -1, batch.actions[..., None], (by_lane * batch.acted)[..., None]
             )
             into = torch.zeros_like(parameters)
-            stack.network.backpropagate(parameters, trace, by_values, into)
+            batch.backpropagate(stack.network, parameters, trace, by_values, into)
             gradients[name] = torch.zeros_like(stack.parameters).index_add_(0, batch.policies, into)
         self._clip(list(gradients.values()), by_mixer)
         for name, gradient in gradients.items():
             learned.stacks[name].step(gradient, rate)
         learned.step_mixer(by_mixer, rate)
-        self._replay.rate(columns, places, errors.cpu().numpy())
+        self._rate(drawn, errors.cpu().numpy())
         if number % self._settings.target_update_steps == 0:
             learned.follow()
+
+    @property
+    def transitions(self) -> int:
+        """How many transitions each lane of a gradient step has."""
+        return self._settings.batch_size
+
+    def order(self, rows: Rows) -> Places:
+        """A round's steps in the order in which its objective has them."""
+        return np.sort(np.concatenate(rows.lanes))
 
     def turn(self, size: int, number: int) -> tuple[dict[str, Places], Places]:
         """The agents of step `number`'s transitions, i64 [A, size] by class, and their columns."""
@@ -145,7 +154,7 @@ class QTrainer:
             rows = slice(None) if self.mixer.joint else slice(begin, begin + len(own))
             begin += len(own)
             stack, policies = learned.stacks[name], self.lanes[name].policies
-            batch = self._reader.lanes(arrays, name, policies, own, places[rows], following[rows])
+            batch = self._read(arrays, name, policies, own, places[rows], following[rows])
             batches[name] = batch
             next_values.append(
                 batch.next_values(
@@ -166,6 +175,31 @@ class QTrainer:
         discounts = self._reader.tensor(np.float32(self._settings.gamma) * ~ends)
         targets = self._reader.tensor(rewards.astype(np.float32)) + discounts * mixed
         return Drawn(batches, columns, places, state, targets)
+
+    def _draw(self, rng: np.random.Generator, number: int) -> tuple[Drawn, Tensor]:
+        """The transitions of gradient step `number`, and their weights in the loss f32 [A, B] or [1, B]."""
+        size, replay = self._settings.batch_size, self._replay
+        agents, columns = self.turn(size, number)
+        places, probabilities = replay.draw(columns, rng.random(columns.shape))
+        drawn = self.gather(replay.arrays, agents, columns, places, replay.following(places))
+        weights = corrections(replay.counts[columns], probabilities, self._settings.priority_beta)
+        return drawn, self._reader.tensor(weights) / size
+
+    def _read(
+        self,
+        arrays: Arrays,
+        name: str,
+        policies: Tensor,
+        agents: Places,
+        places: Places,
+        following: Places,
+    ) -> LaneBatch:
+        """Gather a class's transitions; see `Reader.lanes`."""
+        return self._reader.lanes(arrays, name, policies, agents, places, following)
+
+    def _rate(self, drawn: Drawn, errors: NDArray[np.float32]) -> None:
+        """Give what was drawn its new priorities, by its temporal-difference errors [A, B] or [1, B]."""
+        self._replay.rate(drawn.columns, drawn.places, errors)
 
     def _differentiate(self, chosen: Tensor, drawn: Drawn, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Temporal-difference errors, and the loss's gradients by the chosen values and by the mixer."""

@@ -6,10 +6,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nitro_learner.algorithms.agents.gru import scan
 from nitro_learner.algorithms.multi_ppo.loss import acted_in, means
 from nitro_learner.algorithms.multi_ppo.update import Update
 from nitro_learner.algorithms.ppo.loss import terms
-from nitro_learner.algorithms.recurrent_ppo.gru import scan
 from nitro_learner.algorithms.recurrent_ppo.network import RecurrentActorCritic
 from nitro_learner.algorithms.recurrent_ppo.sequences import Sequences
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from nitro_learner.algorithms.agents.gru import unroll
 from nitro_learner.algorithms.multi_ppo.surrogate import PolicySurrogate
-from nitro_learner.algorithms.recurrent_ppo.gru import unroll
 from nitro_learner.algorithms.recurrent_ppo.loss import CHUNK
 from nitro_learner.algorithms.recurrent_ppo.network import RecurrentActorCritic
 from nitro_learner.algorithms.recurrent_ppo.sequences import Sequences

@@ -37,6 +37,10 @@ def test_a_memory_is_a_gru_of_64_units() -> None:
         recurrent(SPREAD, "ippo"),
         recurrent(SPREAD, "mappo", sharing={"mode": "always"}),
         recurrent(SPREAD, "mappo", algorithm={"policies": [{"agents": "agent_0", "name": "ippo"}]}),
+        recurrent(SPREAD, "iql"),
+        recurrent(SPREAD, "vdn", algorithm={"teamReward": True}, sharing={"mode": "always"}),
+        recurrent(SPREAD, "qmix", algorithm={"teamReward": True}),
+        recurrent(SPREAD, "ippo", algorithm={"policies": [{"agents": "agent_0", "name": "iql"}]}),
     ],
 )
 def test_what_goes_with_a_memory(source: dict[str, Any]) -> None:
@@ -52,15 +56,17 @@ def test_what_goes_with_a_memory(source: dict[str, Any]) -> None:
             "is only allowed with type: mlp and without convLayers",
         ),
         (recurrent("ALE/Pong-v5"), "is only allowed with type: mlp, and Atari games have conv by default"),
-        (recurrent(name="impact"), "is only allowed with the algorithms ppo, ippo and mappo; remove it, or"),
+        (
+            recurrent(name="impact"),
+            "is only allowed with the algorithms ppo, ippo, mappo, iql, vdn and qmix; remove",
+        ),
         (
             recurrent(name="rllib/ppo"),
-            "is only allowed with the algorithms ppo, ippo and mappo; remove it, or",
+            "is only allowed with the algorithms ppo, ippo, mappo, iql, vdn and qmix; remove",
         ),
-        (recurrent(SPREAD, "iql"), "is only allowed with the algorithms ppo, ippo and mappo; remove it, or"),
         (
-            recurrent(SPREAD, "ippo", algorithm={"policies": [{"agents": "agent_0", "name": "iql"}]}),
-            "is only allowed with the algorithms ppo, ippo and mappo; remove it, or",
+            recurrent(SPREAD, "vdn", algorithm={"teamReward": True}, sharing={"mode": "dynamic"}),
+            "is only allowed where the sharing of policies does not",
         ),
         (
             recurrent(SPREAD, "ippo", sharing={"mode": "dynamic"}),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nitro_actor.memory import Gru
-from nitro_learner.algorithms.recurrent_ppo.gru import scan, unroll
+from nitro_learner.algorithms.agents.gru import scan, unroll
 
 NETWORKS, SEQUENCES, LENGTH, INPUTS, SIZE = 2, 3, 7, 5, 4
 

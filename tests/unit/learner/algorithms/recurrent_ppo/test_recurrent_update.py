@@ -21,7 +21,7 @@ from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_actor.rollout import rollout
 from nitro_api.spec.network import Recurrent
 from nitro_learner.algorithms import registry
-from nitro_learner.algorithms.recurrent_ppo.gru import scan
+from nitro_learner.algorithms.agents.gru import scan
 from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
 from nitro_learner.algorithms.recurrent_ppo.one_agent import RecurrentPpo
 from nitro_learner.data.batch import Fragment

@@ -1,0 +1,1 @@
+"""IQL, VDN and QMIX with a recurrent layer in the Q-networks."""

@@ -1,0 +1,153 @@
+"""A gradient step on sequences against a recomputation step by step with torch.nn.GRUCell and autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from agents_support import agent_class
+from nitro_learner.algorithms.q_learning.replay import Replay
+from recurrent_q_support import lane, learner_of, networks_of, remembering
+
+LENGTH, ENVS, SLOTS, COUNT = 7, 3, 2, 4
+GAMMA, RATE = 0.9, 0.01
+CLASSES = (agent_class("adversary", 1, size=3), agent_class("agent", 2, size=4, masked=True))
+AGENTS = [("adversary", 0), ("agent", 0), ("agent", 1)]
+SETTINGS: dict[str, Any] = {
+    "gamma": GAMMA,
+    # Not a multiple of a sequence's steps: four sequences.
+    "batchSize": COUNT * LENGTH + 3,
+    # One gradient step.
+    "replayRatio": COUNT * LENGTH / (SLOTS * ENVS * LENGTH),
+    "normaliseRewards": False,
+    "learningRate": RATE,
+    "learningRateAnneal": False,
+    "adamEpsilon": 1e-3,
+    "maxGradNorm": 0.0,
+    "dueling": True,
+}
+
+
+def uneven(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is drawn, as of rows that are drawn with different probabilities."""
+    drawn: dict[str, Any] = {}
+    original = Replay.draw
+
+    def draw(replay: Replay, columns: Any, shares: Any) -> Any:
+        rows, probabilities = original(replay, columns, shares)
+        probabilities = probabilities * np.linspace(1, 3, shares.shape[1])
+        weights = (replay.counts[np.broadcast_to(columns, shares.shape)] * probabilities) ** -0.4
+        drawn.update(rows=rows, weights=torch.tensor(weights / weights.max(1, keepdims=True)))
+        return rows, probabilities
+
+    monkeypatch.setattr(Replay, "draw", draw)
+    return drawn
+
+
+@pytest.mark.parametrize("algorithm", ["iql", "vdn", "qmix"])
+def test_a_step_equals_a_recomputation_step_by_step(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, drawn = learner_of(*CLASSES, algorithm=algorithm, settings=SETTINGS), uneven(monkeypatch)
+    for stack in learner._learned.stacks.values():  # target networks that are others
+        stack.targets += 0.3 * torch.randn(stack.targets.shape, generator=torch.Generator().manual_seed(1))
+    learner._learned.mixer_target += 0.1
+    online, target = networks_of(learner, "parameters"), networks_of(learner, "target")
+    mixer = learner._learned.mixer[0].clone().requires_grad_()
+    mixer_target = learner._learned.mixer_target[0].clone()
+    fragments = [
+        remembering(*CLASSES, slot=slot, length=LENGTH, envs=ENVS, deaths=0.15, returns=0.4, seed=3)
+        for slot in range(SLOTS)
+    ]
+    learner.update(fragments, 1)
+    begins = {}  # rows of the buffer at which sequences begin
+    row = 0
+    for fragment in fragments:
+        begins |= {row + e: (fragment, e) for e in range(ENVS)}
+        terminated, truncated = fragment.tensors["terminated"], fragment.tensors["truncated"]
+        row += LENGTH * ENVS + (truncated & ~terminated).sum() + (~(terminated | truncated)[-1]).sum()
+
+    def values_of(fragment: Any, env: int, which: list[int]) -> tuple[Tensor, Tensor, np.ndarray]:
+        """Values, those of what follows, and who acted, of agents, [n, L]."""
+        found = [lane(fragment, *AGENTS[i], env, online[policies[i]], target[policies[i]]) for i in which]
+        acted = np.array([fragment.by_class[AGENTS[i][0]]["alive"][:, env, AGENTS[i][1]] for i in which])
+        return torch.stack([torch.stack(one[0]) for one in found]), torch.tensor([f[1] for f in found]), acted
+
+    def states(fragment: Any, env: int) -> tuple[Tensor, Tensor]:
+        """The global states of steps and of what follows them: all observations, [L, S]."""
+        cuts = [tuple(one) for one in np.argwhere(fragment.tensors["truncated"])]
+        now, after = [], []
+        for t in range(LENGTH):
+            prefix, at = ("", (t + 1, env)) if t + 1 < LENGTH else ("last_", (env,))
+            if (t, env) in cuts:
+                prefix, at = "final_", (cuts.index((t, env)),)
+            parts = [fragment.by_class[one.name] for one in CLASSES]
+            now.append(np.concatenate([part["observations"][t, env].ravel() for part in parts]))
+            after.append(np.concatenate([part[f"{prefix}observations"][at].ravel() for part in parts]))
+        return torch.tensor(np.stack(now)), torch.tensor(np.stack(after))
+
+    policies = list(learner.policies)
+    joint = algorithm != "iql"
+    losses, rated = [], {}
+    for column, own in enumerate([[0, 1, 2]] if joint else [[0], [1], [2]]):
+        terms, steps = [], 0
+        for place, weight in zip(drawn["rows"][column].tolist(), drawn["weights"][column], strict=True):
+            fragment, env = begins[place]
+            chosen, following, acted = values_of(fragment, env, own)
+            rewards = sum(fragment.by_class[n]["rewards"][:, env, i] for n, i in AGENTS)
+            if algorithm == "qmix":
+                now, after = states(fragment, env)
+                mixed = learner._mixer(mixer, chosen, now)[0]
+                follows = learner._mixer(mixer_target, following, after)[0].detach()
+                # Nothing follows where no agent acts afterwards.
+                ends = ~np.array([(following[:, t] != 0).any() for t in range(LENGTH)])
+                follows = torch.where(torch.tensor(ends), 0.0, follows)
+            else:
+                mixed, follows = chosen.sum(0), following.sum(0)
+            counts = torch.tensor(acted.any(0))
+            errors = mixed - (torch.tensor(rewards) + GAMMA * follows)
+            huber = functional.huber_loss(errors, torch.zeros(LENGTH), reduction="none")
+            terms.append((huber * counts).sum() * weight)
+            steps += int(counts.sum())
+            size = errors.abs().detach()[counts]
+            rated[column, place] = 0.9 * size.max() + 0.1 * size.mean()
+        losses.append(torch.stack(terms).sum() / steps)
+    assert steps < COUNT * LENGTH or algorithm != "iql"  # somebody was dead
+    torch.stack(losses).sum().backward()
+    learned = [*(p for one in online.values() for p in one.parameters()), mixer]
+    torch.optim.Adam([p for p in learned if p.grad is not None], RATE, eps=1e-3).step()
+    for policy, weights in learner.weights().items():
+        for name, array in weights.tensors.items():
+            expected = online[policy].p[name.removeprefix("policy.").replace(".", "_")]
+            np.testing.assert_allclose(
+                array, expected.detach(), rtol=0, atol=5e-6, err_msg=f"{policy} {name}"
+            )
+    torch.testing.assert_close(learner._learned.mixer[0], mixer.detach(), rtol=0, atol=5e-6)
+    exponent, epsilon = 0.6, 1e-6
+    for (column, place), error in rated.items():
+        priority = learner._replay.state_dict()["priorities"][column, place]
+        assert priority == pytest.approx((error.item() + epsilon) ** exponent, rel=1e-4)
+
+
+def test_masked_steps_change_nothing() -> None:
+    """What dead agents saw, did and got, and what follows an end."""
+    found = []
+    for garbage in (0.0, 1e3):
+        settings = SETTINGS | {"replayRatio": 4.0, "normaliseRewards": True}
+        learner = learner_of(*CLASSES, algorithm="iql", settings=settings, reward="own")
+        fragment = remembering(*CLASSES, length=LENGTH, envs=ENVS, deaths=0.3, seed=5)
+        assert not all(one["alive"].all() for one in fragment.by_class.values())
+        for one in fragment.by_class.values():
+            dead = ~one["alive"]
+            one["observations"][dead] += garbage
+            one["rewards"][dead] += garbage
+            one["actions"][dead] = 3 if garbage else 0
+            one["last_observations"][fragment.tensors["terminated"][-1]] += garbage
+        learner.update([fragment], 1)
+        found.append(learner.weights())
+    for name, weights in found[0].items():
+        for tensor, array in weights.tensors.items():
+            np.testing.assert_array_equal(array, found[1][name].tensors[tensor])
