@@ -1,59 +1,113 @@
-"""Hopper trained from start to end: training returns on the way, evaluation, wall time.
+"""Hopper trained from start to end: returns on the way, and what it takes to reach 1,000 and 2,000.
 
     python tests/benchmarks/bench_training.py --seeds 3
     python tests/benchmarks/bench_training.py --job examples/hopper-paper.yaml --scalers fixed --seeds 5 \\
         --set spec.scaling.initialActors=8 --set spec.stop.rounds=9 --steps 36864
-    python tests/benchmarks/bench_training.py --peer build/peers/bin/python --seeds 1
+    python tests/benchmarks/bench_training.py --scalers nitro --peer build/peers/bin/python --seeds 5
 
-Each run is `nitro train` as a user starts it. --peer adds Stable-Baselines3's PPO with CleanRL's settings,
-one run per seed, in turn with ours. Returns are the mean of the last 20 training episodes.
+Each run is `nitro train` as a user starts it, stopped at the largest number of steps. --peer adds the PPO of
+Stable-Baselines3 and of SBX, its sibling on JAX, with CleanRL's settings. Runs take turns, seed by seed, so
+that they meet the same machine. Returns are the mean of the last 20 training episodes. Seconds are those of
+training: the program's start, and JAX's compilation before the first rollout's end, are in the peers' and in
+ours alike. Processor seconds of ours are those of the whole run, in proportion to the wall time.
 """
 
 import argparse
 import csv
 import json
+import math
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 SB3 = Path(__file__).parent / "peers" / "sb3.py"
+PEERS = {"sb3": "Stable-Baselines3, CleanRL's settings", "sbx": "SBX (JAX), CleanRL's settings"}
+LEVELS = (1000, 2000)
 
 
-def nitro(options: argparse.Namespace, scaler: str, seed: int, folder: Path) -> list[dict[str, str]]:
-    """Trains once; returns the rows of metrics.csv, the last with the final evaluation."""
-    settings = [f"spec.seed={seed}", f"spec.scaling.scaler={scaler}", *options.set]
+@dataclass(frozen=True)
+class Point:
+    """What a run had spent and reached after a round."""
+
+    steps: float
+    wall: float
+    processor: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's points, and the mean return of its final evaluation, if it has one."""
+
+    points: list[Point]
+    final: float | None = None
+
+    def at(self, steps: int) -> float | None:
+        """The return when so many steps were first reached; None if they were not."""
+        return next((one.value for one in self.points if one.steps >= 0.99 * steps), None)
+
+    def reaches(self, level: float) -> Point | None:
+        return next((one for one in self.points if one.value >= level), None)
+
+
+def nitro(options: argparse.Namespace, scaler: str, seed: int, folder: Path) -> Run:
+    """Train once by `nitro train`."""
+    limit = f"spec.stop.envSteps={max(options.steps)}"
+    settings = [f"spec.seed={seed}", f"spec.scaling.scaler={scaler}", limit, *options.set]
     command = [str(Path(sys.executable).with_name("nitro")), "train", options.job, "--run-dir", str(folder)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [*command, *(word for setting in settings for word in ("--set", setting))],
         capture_output=True,
         text=True,
         check=False,
     )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
     with (folder / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    rows[-1]["final"] = json.loads((folder / "summary.json").read_text())["evaluation"]["mean"]
-    return rows
-
-
-def at(rows: list[dict[str, str]], steps: int) -> float | None:
-    """Mean return of the last 20 training episodes when `steps` were first reached; None if they were not."""
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    share = used / float(rows[-1]["wall_seconds"])
+    points = []
     for row in rows:
-        if int(float(row["env_steps"])) >= 0.99 * steps:
-            return float(row["reward_mean"])
-    return None
+        wall = float(row["wall_seconds"])
+        value = float(row["reward_mean"] or math.nan)
+        points.append(Point(float(row["env_steps"]), wall, wall * share, value))
+    return Run(points, json.loads((folder / "summary.json").read_text())["evaluation"]["mean"])
+
+
+def peer(python: str, library: str, steps: int, seed: int) -> Run:
+    """Train once in the peers' environment."""
+    command = [python, str(SB3), "train", library, str(steps), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Run([Point(*point) for point in json.loads(done.stdout.splitlines()[-1])["curve"]])
 
 
 def cell(values: list[float | None]) -> str:
-    """Mean, and every value in brackets."""
+    """Mean of those that there are, and every value in brackets."""
     known = [value for value in values if value is not None]
     each = " ".join("-" if value is None else f"{value:,.0f}" for value in values)
     return f"{statistics.mean(known):,.0f} ({each})" if known else "-"
+
+
+def line(name: str, runs: list[Run], steps: list[int]) -> str:
+    """A row of the table."""
+    cells = [cell([run.at(count) for run in runs]) for count in steps]
+    cells.append(cell([run.final for run in runs]))
+    for level in LEVELS:
+        reached = [run.reaches(level) for run in runs]
+        cells.append(cell([one and one.wall for one in reached]))
+        cells.append(cell([one and one.processor for one in reached]))
+    cells.append(cell([run.points[-1].wall for run in runs]))
+    cells.append(cell([run.points[-1].processor for run in runs]))
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -66,34 +120,27 @@ def main() -> None:
     parser.add_argument("--steps", type=int, nargs="+", default=[200_000, 400_000])
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE")
     parser.add_argument(
-        "--peer", metavar="PYTHON", help="interpreter of an environment with Stable-Baselines3"
+        "--peer", metavar="PYTHON", help="interpreter of an environment with Stable-Baselines3 and SBX"
     )
     options = parser.parse_args()
 
     print(f"{platform.platform()}, {os.cpu_count()} CPUs, Python {platform.python_version()}")
-    header = [
-        "run",
-        *(f"return at {steps:,} steps" for steps in options.steps),
-        "final evaluation",
-        "seconds",
-    ]
+    header = ["run", *(f"return at {steps:,} steps" for steps in options.steps), "final evaluation"]
+    for level in LEVELS:
+        header += [f"seconds to {level:,}", f"processor seconds to {level:,}"]
+    header += ["seconds in all", "processor seconds in all"]
     print(f"\n| {' | '.join(header)} |\n|{'---|' * len(header)}", flush=True)
-    results: dict[str, list[list[float | None]]] = {}
+    results: dict[str, list[Run]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for seed in range(options.seeds):
             for scaler in options.scalers:
-                rows = nitro(options, scaler, seed, Path(temporary) / f"{scaler}-{seed}")
-                returns = [at(rows, steps) for steps in options.steps]
-                row = [*returns, float(rows[-1]["final"]), float(rows[-1]["wall_seconds"])]
-                results.setdefault(f"{scaler} scaler", []).append(row)
-            if options.peer:
-                command = [options.peer, str(SB3), "train", str(options.steps[-1]), str(seed)]
-                peer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-                blank: list[float | None] = [None] * (len(options.steps) - 1)
-                row = [*blank, peer["return_last_20"], None, peer["wall_seconds"]]
-                results.setdefault("Stable-Baselines3, CleanRL's settings", []).append(row)
+                run = nitro(options, scaler, seed, Path(temporary) / f"{scaler}-{seed}")
+                results.setdefault(f"{scaler} scaler", []).append(run)
+            for library, name in PEERS.items() if options.peer else ():
+                run = peer(options.peer, library, max(options.steps), seed)
+                results.setdefault(name, []).append(run)
     for name, runs in results.items():
-        print(f"| {name} | {' | '.join(cell(list(column)) for column in zip(*runs, strict=True))} |")
+        print(line(name, runs, options.steps))
 
 
 if __name__ == "__main__":

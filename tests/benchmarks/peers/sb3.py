@@ -2,7 +2,8 @@
 
 python sb3.py loop ID   environment + policy + storing, such as Hopper-v5, steps per second on one core
 python sb3.py epoch     one PPO epoch, full batch of 8192 Hopper samples, 2 x 256 networks, seconds
-python sb3.py train STEPS SEED   PPO with CleanRL's MuJoCo settings, wall seconds and last 20 episodes' return
+python sb3.py train LIBRARY STEPS SEED   PPO of sb3 or sbx (on JAX) with CleanRL's MuJoCo settings: after each
+                                         rollout steps, wall seconds, processor seconds, last 20 returns' mean
 """
 
 import json
@@ -65,23 +66,37 @@ def epoch() -> dict:
     return {"epoch_seconds": float(np.median(seconds[1:]))}
 
 
-class _Returns(BaseCallback):
-    """The returns of the last 20 finished episodes, before normalisation."""
+class _Curve(BaseCallback):
+    """After each rollout: steps, wall seconds, processor seconds, and the mean of the last 20 episodes'
+    returns before normalisation."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.last: deque[float] = deque(maxlen=20)
+        self.points: list[list[float]] = []
+        self._last: deque[float] = deque(maxlen=20)
+        self._began = time.perf_counter(), time.process_time()
 
     def _on_step(self) -> bool:
-        self.last.extend(info["episode"]["r"] for info in self.locals["infos"] if "episode" in info)
+        self._last.extend(info["episode"]["r"] for info in self.locals["infos"] if "episode" in info)
         return True
 
+    def _on_rollout_end(self) -> None:
+        wall, processor = self._began
+        spent = time.perf_counter() - wall, time.process_time() - processor
+        self.points.append([self.num_timesteps, *spent, float(np.mean(self._last or [np.nan]))])
 
-def train(steps: str, seed: str) -> dict:
+
+def train(library: str, steps: str, seed: str) -> dict:
     """Hopper-v5 by PPO with the settings of CleanRL's ppo_continuous_action."""
+    kind, more = PPO, {"policy_kwargs": _net(64), "device": "cpu"}
+    if library == "sbx":
+        import sbx  # not above, where JAX would slow the other measurements' start
+
+        kind, more = sbx.PPO, {"policy_kwargs": {"net_arch": _net(64)["net_arch"]}}  # tanh is its default
     torch.set_num_threads(2)
     env = VecNormalize(make_vec_env("Hopper-v5", n_envs=1, seed=int(seed)), gamma=0.99)
-    model = PPO(
+    curve = _Curve()
+    model = kind(
         "MlpPolicy",
         env,
         learning_rate=lambda left: 3e-4 * left,
@@ -89,14 +104,11 @@ def train(steps: str, seed: str) -> dict:
         batch_size=64,
         n_epochs=10,
         ent_coef=0.0,
-        policy_kwargs=_net(64),
         seed=int(seed),
-        device="cpu",
+        **more,
     )
-    returns = _Returns()
-    start = time.perf_counter()
-    model.learn(int(steps), callback=returns)
-    return {"wall_seconds": time.perf_counter() - start, "return_last_20": float(np.mean(returns.last))}
+    model.learn(int(steps), callback=curve)
+    return {"curve": curve.points}
 
 
 if __name__ == "__main__":
