@@ -47,16 +47,14 @@ DIALS: dict[str, Any] = {  # MultiDiscrete actions
 SEVERAL: dict[str, Any] = {
     **COMMON,
     "environment": {"id": "mpe2/simple_spread_v3", "rolloutLength": 40, "envsPerActor": 2},
-    "algorithm": {"name": "mappo", "hyperparameters": {"epochs": 2}},
+    "algorithm": {  # two agents share a policy of MAPPO, the third one has a Q-network
+        "name": "mappo",
+        "hyperparameters": {"epochs": 2},
+        "policies": [{"agents": "agent_2", "name": "iql", "hyperparameters": {"replayRatio": 1}}],
+    },
     "sharing": {"mode": "always"},
 }
-VALUES: dict[str, Any] = {
-    **COMMON,
-    "environment": SEVERAL["environment"],
-    "algorithm": {"name": "qmix", "teamReward": True, "hyperparameters": {"replayRatio": 1}},
-    "sharing": {"mode": "always"},
-}
-SPECS = {"one": ONE, "dials": DIALS, "several": SEVERAL, "values": VALUES}
+SPECS = {"one": ONE, "dials": DIALS, "several": SEVERAL}
 
 
 def learned(run: Path) -> bytes:
@@ -88,11 +86,6 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("several"), SEVERAL)
 
 
-@pytest.fixture(scope="module")
-def values(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("values"), VALUES)
-
-
 @pytest.mark.parametrize("name", SPECS)
 def test_killed_and_resumed_equals_undisturbed(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -104,30 +97,26 @@ def test_killed_and_resumed_equals_undisturbed(
     assert learned(run) == learned(undisturbed)
 
 
-def test_episodes_go_on_with_what_was_remembered(one: Path, dials: Path, several: Path, values: Path) -> None:
-    own, of_agents = ["state/memory"], ["state/memory/agent"]
-    for run, names in ((one, own), (dials, own), (several, of_agents), (values, of_agents)):
+def test_episodes_go_on_with_what_was_remembered(one: Path, dials: Path, several: Path) -> None:
+    own = ["state/memory"]
+    for run, names in ((one, own), (dials, own), (several, ["state/memory/agent"])):
         states = load(run / "checkpoints" / f"round-{ROUNDS:06d}.safetensors").state["training"]["end_states"]
         assert states
         for state in states.values():
             assert [name for name in state if "memory" in name] == names
-            assert state[names[0]].any() or run in (
-                several,
-                values,
-            )  # an episode of 25 steps may just have ended
+            assert state[names[0]].any() or run == several  # an episode of 25 steps may just have ended
 
 
-def test_every_round_has_a_boosting_score(one: Path, dials: Path, values: Path) -> None:
-    for run in (one, dials, values):
+def test_every_round_has_a_boosting_score(one: Path, dials: Path) -> None:
+    for run in (one, dials):
         with (run / "metrics.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert all(float(row["convexity_ratio"]) > 0 for row in rows)
 
 
-def test_evaluation_plays_with_the_memory(one: Path, values: Path) -> None:
-    for run in (one, values):
-        done = command("evaluate", run, "--episodes", "2")
-        assert done.returncode == 0, done.stderr
+def test_evaluation_plays_with_the_memory(one: Path) -> None:
+    done = command("evaluate", one, "--episodes", "2")
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_library_plays_as_an_actor_plays(one: Path) -> None:
@@ -160,11 +149,9 @@ def test_the_library_plays_as_an_actor_plays(one: Path) -> None:
     assert not np.array_equal(fresh.act(seen[0]), action)
 
 
-@pytest.mark.parametrize("name", ["several", "values"])
-def test_several_agents_play_as_actors_play(name: str, request: pytest.FixtureRequest) -> None:
-    run: Path = request.getfixturevalue(name)
-    policy = nitro.load(run)
-    environment = environment_of(nitro.Run(run).job, 2)
+def test_several_agents_play_as_actors_play(several: Path) -> None:
+    policy = nitro.load(several)
+    environment = environment_of(nitro.Run(several).job, 2)
     actor = play_of(environment).policy(policy.weights)
     environment.reset([1, 2])
     memories, state, episode = actor.memories(), policy.initial_state(batch=2), policy.episode()
@@ -219,9 +206,8 @@ def test_the_server_remembers_nothing_itself(one: Path) -> None:
         assert ask(url, path="/v1/policy")[1]["agents"]["agent"]["memory"] == SIZE
 
 
-@pytest.mark.parametrize("name", ["several", "values"])
-def test_several_agents_are_served_with_their_states(name: str, request: pytest.FixtureRequest) -> None:
-    policy = nitro.load(request.getfixturevalue(name))
+def test_several_agents_are_served_with_their_states(several: Path) -> None:
+    policy = nitro.load(several)
     seen = {agent: [0.5] * 18 for agent in policy.agents}
     handler, state = _Served(policy), None
     for _ in range(2):
@@ -247,14 +233,13 @@ def test_exported_files_take_and_give_the_state(
     rows = rows.astype(np.float32)
     state = np.random.default_rng(3).uniform(-1, 1, (50, SIZE)).astype(np.float32)
     inputs = {"observation": rows, "state": state}
-    team = name in ("several", "values")
-    if team:
+    if name == "several":
         both = policy.act({agent: rows}, state={agent: state})
         actions, after = both[0][agent], both[1][agent]
         inputs["available"] = np.ones((50, 5), bool)
     else:
         actions, after = policy.act(rows, state=state)
-    stem = agent if team else "policy"
+    stem = agent if name == "several" else "policy"
     session = onnxruntime.InferenceSession(as_onnx(policy)[f"{stem}.onnx"])
     assert [one.name for one in session.get_outputs()] == ["action", "distribution", "next_state"]
     program = tmp_path / "policy.pt2"

@@ -54,7 +54,10 @@ class SequenceBatch(LaneBatch):
     ) -> None:
         """See `LaneBatch`: backpropagation through time, to the beginning of each sequence."""
         leaves, values = trace
-        into += torch.autograd.grad(values, leaves, by_values)[0]
+        # The gradient of a number: torch imports for seconds before it takes a gradient's weights.
+        with torch.enable_grad():
+            total = (values * by_values).sum()
+        into += torch.autograd.grad(total, leaves)[0]
 
     def played(self, network: ActionValues, parameters: Tensor) -> PlayedSequences:
         """See `LaneBatch`."""
