@@ -104,7 +104,7 @@ def test_episodes_go_on_with_what_was_remembered(one: Path, dials: Path, several
         assert states
         for state in states.values():
             assert [name for name in state if "memory" in name] == names
-            assert state[names[0]].any() or run == several  # an episode of 25 steps may just have ended
+            assert state[names[0]].any(), "an episode of 25 steps has not ended after 20, 40 or 60"
 
 
 def test_every_round_has_a_boosting_score(one: Path, dials: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from nitro_api.algorithms.record import AlgorithmRecord, Hyperparameters, OptionalTensor, Rows, presets
 from nitro_api.algorithms.several_agents import ROUNDS
-from nitro_api.base import resolved
+from nitro_api.base import Rule, resolved
 
 
 class QLearningHyperparameters(Hyperparameters):
@@ -133,6 +133,16 @@ _MIXER: Rows = (
 which are 125 gradient steps."""
 
 
+_SOME_TRANSITIONS = Rule(
+    path="hyperparameters.batchSize",
+    cel="!has(self.hyperparameters) || !has(self.hyperparameters.batchSize) "
+    "|| self.hyperparameters.batchSize > 0",
+    sentence="must be above zero with the Q-learners, because 0 is a whole fragment of impact's; raise or "
+    "remove it",
+    holds=lambda algorithm: algorithm.hyperparameters.to_dict().get("batchSize") != 0,
+)
+
+
 def _record(
     name: str,
     summary: str,
@@ -153,6 +163,7 @@ def _record(
         agents="several",
         common_reward=common_reward,
         recurrent=True,
+        rules=(_SOME_TRANSITIONS,),
     )
 
 

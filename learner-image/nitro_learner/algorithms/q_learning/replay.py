@@ -64,6 +64,13 @@ class Replay:
         return self._counts
 
     @property
+    def least(self) -> NDArray[np.float64]:
+        """The smallest probability with which a row of each column is drawn, f64 [K]."""
+        weights = self._tree.weights
+        result: NDArray[np.float64] = np.where(weights > 0, weights, np.inf).min(1) / self._tree.totals
+        return result
+
+    @property
     def learnable(self) -> NDArray[np.bool_]:
         """The rows that can be drawn, bool [size, K]."""
         result: NDArray[np.bool_] = self._tree.weights.T > 0

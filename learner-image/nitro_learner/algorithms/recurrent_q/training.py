@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nitro_learner.algorithms.q_learning.batch import Arrays, Places
-from nitro_learner.algorithms.q_learning.replay import corrections
 from nitro_learner.algorithms.q_learning.surrogate import TdSurrogate
 from nitro_learner.algorithms.q_learning.training import Drawn, QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Rows
@@ -61,7 +60,8 @@ class SequenceTrainer(QTrainer):
         places = replay.along(first, length, self._shape.envs).reshape(columns.shape)
         drawn = self.gather(replay.arrays, agents, columns, places, replay.following(places))
         acted = replay.arrays["acted"][places, columns]
-        each_weight = corrections(replay.counts[each], probabilities, self._settings.priority_beta)
+        # As `corrections`, but with 1 for the buffer's least likely sequence: a batch may be only one.
+        each_weight = (replay.least[each] / probabilities) ** self._settings.priority_beta
         weights = self._repeated(each_weight) * acted / acted.sum(1, keepdims=True)
         return drawn, self._reader.tensor(weights.astype(np.float32))
 

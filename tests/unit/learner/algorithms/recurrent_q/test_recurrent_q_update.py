@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from agents_support import agent_class
 from nitro_learner.algorithms.q_learning.replay import Replay
+from nitro_learner.algorithms.recurrent_q.training import SequenceTrainer
 from recurrent_q_support import lane, learner_of, networks_of, remembering
 
 LENGTH, ENVS, SLOTS, COUNT = 7, 3, 2, 4
@@ -151,3 +152,29 @@ def test_masked_steps_change_nothing() -> None:
     for name, weights in found[0].items():
         for tensor, array in weights.tensors.items():
             np.testing.assert_array_equal(array, found[1][name].tensors[tensor])
+
+
+def test_a_batch_of_one_sequence_is_corrected_for_its_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the buffer's least likely sequence, because the batch has no other one."""
+    settings = {**SETTINGS, "batchSize": LENGTH, "replayRatio": 6.0, "priorityBeta": 1.0}
+    learner = learner_of(*CLASSES, algorithm="iql", settings=settings)
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+    original = SequenceTrainer._draw
+
+    def draw(trainer: SequenceTrainer, rng: Any, number: int) -> Any:
+        weights = trainer._replay._tree.weights
+        least = [row[row > 0].min() for row in weights]
+        drawn, found = original(trainer, rng, number)
+        columns, first = (part[:, 0] for part in np.broadcast_arrays(drawn.columns, drawn.places))
+        expected = np.array(least)[columns] / weights[columns, first]
+        # The loss is the mean over the steps in which the agent acted.
+        seen.append((found.numpy().sum(1), expected))
+        return drawn, found
+
+    monkeypatch.setattr(SequenceTrainer, "_draw", draw)
+    for round in (1, 2):
+        slots = [remembering(*CLASSES, slot=slot, length=LENGTH, envs=ENVS, seed=round) for slot in (0, 1)]
+        learner.update(slots, round)
+    got, expected = (np.concatenate(part) for part in zip(*seen, strict=True))
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    assert expected.min() < 0.9
