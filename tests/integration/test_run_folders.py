@@ -17,7 +17,7 @@ from experiment_support import pretend, write_spec
 from nitro_learner.cli import main
 from nitro_learner.cli.common import writing
 from nitro_learner.cli.exits import CommandError
-from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.folder import ExperimentDir, machine
 from nitro_learner.experiments.plan import plan
 from nitro_learner.experiments.spec import load
 from nitro_learner.studies.pretraining import _clear
@@ -106,6 +106,7 @@ def test_an_experiment_of_an_older_version_is_known_by_its_files(tmp_path: Path)
     experiment = load(write_spec(tmp_path))
     folder = ExperimentDir(tmp_path / "results")
     folder.open(experiment)
+    folder.add_machine(machine())
     for run in plan(experiment):
         pretend(folder, run, actors=[4, 4], returns=[0, 1])
     assert not (folder.path / ".lock").exists()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, ActionValues, QNetwork
-from nitro_learner.algorithms.q_learning.surrogate import Played, PlayedRows
+from nitro_learner.algorithms.q_learning.surrogate import PlayedLanes, PlayedRows
 
 Arrays = Mapping[str, NDArray[Any]]
 Places = NDArray[np.int64]
@@ -60,7 +60,7 @@ class LaneBatch:
         assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
         network.backpropagate(parameters, trace, by_values, into)
 
-    def played(self, network: ActionValues, parameters: Tensor) -> Played:
+    def played(self, network: ActionValues, parameters: Tensor) -> PlayedLanes:
         """The actions, as the detector values them.
 
         Args:

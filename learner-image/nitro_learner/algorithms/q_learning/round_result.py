@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.q_learning.mixers import Independent
-from nitro_learner.algorithms.q_learning.surrogate import Played, TdSurrogate
+from nitro_learner.algorithms.q_learning.surrogate import PlayedLanes, TdSurrogate
 from nitro_learner.algorithms.q_learning.training import Drawn, QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Rows
 
@@ -77,7 +77,7 @@ def _lanes_of(name: str, drawn: Drawn, fields: Sequence[Tensor]) -> list[Tensor]
 
 def _own_result(
     trainer: QTrainer,
-    one: Played,
+    one: PlayedLanes,
     row: int,
     fields: Sequence[Tensor],
     lanes: tuple[Tensor, ...],

@@ -20,7 +20,7 @@ _CHUNK = 1024
 """Rows of one term, whose results stay in the cache."""
 
 
-class Played(Protocol):
+class PlayedLanes(Protocol):
     """The actions of agents of one class in a round, and the networks that value them."""
 
     @property
@@ -37,18 +37,18 @@ class Played(Protocol):
         """The values [A, m] of the actions taken in rows i64 [m], with a graph."""
         ...
 
-    def of(self, policy: int, lanes: Tensor) -> Played:
+    def of(self, policy: int, lanes: Tensor) -> PlayedLanes:
         """The lanes i64 [a] of one policy, whose parameters become leaves of their own."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedRows:
-    """What was played by networks without a memory; see `Played`.
+    """What was played by networks without a memory; see `PlayedLanes`.
 
     Attributes:
         network: their shape.
-        parameters, policies: see `Played`.
+        parameters, policies: see `PlayedLanes`.
         observations: f32 [A, M, D].
         actions: i64 [A, M].
         acted: f32 [A, M], 1 where the agent acted.
@@ -62,13 +62,13 @@ class PlayedRows:
     acted: Tensor
 
     def chosen(self, rows: Tensor) -> Tensor:
-        """See `Played`."""
+        """See `PlayedLanes`."""
         values = self.network(self.parameters[self.policies], self.observations[:, rows])
         taken = values.gather(-1, self.actions[:, rows, None])[..., 0]
         return taken * self.acted[:, rows]
 
     def of(self, policy: int, lanes: Tensor) -> PlayedRows:
-        """See `Played`."""
+        """See `PlayedLanes`."""
         return PlayedRows(
             self.network,
             self.parameters[policy : policy + 1].detach().clone().requires_grad_(),
@@ -94,7 +94,7 @@ class TdSurrogate:
         lanes: the rows of each environment of each fragment.
     """
 
-    played: Sequence[Played]
+    played: Sequence[PlayedLanes]
     mixer: Mixer
     mixer_parameters: Tensor
     state: Tensor | None

@@ -16,7 +16,7 @@ from nitro_learner.algorithms.recurrent_q.surrogate import PlayedSequences
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceBatch(LaneBatch):
+class LaneSequences(LaneBatch):
     """Transitions in sequences of L steps, B = S L of each lane: sequence by sequence, then step by step.
 
     Attributes:
@@ -30,7 +30,7 @@ class SequenceBatch(LaneBatch):
     goes_on: Tensor
 
     @classmethod
-    def of(cls, batch: LaneBatch, memory: Tensor, keep: Tensor, goes_on: Tensor) -> SequenceBatch:
+    def of(cls, batch: LaneBatch, memory: Tensor, keep: Tensor, goes_on: Tensor) -> LaneSequences:
         """Add to transitions what makes them sequences."""
         own = {field.name: getattr(batch, field.name) for field in fields(LaneBatch)}
         return cls(**own, memory=memory, keep=keep, goes_on=goes_on)

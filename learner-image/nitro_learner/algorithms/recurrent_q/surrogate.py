@@ -19,11 +19,11 @@ CHUNK = 1024
 
 @dataclass(frozen=True, slots=True)
 class PlayedSequences:
-    """What was played by networks with a memory; see `Played`. Rows are those of whole sequences.
+    """What was played by networks with a memory; see `PlayedLanes`. Rows are those of whole sequences.
 
     Attributes:
         network: their shape.
-        parameters, policies: see `Played`.
+        parameters, policies: see `PlayedLanes`.
         observations: f32 [A, M, D], sequence by sequence, then step by step.
         actions: i64 [A, M].
         acted: f32 [A, M], 1 where the agent acted.
@@ -41,7 +41,7 @@ class PlayedSequences:
     keep: Tensor
 
     def chosen(self, rows: Tensor) -> Tensor:
-        """See `Played`."""
+        """See `PlayedLanes`."""
         length, parameters = len(self.keep), self.parameters[self.policies]
         sequences = rows[::length] // length
         after = self.network.remembered(
@@ -56,7 +56,7 @@ class PlayedSequences:
         return taken * self.acted[:, rows]
 
     def of(self, policy: int, lanes: Tensor) -> PlayedSequences:
-        """See `Played`."""
+        """See `PlayedLanes`."""
         return PlayedSequences(
             self.network,
             self.parameters[policy : policy + 1].detach().clone().requires_grad_(),

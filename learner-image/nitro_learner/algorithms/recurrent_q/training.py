@@ -13,7 +13,7 @@ from nitro_learner.algorithms.q_learning.batch import Arrays, Places
 from nitro_learner.algorithms.q_learning.surrogate import TdSurrogate
 from nitro_learner.algorithms.q_learning.training import Drawn, QTrainer
 from nitro_learner.algorithms.q_learning.transitions import Rows
-from nitro_learner.algorithms.recurrent_q.batch import SequenceBatch
+from nitro_learner.algorithms.recurrent_q.batch import LaneSequences
 from nitro_learner.algorithms.recurrent_q.sequences import Shape, memories, priority_errors
 from nitro_learner.algorithms.recurrent_q.surrogate import SequenceSurrogate
 
@@ -73,7 +73,7 @@ class SequenceTrainer(QTrainer):
         agents: Places,
         places: Places,
         following: Places,
-    ) -> SequenceBatch:
+    ) -> LaneSequences:
         batch = super()._read(arrays, name, policies, agents, places, following)
         agents, places, following = (
             part.reshape(len(part), -1, self._shape.length)
@@ -85,7 +85,7 @@ class SequenceTrainer(QTrainer):
         keep[..., 1:] = goes_on[..., :-1] & (following[..., :-1] == places[..., 1:])
         before = memories(arrays, name, agents[..., :1], places)[..., : self._memory]
         tensor = self._reader.tensor
-        return SequenceBatch.of(
+        return LaneSequences.of(
             batch,
             tensor(before),
             tensor(keep.transpose(2, 0, 1)[..., None]),
