@@ -8,8 +8,8 @@
 Each run is `nitro train` as a user starts it, stopped at the largest number of steps. --peer adds the PPO of
 Stable-Baselines3 and of SBX, its sibling on JAX, with CleanRL's settings. Runs take turns, seed by seed, so
 that they meet the same machine. Returns are the mean of the last 20 training episodes. Seconds are those of
-training: the program's start, and JAX's compilation before the first rollout's end, are in the peers' and in
-ours alike. Processor seconds of ours are those of the whole run, in proportion to the wall time.
+training, without the program's start; SBX's include JAX's compilation. Our processor seconds are those of the
+whole program, its start included, in proportion to the wall time.
 """
 
 import argparse

@@ -59,6 +59,18 @@ def namespace(apiserver: ApiServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    """The URL of moto: the stand-in for Amazon's own S3, which cannot be reached from a test."""
+    from moto.server import ThreadedMotoServer  # moto takes seconds to load
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
 def aws_service() -> Iterator[FakeAws]:
     """A stand-in for AWS Lambda's control plane, see aws_support."""
     from aws_support import fake_aws  # moto takes seconds to load

@@ -10,7 +10,6 @@ from typing import Any
 import boto3
 import numpy as np
 import pytest
-from moto.server import ThreadedMotoServer
 
 import nitro_learner as nitro
 from nitro_api import JobInvalid, load_job, resolve
@@ -30,31 +29,22 @@ JOB: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunBucket]:
+def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunBucket]:
     monkeypatch.setenv("NITRO_S3_AWS_ACCESS_KEY_ID", "who")
     monkeypatch.setenv("NITRO_S3_AWS_SECRET_ACCESS_KEY", "what")
     s3 = boto3.client(
-        "s3", "us-east-1", endpoint_url=endpoint, aws_access_key_id="who", aws_secret_access_key="what"
+        "s3", "us-east-1", endpoint_url=s3_endpoint, aws_access_key_id="who", aws_secret_access_key="what"
     )
     s3.create_bucket(Bucket="runs")
-    yield bucket_at(endpoint)
+    yield bucket_at(s3_endpoint)
     for item in s3.list_objects_v2(Bucket="runs").get("Contents", []):
         s3.delete_object(Bucket="runs", Key=item["Key"])
     s3.delete_bucket(Bucket="runs")
 
 
-def bucket_at(endpoint: str, name: str = "runs") -> RunBucket:
-    where = CheckpointBucket(bucket=name, prefix="team/a", region="us-east-1", endpoint_url=endpoint)
+def bucket_at(s3_endpoint: str, name: str = "runs") -> RunBucket:
+    where = CheckpointBucket(bucket=name, prefix="team/a", region="us-east-1", endpoint_url=s3_endpoint)
     return RunBucket(where, "kept-1")
 
 
@@ -94,13 +84,13 @@ def test_a_run_is_restored_to_an_empty_disk(bucket: RunBucket, tmp_path: Path) -
 
 
 def test_the_policies_of_another_run_are_read_with_the_jobs_own_settings_of_s3(
-    endpoint: str, bucket: RunBucket, tmp_path: Path
+    s3_endpoint: str, bucket: RunBucket, tmp_path: Path
 ) -> None:
     run = open_run(RunDir(tmp_path / "first"), resolve(load_job(JOB)), resume=True, run_id="r", bucket=bucket)
     replay = Attachment("replay", lambda: {"rows": np.ones(3)})
     for number in (1, 2):
         run.checkpoints.save(number, {"run": "r", "weights": np.full(3, number), "replay": replay})
-    own = {"s3": {"bucket": "others", "region": "us-east-1", "endpointUrl": endpoint}}
+    own = {"s3": {"bucket": "others", "region": "us-east-1", "endpointUrl": s3_endpoint}}
 
     def source(name: str, **spec: Any) -> Mapping[str, Any]:
         spec = {**JOB["spec"], "learner": {"checkpoint": own}, "resumeFrom": {"s3": name}, **spec}
@@ -119,9 +109,9 @@ def test_the_policies_of_another_run_are_read_with_the_jobs_own_settings_of_s3(
 
 
 def test_a_policy_is_loaded_from_the_bucket(
-    endpoint: str, bucket: RunBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3_endpoint: str, bucket: RunBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     run = open_run(RunDir(tmp_path / "first"), resolve(load_job(JOB)), resume=True, run_id="r", bucket=bucket)
     ones, zeros = np.ones((2, 2), np.float32), np.zeros(2, np.float32)
@@ -159,10 +149,10 @@ def test_logs_are_copied_once_at_the_end(bucket: RunBucket, tmp_path: Path) -> N
 
 
 def test_a_short_outage_of_the_bucket_costs_nothing_and_a_long_one_ends_the_run(
-    endpoint: str, bucket: RunBucket, tmp_path: Path
+    s3_endpoint: str, bucket: RunBucket, tmp_path: Path
 ) -> None:
     job = resolve(load_job(JOB))
-    away = bucket_at(endpoint, "away")
+    away = bucket_at(s3_endpoint, "away")
     run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
     store = away.store(run.folder, 2)
     for number in range(1, 5):
@@ -206,9 +196,11 @@ def test_a_copy_that_was_broken_off_is_made_again(
     assert open_run(second, job, resume=True, bucket=bucket).checkpoint
 
 
-def test_objects_that_name_no_file_are_left_alone(bucket: RunBucket, endpoint: str, tmp_path: Path) -> None:
+def test_objects_that_name_no_file_are_left_alone(
+    bucket: RunBucket, s3_endpoint: str, tmp_path: Path
+) -> None:
     s3 = boto3.client(
-        "s3", "us-east-1", endpoint_url=endpoint, aws_access_key_id="who", aws_secret_access_key="what"
+        "s3", "us-east-1", endpoint_url=s3_endpoint, aws_access_key_id="who", aws_secret_access_key="what"
     )
     outside = tmp_path / "outside"
     for name in ("", "checkpoints/", "../outside", str(outside)):
@@ -222,9 +214,11 @@ def test_objects_that_name_no_file_are_left_alone(bucket: RunBucket, endpoint: s
     assert len(s3.list_objects_v2(Bucket="runs")["Contents"]) == 5
 
 
-def test_a_missing_bucket_is_named_with_the_remedy(endpoint: str, bucket: RunBucket, tmp_path: Path) -> None:
+def test_a_missing_bucket_is_named_with_the_remedy(
+    s3_endpoint: str, bucket: RunBucket, tmp_path: Path
+) -> None:
     assert str(bucket) == "s3://runs/team/a/kept-1/"
-    missing = bucket_at(endpoint, "no-such-bucket")
+    missing = bucket_at(s3_endpoint, "no-such-bucket")
     with pytest.raises(BucketError, match=r"s3://no-such-bucket/team/a/kept-1/.*spec.learner.checkpoint.s3"):
         missing.restore(RunDir(tmp_path / "run"))
 

@@ -8,7 +8,7 @@ import copy
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import boto3
 import pytest
 import yaml
 from kubernetes.config import kube_config
-from moto.server import ThreadedMotoServer
 
 from apiserver import ApiServer
 from cluster_support import Cluster
@@ -32,7 +31,7 @@ from nitro_learner.experiments.on_cluster import cluster_runs
 from nitro_learner.experiments.on_cluster.cluster_runs import ClusterRuns
 from nitro_learner.experiments.on_cluster.manifests import LABEL, RUN, manifest, object_name
 from nitro_learner.experiments.plan import PlannedRun, plan
-from nitro_learner.experiments.runner import Runner, RunState, Watcher
+from nitro_learner.experiments.runner import Runner, RunState
 from nitro_learner.experiments.search.scores import steps_reached
 from nitro_learner.experiments.spec import Experiment, load
 from nitro_learner.run import folders
@@ -44,22 +43,13 @@ VERSIONS = {"python": "3.11.2", "machine": "a pod", "torch": "2.15.0"}
 RETURNS = (10.0, 20.0, 30.0, 40.0)
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> CheckpointBucket:
+def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> CheckpointBucket:
     """A bucket, and this user's own right to it."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "who")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "what")
-    boto3.client("s3", "us-east-1", endpoint_url=endpoint).create_bucket(Bucket="runs")
-    return CheckpointBucket(bucket="runs", prefix="a", region="us-east-1", endpoint_url=endpoint)
+    boto3.client("s3", "us-east-1", endpoint_url=s3_endpoint).create_bucket(Bucket="runs")
+    return CheckpointBucket(bucket="runs", prefix="a", region="us-east-1", endpoint_url=s3_endpoint)
 
 
 @pytest.fixture
@@ -71,6 +61,12 @@ def cluster(apiserver: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
+def single(experiment: Experiment) -> Experiment:
+    """It with one run."""
+    return experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
+
+
+@pytest.fixture
 def experiment(bucket: CheckpointBucket, tmp_path: Path) -> Experiment:
     job: dict[str, Any] = copy.deepcopy(spec()["job"])
     job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
@@ -78,8 +74,8 @@ def experiment(bucket: CheckpointBucket, tmp_path: Path) -> Experiment:
     return load(write_spec(tmp_path, job=job))
 
 
-class Sitting(Watcher):
-    """One call of the command: its runs, and what their states went through."""
+class Sitting:
+    """One call of the command, and its runs."""
 
     def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster) -> None:
         assert experiment.budget
@@ -90,11 +86,18 @@ class Sitting(Watcher):
         self.jobs = NamespaceJobs(cluster.namespace)
         self.place = ClusterRuns(self.folder, experiment, self.jobs)
         self.runner = Runner(self.folder, self.runs, experiment.budget, self.place, jobs=2)
-        self.runner.watcher = self
-        self.seen: list[tuple[str, int]] = []
 
-    def changed(self, state: RunState) -> None:
-        self.seen.append((state.status, state.round))
+    @property
+    def run(self) -> PlannedRun:
+        """The only one."""
+        (run,) = self.runs
+        return run
+
+    @property
+    def state(self) -> RunState:
+        """That of the only run."""
+        (state,) = self.runner.states
+        return state
 
     def name(self, run: PlannedRun) -> str:
         return object_name(self.folder.identity(), run)
@@ -225,36 +228,34 @@ async def test_an_interruption_suspends_jobs_and_the_next_command_resumes_them(
 
 
 async def test_a_job_that_failed_stays_until_it_is_begun_anew(
-    experiment: Experiment, cluster: Cluster, tmp_path: Path
+    single: Experiment, cluster: Cluster, tmp_path: Path
 ) -> None:
-    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
-    first = Sitting(one, tmp_path / "results", cluster)
-    (run,) = first.runs
+    first = Sitting(single, tmp_path / "results", cluster)
+    run = first.run
     why = [{"type": "Failed", "status": "True", "reason": "OutOfMemory", "message": "too little memory"}]
     async with training(first):
         failed = await until(begun(first, run))
         first.report(run, "Failed", conditions=why)
-    (state,) = first.runner.states
+    state = first.state
     assert state.status == "failed"
     assert state.message.startswith("too little memory\n  more: kubectl describe ntj nitro-0-")
     assert begun(first, run)()["metadata"]["uid"] == failed["metadata"]["uid"]
-    later = Sitting(one, tmp_path / "results", cluster)
+    later = Sitting(single, tmp_path / "results", cluster)
     async with training(later):
         await until(lambda: (begun(later, run)() or failed)["metadata"]["uid"] != failed["metadata"]["uid"])
         later.end(run, tmp_path / "left")
 
 
 async def test_a_larger_budget_trains_anew_what_had_ended_but_was_not_copied(
-    experiment: Experiment, cluster: Cluster, tmp_path: Path
+    single: Experiment, cluster: Cluster, tmp_path: Path
 ) -> None:
-    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
-    first = Sitting(one, tmp_path / "results", cluster)
-    (run,) = first.runs
+    first = Sitting(single, tmp_path / "results", cluster)
+    run = first.run
     task = asyncio.create_task(first.runner.train())
     ended = await until(begun(first, run))
     task.cancel()
     first.end(run, tmp_path / "left")
-    larger = one.model_copy(update={"budget": one.budget.model_copy(update={"actor_rounds": 9})})  # type: ignore[union-attr]
+    larger = single.model_copy(update={"budget": single.budget.model_copy(update={"actor_rounds": 9})})  # type: ignore[union-attr]
     later = Sitting(larger, tmp_path / "results", cluster)
     async with training(later):
         await until(lambda: (begun(later, run)() or ended)["metadata"]["uid"] != ended["metadata"]["uid"])
@@ -270,44 +271,41 @@ async def test_a_larger_budget_trains_anew_what_had_ended_but_was_not_copied(
     ],
 )
 async def test_another_job_of_the_name_is_left_alone(
-    experiment: Experiment, cluster: Cluster, tmp_path: Path, meddle: Callable[[Any], Any], words: str
+    single: Experiment, cluster: Cluster, tmp_path: Path, meddle: Callable[[Any], Any], words: str
 ) -> None:
-    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
-    sitting = Sitting(one, tmp_path / "results", cluster)
-    (run,) = sitting.runs
-    job = manifest(one, run, run.job, sitting.folder.identity())
+    sitting = Sitting(single, tmp_path / "results", cluster)
+    run = sitting.run
+    job = manifest(single, run, run.job, sitting.folder.identity())
     meddle(job)
     cluster.apply(job)
     await sitting.runner.train()
-    (state,) = sitting.runner.states
+    state = sitting.state
     assert state.status == "failed"
     assert words in state.message
     assert begun(sitting, run)()["metadata"]["generation"] == 1, "it was not changed"
 
 
 async def test_a_job_that_somebody_deletes_is_reported(
-    experiment: Experiment, cluster: Cluster, tmp_path: Path
+    single: Experiment, cluster: Cluster, tmp_path: Path
 ) -> None:
-    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
-    sitting = Sitting(one, tmp_path / "results", cluster)
-    (run,) = sitting.runs
+    sitting = Sitting(single, tmp_path / "results", cluster)
+    run = sitting.run
     async with training(sitting):
         await until(begun(sitting, run))
         cluster.kubectl("delete", "ntj", sitting.name(run))
-    (state,) = sitting.runner.states
+    state = sitting.state
     assert (state.status, "was deleted" in state.message) == ("failed", True)
 
 
 async def test_a_copy_without_the_runs_end_is_refused_and_the_job_stays(
-    experiment: Experiment, cluster: Cluster, tmp_path: Path
+    single: Experiment, cluster: Cluster, tmp_path: Path
 ) -> None:
-    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
-    sitting = Sitting(one, tmp_path / "results", cluster)
-    (run,) = sitting.runs
+    sitting = Sitting(single, tmp_path / "results", cluster)
+    run = sitting.run
     async with training(sitting):
         await until(begun(sitting, run))
         sitting.end(run, tmp_path / "left", stop={"rounds": 1})
-    (state,) = sitting.runner.states
+    state = sitting.state
     assert state.status == "failed"
     assert "its files could not be copied: the copy has no end of the run, or that of" in state.message
     assert begun(sitting, run)()
@@ -332,15 +330,14 @@ async def test_a_job_whose_files_are_here_already_is_removed(
 
 
 async def test_files_that_cannot_be_copied_leave_the_job(
-    experiment: Experiment, cluster: Cluster, tmp_path: Path
+    single: Experiment, cluster: Cluster, tmp_path: Path
 ) -> None:
-    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
-    sitting = Sitting(one, tmp_path / "results", cluster)
-    (run,) = sitting.runs
+    sitting = Sitting(single, tmp_path / "results", cluster)
+    run = sitting.run
     async with training(sitting):
         await until(begun(sitting, run))
         sitting.report(run, "Succeeded", checkpoint={"round": 4, "location": "s3://no-such-bucket/a/run"})
-    (state,) = sitting.runner.states
+    state = sitting.state
     assert state.status == "failed"
     assert "is done, but its files could not be copied: s3://no-such-bucket/a/run" in state.message
     assert begun(sitting, run)()
@@ -357,11 +354,10 @@ async def test_a_user_without_the_right_is_told_once(
 
 
 async def test_rounds_that_a_job_reports_are_scored_as_its_files_are(
-    experiment: Experiment, cluster: Cluster, tmp_path: Path
+    single: Experiment, cluster: Cluster, tmp_path: Path
 ) -> None:
-    one = experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
-    sitting = Sitting(one, tmp_path / "results", cluster)
-    (run,) = sitting.runs
+    sitting = Sitting(single, tmp_path / "results", cluster)
+    run = sitting.run
     assert sitting.place.columns(run) is None
     async with training(sitting):
         await until(begun(sitting, run))
@@ -373,9 +369,9 @@ async def test_rounds_that_a_job_reports_are_scored_as_its_files_are(
     files = sitting.place.columns(run)
     assert files is not None
     assert len(files) > len(told)
-    assert list(steps_reached(one, told)) == list(steps_reached(one, files))
+    assert list(steps_reached(single, told)) == list(steps_reached(single, files))
     late = {name: values[1:] for name, values in told.items()}
-    assert list(steps_reached(one, late)) == [], "what came before is not known"
+    assert list(steps_reached(single, late)) == [], "what came before is not known"
     for name, values in told.items():
         if name not in ("actors", "evaluation_mean"):
             assert values == pytest.approx(files[name]), name

@@ -1,13 +1,20 @@
 """What the tests of Q-learners share: Q-networks in NumPy, and matrix games that are played by them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.q_learning.learning import QLearner
+from nitro_learner.algorithms.q_learning.surrogate import TdSurrogate
+from nitro_learner.boosting.hvp import hessian
+from nitro_learner.boosting.surrogate import Function
 from nitro_learner.data.batch import Fragment
 
 Published = Mapping[str, PolicyWeights]
@@ -158,3 +165,39 @@ def targets_one_by_one(
                 following.append(row_following)
                 cut += ends
     return np.array(rewards).T, np.array(following).T
+
+
+def doubled(surrogate: TdSurrogate) -> TdSurrogate:
+    """The same objective in float64, with steps so small that they cross no kink of Huber, ReLU or abs."""
+    return replace(_in_float64(surrogate), played=[_in_float64(one) for one in surrogate.played])
+
+
+def hessian_products(function: Function) -> tuple[Tensor, Tensor]:
+    """The Hessian's product with a random vector, f64 [n]: the detector's, and from differences of
+    gradients."""
+    sizes = [p.numel() for p in function.parameters]
+
+    def gradient() -> Tensor:
+        parts = [torch.autograd.grad(term(), list(function.parameters)) for term in function.terms]
+        return torch.stack([torch.cat([g.flatten() for g in part]) for part in parts]).sum(0)
+
+    vector = torch.randn(sum(sizes), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with hessian(function) as operator:
+        found = operator(vector)
+    step, ends = 1e-7, []
+    for sign in (1, -2):  # the second step goes back and beyond
+        with torch.no_grad():
+            for p, v in zip(function.parameters, torch.split(vector, sizes), strict=True):
+                p += sign * step * v.view_as(p)
+        ends.append(gradient())
+    return found, (ends[0] - ends[1]) / (2 * step)
+
+
+def _in_float64(one: Any) -> Any:
+    """A dataclass with all its floating-point tensors in float64; its leaves stay leaves."""
+    changed = {}
+    for field in fields(one):
+        value = getattr(one, field.name)
+        if isinstance(value, Tensor) and value.is_floating_point():
+            changed[field.name] = value.detach().double().requires_grad_(value.requires_grad)
+    return replace(one, **changed)

@@ -137,7 +137,7 @@ _SOME_TRANSITIONS = Rule(
     path="hyperparameters.batchSize",
     cel="!has(self.hyperparameters) || !has(self.hyperparameters.batchSize) "
     "|| self.hyperparameters.batchSize > 0",
-    sentence="must be above zero with the Q-learners, because 0 is a whole fragment of impact's; raise or "
+    sentence="must be above zero with iql, vdn and qmix (0, for one fragment, is only for impact); raise or "
     "remove it",
     holds=lambda algorithm: algorithm.hyperparameters.to_dict().get("batchSize") != 0,
 )

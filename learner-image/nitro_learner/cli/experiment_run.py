@@ -142,7 +142,8 @@ class _Sitting:
         self._folder.open(experiment)
         if self._jobs is None:
             self._folder.add_machine(machine())
-        self._folder.machines()  # a damaged list is found now, not after the first run
+        else:
+            self._folder.machines()  # a damaged list is found now, not after the first run
 
     def _place(self, experiment: Experiment) -> Place:
         if self._jobs is None:

@@ -8,7 +8,7 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from nitro_learner.backends.processes import ChildProcess, ProcessGroup
@@ -75,11 +75,8 @@ class LocalRuns:
 
 async def _end(child: ChildProcess, stops: Sequence[asyncio.Event]) -> int:
     """Wait for the child's end; stop it when one of the events is set. Return its exit code."""
-    work: Coroutine[Any, Any, int] = child.wait()
-    for stop in stops:
-        work = unless(stop, work)
     try:
-        return await work
+        return await unless(child.wait(), *stops)
     except Interrupted:
         await child.stop(_GRACE_SECONDS)
         return await child.wait()

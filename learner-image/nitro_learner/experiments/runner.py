@@ -156,9 +156,8 @@ class Runner:
         self._look(state)
         if ending.status == "failed":
             state.message = ending.message
-            if (
-                not state.round and not ending.again
-            ):  # an environment that cannot be built, an agent that is missing
+            # An environment that cannot be built, an agent that is missing.
+            if not state.round and not ending.again:
                 why = f"{state.run.label} failed before its first round"
                 self._impossible[state.run.environment, state.run.variant] = why
         self._change(state, ending.status)

@@ -152,7 +152,7 @@ class RoundRunner:
         await self.dispatcher.close()  # lanes of an off-policy algorithm, which nobody waits for any more
         await self._publish()
         started = self.evaluations.start(self.policies.version)
-        played = await unless(self.stop, self.evaluations.join(started))
+        played = await unless(self.evaluations.join(started), self.stop)
         self.billing.rest(played)
         return played
 

@@ -98,7 +98,7 @@ class SyncRounds:
 
     async def learn(self, round: RoundContext) -> tuple[RoundResult, Mapping[str, UpdateResult]]:
         with round.stages("sample"):
-            result = await unless(self._stop, self._dispatcher.finish(round.plan))
+            result = await unless(self._dispatcher.finish(round.plan), self._stop)
         with round.stages("checkpoint"):
             await round.saved
         round.on_stage_started("update")
@@ -196,7 +196,7 @@ class AsyncRounds:
                 continue
             with stages("sample"):
                 try:
-                    await unless(self._stop, stream.wait(deadline()))
+                    await unless(stream.wait(deadline()), self._stop)
                 except Interrupted:
                     break
         return learned, feed

@@ -122,7 +122,7 @@ class Trainer:
         """Start the actors, build what learns and continue from the checkpoint."""
         spec = self._spec
         scaler = self._scaler or scalers.make(spec)
-        environment = await unless(self._stop, self._backend.start())
+        environment = await unless(self._backend.start(), self._stop)
         cache = self._backend.open_cache(self.run_id)
         stack.push_async_callback(cache.close)
         dispatcher = Dispatcher(

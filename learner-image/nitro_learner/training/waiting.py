@@ -47,17 +47,18 @@ class Interrupted(Exception):  # noqa: N818
     """The run was asked to stop."""
 
 
-async def unless(stop: asyncio.Event, work: Awaitable[T]) -> T:
-    """The result of `work`; cancels it and raises Interrupted when `stop` is set first."""
+async def unless(work: Awaitable[T], *stops: asyncio.Event) -> T:
+    """The result of `work`; cancels it and raises Interrupted when one of `stops` is set first."""
     task = asyncio.ensure_future(work)
-    stopping = asyncio.create_task(stop.wait())
+    stopping = [asyncio.create_task(stop.wait()) for stop in stops]
     try:
-        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([task, *stopping], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise Interrupted
         return task.result()
     finally:
-        stopping.cancel()
+        for one in stopping:
+            one.cancel()
         if not task.done():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

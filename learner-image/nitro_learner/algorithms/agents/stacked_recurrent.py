@@ -105,3 +105,20 @@ def by_time(rows: Tensor, length: int) -> Tensor:
 def by_row(steps: Tensor) -> Tensor:
     """Steps [L, P, S, .] to rows [P, S * L, .]."""
     return steps.permute(1, 2, 0, 3).flatten(1, 2)
+
+
+def drawn_sequences(weights: Tensor, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Which transitions are drawn, and which sequences have any of them.
+
+    Args:
+        weights: of the transitions, f32 of S * L of them, sequence by sequence; only the shape counts.
+        rows: transitions that are drawn, i64 [n].
+        length: L.
+
+    Returns:
+        1 for the drawn transitions and 0 for the others, in the shape of `weights`; and the numbers of the
+        sequences, i64 [s].
+    """
+    drawn = torch.zeros_like(weights)
+    drawn[rows] = 1.0
+    return drawn, drawn.view(-1, length).any(1).nonzero()[:, 0]

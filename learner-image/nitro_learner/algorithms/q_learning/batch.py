@@ -45,8 +45,7 @@ class LaneBatch:
 
     def trace(self, network: ActionValues, parameters: Tensor) -> tuple[list[Tensor], Tensor]:
         """What `backpropagate` needs, and the values f32 [A, B, N] of the observations."""
-        assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
-        return network.trace(parameters, self.observations)
+        return _without_memory(network).trace(parameters, self.observations)
 
     def backpropagate(
         self,
@@ -57,8 +56,7 @@ class LaneBatch:
         into: Tensor,
     ) -> None:
         """Add the gradients of the parameters [A, n] to `into`; see `QNetwork.backpropagate`."""
-        assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
-        network.backpropagate(parameters, trace, by_values, into)
+        _without_memory(network).backpropagate(parameters, trace, by_values, into)
 
     def played(self, network: ActionValues, parameters: Tensor) -> PlayedLanes:
         """The actions, as the detector values them.
@@ -67,8 +65,9 @@ class LaneBatch:
             network: the networks' shape.
             parameters: f32 [P, n], leaves.
         """
-        assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
-        return PlayedRows(network, parameters, self.policies, self.observations, self.actions, self.acted)
+        return PlayedRows(
+            parameters, self.policies, self.observations, self.actions, self.acted, _without_memory(network)
+        )
 
     @torch.no_grad()
     def next_values(
@@ -92,9 +91,14 @@ class LaneBatch:
     ) -> tuple[Tensor, Tensor]:
         """The values [A, B, N] of what follows: the target network's, and those that say which action is
         best."""
-        assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
-        rated = network.trace(targets, self.following)[1]
-        return rated, rated if parameters is None else network.trace(parameters, self.following)[1]
+        values = _without_memory(network)
+        rated = values.trace(targets, self.following)[1]
+        return rated, rated if parameters is None else values.trace(parameters, self.following)[1]
+
+
+def _without_memory(network: ActionValues) -> QNetwork:
+    assert isinstance(network, QNetwork), "single transitions are for networks without a memory"
+    return network
 
 
 class Reader:

@@ -3,10 +3,11 @@ targets fixed."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -16,67 +17,64 @@ from nitro_learner.algorithms.q_learning.mixers import Mixer
 from nitro_learner.algorithms.q_learning.network import QNetwork
 from nitro_learner.boosting.surrogate import Function, Objective
 
-_CHUNK = 1024
+CHUNK = 1024
 """Rows of one term, whose results stay in the cache."""
 
 
-class PlayedLanes(Protocol):
-    """The actions of agents of one class in a round, and the networks that value them."""
-
-    @property
-    def parameters(self) -> Tensor:
-        """Of the policies, f32 [P, n], leaves."""
-        ...
-
-    @property
-    def policies(self) -> Tensor:
-        """The row of each lane's policy, i64 [A]."""
-        ...
-
-    def chosen(self, rows: Tensor) -> Tensor:
-        """The values [A, m] of the actions taken in rows i64 [m], with a graph."""
-        ...
-
-    def of(self, policy: int, lanes: Tensor) -> PlayedLanes:
-        """The lanes i64 [a] of one policy, whose parameters become leaves of their own."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class PlayedRows:
-    """What was played by networks without a memory; see `PlayedLanes`.
+class PlayedLanes(ABC):
+    """The actions of agents of one class in a round, and the networks that value them.
 
     Attributes:
-        network: their shape.
-        parameters, policies: see `PlayedLanes`.
+        parameters: of the policies, f32 [P, n], leaves.
+        policies: the row of each lane's policy, i64 [A].
         observations: f32 [A, M, D].
         actions: i64 [A, M].
         acted: f32 [A, M], 1 where the agent acted.
     """
 
-    network: QNetwork
     parameters: Tensor
     policies: Tensor
     observations: Tensor
     actions: Tensor
     acted: Tensor
 
+    @abstractmethod
+    def values(self, rows: Tensor) -> Tensor:
+        """The values [A, m, N] of all actions in rows i64 [m], with a graph."""
+
     def chosen(self, rows: Tensor) -> Tensor:
-        """See `PlayedLanes`."""
-        values = self.network(self.parameters[self.policies], self.observations[:, rows])
-        taken = values.gather(-1, self.actions[:, rows, None])[..., 0]
+        """The values [A, m] of the actions taken in rows i64 [m], with a graph."""
+        taken = self.values(rows).gather(-1, self.actions[:, rows, None])[..., 0]
         return taken * self.acted[:, rows]
 
-    def of(self, policy: int, lanes: Tensor) -> PlayedRows:
-        """See `PlayedLanes`."""
-        return PlayedRows(
-            self.network,
-            self.parameters[policy : policy + 1].detach().clone().requires_grad_(),
-            torch.zeros_like(lanes),
-            self.observations[lanes],
-            self.actions[lanes],
-            self.acted[lanes],
+    def of(self, policy: int, lanes: Tensor) -> Self:
+        """The lanes i64 [a] of one policy, whose parameters become leaves of their own."""
+        return replace(
+            self,
+            parameters=self.parameters[policy : policy + 1].detach().clone().requires_grad_(),
+            policies=torch.zeros_like(lanes),
+            **self._lanes(lanes),
         )
+
+    def _lanes(self, lanes: Tensor) -> dict[str, Tensor]:
+        """The fields of these lanes alone."""
+        return {name: getattr(self, name)[lanes] for name in ("observations", "actions", "acted")}
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedRows(PlayedLanes):
+    """What was played by networks without a memory; see `PlayedLanes`.
+
+    Attributes:
+        network: their shape.
+    """
+
+    network: QNetwork
+
+    def values(self, rows: Tensor) -> Tensor:
+        """See `PlayedLanes`."""
+        return self.network(self.parameters[self.policies], self.observations[:, rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ class TdSurrogate:
         return self.targets.shape[1]
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
-        return self._function(objective, torch.split(rows.to(self.targets.device), _CHUNK))
+        return self._function(objective, torch.split(rows.to(self.targets.device), CHUNK))
 
     def trajectories(self, objective: Objective) -> Function:
         return self._function(objective, self.lanes)

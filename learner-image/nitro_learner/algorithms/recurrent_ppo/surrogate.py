@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from nitro_learner.algorithms.agents.gru import unroll
+from nitro_learner.algorithms.agents.stacked_recurrent import drawn_sequences
 from nitro_learner.algorithms.multi_ppo.surrogate import PolicySurrogate
 from nitro_learner.algorithms.recurrent_ppo.loss import CHUNK
 from nitro_learner.algorithms.recurrent_ppo.network import RecurrentActorCritic
@@ -21,10 +21,8 @@ class RecurrentSurrogate(PolicySurrogate[RecurrentActorCritic, Sequences]):
     summed."""
 
     def _drawn(self, seen: Sequences, rows: Tensor) -> list[Sequences]:
-        drawn = torch.zeros_like(seen.weights)
-        drawn[rows] = 1.0
+        drawn, needed = drawn_sequences(seen.weights, rows, seen.length)
         only = seen.with_rows(replace(seen.rows, weights=seen.weights * drawn))
-        needed = drawn.view(-1, seen.length).any(1).nonzero()[:, 0]
         return only.take(needed[None]).parts(CHUNK)
 
     def _each(self, seen: Sequences) -> list[Sequences]:

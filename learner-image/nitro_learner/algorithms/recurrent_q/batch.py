@@ -62,12 +62,12 @@ class LaneSequences(LaneBatch):
     def played(self, network: ActionValues, parameters: Tensor) -> PlayedSequences:
         """See `LaneBatch`."""
         return PlayedSequences(
-            _remembers(network),
             parameters,
             self.policies,
             self.observations,
             self.actions,
             self.acted,
+            _remembers(network),
             self.memory,
             self.keep,
         )

@@ -9,38 +9,28 @@ import torch
 from torch import Tensor
 
 from nitro_learner.algorithms.agents.gru import unroll
-from nitro_learner.algorithms.q_learning.surrogate import TdSurrogate
+from nitro_learner.algorithms.agents.stacked_recurrent import drawn_sequences
+from nitro_learner.algorithms.q_learning.surrogate import CHUNK, PlayedLanes, TdSurrogate
 from nitro_learner.algorithms.recurrent_q.network import RecurrentQNetwork
 from nitro_learner.boosting.surrogate import Function, Objective
 
-CHUNK = 1024
-"""Rows of one term."""
-
 
 @dataclass(frozen=True, slots=True)
-class PlayedSequences:
-    """What was played by networks with a memory; see `PlayedLanes`. Rows are those of whole sequences.
+class PlayedSequences(PlayedLanes):
+    """What was played by networks with a memory; see `PlayedLanes`. Rows are those of whole sequences,
+    sequence by sequence, then step by step.
 
     Attributes:
         network: their shape.
-        parameters, policies: see `PlayedLanes`.
-        observations: f32 [A, M, D], sequence by sequence, then step by step.
-        actions: i64 [A, M].
-        acted: f32 [A, M], 1 where the agent acted.
         memory: of the policies before the first steps, f32 [A, S, H].
         keep: f32 [L, A, S, 1], 0 where memories are emptied before the step, 1 elsewhere.
     """
 
     network: RecurrentQNetwork
-    parameters: Tensor
-    policies: Tensor
-    observations: Tensor
-    actions: Tensor
-    acted: Tensor
     memory: Tensor
     keep: Tensor
 
-    def chosen(self, rows: Tensor) -> Tensor:
+    def values(self, rows: Tensor) -> Tensor:
         """See `PlayedLanes`."""
         length, parameters = len(self.keep), self.parameters[self.policies]
         sequences = rows[::length] // length
@@ -51,22 +41,11 @@ class PlayedSequences:
             self.keep[:, :, sequences],
             unroll,
         )
-        values = self.network.valued(parameters, after)
-        taken = values.gather(-1, self.actions[:, rows, None])[..., 0]
-        return taken * self.acted[:, rows]
+        return self.network.valued(parameters, after)
 
-    def of(self, policy: int, lanes: Tensor) -> PlayedSequences:
-        """See `PlayedLanes`."""
-        return PlayedSequences(
-            self.network,
-            self.parameters[policy : policy + 1].detach().clone().requires_grad_(),
-            torch.zeros_like(lanes),
-            self.observations[lanes],
-            self.actions[lanes],
-            self.acted[lanes],
-            self.memory[lanes],
-            self.keep[:, lanes],
-        )
+    def _lanes(self, lanes: Tensor) -> dict[str, Tensor]:
+        own = {"memory": self.memory[lanes], "keep": self.keep[:, lanes]}
+        return PlayedLanes._lanes(self, lanes) | own
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +56,10 @@ class SequenceSurrogate(TdSurrogate):
     def function(self, objective: Objective, rows: Tensor) -> Function:
         """See `TdSurrogate`."""
         length = len(self.lanes[0])
-        drawn = torch.zeros_like(self.weights[0])
-        drawn[rows.to(drawn.device)] = 1.0
-        needed = drawn.view(-1, length).any(1).nonzero()
+        drawn, needed = drawn_sequences(self.weights[0], rows.to(self.weights.device), length)
         steps = torch.arange(length, device=drawn.device)
-        parts = [(part * length + steps).flatten() for part in torch.split(needed, max(1, CHUNK // length))]
+        parts = [
+            (part * length + steps).flatten()
+            for part in torch.split(needed[:, None], max(1, CHUNK // length))
+        ]
         return replace(self, weights=self.weights * drawn)._function(objective, parts)

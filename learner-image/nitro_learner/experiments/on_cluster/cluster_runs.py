@@ -27,6 +27,7 @@ from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.spec import DEFAULT, Experiment
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.same_job import deciding
+from nitro_learner.training.waiting import Interrupted, unless
 
 _LOOK_SECONDS = 2.0
 _SUSPEND_SECONDS = 300.0
@@ -177,7 +178,7 @@ class ClusterRuns:
                     f"job {name} was deleted and does not go; its finalizers: "
                     f"{', '.join(left['metadata'].get('finalizers') or ['none'])}"
                 )
-            await asyncio.sleep(_LOOK_SECONDS * random.uniform(0.8, 1.2))
+            await _pause()
 
     async def _followed(
         self, run: PlannedRun, name: str, advanced: Callable[[], None], stops: tuple[asyncio.Event, ...]
@@ -202,7 +203,8 @@ class ClusterRuns:
                 stopping, deadline = True, time.monotonic() + _SUSPEND_SECONDS
                 await self._jobs.change(name, {"suspend": True})
             waits.look(job)
-            await _first(() if stopping else stops, _LOOK_SECONDS * random.uniform(0.8, 1.2))
+            with suppress(Interrupted):
+                await unless(_pause(), *(() if stopping else stops))
         return None
 
     async def _gather(self, run: PlannedRun, job: Job, wanted: Mapping[str, Any]) -> None:
@@ -232,6 +234,11 @@ class ClusterRuns:
             await asyncio.sleep(backoff(_COPIES - left))
         del self._rounds[run.folder]
         await self._jobs.delete(job)
+
+
+async def _pause() -> None:
+    """Wait between two looks at a job."""
+    await asyncio.sleep(_LOOK_SECONDS * random.uniform(0.8, 1.2))
 
 
 def check(experiment: Experiment) -> None:
@@ -264,16 +271,3 @@ def _machine(version: str, versions: Mapping[str, Any]) -> dict[str, Any]:
         "python": versions.get("python"),
         "versions": {name: value for name, value in versions.items() if name not in ("python", "machine")},
     }
-
-
-async def _first(stops: tuple[asyncio.Event, ...], seconds: float) -> None:
-    """Wait until one of the events is set, at most so long."""
-    waiting = [asyncio.ensure_future(stop.wait()) for stop in stops]
-    try:
-        if waiting:
-            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        else:
-            await asyncio.sleep(seconds)
-    finally:
-        for one in waiting:
-            one.cancel()

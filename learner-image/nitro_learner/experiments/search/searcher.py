@@ -126,9 +126,10 @@ class Searcher:
                 self._end(trial, "pruned", runs)
                 return
             if ending.status == "failed":
-                self._may_go_on(runs, f"{run.label}: {ending.message}", again=ending.again)
+                message = f"{run.label}: {ending.message}"
+                self._check_settings_fault(runs, message, again=ending.again)
                 await self._place.discard(run)
-                self._end(trial, "failed", runs, message=f"{run.label}: {ending.message}")
+                self._end(trial, "failed", runs, message=message)
             if ending.status != "done":
                 return
             columns, summary = self._place.columns(run), self._folder.run(run).read_summary()
@@ -162,11 +163,11 @@ class Searcher:
         look()
         return ending
 
-    def _may_go_on(self, runs: Sequence[PlannedRun], message: str, *, again: bool) -> None:
-        """Look whether a failure may be the settings' fault: a learning rate at which training diverges.
+    def _check_settings_fault(self, runs: Sequence[PlannedRun], message: str, *, again: bool) -> None:
+        """Check that a failure may be the settings' fault: a learning rate at which training diverges, say.
 
         Raises:
-            SearchFailed: it is not. The search ends, and the trial stays as it is.
+            SearchFailed: it has another cause. The search ends, and the trial stays as it is.
         """
         trained = any(self._place.columns(run) for run in runs) or any(
             one.spent for one in self._study.trials()

@@ -1,7 +1,5 @@
 """The detector's view of a Q-learner's round: the negative temporal-difference loss, and its curvature."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -9,12 +7,10 @@ import torch
 from agents_support import agent_class, agents_fragment, team
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.q_learning.learning import QLearner
-from nitro_learner.algorithms.q_learning.surrogate import TdSurrogate
 from nitro_learner.boosting.detector import curvature
-from nitro_learner.boosting.hvp import hessian
 from nitro_learner.boosting.surrogate import Function
 from nitro_learner.data.batch import Fragment
-from q_learning_support import targets_one_by_one
+from q_learning_support import doubled, hessian_products, targets_one_by_one
 
 CLASSES = (agent_class("adversary", 1, size=3), agent_class("agent", 2, size=4))
 
@@ -26,31 +22,6 @@ def _updated(algorithm: str, **fields: str) -> tuple[QLearner, list[Fragment], d
     )
     fragments = [agents_fragment(*CLASSES, slot=slot, length=10, envs=3, deaths=0.1) for slot in (0, 1)]
     return learner, fragments, learner.update(fragments, 1)
-
-
-def _double(surrogate: TdSurrogate) -> TdSurrogate:
-    """The same objective in float64, with steps so small that they cross no kink of Huber, ReLU or abs."""
-
-    def leaf(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().double().requires_grad_()
-
-    played = [
-        replace(
-            one,
-            parameters=leaf(one.parameters),
-            observations=one.observations.double(),
-            acted=one.acted.double(),
-        )
-        for one in surrogate.played
-    ]
-    return replace(
-        surrogate,
-        played=played,
-        mixer_parameters=leaf(surrogate.mixer_parameters),
-        state=None if surrogate.state is None else surrogate.state.double(),
-        targets=surrogate.targets.double(),
-        weights=surrogate.weights.double(),
-    )
 
 
 def _value(function: Function) -> float:
@@ -97,26 +68,8 @@ def test_trajectories_sum_to_the_whole_and_are_one_for_each_environment(algorith
 
 @pytest.mark.parametrize("algorithm", ["iql", "vdn", "qmix"])
 def test_hessian_products_are_differences_of_gradients(algorithm: str) -> None:
-    function = _double(_updated(algorithm)[2]["agent_0"].surrogate).function("clip", torch.arange(60))
-    sizes = [p.numel() for p in function.parameters]
-
-    def gradient() -> torch.Tensor:
-        parts = [torch.autograd.grad(term(), list(function.parameters)) for term in function.terms]
-        return torch.stack([torch.cat([g.flatten() for g in part]) for part in parts]).sum(0)
-
-    vector = torch.randn(sum(sizes), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    with hessian(function) as operator:
-        found = operator(vector)
-    step, ends = 1e-7, []
-    for sign in (1, -1):
-        with torch.no_grad():
-            for p, v in zip(function.parameters, torch.split(vector, sizes), strict=True):
-                p += sign * step * v.view_as(p)
-        ends.append(gradient())
-        with torch.no_grad():
-            for p, v in zip(function.parameters, torch.split(vector, sizes), strict=True):
-                p -= sign * step * v.view_as(p)
-    expected = (ends[0] - ends[1]) / (2 * step)
+    function = doubled(_updated(algorithm)[2]["agent_0"].surrogate).function("clip", torch.arange(60))
+    found, expected = hessian_products(function)
     assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 

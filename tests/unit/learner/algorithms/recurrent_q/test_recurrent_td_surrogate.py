@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import torch
 from torch.nn import functional
 
 from agents_support import agent_class
-from nitro_learner.boosting.hvp import hessian
 from nitro_learner.boosting.surrogate import Function
+from q_learning_support import doubled, hessian_products
 from recurrent_q_support import lane, learner_of, networks_of, remembering
 
 CLASSES = (agent_class("adversary", 1, size=3), agent_class("agent", 2, size=4))
@@ -64,40 +63,6 @@ def test_trajectories_sum_to_the_whole_and_are_one_for_each_environment(algorith
 @pytest.mark.parametrize("algorithm", ["iql", "qmix"])
 def test_hessian_products_are_differences_of_gradients(algorithm: str) -> None:
     surrogate, _, _ = updated(algorithm)
-
-    def double(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().double()
-
-    played = [
-        replace(
-            one,
-            parameters=double(one.parameters).requires_grad_(),
-            **{name: double(getattr(one, name)) for name in ("observations", "acted", "memory", "keep")},
-        )
-        for one in surrogate.played
-    ]
-    function = replace(
-        surrogate,
-        played=played,
-        mixer_parameters=double(surrogate.mixer_parameters).requires_grad_(),
-        state=None if surrogate.state is None else double(surrogate.state),
-        targets=double(surrogate.targets),
-        weights=double(surrogate.weights),
-    ).function("clip", ROWS)
-    sizes = [p.numel() for p in function.parameters]
-
-    def gradient() -> torch.Tensor:
-        parts = [torch.autograd.grad(term(), list(function.parameters)) for term in function.terms]
-        return torch.stack([torch.cat([g.flatten() for g in part]) for part in parts]).sum(0)
-
-    vector = torch.randn(sum(sizes), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    with hessian(function) as operator:
-        found = operator(vector)
-    step, ends = 1e-7, []
-    for sign in (1, -2):  # the second step goes back and beyond
-        with torch.no_grad():
-            for p, v in zip(function.parameters, torch.split(vector, sizes), strict=True):
-                p += sign * step * v.view_as(p)
-        ends.append(gradient())
-    torch.testing.assert_close(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-4, atol=1e-5)
+    found, expected = hessian_products(doubled(surrogate).function("clip", ROWS))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert np.abs(found.numpy()).max() > 0.01
