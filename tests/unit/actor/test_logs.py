@@ -16,7 +16,7 @@ def test_the_lines_of_processes_that_share_a_stream_do_not_mix() -> None:
         subprocess.Popen([sys.executable, "-u", "-c", _WRITER, name], stderr=writing) for name in "abc"
     ]
     os.close(writing)
-    with open(reading, encoding="utf-8") as pipe:
+    with os.fdopen(reading, encoding="utf-8") as pipe:
         lines = pipe.read().splitlines()
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     assert Counter(json.loads(line)["writer"] for line in lines) == {"a": 3000, "b": 3000, "c": 3000}
