@@ -1,7 +1,7 @@
 """Multi-agent PPO of Nitro beside RLlib's on mpe2's simple_spread, three agents. Prints a Markdown table.
 
     make build/peers/installed
-    python tests/benchmarks/bench_spread.py build/peers/bin/python [--rounds 100] [--seeds 0]
+    python tests/benchmarks/bench_spread.py build/peers/bin/python [--rounds 100] [--seeds 0] [--presets paper tuned]
 
 Both have a policy for each agent, 4,000 environment steps a round and two processes that sample. One trains
 after the other, seed by seed, so that they meet the same machine. `paper` is RLlib's defaults; with `tuned`
@@ -60,7 +60,7 @@ def theirs(python: str, preset: str, rounds: int, seed: int) -> dict[str, Any]:
     return found
 
 
-def main(python: str, rounds: int, seeds: list[int]) -> None:
+def main(python: str, rounds: int, seeds: list[int], presets: list[str]) -> None:
     versions = subprocess.run(
         [python, "-c", "import importlib.metadata as m; print(m.version('ray'), m.version('torch'))"],
         capture_output=True,
@@ -73,7 +73,7 @@ def main(python: str, rounds: int, seeds: list[int]) -> None:
     )
     print(f"| settings | | steps | seconds | of that sampling | return of the last {LAST} rounds |")
     print("|---|---|---:|---:|---:|---:|")
-    for preset in PRESETS:
+    for preset in presets:
         found: dict[str, list[dict[str, Any]]] = {"Nitro": [], "RLlib": []}
         for seed in seeds:
             found["Nitro"].append(ours(preset, rounds, seed))
@@ -94,5 +94,6 @@ if __name__ == "__main__":
     parser.add_argument("python", help="of the environment with tests/benchmarks/peers/requirements.txt")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=PRESETS)
     given = parser.parse_args()
-    main(given.python, given.rounds, given.seeds)
+    main(given.python, given.rounds, given.seeds, given.presets)
