@@ -1,7 +1,7 @@
 """Multi-agent PPO of Nitro beside RLlib's on mpe2's simple_spread, three agents. Prints a Markdown table.
 
     make build/peers/installed
-    python tests/benchmarks/bench_spread.py build/peers/bin/python [--rounds 100] [--seeds 0] [--presets paper tuned]
+    python tests/benchmarks/bench_spread.py build/peers/bin/python [--rounds 100] [--seeds 0] [--presets ...]
 
 Both have a policy for each agent, 4,000 environment steps a round and two processes that sample. One trains
 after the other, seed by seed, so that they meet the same machine. `paper` is RLlib's defaults; with `tuned`
