@@ -8,8 +8,8 @@
 Each run is `nitro train` as a user starts it, stopped at the largest number of steps. --peer adds the PPO of
 Stable-Baselines3 and of SBX, its sibling on JAX, with CleanRL's settings. Runs take turns, seed by seed, so
 that they meet the same machine. Returns are the mean of the last 20 training episodes. Seconds are those of
-training, without the program's start; SBX's include JAX's compilation. Our processor seconds are those of the
-whole program, its start included, in proportion to the wall time.
+training, without the program's start; SBX's include JAX's compilation. Our processor seconds are an estimate:
+those of the whole program, its start included, spread evenly over the wall time of training.
 """
 
 import argparse

@@ -62,7 +62,7 @@ def cluster(apiserver: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def single(experiment: Experiment) -> Experiment:
-    """It with one run."""
+    """The experiment with a single run."""
     return experiment.model_copy(update={"variants": {"nitro": {}}, "seeds": [0]})
 
 
@@ -89,13 +89,13 @@ class Sitting:
 
     @property
     def run(self) -> PlannedRun:
-        """The only one."""
+        """The only run."""
         (run,) = self.runs
         return run
 
     @property
     def state(self) -> RunState:
-        """That of the only run."""
+        """The state of the only run."""
         (state,) = self.runner.states
         return state
 

@@ -45,6 +45,7 @@ class PlayedSequences(PlayedLanes):
 
     def _lanes(self, lanes: Tensor) -> dict[str, Tensor]:
         own = {"memory": self.memory[lanes], "keep": self.keep[:, lanes]}
+        # A bare super() fails here: `slots=True` makes the class anew.
         return PlayedLanes._lanes(self, lanes) | own
 
 
