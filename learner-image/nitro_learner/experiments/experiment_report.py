@@ -208,7 +208,8 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
     yield f"### {title}\n"
     yield _training(results, score)
     target = experiment.target if score == experiment.score else None
-    heads = ["variant", "at the budget", "IQM", "over training", "rounds", "steps", "cost"]
+    heads = ["variant", "at the budget", "IQM", "worst to best seed", "over training"]
+    heads += ["rounds", "steps", "cost"]
     if target is not None:
         heads.append(f"cost to reach {target:g}")
     yield from cells.head(heads)
@@ -218,6 +219,7 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
             variant,
             cells.interval(statistics.mean(final)),
             cells.number(statistics.interquartile_mean(final)),
+            f"{cells.number(float(final.min()))} to {cells.number(float(final.max()))}",
             cells.interval(statistics.mean(results.over_training(variant, score))),
             cells.number(float(results.spent(variant, "rounds").mean())),
             f"{results.spent(variant, 'envSteps').mean():,.0f}",

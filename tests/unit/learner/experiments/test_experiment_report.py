@@ -82,12 +82,12 @@ def test_the_report_compares_at_exactly_the_budget(experiment: tuple[ExperimentD
     assert "4 of 6 runs are finished" in text
     # fixed: 10 and 11; nitro: 30 and 32, in the round that began at 6 actor-rounds. Each of its actor-rounds
     # has 96 steps and costs one cent. The limits are 12.7 standard errors away, one degree of freedom.
-    assert "| fixed | 10.5 [4.1, 16.9] | 10.5 | " in text
-    assert "| nitro | 31.0 [18.3, 43.7] | 31.0 | " in text
+    assert "| fixed | 10.5 [4.1, 16.9] | 10.5 | 10.0 to 11.0 | " in text
+    assert "| nitro | 31.0 [18.3, 43.7] | 31.0 | 30.0 to 32.0 | " in text
     nitro = next(line for line in text.splitlines() if line.startswith("| nitro |")).split(" | ")
-    assert nitro[4:7] == ["2.5", "768", "$0.0800"]
+    assert nitro[5:8] == ["2.5", "768", "$0.0800"]
     # 15 is crossed a quarter of the way from 2 actor-rounds to 6 by seed 0 (3 cents), earlier by seed 1.
-    assert nitro[7] == "$0.0295 (2 of 2) |"
+    assert nitro[8] == "$0.0295 (2 of 2) |"
     assert "0 of 2 |" in text
     (line,) = [line for line in text.splitlines() if line.startswith("| nitro - fixed |")]
     assert "+20.5 [+14.1, +26.9]" in line
@@ -231,7 +231,7 @@ def test_a_first_round_beyond_the_budget_is_interpolated_from_zero(tmp_path: Pat
         end = 10.0 if run.variant == "fixed" else 20.0
         pretend(folder, run, actors=[16], returns=[1], evaluations=[0], final=end)
     text = experiment_report.write(folder, spec)
-    assert "| fixed | 5.0 [5.0, 5.0] | 5.0 | 2.5 [2.5, 2.5] | 0.5 | 768 | $0.0800 |" in text
+    assert "| fixed | 5.0 [5.0, 5.0] | 5.0 | 5.0 to 5.0 | 2.5 [2.5, 2.5] | 0.5 | 768 | $0.0800 |" in text
     assert "too few seeds: +5.0 [+5.0, +5.0] | too few seeds: +0.0 % [+0.0, +0.0] |" in text
 
 
@@ -242,7 +242,7 @@ def test_a_budget_of_one_round_gives_a_report(tmp_path: Path) -> None:
     for run in plan(spec):
         pretend(folder, run, actors=[4], returns=[3])
     text = experiment_report.write(folder, spec)
-    assert "| nitro | 3.0 [3.0, 3.0] | 3.0 | - | " in text, "there is nothing to take a mean of"
+    assert "| nitro | 3.0 [3.0, 3.0] | 3.0 | 3.0 to 3.0 | - | " in text, "there is nothing to take a mean of"
     assert "Over training: nothing, because there is no span" in text
 
 
@@ -262,7 +262,10 @@ def test_the_mean_over_training_uses_one_interval_for_all_runs(tmp_path: Path) -
     text = experiment_report.write(folder, spec)
     assert "Over training: from 0 to 4 actor-rounds." in text
     for variant, end in (("fixed", 6), ("nitro", 4)):
-        assert f"| {variant} | {end}.0 [{end}.0, {end}.0] | {end}.0 | 2.0 [2.0, 2.0] |" in text
+        assert (
+            f"| {variant} | {end}.0 [{end}.0, {end}.0] | {end}.0 | {end}.0 to {end}.0 | 2.0 [2.0, 2.0] |"
+            in text
+        )
     assert "| nitro - fixed | -2.0 [-2.0, -2.0] | +0.0 [+0.0, +0.0] |" in text
     with (folder.path / "runs.csv").open() as file:
         assert {row["reward_mean_over_training"] for row in csv.DictReader(file)} == {"2.0"}
@@ -276,9 +279,8 @@ def test_off_policy_rounds_count_the_steps_that_they_learned_from(tmp_path: Path
     folder.open(spec)
     for run in plan(spec):
         pretend(folder, run, actors=[4] * 4, returns=[1, 2, 3, 4], learned=[2] * 4)
-    assert "| nitro | 4.0 [4.0, 4.0] | 4.0 | 2.5 [2.5, 2.5] | 4.0 | 768 | " in experiment_report.write(
-        folder, spec
-    )
+    text = experiment_report.write(folder, spec)
+    assert "| nitro | 4.0 [4.0, 4.0] | 4.0 | 4.0 to 4.0 | 2.5 [2.5, 2.5] | 4.0 | 768 | " in text
     with (folder.path / "runs.csv").open() as file:
         assert {row["actor_rounds"] for row in csv.DictReader(file)} == {"8.0"}
 
