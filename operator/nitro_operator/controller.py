@@ -40,6 +40,7 @@ KNATIVE_LOOK_SECONDS = 10.0
 TURNS_WHILE_PRESENT = 12
 RELIST_SECONDS = 60.0
 """Time between two lists. Each lists the next kind again, because a broken watch may miss a deletion."""
+RELIST_TIMEOUT_SECONDS = 600.0
 
 
 class Controller:
@@ -79,6 +80,8 @@ class Controller:
         self._events = EventPoster(kube)
         self._closed: set[str | None] = set()
         self._lists = asyncio.Semaphore(LISTS)
+        self._relisting = asyncio.Lock()  # the cache takes one list of a kind at a time
+        self._relists: WorkQueue[Kind] = WorkQueue(self._relist, 1, RELIST_TIMEOUT_SECONDS)
         self._ticked = 0.0
         self._resynced = time.time()
         self._tasks: list[asyncio.Task[None]] = []
@@ -113,6 +116,7 @@ class Controller:
         controller._filled = True
         controller._queue.start()
         controller._functions.start()
+        controller._relists.start()
         controller._tick()
         controller._tasks += [
             asyncio.create_task(controller._resync(), name="resync"),
@@ -132,6 +136,7 @@ class Controller:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._queue.stop()
         await self._functions.stop()
+        await self._relists.stop()
         await self._leases.release()
         for server in self._servers:
             await server.stop()
@@ -146,9 +151,13 @@ class Controller:
         if key is not None:
             self._notice_job(key)
 
+    def list_again(self, kind: Kind) -> None:
+        """List a kind as soon as possible, until that succeeds: its watch may have missed deletions."""
+        self._relists.add(kind)
+
     def check_alive(self) -> None:
         """Raise RuntimeError if a loop has ended, or if the resync loop or a reconcile is stuck."""
-        for task in (*self._tasks, *self._queue.loops, *self._functions.loops):
+        for task in (*self._tasks, *self._queue.loops, *self._functions.loops, *self._relists.loops):
             if task.done():
                 raise RuntimeError(f"the loop {task.get_name()!r} has ended")
         if not self._filled:
@@ -205,7 +214,7 @@ class Controller:
     def _watches(self) -> Iterator[tuple[Kind, str | None, Watch]]:
         for kind in (TRAINING_JOB, *WATCHED_CHILDREN):
             for namespace in self._config.watch_namespaces or (None,):
-                yield kind, namespace, Watch(self._kube, kind, namespace, self.notice)
+                yield kind, namespace, Watch(self._kube, kind, namespace, self.notice, self.list_again)
 
     async def _fill(self) -> None:
         """List everything once. Wait for an API server that does not answer."""
@@ -222,11 +231,12 @@ class Controller:
 
     async def _relist(self, kind: Kind) -> None:
         namespaces = self._config.watch_namespaces or (None,)
-        self._cache.expect_list(kind)
-        lists = await asyncio.gather(*(self._list_in(kind, namespace) for namespace in namespaces))
-        unseen = {name for name, found in zip(namespaces, lists, strict=True) if name and found is None}
-        for key in self._cache.replace(kind, itertools.chain.from_iterable(filter(None, lists)), unseen):
-            self._notice_job(key)
+        async with self._relisting:
+            self._cache.expect_list(kind)
+            lists = await asyncio.gather(*(self._list_in(kind, namespace) for namespace in namespaces))
+            unseen = {name for name, found in zip(namespaces, lists, strict=True) if name and found is None}
+            for key in self._cache.replace(kind, itertools.chain.from_iterable(filter(None, lists)), unseen):
+                self._notice_job(key)
 
     async def _list_in(self, kind: Kind, namespace: str | None) -> list[Object] | None:
         """The objects in a namespace; None if it exists and may not be read."""

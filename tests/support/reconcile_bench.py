@@ -40,6 +40,7 @@ class FakeKube:
         self.refusal: ApiError | None = None
         self.read: list[Kind] = []
         self.written: list[Object] = []
+        self.deleted: list[str] = []  # kinds
         self.refused: dict[str, ApiError] = {}  # by kind
         self.hangs = False
 
@@ -63,12 +64,23 @@ class FakeKube:
             raise refusal
         return obj | {"metadata": obj["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
 
-    async def apply(self, obj: Object, **_: Any) -> Object:
-        return await self.create(obj)
+    async def apply(self, obj: Object, *, subresource: str | None = None, **_: Any) -> Object:
+        answer = await self.create(obj)
+        return answer if subresource is None else self.job  # a write that the cache has seen already
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
         meta = {"name": name, "namespace": namespace, "labels": {"nitro.dev/job": "hopper"}}
-        return await self.create({"kind": kind.kind, "metadata": meta, **patch})
+        return await self.create({"kind": kind.kind, **patch, "metadata": meta | patch.get("metadata", {})})
+
+    async def delete(self, kind: Kind, *_: Any, **__: Any) -> None:
+        if kind.kind in self.refused:
+            raise self.refused[kind.kind]
+        self.deleted.append(kind.kind)
+
+    async def list(self, kind: Kind, *_: Any, **__: Any) -> list[Object]:
+        if kind.kind in self.refused:
+            raise self.refused[kind.kind]
+        return []
 
 
 class Bench:
@@ -98,3 +110,9 @@ class Bench:
 
 async def note(notes: list[Any], value: Any) -> None:
     notes.append(value)
+
+
+def conditions_of(bench: Bench) -> dict[str, Object]:
+    """As last published."""
+    written = [obj for obj in bench.kube.written if obj["kind"] == "NitroTrainingJob"]
+    return {one["type"]: one for one in written[-1]["status"]["conditions"]}

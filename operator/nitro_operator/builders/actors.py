@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from nitro_operator.builders import pod_settings
-from nitro_operator.builders.view import JobView, resources, scratch, times
+from nitro_operator.builders.view import JobView, literal, resources, scratch, times
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
@@ -75,7 +75,7 @@ def _container(view: JobView) -> Object:
         **view.container(CONTAINER, view.spec.actor.image or view.config.actor_image),
         "env": [
             *pod_settings.variables(view.spec.actor),
-            {"name": "NITRO_ENVIRONMENT", "value": view.environment},
+            literal("NITRO_ENVIRONMENT", view.environment),
             {"name": "NITRO_TIMEOUT_SECONDS", "value": str(view.spec.actor.timeout_seconds)},
             {"name": "HOME", "value": "/tmp"},
             *([{"name": "NITRO_ACTORS", "value": str(per_pod)}] if per_pod > 1 else []),

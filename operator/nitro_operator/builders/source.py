@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nitro_operator.builders.storage import checkpoint_location, claim_name, run_folder
-from nitro_operator.builders.view import JobView
+from nitro_operator.builders.view import JobView, literal
 from nitro_operator.kube.kinds import Object
 
 SOURCE_MOUNT = "/resume-from"
@@ -30,7 +30,7 @@ class Source:
 
     def variable(self) -> Object:
         """The variable that tells the learner the place."""
-        return {"name": "NITRO_RESUME_FROM", "value": self.address or SOURCE_MOUNT}
+        return literal("NITRO_RESUME_FROM", self.address or SOURCE_MOUNT)
 
     def volumes(self, view: JobView) -> list[Object]:
         """The claim, unless the pod has it as its own."""

@@ -123,6 +123,14 @@ class JobView:
         return {"name": variable, "valueFrom": source}
 
 
+def literal(variable: str, value: str) -> Object:
+    """An environment variable with exactly this value, which may hold what a user wrote.
+
+    The kubelet makes $ of $$ and another variable's value of $(NAME), so each $ is written twice.
+    """
+    return {"name": variable, "value": value.replace("$", "$$")}
+
+
 def resources(given: Resources, default: Object) -> Object:
     """The job's resources, with the default of each resource that the job does not name.
 

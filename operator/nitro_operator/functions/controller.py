@@ -37,6 +37,9 @@ LOOK_TIMEOUT_SECONDS = 240.0
 LOOK_SECONDS = 60.0
 """Time between two looks at a function that needs no change: somebody else may change it."""
 CHANGING_SECONDS = 2.0
+QUICK_TRIES = 5
+"""Tries in a row that may fail for a reason which passes by itself, such as another change at AWS. If it
+lasts longer, the job says why, and the function is tried less often."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 2.0, 60.0
 LET_GO_SECONDS = 600.0
 """Time after which a deleted job is removed, even if its function still exists."""
@@ -73,6 +76,8 @@ class FunctionMemory:
     published: tuple[str, str] | None = None
     healthy: str | None = None
     failures: int = 0
+    busy: int = 0
+    """Tries in a row that failed for a reason which passes by itself."""
     told: set[str] = field(default_factory=set)
 
 
@@ -175,8 +180,12 @@ class FunctionController:
             outcome = await self._look(job, memory, want, function)
         except (AwsError, NoAccess) as error:
             problem = _problem(error, function)
+            memory.busy = 0 if problem.warning else memory.busy + 1
+            told = problem.warning or memory.busy > QUICK_TRIES
             # A function that cannot be read now may still be there: only the problem is new.
-            outcome = FunctionOutcome(memory.state.ready, problem if problem.warning else None, changing=True)
+            outcome = FunctionOutcome(memory.state.ready, problem if told else None, changing=True)
+        else:
+            memory.busy = 0
         if outcome.problem != memory.state.problem and outcome.problem is not None:
             logger.warning("%s: %s: %s", want.view.key, outcome.problem.reason, outcome.problem.message)
         # While AWS changes the function, or does not answer, the last request to it is still valid.

@@ -30,12 +30,14 @@ PAGE_OBJECTS, PAGE_JOBS = 100, 5
 """Objects in one answer to a list. The API server takes jobs of 1.5 MiB, which need much more when they are
 parsed; all in one answer would not fit."""
 WATCH_SECONDS = 600
-"""Longest time of one watch. A new one follows, so that a broken connection is noticed."""
+"""Longest time of one watch."""
+SILENCE_SECONDS = 90.0
+"""Time without any data after which a watch ends, because its connection may be half open. That is no error:
+the API server sends a bookmark about once a minute, but none of a kind without a change since its start."""
 FIRST_BACKOFF_SECONDS = 0.2
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 BEING_TERMINATED = "because it is being terminated"
-"""Text of a refusal in a namespace that is being deleted. The API server's own answers also give the
-cause."""
+"""Text of a refusal in a namespace that is being deleted. The API server's own also give the cause."""
 MERGE_PATCH = "application/merge-patch+json"
 # The parameter is needed: the client would encode a body of the plain type a second time.
 APPLY_PATCH = "application/apply-patch+yaml; charset=utf-8"
@@ -125,10 +127,11 @@ class Kube:
             page = {"continue": following}
 
     async def watch(
-        self, kind: Kind, namespace: str | None, since: str | None, **query: str
+        self, kind: Kind, namespace: str | None, since: str | None, begun: Callable[[], None], **query: str
     ) -> AsyncGenerator[Object]:
-        """Watch a kind from the version `since` on (None: all objects first), until the API server ends
-        the watch.
+        """Watch a kind from a version on (None: all objects first), until the server ends it or is silent.
+
+        `begun` is called when the watch is set up: no later change is missed.
 
         Yields:
             {"type": ADDED, MODIFIED, DELETED or BOOKMARK, "object": ...}. Only the version of a bookmark
@@ -141,19 +144,24 @@ class Kube:
         query |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
         if since is not None:
             query["resourceVersion"] = since
-        total = aiohttp.ClientTimeout(total=WATCH_SECONDS + 3 * TIMEOUT_SECONDS)
+        # The random part keeps watches that began together from beginning together again.
+        silence = SILENCE_SECONDS * random.uniform(1.0, 1.25)
+        timeout = aiohttp.ClientTimeout(total=WATCH_SECONDS + 3 * TIMEOUT_SECONDS, sock_read=silence)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                response = await self._send("GET", path, query, timeout=total)
+                response = await self._send("GET", path, query, timeout=timeout)
             try:
                 if response.status >= 400:
                     raise _refusal(response.status, await response.read())  # type: ignore[no-untyped-call]
+                begun()
                 async with aclosing(lines(response.response.content)) as events:
                     async for line in events:
                         event = decode(line)
                         if event["type"] == "ERROR":
                             raise _refusal(int(event["object"].get("code") or 0), line, event["object"])
                         yield event
+            except aiohttp.SocketTimeoutError:
+                return
             finally:
                 response.response.close()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -34,21 +34,29 @@ class Watch:
 
     No event is lost when the connection ends: the next one continues from the last version. If the API
     server no longer has that version, or does not serve the kind, the watch starts again with all existing
-    objects. Then a deletion may be missed until the next list.
+    objects. No event tells what was deleted meanwhile, so the watch then asks for a list.
 
     Usage::
 
-        await Watch(kube, kinds.POD, None, controller.notice).run()
+        await Watch(kube, kinds.POD, None, controller.notice, controller.list_again).run()
     """
 
     def __init__(
-        self, kube: Kube, kind: Kind, namespace: str | None, notice: Callable[[Kind, Object], None]
+        self,
+        kube: Kube,
+        kind: Kind,
+        namespace: str | None,
+        notice: Callable[[Kind, Object], None],
+        list_again: Callable[[Kind], None],
     ) -> None:
         self._kube = kube
         self._kind = kind
         self._namespace = namespace
         self._notice = notice
+        self._list_again = list_again
         self._version: str | None = None
+        self._gap = False
+        """Whether deletions may have been missed since the last event."""
         self._failures = 0
 
     async def run(self) -> None:
@@ -59,20 +67,29 @@ class Watch:
                 await asyncio.sleep(RECONNECT_SECONDS)
             except ApiError as error:
                 self._failures += 1
-                if error.status in (GONE, 403, 404):
-                    self._version = None
+                if error.status in (GONE, 403, 404) and self._version is not None:
+                    self._version, self._gap = None, True
+                    if error.status != GONE:
+                        self._list_again(self._kind)  # at once: the next watch may be long in coming
                 self._tell(error)
                 await asyncio.sleep(pause(self._failures, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS))
 
     async def _follow(self) -> None:
         """Read one connection until the API server ends it."""
-        events = self._kube.watch(self._kind, self._namespace, self._version, **selector(self._kind))
+        query = selector(self._kind)
+        events = self._kube.watch(self._kind, self._namespace, self._version, self._begun, **query)
         async with aclosing(events):
             async for event in events:
                 self._failures = 0
                 if event["type"] != "BOOKMARK":
                     self._hand_on(event)
                 self._version = event["object"]["metadata"].get("resourceVersion", self._version)
+
+    def _begun(self) -> None:
+        """Ask for the list only now: a deletion between a list and the watch would be missed, too."""
+        if self._gap:
+            self._gap = False
+            self._list_again(self._kind)
 
     def _hand_on(self, event: Object) -> None:
         try:

@@ -32,6 +32,8 @@ class Observed:
     actor_service: Object | None = None
     revision: Object | None = None
     actor_pods: list[Object] = field(default_factory=list)
+    """Those that are not older than the job: ReplicaSets own pods, so the owner does not say whose they
+    are."""
     foreign: list[str] = field(default_factory=list)
     """Children that a deleted job of the same name has left; the garbage collector is about to remove
     them."""
@@ -60,22 +62,28 @@ def observe(cache: Cache, job: Object) -> Observed:
     learners = [p for p in pods if _component(p) == names.LEARNER and _is_of(p, learner_job)]
     return Observed(
         learner_job=learner_job,
-        learner_pod=max(learners, key=lambda p: p["metadata"]["creationTimestamp"], default=None),
+        learner_pod=max(learners, key=_created, default=None),
         actor_service=service,
         revision=revision,
-        actor_pods=actor_pods(cache, key),
+        actor_pods=[pod for pod in actor_pods(cache, key) if _created(pod) >= _created(job)],
         foreign=foreign,
     )
 
 
 def actor_pods(cache: Cache, key: JobKey) -> list[Object]:
-    """The actor pods of a job, also of one that is deleted."""
+    """All actor pods of a job's name: also those that a deleted job has left, which still take room."""
     return [pod for pod in cache.children(POD, key) if _component(pod) == names.ACTOR]
 
 
 def _component(pod: Object) -> str | None:
     component: str | None = pod["metadata"].get("labels", {}).get(names.COMPONENT_LABEL)
     return component
+
+
+def _created(obj: Object) -> str:
+    """The time at which the API server stored an object, in whole seconds of UTC."""
+    created: str = obj["metadata"]["creationTimestamp"]
+    return created
 
 
 def _goes_with_another(child: Object, uid: str) -> bool:

@@ -23,6 +23,7 @@ from nitro_operator.reconcile.publish import Publisher
 from nitro_operator.reconcile.share import Sharing
 from nitro_operator.reconcile.source import find_source
 from nitro_operator.reconcile.start import Starter
+from nitro_operator.reconcile.trouble import refusal
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.status.conditions import Condition
 from nitro_operator.status.phase import Judgement, Stage, phase_of, seconds_left
@@ -102,6 +103,7 @@ class Reconciler:
             await self._publish(run)
         elif run.judgement.finished:
             self._platform.withdraw(key)
+            await self._scale(run, 0)
             await self._publish(run)  # the status has the end before anything is deleted
             await self._clean_up(run)
         elif run.judgement.stage in (Stage.SUSPENDED, Stage.NOT_ALLOWED):
@@ -127,7 +129,7 @@ class Reconciler:
             judgement = Judgement(Stage.NOT_ALLOWED, memory.not_allowed)
         memory.meter.sample(observed.actor_pods, now, server_now)
         memory.lifetimes.see(observed.actor_pods, server_now)
-        self._sharing.count(key, observed.actor_pods)
+        self._sharing.count(key, actor_pods(self._cache, key))
         run = ReconcileContext(key, job, memory, observed, judgement, now, server_now)
         if memory.view is not None:
             run.deployment = deployment_of(memory.view.spec, self._release, self._functions.state(key))
@@ -186,7 +188,6 @@ class Reconciler:
             await self._delete_learner(run, job)
 
     async def _clean_up(self, run: ReconcileContext) -> None:
-        await self._scale(run, 0)
         job = run.observed.learner_job
         ended = job is None or holds(job, "Complete") or holds(job, "Failed") or terminating(job)
         if job is not None and not ended:
@@ -219,6 +220,8 @@ class Reconciler:
         self._sharing.count(key, actor_pods(self._cache, key))
 
     async def _scale(self, run: ReconcileContext, actors: int) -> None:
+        """Set the number of actors. A refusal becomes the actors' trouble: the learner, which may have to be
+        deleted, and the status must not wait for Knative."""
         view = run.memory.view
         if view is not None and run.deployment is not None:
             active = run.judgement.stage is Stage.ACTIVE
@@ -229,7 +232,13 @@ class Reconciler:
         if patch is None:
             run.memory.requests.answered(run.now)
             return
-        answer = await self._kube.merge(patch.kind, run.key.namespace, patch.name, patch.patch)
+        try:
+            answer = await self._kube.merge(patch.kind, run.key.namespace, patch.name, patch.patch)
+        except ApiError as error:
+            if error.namespace_terminating:
+                raise
+            run.memory.trouble["actors"] = refusal(patch.kind, patch.name, error)
+            return
         logger.info("%s: %d actors (requested %d, granted %d)", run.key, actors, run.requested, run.granted)
         latency = run.memory.requests.answered(_now())
         if latency is not None and actors > 0:

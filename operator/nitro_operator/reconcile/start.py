@@ -69,7 +69,7 @@ class Starter:
         refused = await self._applier.apply(run.key, self._children(view, deployment))
         if any(one.kind in KNATIVE_KINDS and one.error.status == 404 for one in refused):
             await self._release.look(self._kube)  # Knative has been removed: the condition says so
-        run.memory.trouble = troubles(refused)
+        run.memory.trouble |= troubles(refused)
         actors = run.memory.trouble.get("actors")
         refusals = (REFUSED, FEATURE_DISABLED)
         if run.observed.learner_job is None and actors is not None and actors.reason in refusals:
@@ -104,10 +104,11 @@ class Starter:
         leaving = service is not None and terminating(service)
         gone = service is None and revisions
         if old is not None and not leaving:
-            meta = old["metadata"]
-            await self._kube.delete(
-                kind_of(old), meta["namespace"], meta["name"], meta["uid"], foreground=True
-            )
+            kind, meta = kind_of(old), old["metadata"]
+            try:
+                await self._kube.delete(kind, meta["namespace"], meta["name"], meta["uid"], foreground=True)
+            except ApiError as error:
+                run.memory.trouble["actors"] = refusal(kind, meta["name"], error)
         if old is not None or leaving or gone:
             run.again.append(WAIT_SECONDS)
             left = [*([service] if service is not None else []), *revisions]
@@ -130,8 +131,13 @@ class Starter:
             wanted is not None and found is not None and abs(wanted - found) <= DEADLINE_TOLERANCE_SECONDS
         )
         if not same:
-            patch = {"spec": {"activeDeadlineSeconds": wanted}}
-            await self._kube.merge(LEARNER_JOB, run.key.namespace, job["metadata"]["name"], patch)
+            name, patch = job["metadata"]["name"], {"spec": {"activeDeadlineSeconds": wanted}}
+            try:
+                await self._kube.merge(LEARNER_JOB, run.key.namespace, name, patch)
+            except ApiError as error:
+                if error.namespace_terminating:
+                    raise
+                run.memory.trouble.setdefault("learner", refusal(LEARNER_JOB, name, error))
 
     async def _find_pod(self, run: ReconcileContext) -> None:
         job = run.observed.learner_job

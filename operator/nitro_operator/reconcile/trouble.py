@@ -43,7 +43,7 @@ def refusal(kind: Kind, name: str, error: ApiError) -> Problem:
     what = f"{kind} {name}"
     if error.over_quota:
         return quota_problem(error.message)
-    if error.status == 409:
+    if error.status == 409 and error.reason != "Conflict":  # a conflict is another write at the same time
         return Problem(
             "NameTaken",
             f"{what} exists and is not this job's ({error.message}). Delete or rename it, or give "
@@ -86,7 +86,14 @@ async def creation_trouble(kube: Kube, learner_job: Object) -> Problem | None:
     """The reason why the Job controller creates no pod, from its events (a quota, an admission rule)."""
     meta = learner_job["metadata"]
     query = f"involvedObject.uid={meta['uid']},reason=FailedCreate"
-    events = await kube.list(EVENT, meta["namespace"], fieldSelector=query)
+    try:
+        events = await kube.list(EVENT, meta["namespace"], fieldSelector=query)
+    except ApiError as error:
+        return Problem(
+            "ApiUnavailable",
+            f"Job {meta['name']} has no pod, and its events, which say why, cannot be read now "
+            f"({error.reason}); it is tried again by itself.",
+        )
     if not events:
         return None
     message = max(events, key=_last_seen).get("message", "")

@@ -259,6 +259,8 @@ def _learner(s: Situation) -> Condition:
 def _actors(s: Situation) -> Condition:
     trouble = (s.trouble or {}).get("actors")
     if not s.judgement.running:
+        if trouble is not None:  # they could not be released
+            return from_problem(ACTORS_READY, trouble)
         return false(ACTORS_READY, "Released", "no actor is held")
     if s.observed.learner_job is None and s.waiting is not None:
         return false(ACTORS_READY, "Waiting", s.waiting.message)

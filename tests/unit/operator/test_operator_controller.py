@@ -94,6 +94,78 @@ async def test_a_job_created_during_a_list_is_not_lost(kube: FakeKube, controlle
     assert await asyncio.wait_for(known, 120)
 
 
+async def test_what_is_deleted_while_a_watch_has_lost_its_version_leaves_the_cache(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next list of this kind in turn would come minutes later. The first one fails and is tried again."""
+    kube.jobs = [make_job(suspend=True)]
+    refusals = [ApiError(410, "Expired", "too old"), ApiError(500, "InternalError", "etcd")]
+    list_at_once = kube.list
+
+    async def connect() -> FakeKube:
+        return kube
+
+    async def watch(
+        kind: Kind, _: str | None, since: str | None, begun: Callable[[], None], **__: str
+    ) -> AsyncGenerator[Object]:
+        if kind is TRAINING_JOB and since is None and kube.jobs:
+            yield {"type": "ADDED", "object": kube.jobs[0]}
+            kube.jobs.clear()
+            raise refusals.pop(0)
+        begun()
+        await asyncio.Event().wait()
+
+    async def list_later(kind: Kind, namespace: str | None, **query: str) -> list[Object]:
+        if kind is TRAINING_JOB and len(refusals) == 1:
+            raise refusals.pop(0)
+        return await list_at_once(kind, namespace, **query)
+
+    monkeypatch.setattr("nitro_operator.controller.connect", connect)
+    monkeypatch.setattr("nitro_operator.controller.RELIST_SECONDS", 600.0)
+    monkeypatch.setattr("nitro_operator.kube.queue.FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(kube, "watch", watch)
+    monkeypatch.setattr(kube, "list", list_later)
+    controller = await Controller.start(dataclasses.replace(CONFIG, metrics_port=0, health_port=0))
+    assert controller._cache.job(JobKey("team", "hopper")) is not None
+    notice_job, gone = controller._notice_job, asyncio.Event()
+
+    def noticed(key: JobKey) -> None:
+        notice_job(key)
+        if controller._cache.job(key) is None:
+            gone.set()
+
+    monkeypatch.setattr(controller, "_notice_job", noticed)
+    await asyncio.wait_for(gone.wait(), 120)
+    assert refusals == []
+    await controller.stop()
+
+
+async def test_one_kind_is_listed_once_at_a_time(
+    kube: FakeKube, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache compares one list with what has come since the list was asked for."""
+    under_way: list[Kind] = []
+    answered = asyncio.Event()
+
+    async def list_slowly(kind: Kind, *_: Any, **__: Any) -> list[Object]:
+        assert kind not in under_way
+        under_way.append(kind)
+        for _ in range(10):  # until all others that may have begun
+            await asyncio.sleep(0)
+        under_way.remove(kind)
+        if kind is TRAINING_JOB:
+            answered.set()
+        return []
+
+    monkeypatch.setattr(kube, "list", list_slowly)
+    for _ in range(20):
+        answered.clear()
+        controller.list_again(TRAINING_JOB)
+        await asyncio.gather(*(controller._relist(TRAINING_JOB) for _ in range(3)))
+        await asyncio.wait_for(answered.wait(), 120)
+    controller.check_alive()
+
+
 class TestAListedNamespaceThatMayNotBeRead:
     """A namespace takes the operator's Role with it: to list there is forbidden, not empty."""
 

@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -201,6 +202,31 @@ def test_a_learner_reads_another_run_in_its_claim_and_nothing_else_there(
         "subPath": f"hopper-{UID}",
         "readOnly": True,
     }
+
+
+def expanded(variables: list[Object]) -> Object:
+    """What the kubelet makes of values: $ of $$, and of $(NAME) the value of an earlier variable."""
+    found: Object = {}
+    for each in variables:
+        found[each["name"]] = re.sub(
+            r"\$(?:\$|\((\w+)\))",
+            lambda place: "$" if place[1] is None else found.get(place[1], place[0]),
+            each.get("value", ""),
+        )
+    return found
+
+
+def test_dollars_that_a_user_wrote_reach_the_container_as_they_are() -> None:
+    kwargs = {"pattern": "^a$$", "home": "$(HOME)", "timeout": "$$(NITRO_A)", "price": "5$", "$(A)": "\\$"}
+    view = make_view(
+        environment={"id": "Mine-v0", "kwargs": kwargs}, actor={"env": [{"name": "A", "value": "b"}]}
+    )
+    actor = container(builders.actor_service(view)["spec"]["template"]["spec"], "actor")
+    assert json.loads(expanded(actor["env"])["NITRO_ENVIRONMENT"])["kwargs"] == kwargs
+    bucket = {"checkpoint": {"s3": {"bucket": "runs", "prefix": "$(A)/$$"}}}
+    variable = Source.of(make_view(learner=bucket)).variable()
+    earlier = {"name": "A", "value": "b"}
+    assert expanded([earlier, variable])["NITRO_RESUME_FROM"] == f"s3://runs/$(A)/$$/hopper-{UID}"
 
 
 def test_a_learner_is_told_the_place_of_another_run_in_a_bucket() -> None:

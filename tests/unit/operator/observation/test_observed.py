@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, VOLUME_CLAIM
-from nitro_operator.observation.observed import observe
-from operator_objects import UID, learner_job, make_job
+from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, VOLUME_CLAIM, JobKey
+from nitro_operator.observation.observed import actor_pods, observe
+from operator_objects import UID, learner_job, make_job, pod
 
 Object = dict[str, Any]
 LABELS = {"nitro.dev/job": "hopper"}
@@ -52,3 +52,14 @@ def test_a_running_learner_keeps_its_claim() -> None:
     cache.put(VOLUME_CLAIM, claim(training_job("old")))
     cache.put(LEARNER_JOB, learner_job(namespace="team", labels=LABELS))
     assert observe(cache, make_job()).foreign == []
+
+
+def test_actor_pods_that_are_older_than_the_job_are_a_deleted_jobs() -> None:
+    """They have no owner that names a job. The API server counts creation times in whole seconds."""
+    cache = Cache()
+    for name, created in (("old", "2025-12-31T23:59:59Z"), ("same", "2026-01-01T00:00:00Z")):
+        one = pod("actor", name=name)
+        one["metadata"]["creationTimestamp"] = created
+        cache.put(POD, one)
+    assert [one["metadata"]["name"] for one in observe(cache, make_job()).actor_pods] == ["same"]
+    assert len(actor_pods(cache, JobKey("team", "hopper"))) == 2, "all of them take room"

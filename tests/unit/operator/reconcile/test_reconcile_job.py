@@ -16,7 +16,7 @@ from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB, VOLUME_CLAIM
 from nitro_operator.kube.names import labels
 from nitro_operator.reconcile.job import Unfinished
 from operator_objects import RUNNING, make_job, make_view, pod, revision, terminated
-from reconcile_bench import GOING, KEY, Bench, note, reported
+from reconcile_bench import GOING, KEY, Bench, conditions_of, note, reported
 
 Object = dict[str, Any]
 FUNCTION = {
@@ -136,12 +136,6 @@ async def test_a_revision_that_is_not_deleted_is_named(monkeypatch: pytest.Monke
     assert [obj["kind"] for obj in bench.kube.written] == ["NitroTrainingJob"]
 
 
-def conditions_of(bench: Bench) -> dict[str, Object]:
-    """As last published."""
-    written = [obj for obj in bench.kube.written if obj["kind"] == "NitroTrainingJob"]
-    return {one["type"]: one for one in written[-1]["status"]["conditions"]}
-
-
 @pytest.mark.parametrize(("status", "starts"), [(400, False), (422, False), (500, True)])
 async def test_no_learner_starts_when_the_api_server_refuses_its_actors(
     monkeypatch: pytest.MonkeyPatch, status: int, starts: bool
@@ -246,6 +240,27 @@ class TestClaimOfAnEarlierJob:
             await bench.reconciler.reconcile(KEY)
         assert "Job" not in [obj["kind"] for obj in bench.kube.written]
         assert words in conditions_of(bench)["LearnerReady"]["message"]
+
+
+async def test_a_new_job_is_not_billed_for_the_pods_of_a_deleted_job_of_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other jobs still have to wait until those pods are gone."""
+    bench = Bench(monkeypatch, running=False)
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    for number in range(16):
+        old = pod("actor", name=f"old-{number}")
+        old["metadata"]["creationTimestamp"] = old["status"]["startTime"] = "2025-12-31T23:00:00Z"
+        old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+        bench.cache.put(POD, old)
+    young = pod("actor", name="young")
+    young["metadata"]["creationTimestamp"] = young["status"]["startTime"] = "2026-01-01T00:00:02Z"
+    bench.cache.put(POD, young)
+    await bench.reconciler.reconcile(KEY)
+    actors = bench.kube.written[-1]["status"]["actors"]
+    assert (actors["podSeconds"], actors["started"]) == (3.0, 1)
+    assert (actors["ready"], actors["draining"]) == (1, 0)
+    assert sum(bench.reconciler._platform._leaving.values()) == 17, "none of them had a grant"
 
 
 async def test_a_reconcile_that_hangs_is_counted_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

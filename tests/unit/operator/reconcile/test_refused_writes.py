@@ -1,0 +1,136 @@
+"""Requests that the API server refuses: what must not wait for them, and what the job says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from nitro_operator.backends.knative import scale_annotations
+from nitro_operator.builders import actor_service
+from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, REVISION, TRAINING_JOB
+from nitro_operator.reconcile.job import Unfinished
+from operator_objects import CONFIG, learner_job, make_view, pod, revision
+from reconcile_bench import GOING, KEY, Bench, conditions_of, note, reported
+
+Object = dict[str, Any]
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, kind: str = "Revision", **job: Any) -> Bench:
+    """A running job with three of its eight actors. Requests to one kind fail, as if a webhook were down."""
+    bench = Bench(monkeypatch, running=True)
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    changed = reported(version=2, **job)
+    changed["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    bench.kube.job = changed
+    bench.cache.put(TRAINING_JOB, changed)
+    scaled = revision(**scale_annotations(3))
+    scaled |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
+    scaled["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
+    bench.cache.put(REVISION, scaled)
+    bench.kube.refused = {kind: ApiError(500, "InternalError", "failed calling webhook")}
+    return bench
+
+
+async def reconciled(bench: Bench) -> Object:
+    """The status that a reconcile has published which is to be tried again."""
+    with pytest.raises(Unfinished, match="tried again by itself"):
+        await bench.reconciler.reconcile(KEY)
+    written = [obj for obj in bench.kube.written if obj["kind"] == "NitroTrainingJob"]
+    status: Object = written[-1]["status"]
+    return status
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase"),
+    [
+        ({"suspend": True}, "Suspended"),
+        ({"environment": {"id": "my.module:make"}}, "Pending"),  # which the platform forbids
+        ({"activeDeadlineSeconds": 1}, "Failed"),
+    ],
+)
+async def test_a_learner_that_must_end_is_deleted_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, spec: Object, phase: str
+) -> None:
+    bench = refusing(monkeypatch, **spec)
+    bench.reconciler._config = dataclasses.replace(CONFIG, entry_points=False)
+    assert (await reconciled(bench))["phase"] == phase
+    assert bench.kube.deleted == ["Job"]
+    said = conditions_of(bench)["ActorsReady"]
+    assert said["reason"] == "ApiUnavailable"
+    assert "Revision hopper-actors-v1" in said["message"], "its actors still run"
+
+
+async def test_a_finished_job_is_deleted_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = refusing(monkeypatch, ttlSecondsAfterFinished=1)
+    done = learner_job("Complete", namespace="team", labels={"nitro.dev/job": "hopper"})
+    bench.cache.put(LEARNER_JOB, done)
+    bench.kube.job["status"]["completionTime"] = "2026-01-01T00:00:01Z"
+    await reconciled(bench)
+    assert bench.kube.deleted == ["NitroTrainingJob"]
+
+
+async def test_an_active_job_publishes_its_status_and_makes_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = refusing(monkeypatch)
+    assert (await reconciled(bench))["actors"]["requested"] == 8
+    assert conditions_of(bench)["ActorsReady"]["reason"] == "ApiUnavailable"
+    assert "Role" in [obj["kind"] for obj in bench.kube.written]
+    bench.kube.refused = {}
+    await bench.reconciler.reconcile(KEY)
+    assert conditions_of(bench)["ActorsReady"]["reason"] == "Serving"
+
+
+async def test_a_write_that_came_beside_another_is_no_taken_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = refusing(monkeypatch, suspend=True)
+    bench.kube.refused = {"Revision": ApiError(409, "Conflict", "the object has been modified")}
+    await reconciled(bench)
+    assert conditions_of(bench)["ActorsReady"]["reason"] == "ApiUnavailable"
+
+
+async def test_a_deadline_that_cannot_be_set_is_told_and_the_status_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = refusing(monkeypatch, "Job", activeDeadlineSeconds=600)
+    job = learner_job(namespace="team", resourceVersion="2", labels={"nitro.dev/job": "hopper"})
+    job["metadata"]["creationTimestamp"] = job["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    bench.cache.put(LEARNER_JOB, job)
+    assert (await reconciled(bench))["actors"]["requested"] == 8
+    assert "Job hopper-learner" in conditions_of(bench)["LearnerReady"]["message"]
+
+
+async def test_events_that_cannot_be_read_are_told_and_the_status_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Job without a pod: its events would say why."""
+    bench = refusing(monkeypatch, "Event")
+    bench.cache.remove(POD, pod("learner"))
+    monkeypatch.setattr("nitro_operator.reconcile.start.PODLESS_SECONDS", 1.0)
+    await reconciled(bench)
+    said = conditions_of(bench)["LearnerReady"]
+    assert said["reason"] == "ApiUnavailable"
+    assert "Job hopper-learner has no pod" in said["message"]
+
+
+async def test_actors_of_another_image_that_cannot_be_deleted_are_told_and_the_status_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = refusing(monkeypatch, "Service")
+    bench.cache.remove(LEARNER_JOB, learner_job(namespace="team", labels={"nitro.dev/job": "hopper"}))
+    old = actor_service(make_view(actor={"image": "registry.test/actor:0"}))
+    old["metadata"] |= {"uid": "old", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    bench.cache.put(KNATIVE_SERVICE, old)
+    assert (await reconciled(bench))["phase"] == "Starting"
+    assert "Service hopper-actors" in conditions_of(bench)["LearnerReady"]["message"]
+    assert conditions_of(bench)["ActorsReady"]["reason"] == "ApiUnavailable"
+
+
+async def test_a_scale_patch_that_is_refused_for_a_terminating_namespace_is_no_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = refusing(monkeypatch, suspend=True)
+    bench.kube.refused = {"Revision": ApiError(403, "Forbidden", GOING)}
+    assert await bench.reconciler.reconcile(KEY) is None
