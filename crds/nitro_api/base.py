@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validat
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import PydanticCustomError
 
-Name = Annotated[str, Field(min_length=1, max_length=253)]
+NAME_PATTERN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME_PATTERN)]
 """Name of a Kubernetes object."""
 
 Arn = Annotated[str, Field(min_length=1, max_length=256)]

@@ -19,9 +19,10 @@ Service, `nitro train` on `--metrics-port`; as Prometheus' text format, or OpenM
 [The chart's README](../charts/nitro/README.md#metrics) says how Prometheus finds them,
 [operations.md](operations.md#alerts) what to do when an alert fires.
 
-- Every series of a job has the labels `namespace` and `job_name`, which are the job's own: scrape with
-  `honor_labels`, as the chart's monitors do. No label has actor or pod names, and each of the others has one
-  of the few values below.
+- Every series of a job has the labels `namespace` and `job_name`, which are the job's own: scrape the
+  operator with `honor_labels`, as the chart does. It scrapes learners without: a tenant chooses their image,
+  so their `namespace` is the pod's, and series with names of the operator's are dropped. No label has actor
+  or pod names, and each of the others has one of the few values below.
 - Names and units follow Prometheus' conventions: seconds, bytes, dollars. Counters end in `_total` and count
   since their process began, so take `rate` or `increase` of them. Those of `nitro_job_status_*` and
   `nitro_job_cost_dollars_total` count the whole job, over all restarts, and never go back.

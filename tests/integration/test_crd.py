@@ -20,8 +20,10 @@ from nitro_api.rules.update_rules import (
     immutable_fields,
 )
 from nitro_api.schema.crd import UNWRITTEN
+from nitro_operator.builders import learner_job
 from nitro_operator.kube.kinds import TRAINING_JOB
-from pod_settings_support import MENDED
+from operator_objects import make_view
+from pod_settings_support import MENDED, UNUSUAL
 
 ROOT = Path(__file__).parents[2]
 WRONG = yaml.safe_load((ROOT / "tests/unit/api/loading/wrong_jobs.yaml").read_text())
@@ -212,6 +214,18 @@ def test_settings_of_pods_change_only_while_the_job_is_suspended(
     patch({"suspend": False, "actor": {"image": "mine:3"}})  # the last change may come with the resume
     refused({"actor": {"image": "mine:4"}}, "spec.actor", MENDABLE_SENTENCE)
     refused({"tracking": None}, "spec.tracking", MENDABLE_SENTENCE)
+
+
+@pytest.mark.parametrize("settings", UNUSUAL, ids=str)
+def test_the_api_server_takes_unusual_settings_in_a_job_and_in_its_pod(
+    settings: dict[str, Any], apiserver: ApiServer, namespace: str
+) -> None:
+    data = job()
+    data["spec"] |= {"actor": settings, "learner": settings}
+    apiserver.kubectl("apply", "--dry-run=server", "-n", namespace, "-f", "-", input=json.dumps(data))
+    made = learner_job(make_view(learner=settings), None)
+    made["metadata"] |= {"namespace": namespace, "ownerReferences": []}
+    apiserver.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(made))
 
 
 SEVERAL = ("spec.environment.id=mpe2/simple_spread_v3", "spec.algorithm.name=ippo")

@@ -26,7 +26,9 @@ TEXTS = {
     "learner.checkpoint.s3.bucket": ["runs", "Runs", "a"],
     "learner.checkpoint.s3.endpointUrl": ["https://s3.example.com", "s3.example.com"],
 }
-PLAIN = ["a", "nitro", "NoSchedule", "", "two words", "x" * 300]
+KEYS = ["a", "b.c", "D_e", "example.com/a", "a b"]
+RESOURCES = ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "gpu"]
+PLAIN = ["a", "nitro", "b-1", "c.d", "NoSchedule", "", "two words", "x" * 300]
 AMOUNTS = [1, 2.0, "500m", "2Gi", "-1", 0.5, "much", None, True]
 ODD = [
     None,
@@ -93,7 +95,8 @@ class Draw:
 
     def mapping(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
         if "properties" not in schema:
-            names = self.random.sample(["cpu", "memory", "a", "b.c"], self.random.randint(0, 2))
+            of_resources = path.endswith((".requests", ".limits"))
+            names = self.random.sample(RESOURCES if of_resources else KEYS, self.random.randint(0, 2))
             below = schema.get("additionalProperties", {PRESERVE: True})
             return {name: self.value(below, f"{path}.{name}") for name in names}
         required = schema.get("required", ())

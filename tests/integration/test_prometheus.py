@@ -6,15 +6,22 @@ from __future__ import annotations
 
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+import yaml
 
+from chart_support import find_helm
 from dashboard_support import assert_all_filled, board, empty_queries
 from local_support import until
 from nitro_monitoring.alerts import JOB_ALERTS, Alert
 from prometheus_support import Prometheus, find, running
+from scrape_support import with_files, write_targets
 from train_support import start, write_job
 
 VARIABLES = {"namespace": "local", "job": "small", "window": "5m"}
@@ -99,3 +106,60 @@ def test_prometheus_reports_no_error(scraped: tuple[Prometheus, float]) -> None:
 
     until(healthy)
     assert prometheus.instant("count({__name__=~'.+_created'})") == []
+
+
+FORGED = """\
+nitro_round{namespace="theirs",job_name="small"} 7
+nitro_job_status_phase{namespace="theirs",job_name="small",phase="Failed"} 1
+nitro_jobs{phase="Running"} 99
+nitro_operator_resync_timestamp_seconds 9e9
+"""
+
+
+def test_a_learner_cannot_speak_for_another_namespace_or_the_operator(tmp_path: Path) -> None:
+    """A tenant chooses the learner's image, so its page may say anything."""
+    find("prometheus")
+    values = ["metrics.scrapeConfig.enabled=true", "metrics.podMonitor.interval=250ms"]
+    (text,) = [
+        document["data"]["nitro.scrape.yaml"]
+        for document in find_helm().render(set=values)
+        if "nitro.scrape.yaml" in document.get("data", {})
+    ]
+    config = with_files(yaml.safe_load(text), tmp_path)
+    with serving(FORGED) as port:
+        metrics = {"name": "metrics", "containerPort": port}
+        pod = {
+            "metadata": {"namespace": "mine", "name": "small-learner-x"},
+            "spec": {"containers": [{"name": "learner", "ports": [metrics]}]},
+            "status": {"phase": "Running", "podIP": "127.0.0.1"},
+        }
+        write_targets(tmp_path / "nitro-learners.json", [pod])
+        with running(tmp_path / "prometheus", config) as prometheus:
+            until(lambda: prometheus.instant("nitro_round"))
+            (found,) = prometheus.instant("nitro_round")
+            assert found["metric"].items() >= {"namespace": "mine", "job_name": "small"}.items()
+            assert "exported_namespace" not in found["metric"]
+            assert prometheus.instant('{__name__=~"nitro_(job|operator).*"}') == []
+            assert prometheus.instant("absent(nitro_operator_resync_timestamp_seconds)")
+
+
+@contextmanager
+def serving(page: str) -> Iterator[int]:
+    """A server that answers with this page of metrics; its port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()

@@ -1,5 +1,7 @@
 """Settings of pods that a job may have, for tests of the API and of the builders."""
 
+from typing import Any
+
 MENDED = {
     "image": "mine:2",
     "resources": {"limits": {"memory": "4Gi"}},
@@ -51,3 +53,29 @@ MENDED = {
     "imagePullSecrets": [{"name": "registry"}],
 }
 """A value of every setting of pods that a suspended job may change."""
+
+
+def _mounted(**settings: str) -> dict[str, Any]:
+    return {"volumes": [{"name": "a", "emptyDir": {}}], "volumeMounts": [{"name": "a", **settings}]}
+
+
+def _on_nodes(**requirement: Any) -> dict[str, Any]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "cores", **requirement}]}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+UNUSUAL = [
+    _mounted(mountPath="/checkpoints/mine"),
+    _mounted(mountPath="/.cache/...", subPath="a..b/.c"),
+    _mounted(mountPath="/a b/..c"),
+    {"resources": {"requests": {"nvidia.com/gpu": 2, "cpu": "0.5"}, "limits": {"nvidia.com/gpu": "2"}}},
+    {"resources": {"limits": {"hugepages-2Mi": "64Mi", "example.com/fast_NIC.1": 1}}},
+    {"labels": {"example.com/team": "", "Team_1": "a.B-c"}, "annotations": {"a.b-c.d/E": "any text /"}},
+    {"nodeSelector": {"a" * 63: "b" * 63, f"{'c' * 250}.d/e": "f"}},
+    {"tolerations": [{"key": "node.kubernetes.io/Not_ready", "operator": "Exists"}, {"operator": "Exists"}]},
+    _on_nodes(operator="Gt", values=["8"]),
+    _on_nodes(operator="NotIn", values=["8", "16"]),
+    _on_nodes(operator="DoesNotExist"),
+    {"serviceAccountName": "robot.example.com", "priorityClassName": "1st"},
+]
+"""Settings that Kubernetes takes, although few would write them."""

@@ -22,7 +22,11 @@ scrape_configs:
     relabel_configs: {{- include "nitro.relabel" . | nindent 6 }}
   - job_name: nitro-learners
     scrape_interval: {{ .Values.metrics.podMonitor.interval }}
-    honor_labels: true
+    # A tenant chooses what runs there: its series are of its own namespace, whatever they say, and never the operator's.
+    honor_labels: false
+    metric_relabel_configs:
+      - {source_labels: [__name__], regex: {{ include "nitro.operatorsSeries" . | quote }}, action: drop}
+      - {regex: exported_namespace, action: labeldrop}
     kubernetes_sd_configs:
       - role: pod
         {{- with .Values.watchNamespaces }}
@@ -40,6 +44,11 @@ scrape_configs:
 - {source_labels: [__meta_kubernetes_pod_phase], regex: (Failed|Succeeded), action: drop}
 - {source_labels: [__meta_kubernetes_namespace], target_label: namespace}
 - {source_labels: [__meta_kubernetes_pod_name], target_label: pod}
+{{- end -}}
+
+{{/* The names of the series that only the operator has. */}}
+{{- define "nitro.operatorsSeries" -}}
+nitro_(operator_.+|jobs|job_(info|spec_.+|status_.+)|actor_pods_started_total)
 {{- end -}}
 
 {{/* The labels of a job's learner pod. */}}

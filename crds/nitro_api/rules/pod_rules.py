@@ -1,14 +1,16 @@
-"""Rules of pods and their containers: images, resources, placement, variables and volumes."""
+"""Rules of pods and their containers: images, labels, variables, volumes and mounts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from nitro_api.base import Model, Rule, declare, matching
-from nitro_api.spec.placement import Toleration
-from nitro_api.spec.pod_template import EnvSource, EnvVar, Volume, VolumeMount
-from nitro_api.spec.pods import Actor, Learner, Resources
-from nitro_api.spec.quantities import at_most
+from pydantic.alias_generators import to_snake
+
+from nitro_api.base import Model, Rule, declare, matches, matching
+from nitro_api.rules.placement_rules import label_keys
+from nitro_api.spec.pod_template import EmptyDirSource, EnvSource, EnvVar, FileItem, Volume, VolumeMount
+from nitro_api.spec.pods import Actor, Learner
 
 OPERATORS_PREFIXES = (
     "nitro.dev/",
@@ -34,60 +36,14 @@ OPERATORS_PATHS = (
 
 _IMAGE = "^[!-~]+$"
 _VARIABLE = "^[A-Za-z_][A-Za-z0-9_]*$"
+# Parts that are neither empty nor . nor .., so that no path has two spellings.
+_MOUNT_PATH = "^(/([^/.][^/]*|[.][^/.][^/]*|[.][.][^/]+))+$"
+# An absolute path, and one that leads out of its folder or that Kubernetes could take for that.
+_OUTSIDE = "^/|^[.][.]|/[.][.](/|$)"
 _SOURCES = {
     Volume: ("configMap", "secret", "persistentVolumeClaim", "emptyDir"),
     EnvSource: ("secretKeyRef", "configMapKeyRef"),
 }
-
-declare(
-    Resources,
-    *(
-        Rule(
-            path=block,
-            cel=f"!has(self.{block}) || self.{block}.all(name, !string(self.{block}[name]).startsWith('-'))",
-            sentence="must not be negative; write amounts as 500m, 2 or 4Gi",
-            holds=lambda resources, block=block: (
-                not any(  # type: ignore[misc]
-                    str(amount).startswith("-") for amount in (getattr(resources, block) or {}).values()
-                )
-            ),
-        )
-        for block in ("requests", "limits")
-    ),
-    Rule(
-        path="requests",
-        # A value that is no quantity is refused by its pattern.
-        cel="!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) "
-        "|| !isQuantity(string(self.requests[name])) || !isQuantity(string(self.limits[name])) "
-        "|| quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",
-        sentence="must be at most the limits; lower the request or raise the limit",
-        holds=lambda resources: all(
-            at_most(amount, (resources.limits or {}).get(name, amount))
-            for name, amount in (resources.requests or {}).items()
-        ),
-    ),
-)
-declare(
-    Toleration,
-    Rule(
-        path="operator",
-        cel="has(self.key) || self.operator == 'Exists'",
-        sentence="must be Exists without a key; name the key or set operator: Exists",
-        holds=lambda toleration: toleration.key is not None or toleration.operator == "Exists",
-    ),
-    Rule(
-        path="value",
-        cel="!has(self.value) || self.operator == 'Equal'",
-        sentence="is only allowed with operator: Equal; remove it or set operator: Equal",
-        holds=lambda toleration: toleration.value is None or toleration.operator == "Equal",
-    ),
-    Rule(
-        path="tolerationSeconds",
-        cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-        sentence="is only allowed with effect: NoExecute; remove it or set effect: NoExecute",
-        holds=lambda toleration: toleration.toleration_seconds is None or toleration.effect == "NoExecute",
-    ),
-)
 
 
 def _one_source(model: type[Model]) -> Rule:
@@ -123,20 +79,53 @@ declare(
     VolumeMount,
     Rule(
         path="mountPath",
-        cel=f"self.mountPath.startsWith('/') && !(self.mountPath in {list(OPERATORS_PATHS)})",
-        sentence=f"must be an absolute path and none of {', '.join(OPERATORS_PATHS)}; write it as /data",
-        holds=lambda mount: mount.mount_path.startswith("/") and mount.mount_path not in OPERATORS_PATHS,
+        cel=f"self.mountPath.matches(r'{_MOUNT_PATH}') && !(self.mountPath in {list(OPERATORS_PATHS)})",
+        sentence="must be an absolute path without //, ., .. or a / at its end, and none of "
+        f"{', '.join(OPERATORS_PATHS)}; write it as /data",
+        holds=lambda mount: (
+            matches(_MOUNT_PATH, mount.mount_path) and mount.mount_path not in OPERATORS_PATHS
+        ),
     ),
 )
 
 
-def _unique(path: str, what: str) -> Rule:
+def _below(path: str) -> Rule:
     return Rule(
         path=path,
-        cel=f"!has(self.{path}) || self.{path}.all(one, self.{path}.exists_one(it, it.name == one.name))",
-        sentence=f"must have each name once; rename or remove one of the {what}",
-        holds=lambda pod: len(_names(getattr(pod, path))) == len(getattr(pod, path) or ()),
+        cel=f"!has(self.{path}) || !self.{path}.matches(r'{_OUTSIDE}')",
+        sentence="must not begin with / or .. and not go up by ..; write it as games/pong",
+        holds=lambda item: re.search(_OUTSIDE, getattr(item, to_snake(path)) or "") is None,
     )
+
+
+declare(VolumeMount, _below("subPath"))
+declare(FileItem, _below("path"))
+declare(
+    EmptyDirSource,
+    Rule(
+        path="sizeLimit",
+        cel="!string(self.sizeLimit).startsWith('-')",
+        sentence="must not be negative; write it as 500Mi or 1Gi",
+        holds=lambda folder: not str(folder.size_limit).startswith("-"),
+    ),
+)
+
+
+def _once(path: str, what: str, *fields: str) -> Rule:
+    same = " && ".join(f"it.{name} == one.{name}" for name in fields)
+    names = [to_snake(name) for name in fields]
+    return Rule(
+        path=path,
+        cel=f"!has(self.{path}) || self.{path}.all(one, self.{path}.exists_one(it, {same}))",
+        sentence=f"must have each {' and '.join(fields)} once; change or remove one of the {what}",
+        holds=lambda pod: _differ(
+            [[getattr(item, name) for name in names] for item in getattr(pod, to_snake(path)) or ()]
+        ),
+    )
+
+
+def _differ(items: list[list[str]]) -> bool:
+    return all(items.count(item) == 1 for item in items)
 
 
 def _free_prefix(path: str) -> Rule:
@@ -157,10 +146,13 @@ _POD = (
     matching(
         "image", _IMAGE, "must be an image without spaces; write it as registry.example.com/nitro-actor:0.1.0"
     ),
+    *(label_keys(path) for path in ("labels", "annotations", "nodeSelector")),
     _free_prefix("labels"),
     _free_prefix("annotations"),
-    _unique("env", "variables"),
-    _unique("volumes", "volumes"),
+    _once("env", "variables", "name"),
+    _once("volumes", "volumes", "name"),
+    _once("volumeMounts", "mounts", "mountPath"),
+    _once("topologySpreadConstraints", "constraints", "topologyKey", "whenUnsatisfiable"),
     Rule(
         path="volumes",
         cel=f"!has(self.volumes) || self.volumes.all(volume, !(volume.name in {list(OPERATORS_VOLUMES)}))",

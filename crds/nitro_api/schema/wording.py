@@ -9,13 +9,23 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from nitro_api.base import RULES_BROKEN, Model, Rule, rules_of
+from nitro_api.base import NAME_PATTERN, RULES_BROKEN, Model, Rule, rules_of
 from nitro_api.errors import ABSENT, FieldError
 from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, schema_at
 from nitro_api.spec import free_json
+from nitro_api.spec.placement import KEY_PATTERN, VALUE_PATTERN
+from nitro_api.spec.pod_template import DATA_KEY_PATTERN, VOLUME_PATTERN
 from nitro_api.spec.scaling import HOLD_PATTERN
 
 Location = tuple[int | str, ...]
+_CHARACTERS = {
+    NAME_PATTERN: "lower-case letters, digits, hyphens and dots, a letter or digit at both ends",
+    VOLUME_PATTERN: "lower-case letters, digits and hyphens, a letter or digit at both ends",
+    DATA_KEY_PATTERN: "letters, digits, -, _ and .",
+    KEY_PATTERN: "a label's key, such as team or example.com/team",
+    VALUE_PATTERN: "letters, digits, -, _ and ., a letter or digit at both ends",
+}
+"""What texts with a pattern consist of."""
 
 
 def located_errors(
@@ -101,7 +111,10 @@ def allowed(schema: Schema) -> str:
     if kind == "boolean":
         return "must be true or false"
     if kind == "string":
-        return f"must be text{_length(schema, 'Length', 'character')}"
+        characters = _CHARACTERS.get(schema.get("pattern", ""))
+        return (
+            f"must be text{_length(schema, 'Length', 'character')}{f': {characters}' if characters else ''}"
+        )
     if kind == "array":
         return f"must be a list{_length(schema, 'Items', 'entry')}"
     names = list(schema.get("properties", ()))

@@ -6,11 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nitro_api.base import Model, Name
+from nitro_api.base import NAME_PATTERN, Model
 
-Key = Annotated[str, Field(min_length=1, max_length=317)]
+DOMAIN = NAME_PATTERN[1:-1]
+QUALIFIED = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+"""What stands before and after the slash in the key of a label, and in the name of a device."""
+KEY_PATTERN = f"^({DOMAIN}/)?{QUALIFIED}$"
+VALUE_PATTERN = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+Key = Annotated[str, Field(min_length=1, max_length=317, pattern=KEY_PATTERN)]
 """Key of a label: a prefix of 253 characters, a slash and a name of 63 at most."""
-Value = Annotated[str, Field(max_length=63)]
+Value = Annotated[str, Field(max_length=63, pattern=VALUE_PATTERN)]
 """Value of a label."""
 Labels = Annotated[dict[str, Value], Field(max_length=32)]
 Values = Annotated[list[Value], Field(max_length=16)]
@@ -20,7 +25,7 @@ Weight = Annotated[int, Field(ge=1, le=100)]
 class Toleration(Model):
     """A taint that the pod accepts, as Kubernetes has it."""
 
-    key: Name | None = None
+    key: Key | None = None
     """Key of the taint; absent means every key, with operator Exists. Default: every key."""
 
     operator: Literal["Exists", "Equal"] = "Equal"

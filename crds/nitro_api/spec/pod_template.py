@@ -11,9 +11,11 @@ from nitro_api.spec.placement import Affinity, Labels, Toleration, TopologySprea
 from nitro_api.spec.quantities import Quantity
 
 Path = Annotated[str, Field(min_length=1, max_length=512)]
-DataKey = Annotated[str, Field(min_length=1, max_length=253)]
+DATA_KEY_PATTERN = "^[-._A-Za-z0-9]+$"
+DataKey = Annotated[str, Field(min_length=1, max_length=253, pattern=DATA_KEY_PATTERN)]
 """Key of an entry in a Secret or a ConfigMap."""
-VolumeName = Annotated[str, Field(min_length=1, max_length=63)]
+VOLUME_PATTERN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+VolumeName = Annotated[str, Field(min_length=1, max_length=63, pattern=VOLUME_PATTERN)]
 
 
 class LocalReference(Model):

@@ -168,6 +168,23 @@ def test_the_operators_pod_has_a_network_policy_of_both_directions(render: Rende
     assert all("ports" in rule for rule in (*policy["ingress"], *policy["egress"]))
 
 
+@pytest.mark.parametrize(
+    ("endpoints", "ports"),
+    [
+        ("[]", [6443, 80]),
+        ('["localstack:4566"]', [6443, 80, 4566]),
+        ('["localstack:4566", "other.test:4566", "other.test:80"]', [6443, 80, 4566]),
+        ('["vpce.example.com", "*"]', [6443, 80, 443]),
+    ],
+)
+def test_the_operator_reaches_the_ports_of_listed_endpoints(
+    render: Render, endpoints: str, ports: list[int]
+) -> None:
+    values = [f"lambda.endpoints={endpoints}", "networkPolicy.apiServerPorts=[6443, 80]"]
+    _, found = only(render(set=values), "NetworkPolicy")["spec"]["egress"]
+    assert found == {"ports": [{"port": port, "protocol": "TCP"} for port in ports]}
+
+
 def test_rules_for_learners_reach_the_operator_with_those_of_the_api_server(render: Render) -> None:
     assert "NITRO_LEARNER_EGRESS" not in environment(render())
     documents = render(CHART / "ci" / "everything-values.yaml")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.registry import Collector
 
 from chart_support import CHART, Document, find_helm
+from nitro_monitoring import exposition
 from prometheus_support import promtool
 from scrape_support import with_files
 
@@ -57,18 +60,48 @@ def test_the_plain_configuration_equals_the_monitors() -> None:
     operator, learners = yaml.safe_load(scraping(documents)["nitro.scrape.yaml"])["scrape_configs"]
     service = named(documents, "ServiceMonitor", "-operator")["spec"]
     pods = named(documents, "PodMonitor", "-learners")["spec"]
-    for config, endpoint, selected in (
-        (operator, service["endpoints"][0], service["selector"]),
-        (learners, pods["podMetricsEndpoints"][0], pods["selector"]),
+    for config, endpoint, selected, honoured in (
+        (operator, service["endpoints"][0], service["selector"], True),
+        (learners, pods["podMetricsEndpoints"][0], pods["selector"], False),
     ):
         assert config["scrape_interval"] == endpoint["interval"]
-        assert config["honor_labels"] is endpoint["honorLabels"] is True
+        assert config["honor_labels"] is endpoint["honorLabels"] is honoured
+        rules = [
+            {camel(name): value for name, value in rule.items()}
+            for rule in config.get("metric_relabel_configs", [])
+        ]
+        assert rules == endpoint.get("metricRelabelings", [])
         (discovery,) = config["kubernetes_sd_configs"]
         (selector,) = discovery["selectors"]
         labels = dict(pair.split("=") for pair in selector["label"].split(","))
         assert labels == selected["matchLabels"]
         kept = [rule["regex"] for rule in config["relabel_configs"] if rule.get("action") == "keep"]
         assert kept == [endpoint["port"]]
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def test_series_of_the_operator_are_dropped_from_learners_and_no_others() -> None:
+    _, learners = yaml.safe_load(scraping(render(EVERYTHING))["nitro.scrape.yaml"])["scrape_configs"]
+    (dropped,) = [rule["regex"] for rule in learners["metric_relabel_configs"] if rule["action"] == "drop"]
+
+    def names(collector: Collector) -> set[str]:
+        """Of the series, without those that only OpenMetrics has."""
+        return {
+            sample.name
+            for family in collector.collect()
+            for sample in family.samples
+            if not sample.name.endswith("_created")
+        }
+
+    with exposition.operator() as operator:
+        of_operator = names(operator)
+    assert len(of_operator) > 30
+    assert not [name for name in of_operator if not re.fullmatch(dropped, name)]
+    assert not [name for name in names(exposition.learner()) if re.fullmatch(dropped, name)]
 
 
 def test_only_named_namespaces_are_scraped() -> None:

@@ -1,0 +1,78 @@
+"""Rules of where pods may run: keys of labels, tolerations, and conditions on nodes and other pods."""
+
+from __future__ import annotations
+
+from pydantic.alias_generators import to_snake
+
+from nitro_api.base import Rule, declare, matches
+from nitro_api.spec.placement import (
+    KEY_PATTERN,
+    LabelRequirement,
+    LabelSelector,
+    NodeRequirement,
+    Toleration,
+)
+
+_NUMBER = "^[0-9]+$"
+
+
+def label_keys(path: str) -> Rule:
+    """The rule that the keys of the mapping at `path`, if there is one, are those of labels."""
+    return Rule(
+        path=path,
+        cel=f"!has(self.{path}) || self.{path}.all(key, key.matches(r'{KEY_PATTERN}'))",
+        sentence="must have keys of letters, digits, -, _ and ., at most 63, a letter or digit at both ends, "
+        "after a domain and a slash or none; write them as team or example.com/team",
+        holds=lambda model: all(matches(KEY_PATTERN, key) for key in getattr(model, to_snake(path)) or ()),
+    )
+
+
+declare(LabelSelector, label_keys("matchLabels"))
+
+
+def _values(*operators: str) -> Rule:
+    return Rule(
+        path="values",
+        cel=f"(self.operator in {list(operators)}) == (has(self.values) && self.values.size() > 0)",
+        sentence=f"must be given with {', '.join(operators)}, and with no other operator; add or remove it",
+        holds=lambda condition: (condition.operator in operators) == bool(condition.values),
+    )
+
+
+declare(LabelRequirement, _values("In", "NotIn"))
+declare(
+    NodeRequirement,
+    _values("In", "NotIn", "Gt", "Lt"),
+    Rule(
+        path="values",
+        cel="!(self.operator in ['Gt', 'Lt']) || !has(self.values) "
+        f"|| self.values.size() == 1 && self.values[0].matches('{_NUMBER}')",
+        sentence="must be one whole number with Gt and Lt; write it as ['8']",
+        holds=lambda condition: (
+            condition.operator not in ("Gt", "Lt")
+            or condition.values is None
+            or (len(condition.values) == 1 and matches(_NUMBER, condition.values[0]))
+        ),
+    ),
+)
+declare(
+    Toleration,
+    Rule(
+        path="operator",
+        cel="has(self.key) || self.operator == 'Exists'",
+        sentence="must be Exists without a key; name the key or set operator: Exists",
+        holds=lambda toleration: toleration.key is not None or toleration.operator == "Exists",
+    ),
+    Rule(
+        path="value",
+        cel="!has(self.value) || self.operator == 'Equal'",
+        sentence="is only allowed with operator: Equal; remove it or set operator: Equal",
+        holds=lambda toleration: toleration.value is None or toleration.operator == "Equal",
+    ),
+    Rule(
+        path="tolerationSeconds",
+        cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+        sentence="is only allowed with effect: NoExecute; remove it or set effect: NoExecute",
+        holds=lambda toleration: toleration.toleration_seconds is None or toleration.effect == "NoExecute",
+    ),
+)
