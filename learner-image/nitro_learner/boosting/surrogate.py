@@ -19,7 +19,7 @@ class Function:
     Attributes:
         terms: compute scalars whose sum is the function's value, with a graph, at the parameters' present
             values. Several terms keep each one's intermediate results in the cache.
-        parameters: what to differentiate by; leaves of that graph. Never written to.
+        parameters: what to differentiate by; leaves of that graph. Differentiating never writes to them.
     """
 
     terms: Sequence[Callable[[], Tensor]]
@@ -36,7 +36,8 @@ class Surrogate(Protocol):
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
         """The objective's mean over the transitions `rows` (int64 [M], indices below `size`), at
-        theta_{k+1}."""
+        theta_{k+1}. With an algorithm of one agent, who moves the policy's parameters moves the policy that
+        it plays."""
         ...
 
     def trajectories(self, objective: Objective) -> Function:

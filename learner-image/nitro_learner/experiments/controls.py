@@ -43,10 +43,23 @@ def mean_profile(runs: Sequence[Sequence[int]]) -> list[int]:
     return [int(after - before) for before, after in pairwise(sums)]
 
 
-def with_schedule(job: NitroTrainingJob, schedule: Sequence[int]) -> NitroTrainingJob:
-    """A resolved job with the scaler `schedule` in place of its own; all else is equal."""
+def with_schedule(
+    job: NitroTrainingJob, schedule: Sequence[int], limits: tuple[int, int] | None = None
+) -> NitroTrainingJob:
+    """A resolved job with the scaler `schedule` in place of its own; all else is equal.
+
+    Args:
+        limits: minActors and maxActors in place of the job's own. They are widened where the schedule leaves
+            them. No off-policy round ends with fewer fragments than minActors.
+    """
     data = job.to_dict()
-    data["spec"]["scaling"] = {"scaler": "schedule", "schedule": list(schedule)}
+    low, high = limits or (job.spec.scaling.min_actors, job.spec.scaling.max_actors)
+    data["spec"]["scaling"] = {
+        "scaler": "schedule",
+        "schedule": list(schedule),
+        "minActors": min(low, *schedule),
+        "maxActors": max(high, *schedule),
+    }
     return resolve(load_job(data))
 
 

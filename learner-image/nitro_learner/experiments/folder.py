@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,11 @@ class ExperimentDir:
         self.path.mkdir(parents=True, exist_ok=True)
         writer = RunDir(self.path)
         if not told or told[-1]["seeds"] != experiment.seeds:
-            found = self.path.glob("runs/*/*/*/summary.json")
-            ended = sum(not summary.parent.name.startswith(".") for summary in found)  # hidden: half copied
+            ended = sum(
+                bool(RunDir(summary.parent).read_summary().get("finished"))
+                for summary in self.path.glob("runs/*/*/*/summary.json")
+                if not summary.parent.name.startswith(".")  # hidden: half copied
+            )
             told = [*(told if ended else []), {"seeds": experiment.seeds, "ended": ended}]
             writer.write_text(self.seeds, json.dumps(told, indent=2) + "\n")
         writer.write_text(self.spec, experiment.to_yaml())
@@ -178,9 +181,24 @@ class ExperimentDir:
             return run.job
         profiles = [actors_of(self.run(source).metrics) for source in run.sources]
         if run.control == "replayed":
-            return with_schedule(run.job, mean_profile(profiles))
-        window = run.sources[0].job.spec.scaling.window
-        return with_schedule(run.job, permuted(profiles[0], window, run.seed))
+            schedule = mean_profile(profiles)
+        else:
+            schedule = permuted(profiles[0], run.sources[0].job.spec.scaling.window, run.seed)
+        return with_schedule(run.job, schedule, self._limits_begun(run, schedule))
+
+    def _limits_begun(self, run: PlannedRun, schedule: Sequence[int]) -> tuple[int, int] | None:
+        """minActors and maxActors with which a control has begun on a schedule; None if it has not.
+
+        An older version gave a control the range of its schedule. Such a run stays what it is.
+        """
+        folder = self.run(run)
+        if not folder.job.exists():
+            return None
+        scaling = folder.read_job()["spec"]["scaling"]
+        begun, low, high = (scaling.get(name) for name in ("schedule", "minActors", "maxActors"))
+        if not (begun and low and high) or begun != schedule[: len(begun)]:
+            return None
+        return low, high
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from nitro_actor.engines.base import pack_generators
 from nitro_actor.protocol.state import PREFIX
 from nitro_actor.rollout import random_sources
 from nitro_api import JobSpec, NitroTrainingJob, load_job, resolve
+from nitro_learner.algorithms.carried import copied
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.experiments.curves import read
 from nitro_learner.experiments.folder import ExperimentDir
@@ -66,7 +67,11 @@ class BranchDir(ExperimentDir):
         state = copy.deepcopy(load(store.path(round)).state)
         training, spec = state["training"], run.job.spec
         training["actors"] = spec.scaling.max_actors
-        training["end_states"] = _begin(training["end_states"], spec, round + 1)
+        sources = _sources(training["end_states"], spec)
+        training["end_states"] = _begin(training["end_states"], sources, spec, round + 1)
+        # What the learner carries of a slot's episodes goes with them. Checkpoints before version 0.2 have an
+        # algorithm in place of policies.
+        state |= {name: copied(state[name], sources) for name in ("policies", "algorithm") if name in state}
         state["run"] = secrets.token_hex(4)
         shutil.copyfile(self._source.metrics, folder.metrics)
         shutil.copyfile(self._source.ledger, folder.ledger)
@@ -134,22 +139,28 @@ def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: 
     return PlannedRun(job.spec.environment.id, variant, seed, resolve(load_job(data)), folder)
 
 
-def _begin(ends: Mapping[int, EndState], spec: JobSpec, round: int) -> dict[int, EndState]:
+def _sources(ends: Mapping[int, EndState], spec: JobSpec) -> dict[int, int]:
+    """The slot whose episodes each additional slot of the branch's first round goes on with: the first
+    minActors slots in turn. A slot that has nothing to copy is left out."""
+    kept = spec.scaling.min_actors
+    return {slot: slot % kept for slot in range(kept, spec.scaling.max_actors) if slot % kept in ends}
+
+
+def _begin(
+    ends: Mapping[int, EndState], sources: Mapping[int, int], spec: JobSpec, round: int
+) -> dict[int, EndState]:
     """The states in which the slots of the branch's first round begin.
 
-    The first minActors slots go on from their own. The others have copies of these, in turn, with the random
-    generators that the slot's environments would have had after a reset. A slot that has nothing to copy
-    begins with a reset.
+    The first minActors slots go on from their own. The others have copies of their `sources`, with the random
+    generators that the slot's environments would have had after a reset. Those without begin with a reset.
     """
-    kept, count = spec.scaling.min_actors, spec.environment.envs_per_actor
-    begun = {slot: ends[slot] for slot in range(kept) if slot in ends}
-    for slot in range(kept, spec.scaling.max_actors):
-        if slot % kept in begun:
-            begun[slot] = dict(begun[slot % kept])
-            if _GENERATORS in begun[slot]:
-                seeds, _ = random_sources(slot_seed(spec.seed, round, slot), count)
-                fresh = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))) for seed in seeds]
-                begun[slot][_GENERATORS] = pack_generators(fresh)
+    begun = {slot: ends[slot] for slot in range(spec.scaling.min_actors) if slot in ends}
+    for slot, source in sources.items():
+        begun[slot] = dict(ends[source])
+        if _GENERATORS in begun[slot]:
+            seeds, _ = random_sources(slot_seed(spec.seed, round, slot), spec.environment.envs_per_actor)
+            fresh = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))) for seed in seeds]
+            begun[slot][_GENERATORS] = pack_generators(fresh)
     return begun
 
 

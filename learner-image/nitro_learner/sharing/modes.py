@@ -92,7 +92,7 @@ class RandomToggle(Static):
     """
 
     def __init__(self, toggles: int, window: int, rounds: int, seed: int) -> None:
-        # A toggle after the last round would change nothing.
+        # None after the last round: no round would follow that samples and learns with the new groups.
         free = rounds - 1 - toggles * window
         if free < 0:
             raise ValueError(

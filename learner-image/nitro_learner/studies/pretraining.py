@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.run.metrics_file import read_numbers
 from nitro_learner.run.recorders import CsvMetrics
+from nitro_learner.run.same_job import deciding
 from nitro_learner.run.session import Aborted, signals
 from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
 from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
@@ -24,6 +26,21 @@ from nitro_learner.training.costs import Meter
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport
 from nitro_learner.training.trainer import Trainer
 from nitro_learner.training.waiting import Interrupted
+
+_JOB = "job"
+"""What an agent's task has the other fields of the job under, which its training runs depend on."""
+
+_TOLD_APART = frozenset(
+    {
+        "environment.id",
+        "algorithm.preset",
+        "seed",
+        "scaling.minActors",
+        "scaling.maxActors",
+        "scaling.agent",  # the file's own path, which may change
+    }
+)
+"""Fields that the rest of an agent's task has, or that do not matter."""
 
 
 class Explorer(Scaler):
@@ -149,22 +166,28 @@ def pretrain(
 def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
     """The agent in the file, if it is this job's; a new agent where there is no file."""
     range_ = {"minActors": spec.scaling.min_actors, "maxActors": spec.scaling.max_actors}
-    task = {
+    task: dict[str, Any] = {
         "environment": spec.environment.id,
         "preset": spec.algorithm.preset,
         "targetReward": spec.stop.target_reward,
         "budgetDollars": spec.stop.budget_dollars,
         "beta": beta,
     }
+    fields = {path: value for path, value in deciding(spec.to_dict()).items() if path not in _TOLD_APART}
     if not path.exists():
+        task |= {_JOB: fields}
         return ScalingAgent(spec.scaling.min_actors, spec.scaling.max_actors, task=task, seed=spec.seed)
     agent = ScalingAgent.load(path)
     before = agent.task | {"minActors": agent.fewest, "maxActors": agent.most, "seed": agent.seed}
     now = task | range_ | {"seed": spec.seed}
-    differing = [name for name in now if before.get(name) != now[name]]
+    # A file of an older version has no fields. It gets those of the job that it goes on with.
+    before |= {f"spec.{name}": value for name, value in before.pop(_JOB, fields).items()}
+    now |= {f"spec.{name}": value for name, value in fields.items()}
+    differing = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     if differing:
-        what = ", ".join(f"{name} ({before.get(name)!r}, now {now[name]!r})" for name in differing)
+        what = ", ".join(f"{name} ({before.get(name)!r}, now {now.get(name)!r})" for name in differing)
         raise AgentError(path, f"holds the agent of another task: {what}; choose another file")
+    agent.task = task | {_JOB: fields}
     return agent
 
 

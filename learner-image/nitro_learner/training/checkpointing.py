@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -56,6 +57,7 @@ class Checkpointing:
         self._every_rounds = every_rounds
         self._listeners = listeners
         self._saved_round = 0
+        self._kept: dict[int, dict[str, Any]] = {}
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue all parts from a checkpoint."""
@@ -78,8 +80,19 @@ class Checkpointing:
         if round % self._every_rounds == 0:
             await self.save(round)
 
+    def keep(self, round: int) -> None:
+        """Keep a copy of the parts as they are after `round`, unless they are written. From now on they may
+        change, and `save(round)` still writes what they were."""
+        if round != self._saved_round:
+            self._kept = {round: copy.deepcopy(self._state())}
+
+    def has(self, round: int) -> bool:
+        """Whether the parts as they were after `round` are written or kept."""
+        return round == self._saved_round or round in self._kept
+
     async def save(self, round: int) -> None:
-        """Write the parts as they are after `round`, unless they are written. They must not change meanwhile.
+        """Write the parts as they are after `round`, unless they are written. They must not change meanwhile,
+        and not before, unless they are kept.
 
         Raises:
             CheckpointError: the disk is full or the folder cannot be written.
@@ -96,9 +109,11 @@ class Checkpointing:
         await self._write(0)
 
     async def _write(self, round: int) -> None:
-        state = self._meta | {name: part.state_dict() for name, part in self._parts.items()}
-        state["played"] = self._played()
+        state = self._meta | (self._kept.get(round) or self._state())
         path = await asyncio.to_thread(self._store.save, round, state)
-        self._saved_round = round
+        self._saved_round, self._kept = round, {}
         for listener in self._listeners:
             listener.on_checkpoint_saved(round=round, location=str(path))
+
+    def _state(self) -> dict[str, Any]:
+        return {**{name: part.state_dict() for name, part in self._parts.items()}, "played": self._played()}

@@ -90,15 +90,16 @@ class RoundRunner:
     """Of the algorithm, up to the end of the last whole round."""
 
     @property
-    def between_rounds(self) -> bool:
-        """Whether nothing was learned since the last whole round."""
-        return self.compute.updates == self._updates
+    def can_conclude(self) -> bool:
+        """Whether the state after the last whole round is still there: nothing was learned since then, or it
+        was saved or kept."""
+        return self.compute.updates == self._updates or self.checkpointing.has(self.state.round)
 
     async def run(self) -> None:
         """Train one round.
 
         Raises:
-            Interrupted: the run shall end, and nothing of the round was learned.
+            Interrupted: the run shall end, and no fragment of the round was learned from.
             RoundFailed, BackendError, CacheError, CheckpointError, OSError, FloatingPointError: as its parts.
         """
         state, spec = self.state, self.spec
@@ -127,7 +128,14 @@ class RoundRunner:
                     evaluating = self.evaluations.start(self.policies.version)
             self._stage_started("sample")
             saving = asyncio.create_task(self.checkpointing.save_if_due(state.round))
-            context = RoundContext(plan, state.actors, saving, stages, self._stage_started)
+            context = RoundContext(
+                plan,
+                state.actors,
+                saving,
+                lambda: self.checkpointing.keep(state.round),
+                stages,
+                self._stage_started,
+            )
             result, updates = await self.feed.learn(context)
         except BaseException:
             # A checkpoint is written to its end. This error is reported in place of what either task raises.

@@ -30,7 +30,9 @@ class RoundContext:
     Attributes:
         plan: of the round.
         actors: I_k.
-        saved: done when the state before the round is on disk; no update may begin earlier.
+        saved: done when the state before the round is on disk, if it is its turn; no update may begin
+            earlier.
+        keep: keeps the state before the round, for a checkpoint of a round that is broken off.
         stages: where the time goes.
         on_stage_started: called with the name of each stage that begins.
     """
@@ -38,6 +40,7 @@ class RoundContext:
     plan: RoundPlan
     actors: int
     saved: Awaitable[None]
+    keep: Callable[[], None]
     stages: Stages
     on_stage_started: Callable[[str], None]
 
@@ -57,7 +60,7 @@ class Feed(Protocol):
         """Gather the round's fragments and learn from them.
 
         Raises:
-            Interrupted: the run shall stop and nothing was learned yet.
+            Interrupted: the run shall stop, and no fragment of the round was learned from.
             RoundFailed, FatalError, CacheError: see Dispatcher.finish.
             FloatingPointError: the weights are not finite any more.
         """
@@ -142,6 +145,8 @@ class AsyncRounds:
         begin = asyncio.get_running_loop().time()
         with stages("checkpoint"):
             await round.saved
+            # A round may be broken off after it has replayed, and no log has those updates.
+            round.keep()
         wanted = max(plan.min_actors, -(-round.actors // 2))
         learned, feed = await self._gather(wanted, stages)
         if not learned:

@@ -113,7 +113,7 @@ class Trainer:
                     return await self._train(runner)
                 except (RoundFailed, CacheError, BackendError):
                     # Rounds since the last checkpoint need not be lost with what failed.
-                    if runner.between_rounds:
+                    if runner.can_conclude:
                         with contextlib.suppress(CheckpointError):
                             await runner.conclude()
                     raise

@@ -67,10 +67,6 @@ class Groups:
         agents = self.class_of(policy).agents
         return [agents.index(agent) for agent in self.of(policy)]
 
-    def index(self, policy: str) -> int:
-        """The position of a policy's name among the team's agents, which keys the policy's random numbers."""
-        return self._team.agents.index(policy)
-
     def to_dict(self) -> dict[str, list[str]]:
         """The agents by policy, from which `Groups` can be made again."""
         return {policy: list(self.of(policy)) for policy in self.policies}

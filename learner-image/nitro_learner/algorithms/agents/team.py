@@ -64,6 +64,11 @@ class Team:
                 f"spec.network.type: {self.algorithm} has networks without convolutions; set it to mlp"
             )
 
+    def index(self, agent: str) -> int:
+        """The agent's position among all agents of the environment, in the order of the wire. It keys random
+        numbers, which agents of different teams must not share."""
+        return [name for one in self.classes for name in one.agents].index(agent)
+
     @property
     def global_state_size(self) -> int:
         """S of the global state, whether fragments carry it or it is concatenated from observations."""

@@ -200,7 +200,7 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         settings, network = self.settings, self._network(names[0])
         before = [self._policies[name] for name in names]
         update = Update(
-            generators=[self._generator(_ORDER, round, self._groups.index(name)) for name in names],
+            generators=[self._generator(_ORDER, round, self._team.index(name)) for name in names],
             distribution=self._family(self._groups.class_of(names[0])),
             coefficients=Coefficients(
                 clip=settings.clip,
@@ -222,12 +222,13 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
                     f"round {round}: the weights of the policy {name} became infinite or NaN; "
                     "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
                 )
-            self._policies[name] = policy.trained(
+            after = policy.trained(
                 parameters.clone(), trained.adam[index], adapted(kl, terms["kl"], settings.kl_target)
             )
+            self._policies[name] = after
             step = PolicyStep(
                 network,
-                parameters[None],
+                after.parameters[None],
                 sampled[index : index + 1],
                 update.distribution,
                 batch.samples.standardised(),
@@ -242,7 +243,7 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         agents = len(self._groups.positions(policy))
         if agents == 1 or self._team.group_batch != "equal":
             return None
-        seed = (self._team.seed, _CHOICE, round, self._groups.index(policy))
+        seed = (self._team.seed, _CHOICE, round, self._team.index(policy))
         return chosen_agents(choices, agents, seed)
 
     def _rollouts(self, policy: str, fragments: list[Fragment]) -> PolicyRollouts:
@@ -275,7 +276,7 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         """A policy as a run begins with it."""
         settings, one = self.settings, next(c for c in self._team.classes if name in c.agents)
         network = self._networks[one.name]
-        generator = self._generator(_INITIAL, 0, self._team.agents.index(name))
+        generator = self._generator(_INITIAL, 0, self._team.index(name))
         parameters = network.initial(generator, orthogonal=settings.orthogonal_init).to(self._device)
         normalises = settings.normalise_observations
         return AgentPolicy(

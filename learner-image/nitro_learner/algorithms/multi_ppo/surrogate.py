@@ -45,7 +45,7 @@ class PolicySurrogate(ABC, Generic[Network, Data]):
         return self._function(self.step.parameters, objective, parts)
 
     def trajectories(self, objective: Objective) -> Function:
-        return self._function(self.step.sampled, objective, self._each(self._seen(objective)))
+        return self._function(self.step.sampled.clone(), objective, self._each(self._seen(objective)))
 
     @abstractmethod
     def _drawn(self, seen: Data, rows: Tensor) -> Sequence[Data]:
@@ -67,7 +67,9 @@ class PolicySurrogate(ABC, Generic[Network, Data]):
         return self.samples if objective == "total" else self.samples.with_advantages(self.step.standardised)
 
     def _function(self, theta: Tensor, objective: Objective, parts: Sequence[Data]) -> Function:
-        policy, critic = (part.detach().clone().requires_grad_() for part in self.step.network.split(theta))
+        policies, critics = self.step.network.split(theta)
+        # No copy of the policy: `nitro landscape` moves it, and plays the learner's weights.
+        policy, critic = policies.detach().requires_grad_(), critics.detach().clone().requires_grad_()
         acted = float(acted_in(parts))
         return Function(
             terms=[partial(self._mean, policy, critic, objective, part, acted) for part in parts],

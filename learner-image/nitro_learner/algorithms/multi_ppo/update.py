@@ -56,7 +56,7 @@ class PolicyStep(Generic[Network]):
 
     Attributes:
         network: shape of policy and critic.
-        parameters: f32 [1, n], theta_{k+1}.
+        parameters: f32 [1, n], theta_{k+1}, the learner's own until its next update.
         sampled: f32 [1, n], theta_k, which sampled the round.
         distribution: of the actions.
         standardised: f32 [N], advantages with mean 0 and deviation 1; those that the loss sees may differ.

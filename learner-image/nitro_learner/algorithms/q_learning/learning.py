@@ -72,7 +72,7 @@ class QLearner:
             device=device,
         )
         self._groups = Groups.initial(team)
-        initial = self._mixer.initial(self._generator(_MIXER, 0)).to(device)
+        initial = self._mixer.initial(self._generator(_MIXER, self._first)).to(device)
         self._learned = Learned(
             {name: self._fresh(one) for name, one in self._classes.items()},
             initial,
@@ -259,7 +259,7 @@ class QLearner:
         rows = {}
         for policy in self._groups.policies:
             if policy in one.agents:
-                generator = self._generator(_INITIAL, self._groups.index(policy))
+                generator = self._generator(_INITIAL, self._team.index(policy))
                 row = network.initial(generator).to(self._device)
                 rows[policy] = (row, row, AdamState.fresh(network.size, self._device))
         return PolicyStack(rows, network, s.adam_epsilon)
@@ -277,12 +277,11 @@ class QLearner:
 
     @property
     def _first(self) -> int:
-        """The number of the team's first agent among all, which keys the team's random numbers."""
-        return [agent for one in self._team.classes for agent in one.agents].index(self._team.agents[0])
+        """The index of the team's first agent, which keys the team's random numbers."""
+        return self._team.index(self._team.agents[0])
 
     def _generator(self, purpose: int, index: int) -> torch.Generator:
-        key = stream(stream(self._team.seed, purpose), self._first + index)
-        return torch.Generator().manual_seed(key)
+        return torch.Generator().manual_seed(stream(stream(self._team.seed, purpose), index))
 
 
 def _mixer(team: Team) -> Mixer:

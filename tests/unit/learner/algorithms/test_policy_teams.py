@@ -1,15 +1,19 @@
 """From a job to teams: which agents learn by which algorithm."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agents_support import agents_fragment
+from nitro_actor.protocol.agents import agent_classes
 from nitro_api import JobInvalid, JobSpec, load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.agents.team import TeamMisfit
 from nitro_learner.algorithms.agents.teams import make_teams
+from nitro_learner.algorithms.multi_ppo import learning
 from sharing_support import ToyTeam
 from train_support import job
 
@@ -135,3 +139,38 @@ def test_a_class_that_cannot_share_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(registry, "_learns", lambda *_: lambda *_: object())
     with pytest.raises(TypeError, match="ippo learns several agents, but is no SharingLearner"):
         registry.make_policies(spec(), ENVIRONMENT)
+
+
+@pytest.mark.parametrize("entry", ["*_0", "adversary_*"])
+@pytest.mark.parametrize("name", ["ippo", "mappo", "iql"])
+def test_agents_of_different_teams_begin_with_different_policies(name: str, entry: str) -> None:
+    """Teams that alternate in the order of the wire, and teams that follow each other."""
+    policies = registry.make_policies(
+        spec(name=name, policies=[{"agents": entry, "name": name}]), ENVIRONMENT
+    )
+    assert len(policies.teams()) == 2
+    first = [one.tensors["policy.layers.0.weight"].tobytes() for one in policies.weights().values()]
+    assert len(set(first)) == 4
+
+
+def test_policies_of_different_teams_learn_from_different_random_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: Counter[Any] = Counter()
+    stream, chosen_agents = learning.stream, learning.chosen_agents
+
+    def streamed(*keys: int) -> int:
+        drawn[keys] += 1
+        return stream(*keys)
+
+    def chosen(choices: int, agents: int, seed: Any) -> Any:
+        drawn[seed] += 1
+        return chosen_agents(choices, agents, seed)
+
+    policies = registry.make_policies(spec(policies=[{"agents": "adversary_*", "name": "ippo"}]), ENVIRONMENT)
+    policies.regroup({f"{kind}_0": [f"{kind}_0", f"{kind}_1"] for kind in ("adversary", "agent")})
+    monkeypatch.setattr(learning, "stream", streamed)
+    monkeypatch.setattr(learning, "chosen_agents", chosen)
+    policies.update([agents_fragment(*agent_classes(ENVIRONMENT))], 1)
+    assert len(drawn) == 4, "each policy's order of samples, and its choice of agents"
+    assert set(drawn.values()) == {1}

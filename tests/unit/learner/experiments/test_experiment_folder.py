@@ -66,3 +66,19 @@ def test_a_damaged_list_of_machines_is_named(tmp_path: Path) -> None:
     for entry in (machine(), {**machine(), "cores": 0}, machine()):
         folder.add_machine(entry)
     assert len(json.loads(folder.machine.read_text())) == 2
+
+
+def test_runs_that_were_interrupted_have_not_ended_when_seeds_are_told(tmp_path: Path) -> None:
+    folder, experiment = _trained(tmp_path)
+    interrupted = plan(experiment)[0]
+    pretend(folder, interrupted, actors=[4], returns=[0], finished=False)
+    folder.open(load(write_spec(tmp_path, seeds=[0, 1, 2])))
+    assert folder.seeds_told() == [{"seeds": [0, 1], "ended": 0}, {"seeds": [0, 1, 2], "ended": 3}]
+
+
+def test_seeds_are_still_the_first_ones_while_all_runs_are_interrupted(tmp_path: Path) -> None:
+    folder, experiment = _trained(tmp_path)
+    for run in plan(experiment):
+        pretend(folder, run, actors=[4], returns=[0], finished=False)
+    folder.open(load(write_spec(tmp_path, seeds=[5, 6])))
+    assert folder.seeds_told() == [{"seeds": [5, 6], "ended": 0}]

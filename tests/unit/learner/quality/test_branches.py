@@ -1,14 +1,19 @@
 """Branches of a run: each in a folder of its own, which begins with the run's checkpoint."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from experiment_support import spec
+from learner_support import fragment
 from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
 from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.networks.normalise import RewardNormaliser
 from nitro_learner.quality.branches import BranchDir, branches
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.training.round_report import COLUMNS
@@ -59,3 +64,38 @@ def test_a_branch_that_was_broken_off_in_planting_is_planted_again(source: RunDi
     found = CheckpointStore(checkpoints, keep_last=1).latest()
     assert found is not None
     assert (found.round, found.state["training"]["actors"]) == (2, 3)
+
+
+def test_additional_slots_have_what_the_learner_carries_of_their_episodes(source: RunDir) -> None:
+    """Slot 0 is all that the branch's rounds have of the run; slot 3 was last used some rounds ago."""
+    rewards, memories = RewardNormaliser(0.9), CriticMemories(5)
+    played = [fragment(slot, envs=2) for slot in (0, 3)]
+    rewards(played)
+    memories.keep(played, np.arange(20, dtype=np.float32).reshape(2, 2, 5))
+    parts = {"rewards": rewards.state_dict(), "memories": memories.state_dict()}
+    state = {
+        "run": "abc",
+        "policies": {"learners": [{"policies": ["agent"], "state": {"policies": {"agent": parts}}}]},
+        "training": {"actors": 1, "end_states": {slot: {"state/x": np.array([slot])} for slot in (0, 3)}},
+    }
+    CheckpointStore(source.checkpoints, keep_last=9).save(2, state)
+    planted = BranchDir(source.path / "detector", source)
+    (_, sooner, _) = branches(_job(), [2], factor=3, seeds=1, ahead=1)
+    found = CheckpointStore(planted.prepare(sooner).checkpoints, keep_last=1).latest()
+    assert found is not None
+    assert [end["state/x"].item() for end in found.state["training"]["end_states"].values()] == [0, 0, 0]
+    parts = found.state["policies"]["learners"][0]["state"]["policies"]["agent"]
+    rewards.load_state_dict(parts["rewards"])
+    memories.load_state_dict(parts["memories"])
+    following = [
+        replace(fragment(0, envs=2, resumed=True), meta={"slot": s, "resumed": True}) for s in range(3)
+    ]
+    own, *others = memories.before(following, 2)
+    assert own.any()
+    for other in others:
+        np.testing.assert_array_equal(other, own)
+    rewards(following)
+    carried = rewards.state_dict()["running"]
+    for slot in ("1", "2"):
+        np.testing.assert_array_equal(carried[slot], carried["0"])
+    assert set(carried) == {"0", "1", "2", "3"}, "slot 3 is no slot of the branch"

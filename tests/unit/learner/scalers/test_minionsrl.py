@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from learner_support import job
-from nitro_api import Ledger
+from nitro_api import JobSpec, Ledger
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.checkpoints.store import CheckpointStore, pack, write
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run, summary
 from nitro_learner.scalers import RoundOutcome, Scaler
 from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
+from nitro_learner.studies.pretraining import _open as opened
 from nitro_learner.studies.pretraining import _spent as spent_by
 from nitro_learner.studies.pretraining import rewards
 from nitro_learner.training.round_report import Outcome
@@ -200,6 +201,44 @@ def test_an_episodes_steps_are_those_that_it_learned_from(tmp_path: Path) -> Non
     found = spent_by(tmp_path, 64)
     assert (found.rounds, found.env_steps) == (3, 512 + 8 * 64)
     assert (found.seconds, found.dollars) == (8.0, 3.0)
+
+
+def pretrained(path: Path, **changes: Any) -> JobSpec:
+    """A job whose agent is pre-trained into the file."""
+    scaling = {"scaling__scaler": "minionsrl", "scaling__agent": path, "scaling__maxActors": 11}
+    aims = {"stop__targetReward": 500, "stop__budgetDollars": 0.08}
+    return job(**{**scaling, **aims, **changes}).spec
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"algorithm__hyperparameters__clip": 0.3}, r"spec.algorithm.hyperparameters.clip \(0.2, now 0.3\);"),
+        ({"environment__kwargs__forward": 2.5}, r"spec.environment.kwargs.forward \(None, now 2.5\)"),
+        ({"environment__id": "Walker2d-v5"}, r"environment \('Hopper-v5', now 'Walker2d-v5'\);"),
+        ({"scaling__maxActors": 12}, r"maxActors \(11, now 12\);"),
+    ],
+)
+def test_pretraining_goes_on_with_the_agent_of_the_same_job_alone(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "agent.safetensors"
+    opened(path, pretrained(path), 1.0).save(path)
+    moved = path.rename(tmp_path / "moved.safetensors")
+    assert opened(moved, pretrained(moved, stop__rounds=7), 1.0).episodes == 0
+    with pytest.raises(AgentError, match=f"holds the agent of another task: .*{message}"):
+        opened(moved, pretrained(moved, **changes), 1.0)
+
+
+def test_pretraining_goes_on_with_an_older_agent_and_writes_down_its_job(tmp_path: Path) -> None:
+    """An older version wrote down five facts of the job."""
+    path = tmp_path / "agent.safetensors"
+    older = opened(path, pretrained(path), 1.0)
+    del older.task["job"]
+    older.save(path)
+    opened(path, pretrained(path, algorithm__hyperparameters__clip=0.3), 1.0).save(path)
+    with pytest.raises(AgentError, match="clip"):
+        opened(path, pretrained(path), 1.0)
 
 
 def run_of(folder: Path, path: Path, **scaler_state: Any) -> OpenRun:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -283,6 +283,7 @@ class Rounds:
         self.stop = asyncio.Event()
         self.saved = asyncio.Event()
         self.saved.set()
+        self.keep: Callable[[], None] = lambda: None
         policies = PolicySet.of_one(algorithm, "arrivals")
         feed = rounds.make(policies, work, backend, backend.cache, compute, self.stop)  # type: ignore[arg-type]
         assert isinstance(feed, AsyncRounds)
@@ -291,7 +292,7 @@ class Rounds:
     async def learn(self, round: int, actors: int, min_actors: int = 1) -> RoundResult:
         wanted = round_plan(round, min_actors=min_actors)
         await self.feed.start(wanted, actors)
-        context = RoundContext(wanted, actors, self.saved.wait(), Stages(), lambda _: None)
+        context = RoundContext(wanted, actors, self.saved.wait(), self.keep, Stages(), lambda _: None)
         result, _ = await self.feed.learn(context)
         return result
 
@@ -355,6 +356,23 @@ async def test_round_replays_while_nothing_arrives_and_as_often_as_the_algorithm
     await gate.open(1, 0)
     await learning
     assert algorithm.calls == [(1, 2), "replay", "replay", "replay", (1, 0), "end 1"]
+    await work.close()
+
+
+async def test_round_keeps_the_state_before_it_for_a_round_that_only_replays(
+    work: Dispatcher, backend: FunctionBackend, compute: Compute
+) -> None:
+    """The round before left something to replay, and the run shall stop before a fragment came."""
+    gate, algorithm = Gate(backend), Recorder(replays=2)
+    rounds = Rounds(work, backend, compute, algorithm)
+    algorithm.take([])
+    rounds.keep = lambda: algorithm.calls.append("kept")
+    learning = await rounds.begin(1, 4)
+    assert algorithm.calls == ["kept", "replay", "replay"]
+    rounds.stop.set()
+    with pytest.raises(Interrupted):
+        await learning
+    await gate.open(1, 0)
     await work.close()
 
 

@@ -16,6 +16,8 @@ from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.algorithms.registry import RECORDS
 from nitro_api.costs.ledger import Entry, Ledger
+from nitro_learner.algorithms import registry
+from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.base import FatalError, RetryableError
 from nitro_learner.cache.base import CacheUnreachable
 from nitro_learner.cache.memory_cache import MemoryCache
@@ -385,6 +387,62 @@ async def test_trainer_interrupted_in_an_update_ends_the_round(new_run: NewRun, 
     assert [report.round for report in run.listener.reports] == [1, 2], "the last one is scored"
     assert run.requested("rollout", 3) == []
     assert run.store.rounds()[-1] == 2
+
+
+REPLAYING: dict[str, Any] = {
+    # One actor, so that no fragment of round 2 is under way when round 3 begins; replays hardly end.
+    "algorithm": {
+        "name": "impact",
+        "hyperparameters": {"batchSize": STEPS, "epochs": 1, "minibatchSize": 24, "bufferUses": 10_000},
+    },
+    "scaling": {"minActors": 1, "maxActors": 1},
+    "stop": {"rounds": 9},
+}
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["interrupted", "failed"])
+@pytest.mark.parametrize("every", [1, 9])
+async def test_a_checkpoint_has_no_replays_of_a_round_that_was_broken_off(
+    new_run: NewRun, monkeypatch: pytest.MonkeyPatch, every: int, fails: bool
+) -> None:
+    run = new_run(**REPLAYING, learner={"checkpoint": {"everyRounds": every, "keepLast": 100}})
+    trainer = run.sitting()
+    after: list[bytes] = []
+    replayed = asyncio.Event()
+    loop, replay, make = asyncio.get_running_loop(), PolicySet.replay, registry.make_policies
+
+    def made(*arguments: Any) -> PolicySet:
+        policies = make(*arguments)
+        run.listener.on_stage = lambda round, stage: (
+            after.append(pack(2, policies.state_dict())) if (round, stage) == (3, "sample") else None
+        )
+        return policies
+
+    def told(policies: PolicySet) -> bool:
+        if after:
+            loop.call_soon_threadsafe(replayed.set)
+        return replay(policies)
+
+    monkeypatch.setattr(registry, "make_policies", made)
+    monkeypatch.setattr(PolicySet, "replay", told)
+
+    async def before(request: Request) -> None:
+        if (request["kind"], request["round"]) == ("rollout", 3):
+            await replayed.wait()
+            if fails:
+                raise FatalError("the actor refuses the token")
+            trainer.interrupt()
+            await asyncio.Event().wait()
+
+    run.backend.before = before
+    if fails:
+        with pytest.raises(TrainingFailed, match="refuses the token"):
+            await trainer.run()
+    else:
+        assert (await trainer.run()).rounds == 2
+    assert run.store.rounds()[-1] == 2, "no round is lost"
+    assert pack(2, load(run.store.path(2)).state["policies"]) == after[0]
+    assert [report.round for report in run.listener.reports] == [1, 2]
 
 
 async def test_trainer_interrupted_while_actors_start_does_nothing(new_run: NewRun) -> None:

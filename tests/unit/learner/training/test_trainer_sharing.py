@@ -32,7 +32,6 @@ SPREAD: dict[str, Any] = {
     "sharing": {"mode": "dynamic", "window": 3, "slope": 1},
     "scaling": {"scaler": "marless", "minActors": 2, "maxActors": 3},
     "evaluation": {"episodes": 1, "everyRounds": 100},
-    "stop": {"rounds": 7},
 }
 
 
@@ -60,14 +59,15 @@ class Recorder(Listener):
 class Sitting:
     """A session of training in a folder, from its newest checkpoint on, until the end or after a round."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rounds: int = 7) -> None:
         self.folder = folder
+        self.rounds = rounds
         self.listener = Recorder()
         self.published: dict[int, dict[str, str]] = {}
         """Who plays which policy, by the version of the weights."""
 
     async def run(self, until: int = 0) -> Outcome:
-        resolved = resolve(load_job(job(**SPREAD)))
+        resolved = resolve(load_job(job(**SPREAD | {"stop": {"rounds": self.rounds}})))
         store = CheckpointStore(self.folder / "checkpoints", keep_last=100)
         published = self.published
 
@@ -144,3 +144,17 @@ async def test_a_run_interrupted_around_a_toggle_goes_on_exactly(
         first.listener.toggles + second.listener.toggles, whole.listener.toggles, strict=True
     ):
         assert (ours.groups, ours.bases, ours.reason) == (theirs.groups, theirs.bases, theirs.reason)
+
+
+async def test_a_toggle_after_the_last_round_is_evaluated_and_a_longer_run_goes_on_with_it(
+    tmp_path: Path, whole: Sitting
+) -> None:
+    first, second = Sitting(tmp_path, rounds=3), Sitting(tmp_path)
+    assert (await first.run()).finished
+    (toggle,) = first.listener.toggles
+    played = {one["weights"]["version"] for one in first.backend.requests if one["kind"] == "evaluate"}
+    assert played == {4}
+    assert set(first.published[4].values()) == set(toggle.groups)
+    assert (await second.run()).finished
+    assert first.listener.events + second.listener.events == whole.listener.events
+    assert learned(first.listener.reports + second.listener.reports) == learned(whole.listener.reports)

@@ -29,7 +29,6 @@ def test_agents_and_positions_follow_the_team_whatever_order_a_group_has() -> No
     assert groups.of("agent_2") == ("agent_0", "agent_2")
     assert groups.positions("agent_2") == [0, 2]
     assert groups.class_of("agent_2") == AGENT
-    assert groups.index("agent_2") == 1
     assert Groups(part, groups.to_dict()).agents == groups.agents
 
 
