@@ -49,8 +49,8 @@ def with_schedule(
     """A resolved job with the scaler `schedule` in place of its own; all else is equal.
 
     Args:
-        limits: minActors and maxActors in place of the job's own. They are widened where the schedule leaves
-            them. No off-policy round ends with fewer fragments than minActors.
+        limits: minActors and maxActors in place of the job's own, widened where the schedule leaves them.
+            Off-policy jobs depend on them: a round waits for at least minActors fragments.
     """
     data = job.to_dict()
     low, high = limits or (job.spec.scaling.min_actors, job.spec.scaling.max_actors)

@@ -28,7 +28,7 @@ from nitro_learner.training.trainer import Trainer
 from nitro_learner.training.waiting import Interrupted
 
 _JOB = "job"
-"""What an agent's task has the other fields of the job under, which its training runs depend on."""
+"""Key of an agent's task under which the other fields of the job are that decide a training run."""
 
 _TOLD_APART = frozenset(
     {
@@ -37,10 +37,10 @@ _TOLD_APART = frozenset(
         "seed",
         "scaling.minActors",
         "scaling.maxActors",
-        "scaling.agent",  # the file's own path, which may change
+        "scaling.agent",  # the file itself, which may be moved
     }
 )
-"""Fields that the rest of an agent's task has, or that do not matter."""
+"""Fields that are not under that key: the task, or the agent, has them by another name."""
 
 
 class Explorer(Scaler):
@@ -174,9 +174,9 @@ def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
         "beta": beta,
     }
     fields = {path: value for path, value in deciding(spec.to_dict()).items() if path not in _TOLD_APART}
+    whole = task | {_JOB: fields}
     if not path.exists():
-        task |= {_JOB: fields}
-        return ScalingAgent(spec.scaling.min_actors, spec.scaling.max_actors, task=task, seed=spec.seed)
+        return ScalingAgent(spec.scaling.min_actors, spec.scaling.max_actors, task=whole, seed=spec.seed)
     agent = ScalingAgent.load(path)
     before = agent.task | {"minActors": agent.fewest, "maxActors": agent.most, "seed": agent.seed}
     now = task | range_ | {"seed": spec.seed}
@@ -187,7 +187,7 @@ def _open(path: Path, spec: JobSpec, beta: float) -> ScalingAgent:
     if differing:
         what = ", ".join(f"{name} ({before.get(name)!r}, now {now.get(name)!r})" for name in differing)
         raise AgentError(path, f"holds the agent of another task: {what}; choose another file")
-    agent.task = task | {_JOB: fields}
+    agent.task = whole
     return agent
 
 
