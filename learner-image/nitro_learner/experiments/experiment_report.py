@@ -16,6 +16,7 @@ from nitro_learner.experiments import (
     class_returns,
     equal_cost,
     function_costs,
+    gain_shape,
     modelled_costs,
     question_answers,
     statistics,
@@ -187,10 +188,12 @@ def _environment(
         yield f"\nNot every run has a {experiment.score} at the budget, so nothing is compared by it.\n"
     for score in known:
         yield from _score_tables(experiment, results, score)
+    yield from gain_shape.table(results, experiment)
     for prices, found in priced:
         (by_list,) = (one for one in found if one.environment == results.environment)
         yield from modelled_costs.table(by_list, prices)
         yield from equal_cost.table(by_list, experiment)
+        yield from gain_shape.best_number(by_list, experiment)
         path = folder.path / "figures" / f"{name}-{experiment.score}-{slug(prices.name)}.png"
         if draw_metric(by_list, experiment.score, path, modelled=True):
             yield f"![Return against modelled dollars: {prices.name}]({path.relative_to(folder.path)})\n"

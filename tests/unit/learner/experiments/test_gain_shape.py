@@ -1,0 +1,102 @@
+"""How a round's improvement grows with its actors: the fit, and what follows from it for a price list."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from experiment_support import pretend, write_spec
+from nitro_learner.experiments import experiment_report, price_list
+from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.plan import plan
+from nitro_learner.experiments.spec import Experiment, load
+
+ROUNDS = {1: 3.0, 2: 2.0, 4: 1.5}
+"""1 + N / I for N = 2 and 1, 2 and 4 actors: the law `one step`."""
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
+    monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
+
+
+def finished(directory: Path, rounds: Mapping[int, float]) -> tuple[ExperimentDir, Experiment]:
+    """Runs that reach a return of 10 after 2, 4 or 6 times `rounds`, by number of actors and by seed."""
+    variants = {
+        f"fixed-{count}": {
+            "spec.scaling.scaler": "fixed",
+            "spec.scaling.initialActors": count,
+            "spec.stop.rounds": 50,
+        }
+        for count in rounds
+    }
+    seeds = [0, 1, 2]
+    spec = load(
+        write_spec(
+            directory, variants=variants, seeds=seeds, budget={"rounds": 3}, target=10, against=["fixed-1"]
+        )
+    )
+    folder = ExperimentDir(directory / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        count = int(run.variant.removeprefix("fixed-"))
+        before = int(rounds[count] * 2 * (run.seed + 1))
+        pretend(folder, run, actors=[count] * (before + 1), returns=[0] * before + [10])
+    return folder, spec
+
+
+def test_the_fit_finds_the_noise_of_rounds_that_follow_a_law(tmp_path: Path) -> None:
+    told = experiment_report.write(*finished(tmp_path, ROUNDS))
+    assert "### Gain by number of actors" in told
+    assert "one step, N = 2.0 [2.0, 2.0]" in told
+    # Two actors took 4, 8 and 12 rounds; their geometric mean is 7.27.
+    assert "| 2 | 8.0 [-1.9, 17.9] | 7.3 |" in told
+    assert "root mean square: one step 0.0 %, bounded movement 2." in told
+
+
+def test_a_price_list_has_a_cheapest_number_by_the_law(tmp_path: Path) -> None:
+    """A round costs 2 dollars and 1.10 for each actor: to the target 9.30, 8.40 and 9.60 times a factor."""
+    folder, spec = finished(tmp_path, ROUNDS)
+    path = tmp_path / "prices.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "name": "round",
+                "learner": "a machine",
+                "source": "Made up.",
+                "pricing": {
+                    "learnerDollarsPerHour": 3600,
+                    "lambdaGBSecond": 1,
+                    "lambdaRequest": 0.1,
+                    "actorMemoryGB": 1,
+                },
+                "actorSeconds": {"invocation": 0.04, "step": 0.01},
+                "seconds": [
+                    {
+                        "algorithm": "ppo",
+                        "preset": "tuned",
+                        "transitions": [96, 960],
+                        "update": [1, 1],
+                        "detector": [5, 5],
+                    }
+                ],
+            }
+        )
+    )
+    told = experiment_report.write(folder, spec, [price_list.load(path)])
+    assert "A round costs $2.0000 and $1.1000 for each actor, so K is 1.8." in told
+    assert "2 actors in every round are cheapest to the target" in told
+    assert "Against 1, 2, 4 actors that saves 9.7 %, 0.0 %, 12.5 %." in told
+
+
+def test_two_numbers_of_actors_show_no_shape(tmp_path: Path) -> None:
+    told = experiment_report.write(*finished(tmp_path, {1: 3.0, 2: 2.0}))
+    assert "Gain by number of actors" not in told
+
+
+def test_runs_that_miss_the_target_show_no_shape(tmp_path: Path) -> None:
+    folder, spec = finished(tmp_path, ROUNDS)
+    missed = spec.model_copy(update={"target": 11.0})
+    assert "Gain by number of actors" not in experiment_report.write(folder, missed)
