@@ -51,6 +51,15 @@ def write_spec(directory: Path, **changes: Any) -> Path:
     return path
 
 
+def write_prices(directory: Path, **changes: object) -> Path:
+    """A learner of a dollar per second, and actors of a dollar per GB-second and a tenth per request."""
+    path = directory / "prices.yaml"
+    pricing = {"learnerDollarsPerHour": 3600, "lambdaGBSecond": 1, "lambdaRequest": 0.1, "actorMemoryGB": 1}
+    whole = {"name": "round", "learner": "a machine", "source": "Made up.", "pricing": pricing, **changes}
+    path.write_text(yaml.safe_dump(whole))
+    return path
+
+
 def pretend(
     folder: ExperimentDir,
     run: PlannedRun,

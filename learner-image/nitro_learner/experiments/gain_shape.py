@@ -26,10 +26,25 @@ from nitro_learner.experiments.statistics import Interval
 LAWS = {"one step": 1.0, "bounded movement": 0.5}
 """The power of 1 + N / I by law."""
 
-_FEWEST_NUMBERS, _FEWEST_SEEDS = 3, 3
+_FEWEST_NUMBERS, _FEWEST_SEEDS = 3, 3  # With two numbers every law fits; an interval needs several seeds.
 _NOISES = np.geomspace(0.01, 1e5, 3001)
 _MOST_ACTORS = 1024
 _NEGLIGIBLE = 1e-9
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A law fitted to rounds by number of actors.
+
+    Attributes:
+        noise: N.
+        rounds: by the law, f64 [n], the geometric mean over seeds.
+        error: root mean square of the law's relative error over the numbers of actors.
+    """
+
+    noise: float
+    rounds: Floats
+    error: float
 
 
 @dataclass(frozen=True)
@@ -67,33 +82,29 @@ class Shape:
             return None
         return cls(np.array([actors[name] for name in variants]), variants, rounds)
 
-    def fit(self, power: float) -> tuple[float, Floats]:
-        """N, and the rounds by the law, f64 [n], the geometric mean over seeds."""
-        return _fit(np.log(self.rounds), self.actors, power)
+    def fits(self) -> dict[str, Fit]:
+        """Each law, fitted to all seeds."""
+        return {law: _fit(np.log(self.rounds), self.actors, power) for law, power in LAWS.items()}
 
     def noise(self, power: float) -> Interval:
         """N with its interval over seeds, by the jackknife of its logarithm."""
         logs, count = np.log(self.rounds), len(self.rounds)
-        whole = np.log(_fit(logs, self.actors, power)[0])
+        whole = np.log(_fit(logs, self.actors, power).noise)
         without = [
-            np.log(_fit(np.delete(logs, seed, axis=0), self.actors, power)[0]) for seed in range(count)
+            np.log(_fit(np.delete(logs, seed, axis=0), self.actors, power).noise) for seed in range(count)
         ]
         found = statistics.mean(count * whole - (count - 1) * np.array(without))
         return Interval(float(np.exp(whole)), float(np.exp(found.low)), float(np.exp(found.high)), found.p)
 
-    def error(self, power: float) -> float:
-        """Root mean square of the law's relative error over the numbers of actors."""
-        law = self.fit(power)[1]
-        return float(np.sqrt(np.mean((np.log(self.rounds).mean(axis=0) - np.log(law)) ** 2)))
 
-
-def _fit(logs: Floats, actors: Floats, power: float) -> tuple[float, Floats]:
+def _fit(logs: Floats, actors: Floats, power: float) -> Fit:
     """Least squares of log rounds, f64 [seeds, n]. A factor for each seed leaves only the means to fit."""
     means = logs.mean(axis=0)
     laws = power * np.log1p(_NOISES[:, None] / actors)
     laws += (means.mean() - laws.mean(axis=1))[:, None]
-    best = int(((laws - means) ** 2).sum(axis=1).argmin())
-    return float(_NOISES[best]), np.exp(laws[best])
+    errors = ((laws - means) ** 2).mean(axis=1)
+    best = int(errors.argmin())
+    return Fit(float(_NOISES[best]), np.exp(laws[best]), float(np.sqrt(errors[best])))
 
 
 def table(results: Results, experiment: Experiment) -> Iterator[str]:
@@ -110,11 +121,13 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
     noises = {law: shape.noise(power) for law, power in LAWS.items()}
     told = [f"{law}, N = {cells.interval(noise)}" for law, noise in noises.items()]
     yield from cells.head(["actors in every round", "rounds", *told], texts=0)
-    laws = [shape.fit(power)[1] for power in LAWS.values()]
+    fits = shape.fits()
     for index, count in enumerate(shape.actors):
         measured = cells.interval(statistics.mean(shape.rounds[:, index]))
-        yield cells.line([f"{count:.0f}", measured, *(cells.number(law[index]) for law in laws)])
-    errors = (f"{law} {100 * shape.error(power):.1f} %" for law, power in LAWS.items())
+        yield cells.line(
+            [f"{count:.0f}", measured, *(cells.number(one.rounds[index]) for one in fits.values())]
+        )
+    errors = (f"{law} {100 * one.error:.1f} %" for law, one in fits.items())
     yield f"\nError of the laws, root mean square: {', '.join(errors)}.\n"
 
 
@@ -128,8 +141,7 @@ def best_number(results: Results, experiment: Experiment) -> Iterator[str]:
     shape = Shape.of(results, experiment)
     if shape is None:
         return
-    law = min(LAWS, key=lambda name: shape.error(LAWS[name]))
-    noise, _ = shape.fit(LAWS[law])
+    law, fit = min(shape.fits().items(), key=lambda item: item[1].error)
     costs = np.array([_cost_of_a_round(results, name) for name in shape.variants])
     each, base = np.polyfit(shape.actors, costs, 1)
     if each * shape.actors[-1] < _NEGLIGIBLE * base:  # As on machines that are paid for whatever they do.
@@ -137,16 +149,16 @@ def best_number(results: Results, experiment: Experiment) -> Iterator[str]:
     counts = np.arange(1.0, _MOST_ACTORS + 1)
 
     def to_target(actors: Floats) -> Floats:
-        return np.asarray((base + each * actors) * (1 + noise / actors) ** LAWS[law])
+        return np.asarray((base + each * actors) * (1 + fit.noise / actors) ** LAWS[law])
 
     best = counts[to_target(counts).argmin()]
     saved = 100 * (1 - to_target(best) / to_target(shape.actors))
     numbers = ", ".join(f"{count:.0f}" for count in shape.actors)
     yield (
         f"A round costs {cells.dollars(float(base))} and {cells.dollars(float(each))} for each actor, so K "
-        f"is {base / each:,.1f}. With that, and the law {law} with N = {cells.number(noise)} (see gain by "
-        f"number of actors above), {best:.0f} actors in every round are cheapest to the target. Against "
-        f"{numbers} actors that saves {', '.join(f'{share:.1f} %' for share in saved)}.\n"
+        f"is {base / each:,.1f}. With that, and the law {law} with N = {cells.number(fit.noise)} "
+        f"(see gain by number of actors above), {best:.0f} actors in every round are cheapest to the "
+        f"target. Against {numbers} actors that saves {', '.join(f'{share:.1f} %' for share in saved)}.\n"
     )
 
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
-from experiment_support import pretend, write_spec
+from experiment_support import pretend, write_prices, write_spec
 from nitro_learner.experiments import experiment_report, price_list
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
@@ -59,33 +58,13 @@ def test_the_fit_finds_the_noise_of_rounds_that_follow_a_law(tmp_path: Path) -> 
 def test_a_price_list_has_a_cheapest_number_by_the_law(tmp_path: Path) -> None:
     """A round costs 2 dollars and 1.10 for each actor: to the target 9.30, 8.40 and 9.60 times a factor."""
     folder, spec = finished(tmp_path, ROUNDS)
-    path = tmp_path / "prices.yaml"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "name": "round",
-                "learner": "a machine",
-                "source": "Made up.",
-                "pricing": {
-                    "learnerDollarsPerHour": 3600,
-                    "lambdaGBSecond": 1,
-                    "lambdaRequest": 0.1,
-                    "actorMemoryGB": 1,
-                },
-                "actorSeconds": {"invocation": 0.04, "step": 0.01},
-                "seconds": [
-                    {
-                        "algorithm": "ppo",
-                        "preset": "tuned",
-                        "transitions": [96, 960],
-                        "update": [1, 1],
-                        "detector": [5, 5],
-                    }
-                ],
-            }
-        )
+    learner = {"transitions": [96, 960], "update": [1, 1], "detector": [5, 5]}
+    prices = write_prices(
+        tmp_path,
+        actorSeconds={"invocation": 0.04, "step": 0.01},
+        seconds=[{"algorithm": "ppo", "preset": "tuned", **learner}],
     )
-    told = experiment_report.write(folder, spec, [price_list.load(path)])
+    told = experiment_report.write(folder, spec, [price_list.load(prices)])
     assert "A round costs $2.0000 and $1.1000 for each actor, so K is 1.8." in told
     assert "2 actors in every round are cheapest to the target" in told
     assert "Against 1, 2, 4 actors that saves 9.7 %, 0.0 %, 12.5 %." in told

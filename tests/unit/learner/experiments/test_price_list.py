@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
-from experiment_support import pretend, write_spec
+from experiment_support import pretend, write_prices, write_spec
 from nitro_api import JobInvalid
 from nitro_learner.experiments import experiment_report, price_list
 from nitro_learner.experiments.folder import ExperimentDir
@@ -19,15 +18,6 @@ from nitro_learner.run.rundir import RunDirError
 LISTS = sorted((Path(__file__).parents[4] / "experiments/prices").glob("*.yaml"))
 ROUND = {"seconds_actor": 2.0, "seconds_update": 7.0, "seconds_detect": 1.0, "convexity_ratio": 1.0}
 """What every round of the runs below had measured."""
-
-
-def write_list(directory: Path, **changes: object) -> Path:
-    """A learner of a dollar per second, and actors of a dollar per GB-second and a tenth per request."""
-    path = directory / "prices.yaml"
-    pricing = {"learnerDollarsPerHour": 3600, "lambdaGBSecond": 1, "lambdaRequest": 0.1, "actorMemoryGB": 1}
-    whole = {"name": "round", "learner": "a machine", "source": "Made up.", "pricing": pricing, **changes}
-    path.write_text(yaml.safe_dump(whole))
-    return path
 
 
 def finished(directory: Path) -> tuple[ExperimentDir, Experiment]:
@@ -59,7 +49,7 @@ def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
     folder, spec = finished(tmp_path)
     assert "odelled" not in experiment_report.write(folder, spec)
-    own = experiment_report.write(folder, spec, [price_list.load(write_list(tmp_path))])
+    own = experiment_report.write(folder, spec, [price_list.load(write_prices(tmp_path))])
     assert "### Modelled cost: round" in own
     assert "no run ran on these machines" in own
     # Twice 2 + 7 + 1 seconds, as measured, and 16.80 for invocations.
@@ -67,7 +57,7 @@ def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "| nitro | $36.8000 | 20.0 | $0.0800 |" in own
     seconds = {"algorithm": "ppo", "preset": "tuned", "transitions": [192, 384]}
     table = [{**seconds, "update": [1.0, 3.0], "detector": [0.5, 1.5]}]
-    tabled = experiment_report.write(folder, spec, [price_list.load(write_list(tmp_path, seconds=table))])
+    tabled = experiment_report.write(folder, spec, [price_list.load(write_prices(tmp_path, seconds=table))])
     # 384 transitions take 3 s, 192 and 576 take 1 s and 5 s; the detector has 96, and takes nothing.
     assert "| fixed | $26.8000 | 10.0 | $0.0800 |" in tabled
     assert "| nitro | $26.8000 | 10.0 | $0.0800 |" in tabled
@@ -98,7 +88,7 @@ def test_variants_are_compared_at_an_equal_modelled_cost(
     for run in plan(spec):
         pretend(folder, run, actors=actors[run.variant], returns=returns[run.variant])
     learner = {"transitions": [96, 960], "update": [1, 1], "detector": [5, 5]}
-    prices = write_list(
+    prices = write_prices(
         tmp_path,
         actorSeconds={"invocation": 0.04, "step": 0.01},
         seconds=[{"algorithm": "ppo", "preset": "tuned", **learner}],
@@ -128,7 +118,7 @@ def test_a_run_without_its_ledger_is_not_priced(tmp_path: Path) -> None:
     folder, spec = finished(tmp_path)
     folder.run(plan(spec)[0]).ledger.write_text("")
     with pytest.raises(RunDirError, match="cannot be priced again"):
-        experiment_report.write(folder, spec, [price_list.load(write_list(tmp_path))])
+        experiment_report.write(folder, spec, [price_list.load(write_prices(tmp_path))])
 
 
 def test_seconds_lie_on_a_line_between_and_beyond_the_sizes_of_the_table() -> None:
@@ -146,9 +136,9 @@ def test_the_lists_of_the_repository_are_valid(path: Path) -> None:
 
 def test_mistakes_of_a_list_are_named(tmp_path: Path) -> None:
     seconds = {"algorithm": "ppo", "preset": "paper", "transitions": [20, 10], "update": [1.0, 2.0]}
-    short = write_list(tmp_path, seconds=[{**seconds, "detector": [1.0, 2.0, 3.0]}])
+    short = write_prices(tmp_path, seconds=[{**seconds, "detector": [1.0, 2.0, 3.0]}])
     with pytest.raises(JobInvalid, match=r"transitions.*must ascend") as wrong:
         price_list.load(short)
     assert "must have one number for each of the 2 transitions" in str(wrong.value)
     with pytest.raises(JobInvalid, match=r"pricing\.learnerDollars"):
-        price_list.load(write_list(tmp_path, pricing={"learnerDollars": 1}))
+        price_list.load(write_prices(tmp_path, pricing={"learnerDollars": 1}))
