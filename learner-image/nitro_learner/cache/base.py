@@ -63,7 +63,7 @@ class Cache(ABC):
         return f"{keys.round_fragments(self._run, round)}:{self._weights[version].digest}"
 
     def evaluation_key(self, version: int) -> str:
-        """The list that evaluation fragments of ``version`` are pushed to."""
+        """How the names of the lists begin that evaluation fragments of ``version`` are pushed to."""
         return f"{keys.evaluation(self._run, version)}:{self._weights[version].digest}"
 
     async def publish_weights(self, version: int, payload: bytes) -> None:

@@ -48,7 +48,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Shape:
+class GainShape:
     """Rounds to the target by number of actors.
 
     Attributes:
@@ -109,7 +109,7 @@ def _fit(logs: Floats, actors: Floats, power: float) -> Fit:
 
 def table(results: Results, experiment: Experiment) -> Iterator[str]:
     """The lines of the section; none where there is no shape."""
-    shape = Shape.of(results, experiment)
+    shape = GainShape.of(results, experiment)
     if shape is None:
         return
     yield "### Gain by number of actors\n"
@@ -138,7 +138,7 @@ def best_number(results: Results, experiment: Experiment) -> Iterator[str]:
         results: with the list's modelled costs.
         experiment: says the target.
     """
-    shape = Shape.of(results, experiment)
+    shape = GainShape.of(results, experiment)
     if shape is None:
         return
     law, fit = min(shape.fits().items(), key=lambda item: item[1].error)

@@ -1,6 +1,7 @@
 """Rollouts and evaluations as tasks of a pool of actors: requests, fragments, and when a round has failed."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -87,6 +88,7 @@ class Dispatcher:
             noun="slots",
         )
         self._rounds: dict[int, _Round] = {}
+        self._evaluations = itertools.count()
 
     @property
     def pending(self) -> int:
@@ -151,7 +153,8 @@ class Dispatcher:
             episodes = plan.episodes // plan.slots + (slot < plan.episodes % plan.slots)
             seed = evaluation_seed(plan.seed, version, slot)
             expect.slots[slot] = SlotRequest(seed, episodes=episodes)
-        key = self._cache.evaluation_key(plan.weights_version)
+        # A list of its own: two evaluations of the same weights at once would take each other's fragments.
+        key = f"{self._cache.evaluation_key(plan.weights_version)}:{next(self._evaluations)}"
         fanout = self._fan_out(key, expect, EVALUATION, lambda _: {}, plan.max_steps, lambda _: None)
         started = asyncio.get_running_loop().time()
         try:

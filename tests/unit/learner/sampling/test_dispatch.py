@@ -499,6 +499,16 @@ async def test_dispatcher_asks_for_the_optional_tensors_and_drops_a_fragment_wit
         assert set(OPTIONAL_TENSORS).intersection(fragment.tensors) == {"log_probs"}
 
 
+async def test_two_evaluations_of_the_same_weights_have_a_list_each(
+    backend: FunctionBackend, cache: RecordingCache
+) -> None:
+    work, asked = dispatcher(backend, cache), EvaluationPlan("run-1", 7, 3, 4, 1000, 2)
+    one, other = await asyncio.gather(work.evaluate(asked), work.evaluate(asked))
+    assert one.returns.tolist() == other.returns.tolist()
+    lists = [request["result"]["key"] for request in backend.requests]
+    assert sorted(lists.count(key) for key in set(lists)) == [2, 2]
+
+
 async def test_dispatcher_sums_the_returns_of_an_evaluation_over_the_agents(cache: RecordingCache) -> None:
     classes = {
         name: {"agents": [name], "observation": ENVIRONMENT["observation"], "action": ENVIRONMENT["action"]}
