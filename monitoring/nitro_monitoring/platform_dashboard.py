@@ -63,14 +63,19 @@ def _jobs(found: builders.Dashboard) -> None:
         ),
         ("Failed", "Jobs that will not go on by themselves.", ((None, GREEN), (1, RED))),
     ):
-        query = Query(f'sum(nitro_jobs{{phase="{phase}"}})', phase)
+        of_phase = f'nitro_job_status_phase{{phase="{phase}",namespace=~"$namespace"}}'
+        # No job has a phase's series while no job is in it.
+        query = Query(f"count(max {_BY_JOB} ({of_phase})) or vector(0)", phase)
         found.with_panel(number(phase, description, "none", query, width=WIDTH // 3, steps=steps))
     found.with_panel(
         graph(
             "Jobs by phase",
-            "All jobs that exist; a deleted one leaves at once.",
+            "The chosen namespaces' jobs that exist; a deleted one leaves at once.",
             "none",
-            Query("sum by (phase) (nitro_jobs)", "{{phase}}"),
+            Query(
+                f"count by (phase) (max by (namespace, job_name, phase) (nitro_job_status_phase{_JOBS}))",
+                "{{phase}}",
+            ),
             width=WIDTH,
             stacked=True,
         )

@@ -28,6 +28,7 @@ NOT_SHOWN = {
     "nitro_job_status_convexity_ratio": "panels show the learner's own series, which has more points",
     "nitro_job_status_env_steps": "the same",
     "nitro_job_status_evaluation_mean": "the same",
+    "nitro_jobs": "it has no namespace, which the platform's dashboard chooses by",
     "nitro_job_status_invalid": "it says why other series of a job are missing",
 }
 """Metrics that no panel and no alert asks for -> why they are there all the same."""
@@ -86,6 +87,14 @@ def test_panels_do_not_overlap(board: Board) -> None:
         assert place["x"] + place["w"] <= 24
         assert not taken & cells, panel["title"]
         taken |= cells
+
+
+def test_the_platform_shows_the_chosen_namespaces() -> None:
+    """All but what the operator says of itself, such as the actors that all jobs share."""
+    for query in queries(BOARDS["nitro-platform"]):
+        metrics = re.findall(r"\bnitro_\w+", query.expr)
+        if not all(metric.startswith("nitro_operator_") for metric in metrics):
+            assert query.expr.count('namespace=~"$namespace"') == len(metrics), query
 
 
 @EACH
