@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -179,6 +180,29 @@ async def test_pool_keeps_the_first_result_of_a_task_and_drops_the_others(
     await settled()
     assert group.results() == [0], "a result that is zero is a result"
     assert group.take_counts().dropped == {"duplicate": 1}
+    await pool.close(group)
+
+
+async def test_pool_takes_answers_that_come_while_it_reads_many_results(
+    pool: TaskPool, workers: Squares, work: Work[int]
+) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualClockLoop)
+
+    async def answer_soon(meta: Request) -> None:
+        await workers.square(meta)
+        await asyncio.sleep(0.01)
+
+    def decode_slowly(message: bytes) -> tuple[int, int]:
+        loop.work(0.5)
+        return decode(message)
+
+    workers.script = {task: [answer_soon] for task in range(10)}
+    group = pool.open(replace(work, decode=decode_slowly))
+    group.submit(range(10))
+    await pool.settle(group, now())
+    counts = group.take_counts()
+    assert (counts.billed_seconds, counts.estimated) == ([1.0] * 10, 0)
     await pool.close(group)
 
 
