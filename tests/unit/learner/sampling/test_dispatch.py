@@ -462,6 +462,17 @@ async def test_dispatcher_waits_longer_for_requests_in_waves(
     assert len(result.fragments) == 8
 
 
+async def test_dispatcher_lets_a_list_live_for_a_request_and_a_minute(
+    backend: FunctionBackend, cache: RecordingCache
+) -> None:
+    """What late actors add to the list of a round that has ended takes room in Redis until then."""
+    work, this = dispatcher(backend, cache, timeout=4.5), plan()
+    work.start_slots(this, range(1))
+    await work.finish(this)
+    await work.evaluate(EvaluationPlan("run-1", 7, 3, 1, 1000, 1))
+    assert [request["result"]["ttl"] for request in backend.requests] == [65, 65]
+
+
 async def test_dispatcher_restores_weights_that_the_cache_lost(
     backend: FunctionBackend, cache: RecordingCache
 ) -> None:
