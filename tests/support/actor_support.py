@@ -221,6 +221,17 @@ class Broken(Walk):
         return observation, reward, *rest
 
 
+class Hoarder(Walk):
+    """Its state has so many bytes more."""
+
+    def __init__(self, hoard: int) -> None:
+        super().__init__()
+        self._hoard = np.zeros(hoard, np.uint8)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        return {**super().get_state(), "hoard": self._hoard}
+
+
 class OtherShape(Walk):
     """Begins with another shape than its space's."""
 
