@@ -116,7 +116,7 @@ class Pair(ParallelEnv[str, Any, Any]):
         self.clock = 0
         if self.how == "size" and self.episodes > 2:
             self.possible_agents = ["a_0", "a_1", "a_2"]
-        self.agents = self.possible_agents[: 1 if self.how == "idle" else 2]
+        self.agents = self.possible_agents[: 1 if self.how in ("idle", "joins") else 2]
         return self._seen(), self._infos()
 
     def step(self, actions: Agents) -> tuple[Agents, ...]:
@@ -132,6 +132,8 @@ class Pair(ParallelEnv[str, Any, Any]):
             self.agents = ["a_0"]
         if late and self.how == "alone":
             cut["a_1"] = True
+        if late and self.how == "joins":
+            self.agents = ["a_0", "a_1"]
         if late and self.how == "stranger":
             self.agents = ["a_0", "a_1", "b"]
         if self.clock == 5:
@@ -149,6 +151,8 @@ class Pair(ParallelEnv[str, Any, Any]):
         return seen
 
     def _infos(self) -> Agents:
+        if self.how == "joins" or (self.clock == 3 and self.how == "unannounced"):
+            return {agent: {"action_mask": [False, True]} for agent in self.agents}
         if self.how not in ("forbidden", "forgotten"):
             return {}
         if self.clock == 3 and self.how == "forgotten":

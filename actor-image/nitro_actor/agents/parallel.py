@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nitro_actor import wire
 from nitro_actor.agents.classes import group
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
-from nitro_actor.agents.game import Game, Place
+from nitro_actor.agents.game import MASK, Game, Place
 from nitro_actor.engines.base import EnvironmentCallError, Snapshot, pack_generators, unpack_generators
 from nitro_actor.engines.failures import failures
 from nitro_actor.engines.states import Hook
@@ -42,6 +42,11 @@ class ParallelEngine(AgentsEngine):
         self.observations: dict[str, np.ndarray] = {}
         self.alive: dict[str, NDArray[np.bool_]] = {}
         self.available: dict[str, NDArray[np.bool_]] = {}
+        self._unmasked = {
+            one.name
+            for one in self.classes
+            if one.action["kind"] != "continuous" and not one.action.get("masked")
+        }
         self._rewards: dict[str, NDArray[np.float64]] = {}
         self._died: dict[str, NDArray[np.bool_]] = {}
         places: dict[str, Place] = {}
@@ -124,6 +129,11 @@ class ParallelEngine(AgentsEngine):
             self.observations[name][index, row] = game.observation(agent)
             if name in self.available:
                 self.available[name][index, row] = game.mask(agent)
+            elif name in self._unmasked and game.told_mask(agent) is not None:
+                raise EnvironmentCallError(
+                    f"environment {index}: {agent} got an {MASK}, but no agent of its class had one in the "
+                    "infos of the first reset; give it there, for agents that act later too"
+                )
         self._never_acted.difference_update(game.acting)
         for name, array in self.observations.items():
             if array.dtype.kind == "f" and not np.isfinite(array[index]).all():

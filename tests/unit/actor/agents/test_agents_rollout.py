@@ -101,6 +101,15 @@ def test_actions_are_available_ones_and_the_dead_have_all() -> None:
     assert (found["hunter/distribution"][~available] == -1e9).all()
 
 
+def test_an_agent_that_joins_later_has_the_mask_that_others_of_its_spaces_have() -> None:
+    """a_1 is not there at the reset. Whoever acts may take action 1 only."""
+    found = play(several("pair", 1, "parallel_environments:Pair", how="joins"), 10)
+    alive = found["a/alive"][:, 0]
+    np.testing.assert_array_equal(alive, [[1, 0]] * 3 + [[1, 1]] * 2 + [[1, 0]] * 3 + [[1, 1]] * 2)
+    np.testing.assert_array_equal(found["a/available"][:, 0, :, 0], ~alive)
+    assert (found["a/actions"][:, 0][alive] == 1).all()
+
+
 @pytest.mark.parametrize("stack", [1, 3])
 @pytest.mark.parametrize("cut", [0, 5])
 def test_the_learner_accepts_what_an_actor_samples(stack: int, cut: int) -> None:
