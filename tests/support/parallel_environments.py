@@ -3,7 +3,6 @@
 from itertools import pairwise
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
@@ -213,36 +212,6 @@ class DictSpaces(Pair):
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:  # noqa: ARG002
         return spaces.Dict({"position": spaces.Box(-1, 1, (2,)), "colour": spaces.Discrete(3)})
-
-
-class Crew(gymnasium.Env[Any, Any]):
-    """Two agents as gymnasium has them: tuples of spaces, lists of rewards. It ends after 4 steps."""
-
-    observation_space = spaces.Tuple([spaces.Box(-9, 9, (2,), np.float32)] * 2)
-    action_space = spaces.Tuple([spaces.Discrete(3)] * 2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed, options=options)
-        self._clock = 0
-        return self._seen(), {}
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        self._clock += 1
-        return self._seen(), [float(one) for one in action], self._clock == 4, False, {}
-
-    def get_state(self) -> dict[str, np.ndarray]:
-        return {"clock": np.array(self._clock)}
-
-    def set_state(self, state: dict[str, np.ndarray]) -> None:
-        self._clock = int(state["clock"])
-
-    def _seen(self) -> tuple[np.ndarray, ...]:
-        return tuple(np.array([self._clock, self.np_random.normal()], np.float32) for _ in range(2))
-
-
-def limited_crew() -> gymnasium.Env[Any, Any]:
-    """The same with a time limit around it."""
-    return gymnasium.wrappers.TimeLimit(Crew(), 3)
 
 
 def several(

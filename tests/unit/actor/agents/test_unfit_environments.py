@@ -79,6 +79,31 @@ def test_what_goes_wrong_later_ends_the_rollout_and_is_told(how: str, text: str)
         game.rollout(policies, seed=1, steps=200, state={}, optional_tensors=())
 
 
+@pytest.mark.parametrize(
+    ("crew", "kwargs", "text"),
+    [
+        (
+            "CrewOfLists",
+            {"later": 2},
+            r"terminated is \[True, False\] .* some agents end while others play on",
+        ),
+        (
+            "CrewOfDictionaries",
+            {},
+            r"terminated is {'agent_0': False.*it must be one bool, or one for each of 2",
+        ),
+    ],
+)
+def test_ends_that_a_tuple_of_agents_cannot_have_are_told(
+    crew: str, kwargs: dict[str, Any], text: str
+) -> None:
+    environment = several(count=1, entry_point=f"tuple_environments:{crew}", **kwargs)
+    game = play_of(environment)
+    policies = game.policy(container(environment.spec))
+    with pytest.raises(EnvironmentCallError, match=text):
+        game.rollout(policies, seed=1, steps=9, state={}, optional_tensors=())
+
+
 def test_the_same_without_a_fault_plays() -> None:
     environment = several(count=2, entry_point="parallel_environments:Pair")
     game = play_of(environment)
