@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.failures import failures
-from nitro_actor.spaces import actions, native_action, observation_dtype
+from nitro_actor.spaces import actions, misfit, native_action, observation_dtype
 
 MASK = "action_mask"
 _LARGEST = float(np.finfo(np.float32).max)
@@ -141,6 +141,8 @@ class Game:
                 f"an observation of {agent} has shape {list(array.shape)}, but its space says "
                 f"{list(space.shape or ())}; the spaces of an agent must stay the same, so resize or pad"
             )
+        if wrong := misfit(array, space.dtype):
+            raise self._wrong(f"an observation of {agent} {wrong}")
         return array
 
     def mask(self, agent: str) -> NDArray[np.bool_]:

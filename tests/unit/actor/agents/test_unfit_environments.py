@@ -80,24 +80,25 @@ def test_what_goes_wrong_later_ends_the_rollout_and_is_told(how: str, text: str)
 
 
 @pytest.mark.parametrize(
-    ("crew", "kwargs", "text"),
+    ("entry_point", "kwargs", "text"),
     [
         (
-            "CrewOfLists",
+            "tuple_environments:CrewOfLists",
             {"later": 2},
             r"terminated is \[True, False\] .* some agents end while others play on",
         ),
         (
-            "CrewOfDictionaries",
+            "tuple_environments:CrewOfDictionaries",
             {},
             r"terminated is {'agent_0': False.*it must be one bool, or one for each of 2",
         ),
+        ("parallel_environments:Shades", {}, r"an observation of a_1 holds 0\.5, but its space is of uint8"),
     ],
 )
-def test_ends_that_a_tuple_of_agents_cannot_have_are_told(
-    crew: str, kwargs: dict[str, Any], text: str
+def test_values_that_the_interface_does_not_have_are_told(
+    entry_point: str, kwargs: dict[str, Any], text: str
 ) -> None:
-    environment = several(count=1, entry_point=f"tuple_environments:{crew}", **kwargs)
+    environment = several(count=1, entry_point=entry_point, **kwargs)
     game = play_of(environment)
     policies = game.policy(container(environment.spec))
     with pytest.raises(EnvironmentCallError, match=text):
