@@ -201,16 +201,6 @@ class Panel(Pair):
         return masks if self.how == "forbidden" else {}
 
 
-class Shades(Pair):
-    """Its agents see bytes; a_1 sees half of one in step 3."""
-
-    def observation_space(self, agent: str) -> spaces.Space[Any]:  # noqa: ARG002
-        return spaces.Box(0, 255, (3,), np.uint8)
-
-    def _seen(self, leaving: Any = ()) -> Agents:
-        return super()._seen(leaving) | ({"a_1": np.full(3, 0.5)} if self.clock == 3 else {})
-
-
 class Turns(AECEnv[str, Any, Any]):
     """An environment in which agents take turns."""
 

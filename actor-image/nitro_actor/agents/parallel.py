@@ -21,8 +21,9 @@ from nitro_actor.engines.base import EnvironmentCallError, Snapshot, pack_genera
 from nitro_actor.engines.failures import failures
 from nitro_actor.engines.states import Hook
 
-_PATIENCE = 10
-"""Episodes in which an agent must have acted at least once."""
+_PATIENCE = 100
+"""Episodes in which an agent must have acted at least once, where the same agents began all of them. Where
+line-ups change, nobody knows when an agent's turn comes."""
 
 
 class ParallelEngine(AgentsEngine):
@@ -64,6 +65,7 @@ class ParallelEngine(AgentsEngine):
         self._games = [first, *(Game(index, make()) for index in range(1, count))]
         self._step = AgentsStep(self._rewards, self._died, *np.zeros((2, count), bool))
         self._never_acted = set(places)
+        self._line_ups: set[frozenset[str]] = set()
         self._episodes = 0
         self.reset([0] * count)  # checks the spaces before the first round
         self.state_size = self._state_size()
@@ -76,10 +78,10 @@ class ParallelEngine(AgentsEngine):
 
     def reset_one(self, index: int) -> None:
         self._episodes += 1
-        if self._never_acted and self._episodes >= _PATIENCE:
+        if self._never_acted and self._episodes >= _PATIENCE and len(self._line_ups) == 1:
             raise EnvironmentCallError(
-                f"{sorted(self._never_acted)} acted in none of {self._episodes} episodes; possible_agents "
-                "must list only agents that play"
+                f"{sorted(self._never_acted)} acted in none of {self._episodes} episodes, and the same "
+                "agents began all of them; possible_agents must list only agents that play"
             )
         self._reset(index, None)
 
@@ -92,6 +94,8 @@ class ParallelEngine(AgentsEngine):
             raise EnvironmentCallError(
                 f"reset of environment {index} left nobody in `agents`; somebody must act"
             )
+        if len(self._line_ups) < 2:  # whether there is more than one is all that counts
+            self._line_ups.add(frozenset(game.acting))
 
     def step(self, actions: Mapping[str, np.ndarray]) -> AgentsStep:
         step = self._step
