@@ -372,6 +372,18 @@ async def test_round_failure_names_its_most_frequent_cause(
     assert failure.value.resumable
 
 
+@pytest.mark.parametrize(("timeout", "cause"), [(5.0, "timeout: no answer in 5 s"), (9.0, "no answer yet")])
+async def test_round_failure_says_that_requests_had_all_their_time(
+    backend: FunctionBackend, cache: RecordingCache, timeout: float, cause: str
+) -> None:
+    """A deadline as long as the time-out cancels requests before they can say that it is over."""
+    backend.default = hang
+    work, this = dispatcher(backend, cache, timeout=timeout, deadline=5.0), plan()
+    work.start_slots(this, range(2))
+    with pytest.raises(RoundFailed, match=f"failed: {cause}\n2 of 2 slots"):
+        await work.finish(this)
+
+
 async def test_dispatcher_tries_work_that_failed_itself_once_more(
     backend: FunctionBackend, cache: RecordingCache
 ) -> None:

@@ -41,10 +41,10 @@ class Squares:
     def at_once(self) -> int:
         return self.limit
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int) -> Ack:  # noqa: ARG002
+    async def invoke(self, request: bytes, timeout: float, *, priority: int) -> Ack:
         await self.capacity.acquire(priority)
         try:
-            with answering():
+            with answering(timeout):
                 meta = json.loads(request)
                 self.asked.append((meta["task"], meta["attempt"]))
                 await asyncio.sleep(1.0)
@@ -235,7 +235,7 @@ async def test_pool_asks_once_more_after_the_deadline_and_then_gives_up(
     counts = group.take_counts()
     assert (counts.deadline_misses, counts.estimated) == (2, 2)
     assert sorted(counts.billed_seconds) == pytest.approx([1.0, 1.0, 5.0, 5.0]), "at most the time-out"
-    assert "squares [1] are invoked once more: no answer yet" in caplog.messages
+    assert "squares [1] are invoked once more: timeout: no answer in 5 s" in caplog.messages
     await pool.close(group)
 
 
