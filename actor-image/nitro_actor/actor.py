@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nitro_actor import wire
+from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.play import play_of
-from nitro_actor.protocol.fragment import FragmentContainer
+from nitro_actor.protocol.fragment import STATE_BYTES, FragmentContainer, byte_limit
 from nitro_actor.protocol.request import Request
+from nitro_actor.protocol.state import OWN_PREFIX, PREFIX
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_actor.store import Exchange
 
@@ -71,6 +73,7 @@ class Actor:
                 optional_tensors=request.optional_tensors,
             )
             steps = request.steps
+            _require_room(tensors, self.environment.count)
         else:
             tensors = self._play.evaluate(
                 policy, seed=request.seed, episodes=request.episodes, max_steps=request.max_steps
@@ -150,6 +153,20 @@ class Actor:
             envs=self.environment.count,
             resumed=bool(request.state),
             tensors=tensors,
+        )
+
+
+def _require_room(tensors: Mapping[str, np.ndarray], envs: int) -> None:
+    """Refuse states of a user's environments that the learner would not read."""
+    own = sum(array.nbytes for name, array in tensors.items() if name.startswith(OWN_PREFIX))
+    elements = sum(array.size for name, array in tensors.items() if not name.startswith(PREFIX))
+    others = sum(array.nbytes for array in tensors.values()) - own + STATE_BYTES  # for the header
+    room = max(0, byte_limit(elements, envs) - others)
+    if own > room:
+        raise EnvironmentCallError(
+            f"get_state returned {own // envs} bytes for each of {envs} environments; a fragment of this "
+            f"rollout has room for {room // envs}. Keep less in the state; or have no get_state, then each "
+            "rollout begins new episodes"
         )
 
 

@@ -70,6 +70,23 @@ def is_flattened(space: Any) -> bool:
     return True
 
 
+def misfit(observation: np.ndarray, dtype: Any) -> str:
+    """What would change an observation in the dtype that it is sent in; empty where nothing would.
+
+    Some environments return whole numbers of another dtype for a uint8 space: these fit.
+    """
+    if dtype != np.uint8 or observation.dtype == np.uint8:
+        return ""
+    with np.errstate(invalid="ignore"):  # NaN
+        changed = observation.astype(np.uint8) != observation
+    if not changed.any():
+        return ""
+    return (
+        f"holds {observation[changed][0]}, but its space is of uint8, whole numbers from 0 to 255; "
+        "scale and round it, or make the space one of float32"
+    )
+
+
 def actions(space: Any, how: str) -> arrays.ActionSpace:
     """Read an action space. Arguments and errors as `observation_dtype`."""
     if isinstance(space, Discrete):

@@ -190,6 +190,17 @@ class Pixels(gymnasium.Env[np.ndarray, Any]):
         return self.np_random.integers(0, 256, (4, 4, 1), np.uint8), 1.0, False, False, {}
 
 
+class Dimmed(Pixels):
+    """The same pictures as floats, times a factor."""
+
+    def __init__(self, factor: float, dtype: str = "float64") -> None:
+        self._factor, self._dtype = factor, dtype
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        picture, *rest = super().step(action)
+        return self._factor * picture.astype(self._dtype), *rest
+
+
 class Stuck(Walk):
     """Its first step never ends."""
 
@@ -219,6 +230,17 @@ class Broken(Walk):
             if self._how == "reward":
                 reward = float("inf")
         return observation, reward, *rest
+
+
+class Hoarder(Walk):
+    """Its state has so many bytes more."""
+
+    def __init__(self, hoard: int) -> None:
+        super().__init__()
+        self._hoard = np.zeros(hoard, np.uint8)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        return {**super().get_state(), "hoard": self._hoard}
 
 
 class OtherShape(Walk):

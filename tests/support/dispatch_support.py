@@ -199,7 +199,7 @@ class FunctionBackend:
             self.requests.append({**meta, "state": sorted(state)})
             script = self.script.get(meta["slot"], [])
             behave = script[meta["attempt"]] if meta["attempt"] < len(script) else self.default
-            with answering():
+            with answering(timeout):
                 return await behave(meta, self.cache)
         finally:
             self.running -= 1

@@ -62,11 +62,11 @@ class MemoryBackend:
         self._function = Function(Actor(make_env(self._config)), store=None)
         return read_spec(self._function({"kind": "spec"}, None)["body"], "this process")
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:  # noqa: ARG002
+    async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         await self._capacity.acquire(priority)
         self.running += 1
         try:
-            with answering():
+            with answering(timeout):
                 meta, state = wire.decode(request)
                 self.requests.append(meta | {"state": sorted(state)})
                 await self.before(meta)

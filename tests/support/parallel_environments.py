@@ -3,7 +3,6 @@
 from itertools import pairwise
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
@@ -116,7 +115,7 @@ class Pair(ParallelEnv[str, Any, Any]):
         self.clock = 0
         if self.how == "size" and self.episodes > 2:
             self.possible_agents = ["a_0", "a_1", "a_2"]
-        self.agents = self.possible_agents[: 1 if self.how == "idle" else 2]
+        self.agents = self.possible_agents[: 1 if self.how in ("idle", "joins") else 2]
         return self._seen(), self._infos()
 
     def step(self, actions: Agents) -> tuple[Agents, ...]:
@@ -132,6 +131,8 @@ class Pair(ParallelEnv[str, Any, Any]):
             self.agents = ["a_0"]
         if late and self.how == "alone":
             cut["a_1"] = True
+        if late and self.how == "joins":
+            self.agents = ["a_0", "a_1"]
         if late and self.how == "stranger":
             self.agents = ["a_0", "a_1", "b"]
         if self.clock == 5:
@@ -149,6 +150,8 @@ class Pair(ParallelEnv[str, Any, Any]):
         return seen
 
     def _infos(self) -> Agents:
+        if self.how == "joins" or (self.clock == 3 and self.how == "unannounced"):
+            return {agent: {"action_mask": [False, True]} for agent in self.agents}
         if self.how not in ("forbidden", "forgotten"):
             return {}
         if self.clock == 3 and self.how == "forgotten":
@@ -209,36 +212,6 @@ class DictSpaces(Pair):
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:  # noqa: ARG002
         return spaces.Dict({"position": spaces.Box(-1, 1, (2,)), "colour": spaces.Discrete(3)})
-
-
-class Crew(gymnasium.Env[Any, Any]):
-    """Two agents as gymnasium has them: tuples of spaces, lists of rewards. It ends after 4 steps."""
-
-    observation_space = spaces.Tuple([spaces.Box(-9, 9, (2,), np.float32)] * 2)
-    action_space = spaces.Tuple([spaces.Discrete(3)] * 2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed, options=options)
-        self._clock = 0
-        return self._seen(), {}
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        self._clock += 1
-        return self._seen(), [float(one) for one in action], self._clock == 4, False, {}
-
-    def get_state(self) -> dict[str, np.ndarray]:
-        return {"clock": np.array(self._clock)}
-
-    def set_state(self, state: dict[str, np.ndarray]) -> None:
-        self._clock = int(state["clock"])
-
-    def _seen(self) -> tuple[np.ndarray, ...]:
-        return tuple(np.array([self._clock, self.np_random.normal()], np.float32) for _ in range(2))
-
-
-def limited_crew() -> gymnasium.Env[Any, Any]:
-    """The same with a time limit around it."""
-    return gymnasium.wrappers.TimeLimit(Crew(), 3)
 
 
 def several(

@@ -62,6 +62,10 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._clock.now
 
+    def work(self, seconds: float) -> None:
+        """Pass time as code does that computes in the loop's thread: nothing else happens meanwhile."""
+        self._clock.now += seconds
+
     @contextlib.contextmanager
     def thread_at_work(self) -> Iterator[None]:
         """Let the clock stand: a thread works whose end will wake this loop."""

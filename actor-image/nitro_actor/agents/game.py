@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.failures import failures
-from nitro_actor.spaces import actions, native_action, observation_dtype
+from nitro_actor.spaces import actions, misfit, native_action, observation_dtype
 
 MASK = "action_mask"
 _LARGEST = float(np.finfo(np.float32).max)
@@ -61,7 +61,14 @@ class Game:
             EnvironmentCallError: the environment raised.
         """
         self.reset(0)
-        return {agent: self._described(agent) for agent in self.agents}
+        described = {agent: self._described(agent) for agent in self.agents}
+        masked = [one for one in described.values() if one[1].get("masked")]
+        for agent in set(self.agents).difference(self.acting):
+            # Whether an agent gets masks shows when it acts. Until then it is like those of equal spaces.
+            observation, action = described[agent]
+            like = observation, action | {"masked": True}
+            described[agent] = like if like in masked else (observation, action)
+        return described
 
     def reset(self, seed: int | None) -> None:
         """Begin an episode."""
@@ -134,19 +141,23 @@ class Game:
                 f"an observation of {agent} has shape {list(array.shape)}, but its space says "
                 f"{list(space.shape or ())}; the spaces of an agent must stay the same, so resize or pad"
             )
+        if wrong := misfit(array, space.dtype):
+            raise self._wrong(f"an observation of {agent} {wrong}")
         return array
 
     def mask(self, agent: str) -> NDArray[np.bool_]:
         """Which actions a watching agent may take, bool [N]."""
         seen, count = self._of(self._observations, agent, "observation"), int(self._spaces[agent][1].n)
-        holder = seen if isinstance(seen, Mapping) else self._infos.get(agent, {})
-        given = holder.get(MASK)
+        given = seen.get(MASK) if isinstance(seen, Mapping) else self.told_mask(agent)
         # Nobody acts after a truncation, so some environments give no masks then.
         over = not self.acting
         if given is None:
             if over:
                 return np.ones(count, bool)
-            raise self._wrong(f"{agent} acts, but got no {MASK}, as it did before; give it in every step")
+            raise self._wrong(
+                f"{agent} acts, but got no {MASK}, as it or an agent of its class did before; give it in "
+                "every step"
+            )
         mask = np.asarray(given).astype(bool)
         if mask.shape != (count,):
             raise self._wrong(f"the {MASK} of {agent} has shape {list(mask.shape)} instead of [{count}]")
@@ -157,6 +168,11 @@ class Game:
                 f"the {MASK} of {agent} forbids every action; allow at least one, such as to do nothing"
             )
         return mask
+
+    def told_mask(self, agent: str) -> Any:
+        """The mask in an agent's info; None where there is none."""
+        info = self._infos.get(agent) if isinstance(self._infos, Mapping) else None
+        return info.get(MASK) if isinstance(info, Mapping) else None
 
     def state(self) -> NDArray[np.float32] | None:
         """The global state, f32 [S]; None where the environment has none."""
@@ -198,7 +214,7 @@ class Game:
 
     def _described(self, agent: str) -> tuple[dict[str, Any], dict[str, Any]]:
         seen, acted = self._spaces[agent]
-        masked = agent in self._infos and MASK in self._infos[agent]
+        masked = self.told_mask(agent) is not None
         if isinstance(seen, gymnasium.spaces.Dict) and set(seen) == {"observation", MASK}:
             seen, masked = seen["observation"], True
         try:

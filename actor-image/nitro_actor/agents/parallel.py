@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from nitro_actor import wire
 from nitro_actor.agents.classes import group
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
-from nitro_actor.agents.game import Game, Place
+from nitro_actor.agents.game import MASK, Game, Place
 from nitro_actor.engines.base import EnvironmentCallError, Snapshot, pack_generators, unpack_generators
 from nitro_actor.engines.failures import failures
 from nitro_actor.engines.states import Hook
 
-_PATIENCE = 10
-"""Episodes in which an agent must have acted at least once."""
+_PATIENCE = 100
+"""Episodes in which an agent must have acted at least once, where the same agents began all of them. Where
+line-ups change, nobody knows when an agent's turn comes."""
 
 
 class ParallelEngine(AgentsEngine):
@@ -42,6 +43,11 @@ class ParallelEngine(AgentsEngine):
         self.observations: dict[str, np.ndarray] = {}
         self.alive: dict[str, NDArray[np.bool_]] = {}
         self.available: dict[str, NDArray[np.bool_]] = {}
+        self._unmasked = {
+            one.name
+            for one in self.classes
+            if one.action["kind"] != "continuous" and not one.action.get("masked")
+        }
         self._rewards: dict[str, NDArray[np.float64]] = {}
         self._died: dict[str, NDArray[np.bool_]] = {}
         places: dict[str, Place] = {}
@@ -59,6 +65,7 @@ class ParallelEngine(AgentsEngine):
         self._games = [first, *(Game(index, make()) for index in range(1, count))]
         self._step = AgentsStep(self._rewards, self._died, *np.zeros((2, count), bool))
         self._never_acted = set(places)
+        self._line_ups: set[frozenset[str]] = set()
         self._episodes = 0
         self.reset([0] * count)  # checks the spaces before the first round
         self.state_size = self._state_size()
@@ -71,10 +78,10 @@ class ParallelEngine(AgentsEngine):
 
     def reset_one(self, index: int) -> None:
         self._episodes += 1
-        if self._never_acted and self._episodes >= _PATIENCE:
+        if self._never_acted and self._episodes >= _PATIENCE and len(self._line_ups) == 1:
             raise EnvironmentCallError(
-                f"{sorted(self._never_acted)} acted in none of {self._episodes} episodes; possible_agents "
-                "must list only agents that play"
+                f"{sorted(self._never_acted)} acted in none of {self._episodes} episodes, and the same "
+                "agents began all of them; possible_agents must list only agents that play"
             )
         self._reset(index, None)
 
@@ -87,6 +94,8 @@ class ParallelEngine(AgentsEngine):
             raise EnvironmentCallError(
                 f"reset of environment {index} left nobody in `agents`; somebody must act"
             )
+        if len(self._line_ups) < 2:  # whether there is more than one is all that counts
+            self._line_ups.add(frozenset(game.acting))
 
     def step(self, actions: Mapping[str, np.ndarray]) -> AgentsStep:
         step = self._step
@@ -124,6 +133,11 @@ class ParallelEngine(AgentsEngine):
             self.observations[name][index, row] = game.observation(agent)
             if name in self.available:
                 self.available[name][index, row] = game.mask(agent)
+            elif name in self._unmasked and game.told_mask(agent) is not None:
+                raise EnvironmentCallError(
+                    f"environment {index}: {agent} got an {MASK}, but no agent of its class had one in the "
+                    "infos of the first reset; give it there, for agents that act later too"
+                )
         self._never_acted.difference_update(game.acting)
         for name, array in self.observations.items():
             if array.dtype.kind == "f" and not np.isfinite(array[index]).all():

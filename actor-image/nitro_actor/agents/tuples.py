@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
+import numpy as np
+from numpy.typing import NDArray
 
+from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.states import without_checks
 
 
@@ -53,9 +56,17 @@ class TupleEnvironment:
         """Step once: observations, rewards, terminations, truncations and infos by agent."""
         chosen = [actions[agent] for agent in self.possible_agents]
         observations, rewards, terminated, truncated, _ = self.environment.step(chosen)
-        if terminated or truncated:
+        died, cut = self._ends(terminated, "terminated"), self._ends(truncated, "truncated")
+        ended = died | cut
+        if ended.all():
             self.agents = []
-        ends = (dict.fromkeys(self.possible_agents, bool(end)) for end in (terminated, truncated))
+        elif ended.any():
+            raise EnvironmentCallError(
+                f"terminated is {terminated} and truncated is {truncated}, so some agents end while others "
+                "play on; an environment with a tuple of spaces must end for all at once, so make a "
+                "ParallelEnv of PettingZoo of it, whose `agents` says who plays"
+            )
+        ends = (self._by_agent(end.tolist()) for end in (died, cut))
         return self._by_agent(observations), self._by_agent(rewards), *ends, {}
 
     def render(self) -> Any:
@@ -65,6 +76,15 @@ class TupleEnvironment:
     def close(self) -> None:
         """Release what the environment holds."""
         self.environment.close()
+
+    def _ends(self, ends: Any, what: str) -> NDArray[np.bool_]:
+        """Who ended, from one value for all agents or one for each of them."""
+        found, count = np.asarray(ends).reshape(-1), len(self.possible_agents)
+        if found.dtype == object or len(found) not in (1, count):
+            raise EnvironmentCallError(
+                f"{what} is {ends}; it must be one bool, or one for each of {count} agents"
+            )
+        return np.broadcast_to(found.astype(bool), count)
 
     def _by_agent(self, values: Any) -> dict[str, Any]:
         return dict(zip(self.possible_agents, values, strict=True))

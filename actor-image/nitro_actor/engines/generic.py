@@ -21,7 +21,7 @@ from nitro_actor.engines.base import (
 )
 from nitro_actor.engines.failures import failures
 from nitro_actor.engines.states import MujocoReplay, state_keeper
-from nitro_actor.spaces import native_action
+from nitro_actor.spaces import misfit, native_action
 
 MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
 
@@ -123,4 +123,6 @@ class GenericEngine(Engine):
                 f"but its space says {list(self.observations.shape[1:])}; all must have the shape of "
                 "observation_space, so resize or pad what changes"
             )
+        if wrong := misfit(array, self.observations.dtype):
+            raise EnvironmentCallError(f"environment {index}: an observation {wrong}")
         self.observations[index] = array

@@ -83,6 +83,9 @@ AGENT_AXIS = {
 }
 """The number of the class axis in each per-agent field."""
 
+STATE_BYTES = 2**20
+"""Room for the end state of one environment, generously: a MuJoCo snapshot takes a few kilobytes."""
+
 _PREFIX = f"{AGENT}/"
 
 
@@ -227,6 +230,16 @@ def tensor_specs(
         if memory:
             specs[f"{one.name}/memory"] = TensorSpec("float32", (envs, len(one.agents), memory))
     return specs
+
+
+def byte_limit(elements: int, envs: int) -> int:
+    """The largest message that the learner reads: the tensors, twice, and room for end states and header.
+
+    Args:
+        elements: numbers in all tensors but those of the end state.
+        envs: E.
+    """
+    return min(wire.MAX_BYTES, 16 * elements + (envs + 1) * STATE_BYTES)
 
 
 def evaluation_specs(environment: Mapping[str, Any], episodes: int) -> dict[str, TensorSpec]:

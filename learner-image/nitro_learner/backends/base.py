@@ -13,6 +13,10 @@ ROLLOUT = 0
 EVALUATION = 1
 """Priority of evaluation requests: they take only capacity that no rollout waits for."""
 
+_ALL_OF_ITS_TIME = 0.9
+"""Share of a request's time-out. A request that is cancelled after this time counts as too long: its round's
+deadline is often as long as the time-out, and cancels it just before."""
+
 _PASSING = frozenset(
     {
         "busy",
@@ -95,25 +99,31 @@ class FatalError(BackendError):
 class AbandonedError(asyncio.CancelledError):
     """The wait for an answer was cancelled; the actor may go on to work, which is billed.
 
-    ``seconds`` is how long the wait was; ``trouble`` is what the backend found out about an actor that had
-    all the time of a request.
+    ``seconds`` is how long the wait was; ``trouble`` says that the actor had all the time of a request, or
+    what the backend found out about it then.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, trouble: RetryableError | None) -> None:
         super().__init__()
         self.seconds = seconds
-        self.trouble: RetryableError | None = None
+        self.trouble = trouble
 
 
 @contextlib.contextmanager
-def answering() -> Iterator[None]:
-    """Raise the error above when the wait for an answer is cancelled, with the time that may be billed."""
+def answering(timeout: float) -> Iterator[None]:
+    """Raise the error above when the wait for an answer is cancelled, with the time that may be billed.
+
+    ``timeout`` is the request's, in seconds.
+    """
     clock = asyncio.get_running_loop().time
     began = clock()
     try:
         yield
     except asyncio.CancelledError as error:
-        raise AbandonedError(clock() - began) from error
+        seconds = clock() - began
+        late = seconds >= _ALL_OF_ITS_TIME * timeout
+        trouble = RetryableError("timeout", f"no answer in {timeout:g} s") if late else None
+        raise AbandonedError(seconds, trouble) from error
 
 
 @dataclass(frozen=True)

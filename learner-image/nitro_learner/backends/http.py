@@ -29,7 +29,7 @@ class HttpClient:
     async def rollout(self, url: str, request: bytes, timeout: float) -> Ack:
         """Send one wire request. Raises RetryableError or FatalError."""
         began = time.perf_counter()
-        with answering():
+        with answering(timeout):
             status, body = await self._exchange("POST", f"{url}/v1/rollout", request, timeout)
         wall = time.perf_counter() - began
         if status == 200:

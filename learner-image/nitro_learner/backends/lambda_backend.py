@@ -133,7 +133,7 @@ class LambdaBackend:
     async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         await self._capacity.acquire(priority)
         try:
-            with answering():
+            with answering(timeout):
                 # The payload carries the weights and the end state that a request otherwise only names.
                 asked = Request.decode(request) if self._cache else None
                 event = self._event(request, asked)

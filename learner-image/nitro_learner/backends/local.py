@@ -33,9 +33,6 @@ from nitro_learner.cache.redis_cache import RedisCache
 
 _STOP_SECONDS = 2.0
 _START_FAILURES = 3
-_ALL_OF_ITS_TIME = 0.9
-"""Share of a request's time-out. A request that is cancelled after this time counts as too long as well."""
-
 _SUSPECT = frozenset({"connection", "timeout", "bad_answer", "busy", "draining", "starting", "unavailable"})
 """Reasons after which an actor process may be dead or hung: a fresh one takes its place."""
 
@@ -145,7 +142,7 @@ class LocalBackend:
             self._tell(actor.name, found)
             raise found from error
         except AbandonedError as abandoned:
-            if abandoned.seconds >= _ALL_OF_ITS_TIME * timeout:
+            if abandoned.trouble is not None:  # it had all the time of a request
                 abandoned.trouble = await actor.hanging(timeout, abandoned.seconds)
                 self._tell(actor.name, abandoned.trouble)
             raise

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,12 @@ from nitro_learner.tasks.group import TaskGroup
 from nitro_learner.tasks.pool import TaskPool
 from nitro_learner.tasks.task import ResultRefused, Task, Work
 
-_RESULT_TTL_SECONDS = 3600
+_ABSENCE_SECONDS = 60.0
+"""How long the learner may be away from Redis while a list waits for it, beside a request's timeout: when
+both are over, the deadline has passed and what the list held is asked for again.
+
+Nobody reads what an actor adds after its round has ended. Such fragments fill Redis until they expire.
+"""
 
 Fanout = TaskGroup[Fragment]
 """The slots of a round or evaluation."""
@@ -80,6 +86,7 @@ class Dispatcher:
         self._envs = envs
         self._optional_tensors = frozenset(optional_tensors)
         self._memory = memory
+        self._list_seconds = math.ceil(timeout_seconds + _ABSENCE_SECONDS)
         self._pool = TaskPool(
             backend,
             cache,
@@ -232,7 +239,7 @@ class Dispatcher:
                 weights_version=expect.weights_version,
                 weights_key=weights_key,
                 result_key=key,
-                ttl=_RESULT_TTL_SECONDS,
+                ttl=self._list_seconds,
                 steps=expect.steps,
                 optional_tensors=expect.optional_tensors,
                 episodes=asked.episodes,

@@ -18,14 +18,18 @@ from nitro_actor import wire
 from nitro_actor.protocol import state
 from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_actor.protocol.fields import MetadataError
-from nitro_actor.protocol.fragment import FragmentContainer, evaluation_specs, of_one_agent, tensor_specs
+from nitro_actor.protocol.fragment import (
+    FragmentContainer,
+    byte_limit,
+    evaluation_specs,
+    of_one_agent,
+    tensor_specs,
+)
 from nitro_actor.wire import TensorSpec, WireError
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack, restack_agents
 from nitro_learner.sampling import fragment_values
 from nitro_learner.sampling.drop_reasons import Reason
-
-_STATE_BYTES = 2**20  # of one environment, generously: a MuJoCo snapshot takes a few kilobytes
 
 
 class FragmentRefused(Exception):  # noqa: N818
@@ -82,10 +86,10 @@ class Expectation:
 
     @cached_property
     def byte_limit(self) -> int:
-        """Largest message worth reading: the tensors, twice, and room for end states."""
+        """Largest message worth reading."""
         steps, specs = max(self.steps, 1), self.tensors.values()
         elements = sum(math.prod(steps if n is None else n for n in spec.shape) for spec in specs)
-        return min(wire.MAX_BYTES, 16 * elements + (self.envs + 1) * _STATE_BYTES)
+        return byte_limit(elements, self.envs)
 
 
 def read(data: bytes, expect: Expectation) -> Fragment:

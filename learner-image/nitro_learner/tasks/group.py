@@ -252,6 +252,8 @@ class TaskGroup(Generic[T]):
                 continue
             for message in messages:
                 self._take(message)
+                # Many results in a row take longer than the grace: let answers in that have come meanwhile.
+                await asyncio.sleep(0)
 
     def _swept(self, looked_at: float) -> None:
         self._swept_at = looked_at

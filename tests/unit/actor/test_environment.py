@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,3 +181,31 @@ def test_a_failure_of_an_environment_names_its_line(how: str, message: str) -> N
         env.step(np.array([1]))
     with pytest.raises(EnvironmentCallError, match=message):
         env.step(np.array([1]))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "wrong"),
+    [
+        ({"factor": 1 / 255}, r"0\.\d+"),
+        ({"factor": 2, "dtype": "int64"}, r"[345]\d\d"),
+        ({"factor": -1, "dtype": "int16"}, r"-\d+"),
+        ({"factor": np.nan}, "nan"),
+    ],
+)
+def test_an_observation_that_uint8_would_change_is_told(kwargs: dict[str, Any], wrong: str) -> None:
+    env = environment("dimmed", 1, "actor_support:Dimmed", **kwargs)
+    env.reset([0])
+    told = f"environment 0: an observation holds {wrong}, but its space is of uint8, .* from 0 to 255; scale"
+    with pytest.raises(EnvironmentCallError, match=told):
+        env.step(np.zeros((1, 2), np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_whole_numbers_of_any_dtype_fit_a_space_of_uint8(dtype: str) -> None:
+    plain = environment("pixels", 1, "actor_support:Pixels")
+    other = environment("dimmed", 1, "actor_support:Dimmed", factor=1, dtype=dtype)
+    for env in (plain, other):
+        env.reset([0])
+        env.step(np.zeros((1, 2), np.float32))
+    np.testing.assert_array_equal(plain.observations, other.observations)
+    assert other.observations.dtype == np.uint8

@@ -12,9 +12,10 @@ from actor_support import RUN, container, environment, request, weights
 from nitro_actor import PROTOCOL_VERSION, keys, parcel, wire
 from nitro_actor.actor import Actor
 from nitro_actor.function import Function
-from nitro_actor.protocol.request import Request
+from nitro_actor.protocol.request import OPTIONAL_TENSORS, Request
 from nitro_actor.protocol.state import bare
 from nitro_actor.protocol.weights import WeightsContainer
+from nitro_learner.sampling.fragments import Expectation, SlotRequest, read
 from parallel_environments import container as policies_of_several
 from parallel_environments import several
 
@@ -185,6 +186,27 @@ def test_a_fragment_that_would_be_too_large_is_refused() -> None:
     answer = function(event(steps=10**6), None)
     assert answer["status"] == 400
     assert re.match(r"steps: 1000000 may take \d+ bytes; a fragment may have \d+", answer["body"]["error"])
+
+
+def test_a_state_that_is_too_large_is_told_and_the_learner_reads_what_there_is_room_for() -> None:
+    def rollout(hoard: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        made = environment("hoarder", 2, "actor_support:Hoarder", hoard=hoard)
+        asked = {"request": text(wire.encode(request(), {})), "weights": text(container(made.spec))}
+        return Function(Actor(made), None)({"kind": "rollout", **asked}, None), made.spec.to_json()
+
+    refusal = rollout(2**21)[0]["body"]
+    assert refusal["code"] == "environment"
+    told = r"get_state returned 2097168 bytes for each of 2 environments; .* has room for (\d+)\. Keep"
+    found = re.search(told, refusal["error"])
+    assert found is not None, refusal
+    most = int(found[1]) - 16  # the rest of the state
+    answer, spec = rollout(most)
+    slots = {5: SlotRequest(1234)}
+    tensors = frozenset(OPTIONAL_TENSORS)
+    expect = Expectation("rollout", RUN, 3, 1, spec, steps=64, envs=2, optional_tensors=tensors, slots=slots)
+    fragment = read(base64.b64decode(answer["fragment"]), expect)
+    assert fragment.tensors["state/own/hoard"].shape == (2, most)
+    assert rollout(most + 1)[0]["status"] == 500
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,15 @@ def test_actions_are_available_ones_and_the_dead_have_all() -> None:
     assert (found["hunter/distribution"][~available] == -1e9).all()
 
 
+def test_an_agent_that_joins_later_has_the_mask_that_others_of_its_spaces_have() -> None:
+    """a_1 is not there at the reset. Whoever acts may take action 1 only."""
+    found = play(several("pair", 1, "parallel_environments:Pair", how="joins"), 10)
+    alive = found["a/alive"][:, 0]
+    np.testing.assert_array_equal(alive, [[1, 0]] * 3 + [[1, 1]] * 2 + [[1, 0]] * 3 + [[1, 1]] * 2)
+    np.testing.assert_array_equal(found["a/available"][:, 0, :, 0], ~alive)
+    assert (found["a/actions"][:, 0][alive] == 1).all()
+
+
 @pytest.mark.parametrize("stack", [1, 3])
 @pytest.mark.parametrize("cut", [0, 5])
 def test_the_learner_accepts_what_an_actor_samples(stack: int, cut: int) -> None:
@@ -233,16 +242,17 @@ def test_an_evaluation_has_a_return_for_each_agent_and_is_cut() -> None:
 
 
 def test_tuples_of_spaces_are_agents_and_a_time_limit_cuts() -> None:
-    environment = several(count=2, entry_point="parallel_environments:limited_crew")
+    environment = several(count=2, entry_point="tuple_environments:limited_crew")
     assert environment.spec.agents == ("agent_0", "agent_1")
     assert (environment.spec.time_limit, environment.spec.resumable) == (3, True)
     found = play(environment, 16)
     np.testing.assert_array_equal(found["truncated"][:, 0], [0, 0, 1, 0, 0, 1, 0, 0])
     np.testing.assert_array_equal(found["agent/rewards"], found["agent/actions"])
     np.testing.assert_array_equal(found["agent/final_observations"][:, :, 0], np.full((4, 2), 3))
-    ended = play(several(count=1, entry_point="parallel_environments:Crew"), 9)
-    np.testing.assert_array_equal(ended["terminated"][:, 0], [0, 0, 0, 1, 0, 0, 0, 1, 0])
-    np.testing.assert_array_equal(ended["agent/died"][:, 0, 0], ended["terminated"][:, 0])
+    for crew in ("Crew", "CrewOfLists"):
+        ended = play(several(count=1, entry_point=f"tuple_environments:{crew}"), 9)
+        np.testing.assert_array_equal(ended["terminated"][:, 0], [0, 0, 0, 1, 0, 0, 0, 1, 0])
+        np.testing.assert_array_equal(ended["agent/died"][:, 0, 0], ended["terminated"][:, 0])
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,9 @@ def test_a_mask_needs_discrete_actions() -> None:
         ("stranger", r"\['b'\] act, but possible_agents does not list them"),
         ("silent", "a_0 acts, but got no reward; return one for every agent in `agents`"),
         ("forbidden", "the action_mask of a_0 forbids every action; allow at least one"),
-        ("forgotten", "a_0 acts, but got no action_mask, as it did before"),
-        ("idle", r"\['a_1'\] acted in none of 10 episodes; possible_agents must list only agents that play"),
+        ("forgotten", "a_0 acts, but got no action_mask, as it or an agent of its class did before"),
+        ("unannounced", "a_0 got an action_mask, but no agent of its class had one in the infos of"),
+        ("idle", r"\['a_1'\] acted in none of 100 episodes, and the same agents began all of them; possible"),
         ("size", r"possible_agents was \['a_0', 'a_1'\] and is \['a_0', 'a_1', 'a_2'\]; it must stay"),
         ("spaces", "the spaces of a_1 are .*, and were .*; they must stay the same"),
         ("raise", r"step of environment 0 raised ZeroDivisionError: the wheel came off \(.*"
@@ -75,7 +76,33 @@ def test_what_goes_wrong_later_ends_the_rollout_and_is_told(how: str, text: str)
     game = play_of(environment)
     policies = game.policy(container(environment.spec))
     with pytest.raises(EnvironmentCallError, match=text):
-        game.rollout(policies, seed=1, steps=200, state={}, optional_tensors=())
+        game.rollout(policies, seed=1, steps=600, state={}, optional_tensors=())
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "kwargs", "text"),
+    [
+        (
+            "tuple_environments:CrewOfLists",
+            {"later": 2},
+            r"terminated is \[True, False\] .* some agents end while others play on",
+        ),
+        (
+            "tuple_environments:CrewOfDictionaries",
+            {},
+            r"terminated is {'agent_0': False.*it must be one bool, or one for each of 2",
+        ),
+        ("odd_pairs:Shades", {}, r"an observation of a_1 holds 0\.5, but its space is of uint8"),
+    ],
+)
+def test_values_that_the_interface_does_not_have_are_told(
+    entry_point: str, kwargs: dict[str, Any], text: str
+) -> None:
+    environment = several(count=1, entry_point=entry_point, **kwargs)
+    game = play_of(environment)
+    policies = game.policy(container(environment.spec))
+    with pytest.raises(EnvironmentCallError, match=text):
+        game.rollout(policies, seed=1, steps=9, state={}, optional_tensors=())
 
 
 def test_the_same_without_a_fault_plays() -> None:
@@ -85,6 +112,16 @@ def test_the_same_without_a_fault_plays() -> None:
     assert (
         len(game.rollout(policies, seed=1, steps=200, state={}, optional_tensors=())["episode_lengths"]) == 40
     )
+
+
+def test_agents_of_random_line_ups_may_wait_long_for_their_turn() -> None:
+    environment = several(count=1, entry_point="odd_pairs:Solo")
+    game = play_of(environment)
+    policies = game.policy(container(environment.spec, {"a_0": list(environment.spec.agents)}))
+    found = game.rollout(policies, seed=1, steps=600, state={}, optional_tensors=())
+    assert len(found["episode_lengths"]) == 120
+    acted = found["a/alive"].any(axis=(0, 1))
+    assert 30 < acted.sum() < 60
 
 
 def test_actors_of_one_agent_load_nothing_of_several() -> None:

@@ -372,6 +372,18 @@ async def test_round_failure_names_its_most_frequent_cause(
     assert failure.value.resumable
 
 
+@pytest.mark.parametrize(("timeout", "cause"), [(5.0, "timeout: no answer in 5 s"), (9.0, "no answer yet")])
+async def test_round_failure_says_that_requests_had_all_their_time(
+    backend: FunctionBackend, cache: RecordingCache, timeout: float, cause: str
+) -> None:
+    """A deadline as long as the time-out cancels requests before they can say that it is over."""
+    backend.default = hang
+    work, this = dispatcher(backend, cache, timeout=timeout, deadline=5.0), plan()
+    work.start_slots(this, range(2))
+    with pytest.raises(RoundFailed, match=f"failed: {cause}\n2 of 2 slots"):
+        await work.finish(this)
+
+
 async def test_dispatcher_tries_work_that_failed_itself_once_more(
     backend: FunctionBackend, cache: RecordingCache
 ) -> None:
@@ -460,6 +472,17 @@ async def test_dispatcher_waits_longer_for_requests_in_waves(
     assert backend.most == limit
     assert result.stats.deadline_misses == 0
     assert len(result.fragments) == 8
+
+
+async def test_dispatcher_lets_a_list_live_for_a_request_and_a_minute(
+    backend: FunctionBackend, cache: RecordingCache
+) -> None:
+    """What late actors add to the list of a round that has ended takes room in Redis until then."""
+    work, this = dispatcher(backend, cache, timeout=4.5), plan()
+    work.start_slots(this, range(1))
+    await work.finish(this)
+    await work.evaluate(EvaluationPlan("run-1", 7, 3, 1, 1000, 1))
+    assert [request["result"]["ttl"] for request in backend.requests] == [65, 65]
 
 
 async def test_dispatcher_restores_weights_that_the_cache_lost(

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,10 +41,10 @@ class Squares:
     def at_once(self) -> int:
         return self.limit
 
-    async def invoke(self, request: bytes, timeout: float, *, priority: int) -> Ack:  # noqa: ARG002
+    async def invoke(self, request: bytes, timeout: float, *, priority: int) -> Ack:
         await self.capacity.acquire(priority)
         try:
-            with answering():
+            with answering(timeout):
                 meta = json.loads(request)
                 self.asked.append((meta["task"], meta["attempt"]))
                 await asyncio.sleep(1.0)
@@ -182,6 +183,29 @@ async def test_pool_keeps_the_first_result_of_a_task_and_drops_the_others(
     await pool.close(group)
 
 
+async def test_pool_takes_answers_that_come_while_it_reads_many_results(
+    pool: TaskPool, workers: Squares, work: Work[int]
+) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualClockLoop)
+
+    async def answer_soon(meta: Request) -> None:
+        await workers.square(meta)
+        await asyncio.sleep(0.01)
+
+    def decode_slowly(message: bytes) -> tuple[int, int]:
+        loop.work(0.5)
+        return decode(message)
+
+    workers.script = {task: [answer_soon] for task in range(10)}
+    group = pool.open(replace(work, decode=decode_slowly))
+    group.submit(range(10))
+    await pool.settle(group, now())
+    counts = group.take_counts()
+    assert (counts.billed_seconds, counts.estimated) == ([1.0] * 10, 0)
+    await pool.close(group)
+
+
 async def test_pool_restores_the_inputs_that_the_cache_lost(
     pool: TaskPool, workers: Squares, work: Work[int], restored: Restored
 ) -> None:
@@ -211,7 +235,7 @@ async def test_pool_asks_once_more_after_the_deadline_and_then_gives_up(
     counts = group.take_counts()
     assert (counts.deadline_misses, counts.estimated) == (2, 2)
     assert sorted(counts.billed_seconds) == pytest.approx([1.0, 1.0, 5.0, 5.0]), "at most the time-out"
-    assert "squares [1] are invoked once more: no answer yet" in caplog.messages
+    assert "squares [1] are invoked once more: timeout: no answer in 5 s" in caplog.messages
     await pool.close(group)
 
 

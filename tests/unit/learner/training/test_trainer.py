@@ -561,7 +561,7 @@ async def test_trainer_that_actors_leave_alone_can_be_resumed(new_run: NewRun) -
 
     run.backend.before = hang
     with pytest.raises(
-        TrainingFailed, match=r"round 2 failed: no answer yet\n.* slots did not come back"
+        TrainingFailed, match=r"round 2 failed: timeout: no answer in 1 s\n.* slots did not come back"
     ) as failure:
         await trainer.run()
     assert failure.value.resumable
