@@ -286,6 +286,8 @@ def test_the_learning_rate_falls_to_its_last_round() -> None:
     learner = MultiPpo(of_three("ippo", {"learningRateAnneal": True}, rounds=4))
     rates = [learner.update(round_of(), k)["agent_0"].stats["learning_rate"] for k in (1, 3, 4)]
     assert rates == pytest.approx([rates[0], rates[0] / 2, rates[0] / 4])
+    learner.begin_round(5, 8)
+    assert learner.update(round_of(), 5)["agent_0"].stats["learning_rate"] == pytest.approx(rates[0] / 2)
 
 
 def test_each_policy_adapts_its_own_kl_penalty() -> None:
