@@ -27,6 +27,10 @@ def train(
 ) -> Trained[Data]:
     """Train policies of one shape for a round's epochs.
 
+    Advantages are standardised in each minibatch only where samples can be parted anywhere. A minibatch of
+    sequences may have a single one, whose steps are alike: its own mean would take away that it went better
+    or worse than the others. So sequences are standardised over the whole batch.
+
     Args:
         parameters: f32 [P, n]; not changed.
         adam: their optimisers' states; not changed.
@@ -38,7 +42,8 @@ def train(
         chunk: samples of each policy that go through the networks in one pass.
     """
     minibatches = min(math.ceil(samples.size / (settings.minibatch_size or samples.size)), samples.units)
-    each = settings.standardise_advantages == "minibatch" and minibatches > 1
+    anywhere = samples.units == samples.size
+    each = settings.standardise_advantages == "minibatch" and minibatches > 1 and anywhere
     if settings.standardise_advantages != "off" and not each:
         samples = samples.with_advantages(samples.standardised())
     trained = parameters.clone()
