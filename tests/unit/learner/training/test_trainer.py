@@ -247,6 +247,22 @@ async def test_trainer_samples_with_as_many_actors_as_the_scaler_decides(new_run
     assert [report.next_actors for report in run.listener.reports] == actors[1:]
 
 
+async def test_a_scaler_is_told_what_each_round_cost_by_itself(new_run: NewRun) -> None:
+    """What is paid between two sittings is no round's: here the evaluation at the first one's end."""
+    run, told = new_run(), []
+    for rounds in (3, 5):
+        run.spec["stop"] = {"rounds": rounds}
+        scaler = Scripted(resolve(load_job(job(**SMALL))).spec, [2] * 6)
+        await run.sitting(scaler=scaler).run()
+        told += scaler.outcomes
+    assert [o.round for o in told] == [1, 2, 3, 4, 5]
+    assert sum(entry.cost.total for entry in run.paid(0)) > 0
+    for outcome in told:
+        (entry,) = run.paid(outcome.round)
+        assert outcome.round_cost == pytest.approx(entry.cost.total)
+    assert told[3].cost - told[2].cost > 1.01 * told[3].round_cost
+
+
 @pytest.mark.parametrize("resume", [True, False])
 async def test_trainer_continues_the_episodes_of_the_round_before_if_the_job_wants_it(
     new_run: NewRun, resume: bool
