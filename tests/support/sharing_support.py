@@ -44,6 +44,8 @@ class ToyTeam:
             self.numbers[name] += float(np.mean(rewards))
         return {name: UpdateResult({"kl": self.numbers[name]}, surrogate) for name in self.policies}
 
+    def begin_round(self, round: int, rounds: int) -> None: ...
+
     def regroup(self, groups: Mapping[str, Sequence[str]]) -> None:
         before, self.groups = self.groups, Groups(self.team, groups)
         self.numbers = {

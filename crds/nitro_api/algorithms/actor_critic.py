@@ -55,7 +55,8 @@ class ActorCriticHyperparameters(Hyperparameters):
     """Gradients are scaled down to this global norm. 0 turns it off. Default: the preset's."""
 
     standardise_advantages: Literal["off", "batch", "minibatch"] = resolved()
-    """Over which samples advantages get mean 0 and deviation 1. Default: the preset's."""
+    """Over which samples advantages get mean 0 and deviation 1. With a recurrent layer, `minibatch` means
+    `batch`, because a minibatch may be a single sequence. Default: the preset's."""
 
     normalise_observations: bool = resolved()
     """Whether observations are standardised by running statistics, which travel with the weights. Default:

@@ -64,6 +64,10 @@ class ActorCriticAlgorithm:
             meta["observationClip"] = OBSERVATION_CLIP
         return meta, tensors
 
+    def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
+        """See `Algorithm`."""
+        self._rounds = rounds
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "network": self._network_meta,

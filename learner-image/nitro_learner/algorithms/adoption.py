@@ -9,7 +9,6 @@ ANEW = frozenset(
     {
         "env_steps",
         "kl_coefficient",
-        "learning_rate",
         "owed",
         "param_groups",  # RLlib's optimisers have the learning rate there
         "passes",

@@ -4,6 +4,7 @@ On-policy, one update per round, from fragments that were all sampled with the s
 
     algorithm = registry.make(job.spec, environment_spec)
     for k in range(1, rounds + 1):
+        algorithm.begin_round(k, rounds)
         network, tensors = algorithm.weights()          # publish, sample with exactly these
         result = algorithm.update(fragments, k)         # fragments sorted by slot
         detector.measure(result.surrogate, k)           # before the next update
@@ -11,6 +12,7 @@ On-policy, one update per round, from fragments that were all sampled with the s
 Off-policy, from fragments as they arrive, whichever of the last few weights they were sampled with:
 
     for k in range(1, rounds + 1):
+        algorithm.begin_round(k, rounds)
         network, tensors = algorithm.weights()          # publish; running requests keep theirs
         while fresh < wanted:
             if arrived: algorithm.take(arrived)         # in order of arrival
@@ -68,6 +70,11 @@ class Algorithm(Protocol):
         """The weights container's metadata (`network`, `observationClip`) and its tensors, as copies."""
         ...
 
+    def begin_round(self, round: int, rounds: int) -> None:
+        """Say which round (from 1) comes next, and how many the run has as its job stands now: a user may
+        change them while it runs. A learning rate that falls over the rounds goes by both."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that a continuation needs, except the fragments that an off-policy algorithm still
         holds: nested dicts of tensors, arrays, numbers, strings and None. What a new run does not take from
@@ -101,6 +108,10 @@ class JointLearner(Protocol):
 
     def weights(self) -> dict[str, PolicyWeights]:
         """Every policy's network and tensors, as copies."""
+        ...
+
+    def begin_round(self, round: int, rounds: int) -> None:
+        """See `Algorithm`."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 A single-agent run is a set of one policy. Both go through the same code:
 
     policies = registry.make_policies(job.spec, environment_spec)
+    policies.begin_round(k, rounds)
     payload = policies.encode(run)                      # publish as version `policies.version`
     updates = policies.update(fragments, k)             # on-policy; the version has grown by one
     policies.take(fragments); policies.replay(); updates = policies.end_round(k)        # off-policy
@@ -49,6 +50,10 @@ class OnePolicy:
     def weights(self) -> dict[str, PolicyWeights]:
         """See `JointLearner`."""
         return {self.policies[0]: PolicyWeights.of(*self.algorithm.weights())}
+
+    def begin_round(self, round: int, rounds: int) -> None:
+        """See `Algorithm`."""
+        self.algorithm.begin_round(round, rounds)
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         """See `OnPolicyAlgorithm`."""
@@ -188,6 +193,11 @@ class PolicySet:
                 name: {"meta": one.meta, "tensors": one.tensors} for name, one in self.weights().items()
             },
         }
+
+    def begin_round(self, round: int, rounds: int) -> None:
+        """Tell every learner of the round that comes next; see `Algorithm`."""
+        for learner in self.learners:
+            learner.begin_round(round, rounds)
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         """Learn from a whole round; see `OnPolicyAlgorithm`. Returns what each policy learned."""

@@ -57,7 +57,8 @@ class Detector:
     """Measure R_k on M transitions of each round, the same M in all rounds.
 
     M must not vary: the extreme eigenvalues of a sampled Hessian shrink roughly as M^-1/2, so a varying M
-    would make R measure the batch size.
+    would make R measure the batch size. So transitions in which nobody acted are not drawn. Where
+    deaths leave fewer than M others, as in a round of minActors actors, all of these are.
 
         detector = Detector(job.spec.scaling, job.spec.seed, transitions(job.spec))
         measurement = detector.measure(algorithm.update(fragments, k).surrogate, k)
@@ -87,7 +88,7 @@ class Detector:
         )
 
     def look(self, surrogate: Surrogate, round: int, *, vectors: bool = False) -> tuple[Tensor, Extremes]:
-        """What `measure` sees: the transitions drawn, int64 [M], and the extremes of the Hessian there.
+        """What `measure` sees: the transitions drawn, int64 of M at most, and the extremes of the Hessian.
 
         Raises:
             ValueError: the surrogate has fewer than M transitions.
@@ -98,8 +99,10 @@ class Detector:
                 "(what minActors sample)"
             )
         generator = np.random.default_rng([self._seed, round, 0x4E6974726F])
-        drawn = np.sort(generator.choice(surrogate.size, self._transitions, replace=False, shuffle=False))
-        rows = torch.from_numpy(drawn)
+        drawable = surrogate.drawable
+        count = min(self._transitions, len(drawable))
+        drawn = np.sort(generator.choice(len(drawable), count, replace=False, shuffle=False))
+        rows = drawable[torch.from_numpy(drawn)]
         return rows, curvature(surrogate.function(self.objective, rows), generator, vectors=vectors)
 
 

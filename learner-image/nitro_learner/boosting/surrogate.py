@@ -31,7 +31,13 @@ class Surrogate(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of transitions to draw from."""
+        """Number of transitions, of agents that did not act too."""
+        ...
+
+    @property
+    def drawable(self) -> Tensor:
+        """The transitions that count, in order, int64 [n] of indices below `size` on the CPU: somebody
+        acted in them."""
         ...
 
     def function(self, objective: Objective, rows: Tensor) -> Function:

@@ -54,6 +54,8 @@ class RoundOutcome:
         learner_seconds: the part of `seconds` that the update took.
         actor_seconds: mean duration of an actor's invocation.
         cost: cost of the run so far. Unit: US dollars.
+        round_cost: of this round alone, without what was paid before it was done again, for rounds that were
+            broken off, or for an evaluation at an end. Unit: US dollars.
     """
 
     round: int
@@ -66,6 +68,7 @@ class RoundOutcome:
     learner_seconds: float = 0.0
     actor_seconds: float = 0.0
     cost: float = 0.0
+    round_cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class EfficientScaler(Scaler):
 
     def decide(self, outcome: RoundOutcome) -> Decision:
         if self._fitted:
-            self._ratio = self._fitted.add(outcome.actors, outcome.cost)
+            self._ratio = self._fitted.add(outcome.actors, outcome.round_cost)
         self._noise.add(outcome.statistics)
         signal, noise = self._noise.signal, self._noise.noise
         if signal is None or noise is None:

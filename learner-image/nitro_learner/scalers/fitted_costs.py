@@ -19,25 +19,23 @@ class FittedCosts:
     rounds that all have the same number of actors leave K where it is, whatever they cost.
 
         fitted = FittedCosts(ModelledCosts.of(spec))
-        ratio = fitted.add(16, 0.012)        # a round of 16 actors; the run has cost 0.012 dollars so far
+        ratio = fitted.add(16, 0.012)        # a round of 16 actors, which cost 0.012 dollars
     """
 
     def __init__(self, modelled: ModelledCosts) -> None:
         self._modelled = modelled.ratio
         self._squares = np.zeros((2, 2))
         self._products = np.zeros(2)
-        self._paid = 0.0
 
-    def add(self, actors: int, paid: float) -> float:
-        """Take a round's number of actors and what the run has cost since its beginning; return K.
+    def add(self, actors: int, cost: float) -> float:
+        """Take a round's number of actors and its own cost; return K.
 
         Without a sign that a round has costs whatever its actors K is 0, and without a sign that actors cost
         anything it is the largest there is.
         """
         row = np.array([1.0, actors])
         self._squares = _KEEP * self._squares + np.outer(row, row)
-        self._products = _KEEP * self._products + row * (paid - self._paid)
-        self._paid = paid
+        self._products = _KEEP * self._products + row * cost
         # Scaled so that neither coefficient is larger than a round's.
         prior = np.array([1.0, -self._modelled]) * min(1.0, actors / max(self._modelled, 1.0))
         squares = self._squares + _PRIOR * np.outer(prior, prior)
@@ -45,13 +43,8 @@ class FittedCosts:
         return ModelledCosts(max(float(base), 0.0), float(actor)).ratio
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "squares": self._squares.ravel().tolist(),
-            "products": self._products.tolist(),
-            "paid": self._paid,
-        }
+        return {"squares": self._squares.ravel().tolist(), "products": self._products.tolist()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._squares = np.array(state["squares"]).reshape(2, 2)
         self._products = np.array(state["products"])
-        self._paid = state["paid"]

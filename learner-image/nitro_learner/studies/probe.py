@@ -199,6 +199,7 @@ async def opened(folder: RunDir, job: NitroTrainingJob, round: int) -> AsyncIter
         if checkpoint:
             policies.load_state_dict(saved_policies(checkpoint.state))
             training = checkpoint.state["training"]
+        policies.begin_round(round, job.spec.stop.rounds)
         yield Probe(
             job=job,
             round=round,

@@ -39,7 +39,7 @@ class Billing:
         seconds: float,
     ) -> RoundCost:
         """Write down a round's seconds and all its invocations: with a result, without a result, and those
-        that the backend bills itself. Return the run's cost so far.
+        that the backend bills itself. Return the round's own cost.
 
         Raises:
             OSError: the ledger cannot be written (disk full).

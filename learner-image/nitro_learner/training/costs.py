@@ -74,7 +74,7 @@ class Meter:
     def round(
         self, number: int, seconds: float, billed: Sequence[float], actors: int, estimated: int = 0
     ) -> RoundCost:
-        """Write down a round and return the run's cost so far.
+        """Write down a round and return its own cost.
 
         Args:
             number: the round; 0 for what belongs to none: the evaluation at the end, and what was broken off.
@@ -108,4 +108,4 @@ class Meter:
             cost = vm_cost(self._pricing, seconds)
         self._ledger.append(number, cost, **details)
         self._busy += sum(billed)
-        return self.total
+        return cost

@@ -121,6 +121,7 @@ class RoundReport:
     retried: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     ready: int = 0
+    cost_round: float = 0.0
     busy_seconds: float = 0.0
     staleness: int = 0
     deadline_misses: int = 0

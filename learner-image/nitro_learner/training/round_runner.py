@@ -208,10 +208,11 @@ class RoundRunner:
         )
         seconds = stages.total()
         state.seconds += seconds
-        cost = self.billing.round(state.round, state.actors, result, evaluated, seconds=seconds)
+        own = self.billing.round(state.round, state.actors, result, evaluated, seconds=seconds)
         stats = {name: update.stats for name, update in updates.items()}
         groups = self.policies.groups()
-        report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, cost)
+        report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, self.meter.total)
+        report.cost_round = own.total
         report.busy_seconds = self.meter.busy_seconds
         return report
 

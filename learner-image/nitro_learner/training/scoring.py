@@ -216,4 +216,5 @@ def _outcome(report: RoundReport, regrouping: Regrouping | None) -> RoundOutcome
         learner_seconds=report.seconds_update,
         actor_seconds=report.seconds_actor,
         cost=report.cost_total,
+        round_cost=report.cost_round,
     )

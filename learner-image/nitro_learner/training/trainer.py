@@ -86,6 +86,7 @@ class Trainer:
         self._history = list(history)
         self._scaler = scaler
         self._limits = limits
+        self._rounds = job.spec.stop.rounds
         self._stop = asyncio.Event()
 
     def interrupt(self) -> None:
@@ -184,12 +185,15 @@ class Trainer:
     async def _train(self, runner: RoundRunner) -> Outcome:
         try:
             while True:
-                reason = self._reason_to_stop(runner.state)
+                limits = self._limits() or self._spec.stop
+                reason = stop.decide(limits, runner.state.progress(self._meter.total.total))
                 if reason is not None:
                     played = await runner.finish()
                     return self._end(reason, runner.state.round, finished=True, played=played)
                 if self._stop.is_set():
                     raise Interrupted
+                self._plan(limits.rounds)
+                runner.policies.begin_round(runner.state.round + 1, limits.rounds)
                 await runner.run()
         except Interrupted:
             await runner.break_off()
@@ -200,8 +204,17 @@ class Trainer:
             await runner.break_off()
             raise
 
-    def _reason_to_stop(self, state: TrainingState) -> stop.StopReason | None:
-        return stop.decide(self._limits() or self._spec.stop, state.progress(self._meter.total.total))
+    def _plan(self, rounds: int) -> None:
+        """Take over the number of rounds of now, with the warning that a resume would give."""
+        before, self._rounds = self._rounds, rounds
+        if rounds != before and self._spec.algorithm.anneals:
+            logger.warning(
+                "Its learning rate falls to zero over %d rounds, and spec.stop.rounds is %d now. The run "
+                "goes on all the same, at the rate that a run of %d rounds has there.",
+                before,
+                rounds,
+                rounds,
+            )
 
     def _end(
         self,

@@ -38,7 +38,8 @@ class Team:
         algorithm: its name.
         settings: resolved.
         network: resolved.
-        rounds: spec.stop.rounds, for settings that change over a run; None without that limit.
+        rounds: spec.stop.rounds, for settings that change over a run; None without that limit. A user may
+            change it while the run goes on.
         reward: with `own` each agent learns from its own reward, with `team` from the sum over the team's
             agents.
         group_batch: see `GroupBatch`.

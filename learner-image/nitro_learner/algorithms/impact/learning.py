@@ -69,12 +69,16 @@ class Impact(ActorCriticAlgorithm):
         self._waiting: list[_Sampled] = []
         self._fresh: list[_Sampled] = []
         self._passes = 0
-        self._optimiser.rate = self.learning_rate(1)
         self.target = copy.deepcopy(self.network.policy)
 
     @property
     def max_staleness(self) -> int:
         return self.settings.max_staleness
+
+    def begin_round(self, round: int, rounds: int) -> None:
+        """See `Algorithm`. The rate is no part of the state: a run that goes on may have other rounds."""
+        super().begin_round(round, rounds)
+        self._optimiser.rate = self.learning_rate(round)
 
     def take(self, fragments: list[Fragment]) -> None:
         for fragment in fragments:
@@ -109,7 +113,6 @@ class Impact(ActorCriticAlgorithm):
         c = self.coefficients()
         stats |= self.stats(samples, c) | {"learning_rate": self._optimiser.rate, "kl_coefficient": c.kl}
         self.adapt_kl_coefficient(stats["kl"])
-        self._optimiser.rate = self.learning_rate(round + 1)
         if self.observations is not None:
             self.observations.merge([sampled.fragment for sampled in fresh])
         envs = fresh[0].rewards.shape[1]
@@ -166,7 +169,6 @@ class Impact(ActorCriticAlgorithm):
         return super().state_dict() | {
             "target": target,
             "passes": self._passes,
-            "learning_rate": self._optimiser.rate,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -175,7 +177,6 @@ class Impact(ActorCriticAlgorithm):
             for name, parameter in self.target.named_parameters():
                 parameter.copy_(torch.as_tensor(state["target"][name]))
         self._passes = int(state["passes"])
-        self._optimiser.rate = float(state["learning_rate"])
         self._buffer.clear()
         self._waiting, self._fresh = [], []
 

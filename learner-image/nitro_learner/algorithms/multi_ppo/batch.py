@@ -113,8 +113,8 @@ class BatchMaker:
         lanes = rollouts.lanes()
         rewards = policy.scaled(lanes)
         if policy.rewards is not None and policy.adam.steps == 0 and rollouts.alive.any():
-            ends = np.stack([fragment.tensors["terminated"] for fragment in lanes]).reshape(-1)
-            begin = level(np.stack(rewards).reshape(-1)[rollouts.alive], ends[rollouts.alive], gamma)
+            acted = rollouts.alive
+            begin = level(np.stack(rewards).reshape(-1)[acted], rollouts.ended[acted], gamma)
             network.named(policy.parameters[None])["critic.head.bias"] += begin
         estimates = rollouts.estimates(rewards, values, gamma=gamma, gae_lambda=gae_lambda)
         self._take_in(policy, rollouts)

@@ -44,7 +44,7 @@ from nitro_learner.algorithms.multi_ppo.update import (
 from nitro_learner.algorithms.ppo.loss import Coefficients
 from nitro_learner.boosting.surrogate import Surrogate
 from nitro_learner.data.batch import Fragment, check_round
-from nitro_learner.networks.distributions import Distribution, distribution_of
+from nitro_learner.networks.distributions import distribution_of
 from nitro_learner.networks.normalise import OBSERVATION_CLIP, ObservationNormaliser, RewardNormaliser
 
 _INITIAL, _ORDER, _CHOICE = range(3)
@@ -104,6 +104,10 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
             published[name] = PolicyWeights(self._description(self._groups.class_of(name)), tensors, clip)
         return published
 
+    def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
+        """See `JointLearner`."""
+        self._team = replace(self._team, rounds=rounds)
+
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         """See `OnPolicyJointLearner`."""
         check_round(fragments)
@@ -137,7 +141,7 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         """See `SharingLearner`."""
         mask = None if available is None else torch.from_numpy(available).to(self._device)[None]
         seen = [self._distribution_of(agent, observations, mask) for agent in agents]
-        family = self._family(self._groups.class_of(self._groups.agents[agents[0]]))
+        family = distribution_of(self._groups.class_of(self._groups.agents[agents[0]]).action)
         return np.array([[family.kl(one, other).mean().item() for other in seen] for one in seen])
 
     def state_dict(self) -> dict[str, Any]:
@@ -201,7 +205,7 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         before = [self._policies[name] for name in names]
         update = Update(
             generators=[self._generator(_ORDER, round, self._team.index(name)) for name in names],
-            distribution=self._family(self._groups.class_of(names[0])),
+            distribution=distribution_of(self._groups.class_of(names[0]).action),
             coefficients=Coefficients(
                 clip=settings.clip,
                 kl=0.0,
@@ -263,9 +267,6 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
 
     def _network(self, policy: str) -> Network:
         return self._networks[self._groups.class_of(policy).name]
-
-    def _family(self, one: AgentClass) -> Distribution:
-        return distribution_of(one.action)
 
     def _description(self, one: AgentClass) -> dict[str, Any]:
         """The weights container's `network` of a class."""

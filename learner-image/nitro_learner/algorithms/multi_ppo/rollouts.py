@@ -81,6 +81,16 @@ class PolicyRollouts:
         return np.stack([self._lives(fragment)[0] for fragment in self._fragments]).reshape(-1)
 
     @property
+    def ended(self) -> np.ndarray:
+        """Whether nothing follows the transition, bool [N]: its episode terminated, or the agent died."""
+        return np.stack(
+            [
+                fragment.tensors["terminated"][:, :, None] | self._lives(fragment)[1]
+                for fragment in self._fragments
+            ]
+        ).reshape(-1)
+
+    @property
     def lives_end(self) -> np.ndarray:
         """Whether what an agent remembers ends with a step, bool [F, lanes, L] of F fragments: its episode
         ended, it died, or it was not alive."""

@@ -40,6 +40,10 @@ class PolicySurrogate(ABC, Generic[Network, Data]):
     def size(self) -> int:
         return self.samples.size
 
+    @property
+    def drawable(self) -> Tensor:
+        return self.samples.weights.nonzero()[:, 0].cpu()
+
     def function(self, objective: Objective, rows: Tensor) -> Function:
         parts = self._drawn(self._seen(objective), rows.to(self.samples.weights.device))
         return self._function(self.step.parameters, objective, parts)

@@ -27,6 +27,10 @@ def train(
 ) -> Trained[Data]:
     """Train policies of one shape for a round's epochs.
 
+    Advantages are standardised in each minibatch only where samples can be parted anywhere. A minibatch of
+    sequences may have a single one, whose steps are alike: its own mean would take away that it went better
+    or worse than the others. So sequences are standardised over the whole batch.
+
     Args:
         parameters: f32 [P, n]; not changed.
         adam: their optimisers' states; not changed.
@@ -38,16 +42,19 @@ def train(
         chunk: samples of each policy that go through the networks in one pass.
     """
     minibatches = min(math.ceil(samples.size / (settings.minibatch_size or samples.size)), samples.units)
-    each = settings.standardise_advantages == "minibatch" and minibatches > 1
-    if settings.standardise_advantages != "off" and not each:
-        samples = samples.with_advantages(samples.standardised())
+    anywhere = samples.units == samples.size
+    each = settings.standardise_advantages == "minibatch" and minibatches > 1 and anywhere
+    # What is reported and measured is of the whole batch, so its advantages are too, as in PPO of one agent.
+    reported = samples
+    if settings.standardise_advantages != "off":
+        reported = samples.with_advantages(samples.standardised())
     trained = parameters.clone()
     optimiser = StackedAdam(trained, adam, settings.adam_epsilon)
-    whole = samples.parts(chunk)
+    whole = reported.parts(chunk)
     for _ in range(settings.epochs):
         epoch = [whole]
         if minibatches > 1:
-            shuffled = samples.shuffled(update.generators, minibatches)
+            shuffled = (samples if each else reported).shuffled(update.generators, minibatches)
             if each:
                 shuffled = [one.with_advantages(one.standardised()) for one in shuffled]
             epoch = [one.parts(chunk) for one in shuffled]
@@ -55,4 +62,4 @@ def train(
             step = gradient(trained, parts, update)
             clip_rows(step, settings.max_grad_norm)
             optimiser.step(step, update.rate)
-    return Trained(trained, optimiser.states(), samples, mean_terms(trained, whole, update))
+    return Trained(trained, optimiser.states(), reported, mean_terms(trained, whole, update))

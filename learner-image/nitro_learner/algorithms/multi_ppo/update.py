@@ -40,7 +40,8 @@ class Trained(Generic[Data]):
     Attributes:
         parameters: f32 [P, n].
         adam: each policy's.
-        samples: as the loss saw them, except that advantages may be standardised in each minibatch.
+        samples: as the loss saw them, but where it saw advantages standardised in each minibatch, these are
+            standardised over the whole batch.
         terms: means of the loss's terms at these parameters, by policy.
     """
 

@@ -42,6 +42,10 @@ class PpoSurrogate:
     def size(self) -> int:
         return len(self.samples)
 
+    @property
+    def drawable(self) -> Tensor:
+        return torch.arange(self.size)
+
     def function(self, objective: Objective, rows: Tensor) -> Function:
         device = self.samples.observations.device
         chunks = self._seen(objective).rows(rows.to(device)).slices(chunk_size(self.network, device.type))

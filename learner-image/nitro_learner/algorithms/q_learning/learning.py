@@ -8,6 +8,7 @@ as `replayRatio` says. An agent's transitions stay with the agent, whichever pol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch.nn import functional
 
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
-from nitro_api.algorithms.q_learning import QLearningHyperparameters, QmixHyperparameters
+from nitro_api.algorithms.q_learning import QLearningHyperparameters
 from nitro_learner.algorithms.actor_critic import annealed, stream
 from nitro_learner.algorithms.agents.groups import Groups
 from nitro_learner.algorithms.agents.policy_network import description, input_size, inputs
@@ -26,7 +27,7 @@ from nitro_learner.algorithms.base import UpdateResult, check_network
 from nitro_learner.algorithms.q_learning.batch import Reader
 from nitro_learner.algorithms.q_learning.lanes import Lanes, lanes_of
 from nitro_learner.algorithms.q_learning.learned import Learned
-from nitro_learner.algorithms.q_learning.mixers import Independent, Mixer, Monotonic, Sum
+from nitro_learner.algorithms.q_learning.mixers import mixer_of
 from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, ActionValues, QNetwork
 from nitro_learner.algorithms.q_learning.policies import PolicyStack
 from nitro_learner.algorithms.q_learning.replay import Replay
@@ -57,7 +58,7 @@ class QLearner:
             raise TypeError(f"{team.algorithm} has no settings of a Q-learner")
         self._team, self._settings, self._device = team, team.settings, device
         self._classes = {one.name: one for one in team.classes if positions_of(team)[one.name]}
-        self._mixer = _mixer(team)
+        self._mixer = mixer_of(team)
         self._columns = Columns.of(team, joint=self._mixer.joint)
         self._replay = Replay(
             team.settings.buffer_size,
@@ -115,6 +116,10 @@ class QLearner:
             network = self._description(one) | {"epsilon": self.epsilon}
             published[policy] = PolicyWeights(network, tensors)
         return published
+
+    def begin_round(self, round: int, rounds: int) -> None:  # noqa: ARG002
+        """See `JointLearner`."""
+        self._team = replace(self._team, rounds=rounds)
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         """See `OnPolicyJointLearner`.
@@ -282,15 +287,3 @@ class QLearner:
 
     def _generator(self, purpose: int, index: int) -> torch.Generator:
         return torch.Generator().manual_seed(stream(stream(self._team.seed, purpose), index))
-
-
-def _mixer(team: Team) -> Mixer:
-    if team.algorithm != "qmix":
-        return Sum() if team.algorithm == "vdn" else Independent()
-    assert isinstance(team.settings, QmixHyperparameters), "the record of qmix has QMIX's settings"
-    return Monotonic(
-        len(team.agents),
-        team.global_state_size,
-        units=team.settings.mixer_units,
-        hypernetwork_units=team.settings.hypernetwork_units,
-    )

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from nitro_api.algorithms.q_learning import QmixHyperparameters
 from nitro_learner.algorithms.agents.stacked import StackedPerceptron
+from nitro_learner.algorithms.agents.team import Team
 
 
 class Mixer(Protocol):
@@ -121,3 +123,16 @@ class Monotonic:
         first = w1.abs().view(len(state), self._units, self._agents)
         hidden = functional.elu((first * values.t()[:, None, :]).sum(-1) + b1)
         return ((w2.abs() * hidden).sum(-1) + b2[:, 0])[None]
+
+
+def mixer_of(team: Team) -> Mixer:
+    """The mixer of a team's algorithm: iql, vdn or qmix."""
+    if team.algorithm != "qmix":
+        return Sum() if team.algorithm == "vdn" else Independent()
+    assert isinstance(team.settings, QmixHyperparameters), "the record of qmix has QMIX's settings"
+    return Monotonic(
+        len(team.agents),
+        team.global_state_size,
+        units=team.settings.mixer_units,
+        hypernetwork_units=team.settings.hypernetwork_units,
+    )

@@ -104,6 +104,10 @@ class TdSurrogate:
     def size(self) -> int:
         return self.targets.shape[1]
 
+    @property
+    def drawable(self) -> Tensor:
+        return self.weights.any(0).nonzero()[:, 0].cpu()
+
     def function(self, objective: Objective, rows: Tensor) -> Function:
         return self._function(objective, torch.split(rows.to(self.targets.device), CHUNK))
 

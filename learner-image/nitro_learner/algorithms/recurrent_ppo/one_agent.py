@@ -36,6 +36,10 @@ class RecurrentPpo:
         weights = self._learner.weights()[AGENT]
         return weights.meta, dict(weights.tensors)
 
+    def begin_round(self, round: int, rounds: int) -> None:
+        """See `Algorithm`."""
+        self._learner.begin_round(round, rounds)
+
     def update(self, fragments: list[Fragment], round: int) -> UpdateResult:
         """See `OnPolicyAlgorithm`."""
         return self._learner.update(fragments, round)[AGENT]

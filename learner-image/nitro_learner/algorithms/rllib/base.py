@@ -82,6 +82,9 @@ class RllibAlgorithm:
         }
         return {"network": dict(self._network_meta), "observationClip": None}, tensors
 
+    def begin_round(self, round: int, rounds: int) -> None:
+        """Do nothing: RLlib's schedules go by steps."""
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "network": self._network_meta,

@@ -56,6 +56,8 @@ class Swarm:
     def weights(self) -> dict[str, PolicyWeights]:
         return {name: PolicyWeights({}, {"mean": np.float32([self.mean])}) for name in self.policies}
 
+    def begin_round(self, round: int, rounds: int) -> None: ...
+
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:  # noqa: ARG002
         self.mean = float(np.mean([one.tensors["rewards"].mean() for one in fragments]))
         surrogate: Any = object()
@@ -128,6 +130,8 @@ class Duo:
 
     def weights(self) -> dict[str, PolicyWeights]:
         return {}
+
+    def begin_round(self, round: int, rounds: int) -> None: ...
 
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:  # noqa: ARG002
         self.rounds += 1

@@ -48,11 +48,17 @@ def test_ratio(smallest: float, largest: float, ratio: float | None) -> None:
 
 @dataclass
 class Quadratic:
-    """A surrogate whose Hessian's spectrum is -1, 0, 3, and that notes what was asked of it."""
+    """A surrogate whose Hessian's spectrum is -1, 0, 3, and that notes what was asked of it. Agents acted in
+    every `every`-th transition."""
 
     size: int = 1000
+    every: int = 1
     asked: list[tuple[Objective, Tensor]] = field(default_factory=list)
     spectrum: tuple[float, ...] = (-1.0, 0.0, 3.0)
+
+    @property
+    def drawable(self) -> Tensor:
+        return torch.arange(0, self.size, self.every)
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
         self.asked.append((objective, rows))
@@ -102,6 +108,15 @@ def test_draws_the_same_number_of_distinct_transitions_each_round_by_seed_and_ro
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
     assert not np.array_equal(drawn[0], drawn[3])
+
+
+@pytest.mark.parametrize(("every", "drawn"), [(2, 64), (10, 64), (20, 50)])
+def test_draws_as_many_transitions_in_which_agents_acted_or_all_of_them(every: int, drawn: int) -> None:
+    surrogate = Quadratic(every=every)
+    detector().measure(surrogate, 1)
+    ((_, rows),) = surrogate.asked
+    assert len(rows.unique()) == len(rows) == drawn
+    assert not (rows % every).any()
 
 
 def test_draws_uniformly_across_actors() -> None:

@@ -19,10 +19,11 @@ def test_machines_are_paid_by_wall_time_independent_of_the_actors(tmp_path: Path
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         meter = Meter(ledger, pricing)
         meter.round(1, 20.0, BILLED, 3)
-        total = meter.round(2, 40.0, BILLED * 10, 30)
+        own = meter.round(2, 40.0, BILLED * 10, 30)
+        assert own.learner == pytest.approx(40 * 3.06 / 3600)
+        total = meter.total
         assert total.learner == pytest.approx(60 * 3.06 / 3600)
         assert total.actors == pytest.approx(60 * 4 * 0.68 / 3600)
-        assert meter.total == total
     first = json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[0])
     assert first["details"]["invocationDollars"] == pytest.approx(INVOCATIONS)
 
@@ -30,18 +31,18 @@ def test_machines_are_paid_by_wall_time_independent_of_the_actors(tmp_path: Path
 def test_pods_are_metered_but_not_paid_when_machines_are_paid(tmp_path: Path) -> None:
     pricing = job("paper", pricing__model="vm").spec.pricing
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
-        total = Meter(ledger, pricing, lambda: 100.0).round(1, 20.0, BILLED, 3)
+        cost = Meter(ledger, pricing, lambda: 100.0).round(1, 20.0, BILLED, 3)
         details = ledger.entries[0].details
-    assert total.actors == pytest.approx(20 * 4 * 0.68 / 3600)
+    assert cost.actors == pytest.approx(20 * 4 * 0.68 / 3600)
     assert details["podSeconds"] == 100.0
     assert details["invocationDollars"] == pytest.approx(INVOCATIONS)
 
 
 def test_without_a_pricing_model_invocations_are_paid(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
-        total = Meter(ledger, job("paper").spec.pricing).round(1, 20.0, BILLED, 3)
+        cost = Meter(ledger, job("paper").spec.pricing).round(1, 20.0, BILLED, 3)
         assert "invocationDollars" not in ledger.entries[0].details
-    assert total.actors == pytest.approx(INVOCATIONS)
+    assert cost.actors == pytest.approx(INVOCATIONS)
 
 
 def test_sandboxes_that_are_kept_ready_are_paid_for_the_whole_round(tmp_path: Path) -> None:
@@ -49,11 +50,11 @@ def test_sandboxes_that_are_kept_ready_are_paid_for_the_whole_round(tmp_path: Pa
         meter = Meter(ledger, job("paper").spec.pricing, provisioned=lambda: 64)
         idle = meter.round(1, 3600.0, [], 0)
         assert idle.actors == pytest.approx(0.96, rel=1e-3), "64 GB for an hour: nitro-spec, section 6"
-        total = meter.round(2, 20.0, BILLED, 3)
+        busy = meter.round(2, 20.0, BILLED, 3)
         assert ledger.entries[1].details["provisioned"] == 64
     # Invocations under provisioned concurrency have their own, lower price.
     expected = 8.0 * 9.7222e-6 + 3 * 2e-7 + 20.0 * 64 * 4.1667e-6
-    assert total.actors - idle.actors == pytest.approx(expected)
+    assert busy.actors == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

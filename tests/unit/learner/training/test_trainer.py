@@ -247,6 +247,22 @@ async def test_trainer_samples_with_as_many_actors_as_the_scaler_decides(new_run
     assert [report.next_actors for report in run.listener.reports] == actors[1:]
 
 
+async def test_a_scaler_is_told_what_each_round_cost_by_itself(new_run: NewRun) -> None:
+    """What is paid between two sittings is no round's: here the evaluation at the first one's end."""
+    run, told = new_run(), []
+    for rounds in (3, 5):
+        run.spec["stop"] = {"rounds": rounds}
+        scaler = Scripted(resolve(load_job(job(**SMALL))).spec, [2] * 6)
+        await run.sitting(scaler=scaler).run()
+        told += scaler.outcomes
+    assert [o.round for o in told] == [1, 2, 3, 4, 5]
+    assert sum(entry.cost.total for entry in run.paid(0)) > 0
+    for outcome in told:
+        (entry,) = run.paid(outcome.round)
+        assert outcome.round_cost == pytest.approx(entry.cost.total)
+    assert told[3].cost - told[2].cost > 1.01 * told[3].round_cost
+
+
 @pytest.mark.parametrize("resume", [True, False])
 async def test_trainer_continues_the_episodes_of_the_round_before_if_the_job_wants_it(
     new_run: NewRun, resume: bool
@@ -335,6 +351,68 @@ async def test_trainer_stops_by_the_limits_of_now_where_they_have_changed(new_ru
     changed = resolve(load_job(job(**(SMALL | {"stop": {"rounds": 2}})))).spec.stop
     outcome = await run.sitting(limits=lambda: changed if run.listener.reports else None).run()
     assert (outcome.reason, outcome.rounds) == ("RoundsDone", 2)
+
+
+ANNEALED: dict[str, Any] = {
+    "ppo": {"hyperparameters": SMALL["algorithm"]["hyperparameters"] | {"learningRateAnneal": True}},
+    "impact": {
+        "name": "impact",
+        "hyperparameters": {"batchSize": STEPS, "epochs": 1, "minibatchSize": 24, "learningRateAnneal": True},
+    },
+}
+
+
+@pytest.fixture
+def rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The learning rate of each update, in parts of the job's."""
+    found: list[float] = []
+    for name in ("update", "end_round"):
+        original = getattr(PolicySet, name)
+
+        def listening(policies: Any, *arguments: Any, original: Any = original) -> Any:
+            results = original(policies, *arguments)
+            (result,) = results.values()
+            found.append(result.stats["learning_rate"] / policies.only.settings.learning_rate)
+            return results
+
+        monkeypatch.setattr(PolicySet, name, listening)
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ANNEALED)
+async def test_a_learning_rate_falls_over_the_rounds_of_now_where_they_have_changed(
+    new_run: NewRun, rates: list[float], algorithm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = new_run(algorithm=ANNEALED[algorithm], stop={"rounds": 2})
+    changed = resolve(load_job(job(**(SMALL | {"stop": {"rounds": 4}})))).spec.stop
+    await run.sitting(limits=lambda: changed if rates else None).run()
+    assert rates == pytest.approx([1, 0.75, 0.5, 0.25])
+    warnings = [record.getMessage() for record in caplog.records if "falls to zero" in record.getMessage()]
+    assert warnings == [
+        "Its learning rate falls to zero over 2 rounds, and spec.stop.rounds is 4 now. The run goes on all "
+        "the same, at the rate that a run of 4 rounds has there."
+    ]
+
+
+async def test_a_constant_learning_rate_gives_no_warning_when_the_rounds_change(
+    new_run: NewRun, rates: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = new_run(stop={"rounds": 1})
+    changed = resolve(load_job(job(**(SMALL | {"stop": {"rounds": 2}})))).spec.stop
+    await run.sitting(limits=lambda: changed if rates else None).run()
+    assert rates == [1, 1]
+    assert not [record for record in caplog.records if "rounds" in record.getMessage()]
+
+
+@pytest.mark.parametrize("algorithm", ANNEALED)
+async def test_a_run_that_goes_on_to_other_rounds_has_their_learning_rate_at_once(
+    new_run: NewRun, rates: list[float], algorithm: str
+) -> None:
+    run = new_run(algorithm=ANNEALED[algorithm], stop={"rounds": 2})
+    await run.sitting().run()
+    run.spec["stop"] = {"rounds": 4}
+    await run.sitting().run()
+    assert rates == pytest.approx([1, 0.5, 0.5, 0.25])
 
 
 async def test_trainer_that_is_resumed_at_its_end_does_no_more_rounds(new_run: NewRun) -> None:

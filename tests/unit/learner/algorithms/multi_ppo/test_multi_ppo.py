@@ -286,6 +286,8 @@ def test_the_learning_rate_falls_to_its_last_round() -> None:
     learner = MultiPpo(of_three("ippo", {"learningRateAnneal": True}, rounds=4))
     rates = [learner.update(round_of(), k)["agent_0"].stats["learning_rate"] for k in (1, 3, 4)]
     assert rates == pytest.approx([rates[0], rates[0] / 2, rates[0] / 4])
+    learner.begin_round(5, 8)
+    assert learner.update(round_of(), 5)["agent_0"].stats["learning_rate"] == pytest.approx(rates[0] / 2)
 
 
 def test_each_policy_adapts_its_own_kl_penalty() -> None:
@@ -321,11 +323,13 @@ def test_fragments_that_are_no_round_are_refused(fragments: list[Fragment], mess
         MultiPpo(of_three()).update(fragments, 1)
 
 
-def test_a_critic_of_scaled_rewards_begins_at_the_level_of_its_first_round() -> None:
-    """A critic that begins at 0 falls for many rounds, and rates the ends of episodes too high meanwhile."""
+@pytest.mark.parametrize("deaths", [0.0, 0.2])
+def test_a_critic_of_scaled_rewards_begins_at_the_level_of_its_first_round(deaths: float) -> None:
+    """A critic that begins at 0 falls for many rounds, and rates the ends of episodes too high meanwhile.
+    Nothing follows an agent's death, even though the episode of the others goes on."""
     made = of_three("mappo", {"learningRate": 1e-12})
     learner, bias = MultiPpo(made), "critic.head.bias"
-    first, second = [agents_fragment(ends=0.1, seed=1)], [agents_fragment(ends=0.1, seed=2)]
+    first, second = ([agents_fragment(ends=0.1, deaths=deaths, seed=seed)] for seed in (1, 2))
     begin = {name: policy["parameters"][bias] for name, policy in learner.state_dict()["policies"].items()}
     learner.update(first, 1)
     after = learner.state_dict()["policies"]
@@ -336,7 +340,9 @@ def test_a_critic_of_scaled_rewards_begins_at_the_level_of_its_first_round() -> 
         rewards = first[0].by_class["agent"]["rewards"][..., i]
         tensors = {"rewards": rewards, "terminated": ended, "truncated": cut}
         (scaled,) = RewardNormaliser(made.settings.gamma)([Fragment(first[0].meta, tensors)])
-        level = scaled.mean() / (1 - made.settings.gamma * (1 - ended.mean()))
+        alive, died = (first[0].by_class["agent"][name][..., i] for name in ("alive", "died"))
+        last = (ended | died)[alive]
+        level = scaled[alive].mean() / (1 - made.settings.gamma * (1 - last.mean()))
         found = after[agent]["parameters"][bias] - begin[agent]
         np.testing.assert_allclose(found.item(), level, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(later[agent]["parameters"][bias], after[agent]["parameters"][bias])

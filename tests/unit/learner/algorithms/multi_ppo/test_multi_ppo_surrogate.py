@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from agents_support import agent_class, agents_fragment, team
+from nitro_api.spec.network import Recurrent
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
+from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
 from nitro_learner.boosting.detector import Detector
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
+from recurrent_q_support import SIZE, remembering
 
 ROWS = 3 * 12 * 2
 
@@ -72,6 +77,29 @@ def test_rows_of_dead_agents_do_not_count() -> None:
         value(surrogate.function("clip", alive)), rel=1e-5
     )
     assert value(surrogate.function("clip", dead)) == 0
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_the_detector_draws_transitions_of_living_agents(recurrent: bool) -> None:
+    """As many whatever their share. A policy whose agent did not act in the round has no measurement."""
+    one = agent_class()
+    made = team(one, algorithm="ippo", preset="paper")
+    if recurrent:
+        made.network.recurrent = Recurrent(hidden_size=SIZE)
+    parts = [remembering(one, slot=slot, deaths=0.1) for slot in range(3)]
+    for part in parts:
+        for name in ("alive", "died"):
+            part.by_class["agent"][name][..., 0] = False
+    results = (RecurrentMultiPpo if recurrent else MultiPpo)(made).update(parts, 1)
+    for index, name in enumerate(("agent_0", "agent_1", "agent_2")):
+        surrogate: Any = results[name].surrogate
+        alive = int(sum(part.by_class["agent"]["alive"][..., index].sum() for part in parts))
+        assert alive < surrogate.size == ROWS
+        assert len(surrogate.drawable) == alive
+        assert surrogate.samples.weights[surrogate.drawable].all()
+        detector = Detector(Scaling(), 0, 20)
+        assert len(detector.look(surrogate, 1)[0]) == min(alive, 20)
+        assert (detector.measure(surrogate, 1).ratio is None) == (alive == 0)
 
 
 def test_the_detector_measures_each_policy_at_its_new_parameters() -> None:

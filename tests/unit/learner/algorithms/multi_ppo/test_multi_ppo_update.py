@@ -246,19 +246,7 @@ def test_policies_that_train_together_end_where_each_ends_alone(
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 def test_a_team_of_one_agent_learns_as_ppo_does(preset: str, log_std: str) -> None:
     settings = {"algorithm__hyperparameters__minibatchSize": 0, "network__logStd": log_std}
-    spec = job(preset, **settings).spec
-    single = Ppo(spec, HOPPER)
-    one = replace(agent_class(agents=1, size=11, actions=3, continuous=True), action=HOPPER["action"])
-    made = replace(
-        team(one, algorithm="ippo", preset=preset),
-        settings=spec.algorithm.hyperparameters,
-        network=spec.network,
-        rounds=spec.stop.rounds,
-    )
-    learner = MultiPpo(made)
-    state = learner.state_dict()
-    state["policies"]["agent_0"]["parameters"] = single.state_dict()["parameters"]
-    learner.load_state_dict(state)
+    single, learner = _both(preset, settings)
     for round in (1, 2):
         # A team's critic begins at the level of the rewards: here 0, so that it begins as PPO's.
         fragments = _centred([fragment(slot, envs=2, seed=round, resumed=round == 2) for slot in range(3)])
@@ -274,6 +262,37 @@ def test_a_team_of_one_agent_learns_as_ppo_does(preset: str, log_std: str) -> No
     assert published.tensors.keys() == tensors.keys()
     if preset == "tuned":
         np.testing.assert_allclose(published.tensors["observation.var"], tensors["observation.var"])
+
+
+@pytest.mark.parametrize("over", ["off", "batch", "minibatch"])
+def test_a_team_of_one_agent_reports_of_minibatches_what_ppo_reports(over: str) -> None:
+    """The order of samples differs, so hardly anything is learned here."""
+    own = {"minibatchSize": 64, "standardiseAdvantages": f"'{over}'", "learningRate": 1e-12}
+    single, learner = _both("tuned", {f"algorithm__hyperparameters__{name}": v for name, v in own.items()})
+    fragments = _centred([fragment(slot, envs=2, seed=1) for slot in range(3)])
+    expected: Any = single.update(fragments, 1)
+    found: Any = learner.update([_of_one(part) for part in fragments], 1)["agent_0"]
+    assert found.stats == pytest.approx(expected.stats, rel=1e-3, abs=1e-5)
+    advantages = found.surrogate.samples.samples.advantages
+    torch.testing.assert_close(advantages, expected.surrogate.samples.advantages, rtol=1e-3, atol=1e-4)
+
+
+def _both(preset: str, settings: dict[str, Any]) -> tuple[Ppo, MultiPpo]:
+    """PPO, and IPPO of one agent that begins with the same parameters."""
+    spec = job(preset, **settings).spec
+    single = Ppo(spec, HOPPER)
+    one = replace(agent_class(agents=1, size=11, actions=3, continuous=True), action=HOPPER["action"])
+    made = replace(
+        team(one, algorithm="ippo", preset=preset),
+        settings=spec.algorithm.hyperparameters,
+        network=spec.network,
+        rounds=spec.stop.rounds,
+    )
+    learner = MultiPpo(made)
+    state = learner.state_dict()
+    state["policies"]["agent_0"]["parameters"] = single.state_dict()["parameters"]
+    learner.load_state_dict(state)
+    return single, learner
 
 
 def _centred(fragments: list[Fragment]) -> list[Fragment]:

@@ -206,6 +206,17 @@ def test_epsilon_falls_with_the_environment_steps() -> None:
     assert np.allclose(found, [1.0, 0.64, 0.28, 0.1])
 
 
+def test_a_falling_learning_rate_goes_by_the_rounds_that_the_run_has_now() -> None:
+    settings = {"batchSize": 50, "learningRate": RATE, "learningRateAnneal": True}
+    learner = QLearner(team(algorithm="vdn", settings=settings, reward="team", rounds=4))
+    rates = []
+    for round, rounds in ((1, 4), (3, 4), (5, 8)):
+        learner.begin_round(round, rounds)
+        fragments = [agents_fragment(length=20, envs=3, seed=round)]
+        rates.append(learner.update(fragments, round)["agent_0"].stats["learning_rate"])
+    assert rates == pytest.approx([RATE, RATE / 2, RATE / 2])
+
+
 def test_gradient_steps_follow_the_ratio_over_rounds() -> None:
     learner = QLearner(team(algorithm="iql", settings={"batchSize": 50, "replayRatio": 1.25}))
     steps = [

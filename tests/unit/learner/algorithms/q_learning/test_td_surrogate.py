@@ -5,12 +5,14 @@ import pytest
 import torch
 
 from agents_support import agent_class, agents_fragment, team
+from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.q_learning.learning import QLearner
-from nitro_learner.boosting.detector import curvature
+from nitro_learner.boosting.detector import Detector, curvature
 from nitro_learner.boosting.surrogate import Function
 from nitro_learner.data.batch import Fragment
 from q_learning_support import doubled, hessian_products, targets_one_by_one
+from recurrent_q_support import learner_of, remembering
 
 CLASSES = (agent_class("adversary", 1, size=3), agent_class("agent", 2, size=4))
 
@@ -79,6 +81,35 @@ def test_its_curvature_has_a_convexity_ratio() -> None:
     # The loss's Gauss-Newton part makes its negative mostly concave.
     assert found.smallest < 0
     assert abs(found.smallest) > abs(found.largest)
+
+
+@pytest.mark.parametrize("algorithm", ["iql", "vdn"])
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_the_detector_draws_transitions_in_which_somebody_acted(algorithm: str, recurrent: bool) -> None:
+    """A policy whose agent did not act in the round has no measurement."""
+    settings = {"normaliseRewards": False, "batchSize": 10}
+    made = learner_of if recurrent else lambda *classes, **fields: QLearner(team(*classes, **fields))
+    learner = made(*CLASSES, algorithm=algorithm, settings=settings, reward="team")
+    for round in (1, 2):
+        part = remembering(*CLASSES, length=10, envs=3, deaths=0.2, seed=round)
+        if round == 2:
+            for name in ("alive", "died"):
+                part.by_class["adversary"][name][:] = False
+        results = learner.update([part], round)
+    joined = np.concatenate([one["alive"] for one in part.by_class.values()], axis=2)
+    lives = {
+        "adversary_0": joined[..., 0],
+        "agent_0": joined[..., 1],
+        "agent_1": joined[..., 2],
+        "team": joined.any(2),
+    }
+    for policy, result in results.items():
+        surrogate, alive = result.surrogate, int(lives[policy if algorithm == "iql" else "team"].sum())
+        assert alive < surrogate.size == 30
+        assert len(surrogate.drawable) == alive
+        detector = Detector(Scaling(), 0, 8)
+        assert len(detector.look(surrogate, 1)[0]) == min(alive, 8)
+        assert (detector.measure(surrogate, 1).ratio is None) == (alive == 0)
 
 
 @pytest.mark.parametrize(("group_batch", "lanes"), [("equal", 1), ("all", 2)])

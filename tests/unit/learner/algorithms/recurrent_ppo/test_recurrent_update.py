@@ -260,6 +260,18 @@ def test_goes_on_to_the_bit(minibatch: int) -> None:
     assert forgetful.state_dict()["policies"]["agent"]["memories"]["running"].keys() == {"0", "1"}
 
 
+@pytest.mark.parametrize("minibatch", [STEPS, 2 * STEPS])
+def test_sequences_keep_what_sets_their_advantages_apart_from_those_of_others(minibatch: int) -> None:
+    """A minibatch is one sequence, or two: advantages are standardised over the batch all the same."""
+    weights = []
+    for over in ("batch", "minibatch"):
+        settings = PLAIN | {"standardiseAdvantages": over, "minibatchSize": minibatch}
+        learner, env = one_agent(**settings)
+        learner.update(sample(learner, env, 1, [{}, {}]), 1)
+        weights.append([tensor.tobytes() for tensor in learner.weights()[1].values()])
+    assert weights[0] == weights[1]
+
+
 @pytest.mark.parametrize("algorithm", ["ippo", "mappo"])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("name", ["Arena", "Panel"])
