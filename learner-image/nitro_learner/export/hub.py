@@ -63,7 +63,8 @@ def _card(policy: TrainedPolicy, run: Run, network: str) -> str:
             )
         )
     if of_end:
-        rows.append(("Environment steps", f"{summary['envSteps']:,}"))
+        if "envSteps" in summary:  # a run that was interrupted before its first round has none
+            rows.append(("Environment steps", f"{summary['envSteps']:,}"))
         rows.append(("Cost of the training", f"${summary['cost']['total']:.4f}"))
     else:
         rows.append(("Training", "went on after this round" if summary else "has not ended"))
