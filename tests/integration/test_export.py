@@ -144,6 +144,17 @@ def test_each_of_several_agents_has_its_own_file(name: str, tmp_path: Path) -> N
         check(found, expected[:, index], actions[agent])
 
 
+def test_a_single_agent_of_an_environment_of_several_has_its_mask(tmp_path: Path) -> None:
+    untrained(agents_job(environment={"kwargs": {"N": 1}}), tmp_path)
+    policy = nitro.load(tmp_path)
+    (agent,) = policy.agents
+    rows = observations(policy.of(agent))
+    available = np.eye(policy.of(agent).action["n"], dtype=bool)[np.arange(ROWS) % 5]
+    (network,) = as_onnx(policy).values()
+    played, _ = onnxruntime.InferenceSession(network).run(None, {"observation": rows, "available": available})
+    np.testing.assert_array_equal(played, np.arange(ROWS) % 5)
+
+
 def test_safetensors_have_what_the_policy_needs(tmp_path: Path) -> None:
     untrained(small_job(**TUNED), tmp_path)
     (path,) = export(tmp_path, "safetensors")
