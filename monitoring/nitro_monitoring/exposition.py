@@ -65,7 +65,7 @@ class _Nitro(Collector):
 
 def learner() -> Collector:
     """The learner's metrics after a round in which everything was measured."""
-    metrics = LearnerMetrics("team", "hopper")
+    metrics = LearnerMetrics("team", "hopper", begun=False)
     metrics.on_run_started(round=0, rounds=10, history=[])
     measured: dict[str, Any] = dict.fromkeys(COLUMNS, 1) | {"reward_std": 1.0, "detector_seconds": 0.1}
     policy = PolicyReport(

@@ -1,7 +1,10 @@
 """Exported policies compute what actors compute: by onnxruntime, by torch.export, and from safetensors."""
 
+import asyncio
 import json
+import os
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,11 @@ from nitro_actor.actions import Continuous
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.policies import Policies
 from nitro_actor.play import play_of
+from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointError
+from nitro_learner.export import hub
 from nitro_learner.export.networks import as_onnx, as_torch
+from nitro_learner.run.rundir import RunDir
 from train_support import job as small_job
 from train_support import nitro as command
 from untrained_runs import environment_of, untrained
@@ -138,6 +144,17 @@ def test_each_of_several_agents_has_its_own_file(name: str, tmp_path: Path) -> N
         check(found, expected[:, index], actions[agent])
 
 
+def test_a_single_agent_of_an_environment_of_several_has_its_mask(tmp_path: Path) -> None:
+    untrained(agents_job(environment={"kwargs": {"N": 1}}), tmp_path)
+    policy = nitro.load(tmp_path)
+    (agent,) = policy.agents
+    rows = observations(policy.of(agent))
+    available = np.eye(policy.of(agent).action["n"], dtype=bool)[np.arange(ROWS) % 5]
+    (network,) = as_onnx(policy).values()
+    played, _ = onnxruntime.InferenceSession(network).run(None, {"observation": rows, "available": available})
+    np.testing.assert_array_equal(played, np.arange(ROWS) % 5)
+
+
 def test_safetensors_have_what_the_policy_needs(tmp_path: Path) -> None:
     untrained(small_job(**TUNED), tmp_path)
     (path,) = export(tmp_path, "safetensors")
@@ -205,6 +222,30 @@ def test_a_hub_folder_has_a_card_whose_snippet_runs(tmp_path: Path, monkeypatch:
     names_of: dict[str, Any] = {}
     exec(compile(snippet, "card", "exec"), names_of)
     np.testing.assert_allclose(names_of["actions"], run.policy().act(np.zeros((1, 11))), rtol=1e-5, atol=1e-6)
+
+
+def test_an_interrupt_while_the_actors_start_keeps_what_the_card_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = nitro.train(small_job(**CARTPOLE, stop={"rounds": 1}), run_dir=tmp_path / "run")
+    before = run.summary
+
+    async def start(_: LocalBackend) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(LocalBackend, "start", start)
+    nitro.resume(run, rounds=2)
+    assert (run.summary["reason"], run.summary["rounds"]) == ("Interrupted", 1)
+    for name in ("envSteps", "wallSeconds", "rewardMean", "evaluation"):
+        assert run.summary[name] == before[name]
+    monkeypatch.setattr(hub, "as_onnx", lambda _: {"policy.onnx": b""})
+    card = hub.as_hub(run.policy(), run)["README.md"].decode()
+    assert f"| Environment steps | {before['envSteps']:,} |" in card
+    assert "Return at the end of training" in card
+    # The run of an earlier version may have a summary without its steps.
+    RunDir(run.path).write_summary({name: value for name, value in before.items() if name != "envSteps"})
+    assert "Environment steps" not in hub.as_hub(run.policy(), run)["README.md"].decode()
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:

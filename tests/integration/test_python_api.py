@@ -22,6 +22,7 @@ from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, write
 from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.training.round_report import RoundReport
 from train_support import job as small_job
 from untrained_runs import environment_of, resolved, untrained
 
@@ -198,8 +199,17 @@ def test_a_run_goes_on_to_the_result_of_a_run_that_was_never_stopped(tmp_path: P
         {**source, "spec": {**source["spec"], "stop": {"rounds": 2}}}, run_dir=tmp_path / "part"
     )
     rounds: list[int] = []
-    again = nitro.resume(part, rounds=4, on_round=lambda report: rounds.append(report.round))
+    told: list[tuple[dict[str, Any], float]] = []
+
+    def on_round(report: RoundReport) -> None:
+        rounds.append(report.round)
+        told.append((part.summary, part.cost))
+
+    again = nitro.resume(part, rounds=4, on_round=on_round)
     assert rounds == [3, 4]
+    costs = again.metrics["cost_total"]
+    assert told == [({}, costs[2]), ({}, costs[3])], "the end after two rounds is not this run's any more"
+    assert again.summary["rounds"] == 4
     assert again.job.spec.stop.rounds == 4
     for name in ("reward_mean", "policy_loss", "actors"):
         np.testing.assert_array_equal(again.metrics[name], whole.metrics[name])

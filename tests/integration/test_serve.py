@@ -91,6 +91,7 @@ def test_several_agents_and_images_are_served(tmp_path: Path) -> None:
         ({"observation": {"agent": [0] * 11}}, "the policy is of one agent"),
         ({"observation": {"nobody": [0] * 11}}, "there is no agent 'nobody'"),
         ({"observation": [1e39] * 11}, "observation: must be at most 3.4e+38"),
+        ({"observation": [0] * 11, "state": [10**400]}, "state: agent needs numbers that float32 holds"),
         (b'{"observation": [NaN]}', "NaN is no number of JSON"),
         ({"observation": [0] * 11, "deterministic": 1}, "deterministic: must be true or false"),
         ({"observation": [0] * 11, "available": [1]}, "available: must be an object"),

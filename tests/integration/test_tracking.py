@@ -34,7 +34,7 @@ def _followed(path: Path, **tracking: Any) -> tuple[Trackers, LearnerMetrics]:
     folder.job.write_text(described.to_yaml())
     evaluation = {"mean": -20.0, "std": 1.0, "agents": {"agent_0": -7.0}}
     folder.write_summary({"cost": {"total": 0.5}, "evaluation": evaluation})
-    metrics = LearnerMetrics("team", "spread")
+    metrics = LearnerMetrics("team", "spread", begun=False)
     return Trackers(described.spec, path, RUN, {"numpy": "2"}, [metrics]), metrics
 
 

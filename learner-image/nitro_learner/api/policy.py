@@ -183,7 +183,10 @@ class TrainedPolicy:
                     raise ValueError(f"state: {agent} acts, so its state is needed")
                 states[agent] = np.zeros(shape, np.float32)
                 continue
-            rows = np.array(given, np.float32)
+            try:
+                rows = np.array(given, np.float32)
+            except OverflowError:
+                raise ValueError(f"state: {agent} needs numbers that float32 holds") from None
             if rows.shape != (shape[1:] if single else shape) or not np.isfinite(rows).all():
                 wanted = list(shape[1:] if single else shape)
                 raise ValueError(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_api import NitroTrainingJob, resolve_stored
-from nitro_learner.run.metrics_file import columns_of, read_metrics
+from nitro_learner.run.metrics_file import columns_of, read_metrics, read_numbers
 from nitro_learner.run.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -53,8 +53,12 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What summary.json says: returns, cost, versions. Empty while the run has not ended."""
-        return self._folder.read_summary()
+        """What summary.json says: returns, cost, versions. Empty while the run has not ended, also after it
+        was extended."""
+        summary = self._folder.read_summary()
+        rows = read_numbers(self._folder.metrics)
+        gone_on = bool(summary and rows) and summary["rounds"] < (rows[-1]["round"] or 0)
+        return {} if gone_on else summary
 
     @property
     def cost(self) -> float:

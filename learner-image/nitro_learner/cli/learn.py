@@ -139,7 +139,8 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     from nitro_learner.views.plot import draw
 
     spec = opened.job.spec
-    metrics = LearnerMetrics(opened.job.metadata.namespace or "default", opened.job.metadata.name)
+    metadata = opened.job.metadata
+    metrics = LearnerMetrics(metadata.namespace or "default", metadata.name, begun=opened.folder.has_run())
     port = int(os.environ.get("NITRO_METRICS_PORT") or 0)
     if port:
         metrics.serve(port)

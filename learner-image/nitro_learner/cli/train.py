@@ -199,7 +199,7 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
         return DONE
     listeners: list[Any] = []
     if arguments.metrics_port is not None:
-        metrics = LearnerMetrics("local", job.metadata.name)
+        metrics = LearnerMetrics("local", job.metadata.name, begun=folder.has_run())
         try:
             port = metrics.serve(arguments.metrics_port)
         except OSError as error:

@@ -59,7 +59,9 @@ def price(prices: Floats) -> str:
 
 
 def dollars(value: float) -> str:
-    """An amount, with three digits at least."""
+    """An amount, with three digits at least; a dash for NaN."""
+    if math.isnan(value):
+        return "-"
     return f"${value:.4f}" if value >= 0.01 or value == 0 else f"${value:.3g}"
 
 

@@ -53,16 +53,16 @@ class Curve:
     Attributes:
         steps: whether a value holds for its whole round, which begins at the point before. Otherwise lines
             join the points.
-        holds: whether the last value holds for all that was spent later.
+        holds: the x up to which the last value holds; None where that is the last point.
     """
 
     x: Floats
     y: Floats
     steps: bool = False
-    holds: bool = False
+    holds: float | None = None
 
     def values(self, x: Floats) -> Floats:
-        """y at each x, all of them within the curve."""
+        """y at each x, all of them where the curve reaches."""
         if self.steps:
             found: Floats = self.y[np.searchsorted(self.x, x).clip(max=len(self.x) - 1)]
         else:
@@ -71,7 +71,7 @@ class Curve:
 
     def at(self, x: float) -> float:
         """y at x; NaN where the curve does not reach."""
-        if not len(self.x) or x < self.x[0] or (x > self.x[-1] and not self.holds):
+        if not len(self.x) or not self.x[0] <= x <= (self.x[-1] if self.holds is None else self.holds):
             return float("nan")
         return float(self.values(np.array([x]))[0])
 
@@ -117,7 +117,7 @@ class FinishedRun:
 
         A return belongs to the policy that its round sampled with. Its point therefore lies at what was spent
         before that round. The last point of evaluations is the final policy's. No round sampled with that
-        policy, so the newest training return holds to the end.
+        policy, so the newest training return holds to the run's end.
         """
         x, y = self.columns[SPENT[unit]], self.columns[metric]
         if metric in TRAINING_RETURNS:
@@ -126,8 +126,14 @@ class FinishedRun:
             final = self.summary.get("evaluation", {}).get("mean", float("nan"))
             x, y = np.append(0.0, x), np.append(y, final)
         known = np.isfinite(y)
-        curve = Curve(x[known], y[known], steps=metric in STEPS, holds=metric in TRAINING_RETURNS)
-        return curve if curve.holds else self._to_the_end(curve, unit)
+        curve = Curve(x[known], y[known], steps=metric in STEPS)
+        if metric in TRAINING_RETURNS:
+            return replace(curve, holds=self.end(unit))
+        return self._to_the_end(curve, unit)
+
+    def end(self, unit: str) -> float:
+        """All that the run has spent."""
+        return float(self.spent(unit, "rounds").x[-1])
 
     def spent(self, unit: str, other: str) -> Curve:
         """What was spent in the unit `other`, over what was spent in `unit`. The curve begins at (0, 0)."""

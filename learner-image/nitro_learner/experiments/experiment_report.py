@@ -17,6 +17,7 @@ from nitro_learner.experiments import (
     equal_cost,
     function_costs,
     gain_shape,
+    left_out,
     modelled_costs,
     question_answers,
     statistics,
@@ -53,8 +54,10 @@ def write(
     priced = [(one, collect(folder, experiment, one)) for one in prices]
     results = [one for one in collected if one.seeds]
     if not results and not searched:
+        ended = [f" {text}" for one in collected if (text := left_out.ended_early(one))]
         raise RunDirError(
             f"{folder.path}: no seed is finished yet by every variant. Go on with nitro experiment run."
+            + "".join(ended)
         )
     writer = RunDir(folder.path)
     finished = list(rows(folder, experiment, collected))
@@ -114,7 +117,7 @@ def _text(
         "first scores higher than a run of the second."
     )
     yield _made_by(folder, experiment, finished)
-    yield from _later_seeds(folder, experiment)
+    yield from left_out.changed_seeds(folder, experiment)
     if searched:
         yield searched
     yield from question_answers.table(experiment, results)
@@ -141,31 +144,11 @@ def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[L
     )
 
 
-def _later_seeds(folder: ExperimentDir, experiment: Experiment) -> Iterator[str]:
-    """Which seeds are not those that the file named before the first run had ended."""
-    first, *later = folder.seeds_told() or [{"seeds": experiment.seeds}]
-    told: list[int] = first["seeds"]
-    for change in later:
-        added = [seed for seed in change["seeds"] if seed not in told]
-        told = [*told, *added]
-        if added:
-            yield (
-                f"Not planned: the seeds {', '.join(map(str, added))} were added when {change['ended']} runs "
-                "had ended. Adding seeds until a result looks good overstates it.\n"
-            )
-    left_out = [seed for seed in first["seeds"] if seed not in experiment.seeds]
-    if left_out:
-        yield f"Planned, but left out later: the seeds {', '.join(map(str, left_out))}.\n"
-
-
 def _environment(
     folder: ExperimentDir, experiment: Experiment, results: Results, priced: _Priced
 ) -> Iterator[str]:
     yield f"\n## {results.environment}\n"
-    seeds = ", ".join(map(str, results.seeds))
-    yield f"{len(results.seeds)} paired {'seed' if len(results.seeds) == 1 else 'seeds'}: {seeds}." + (
-        f" Without a finished run, hence left out: {', '.join(results.missing)}." if results.missing else ""
-    )
+    yield left_out.compared(results)
     if len(results.seeds) < SEEDS_FOR_A_VERDICT:
         yield f"\nThese are too few seeds for a verdict, which needs {SEEDS_FOR_A_VERDICT}."
     late = {variant: results.resumed_late(variant) for variant in results.runs}

@@ -153,12 +153,15 @@ def best_number(results: Results, experiment: Experiment) -> Iterator[str]:
 
     best = counts[to_target(counts).argmin()]
     saved = 100 * (1 - to_target(best) / to_target(shape.actors))
+    low, high = shape.actors[0], shape.actors[-1]
+    beyond = "" if low <= best <= high else f" (beyond the {low:.0f} to {high:.0f} that were run)"
     numbers = ", ".join(f"{count:.0f}" for count in shape.actors)
     yield (
         f"A round costs {cells.dollars(float(base))} and {cells.dollars(float(each))} for each actor, so K "
         f"is {base / each:,.1f}. With that, and the law {law} with N = {cells.number(fit.noise)} "
-        f"(see gain by number of actors above), {best:.0f} actors in every round are cheapest to the "
-        f"target. Against {numbers} actors that saves {', '.join(f'{share:.1f} %' for share in saved)}.\n"
+        f"(see gain by number of actors above), {best:.0f} actors{beyond} in every round are "
+        f"cheapest to the target. Against {numbers} actors that saves "
+        f"{', '.join(f'{share:.1f} %' for share in saved)}.\n"
     )
 
 

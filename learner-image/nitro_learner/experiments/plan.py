@@ -23,9 +23,12 @@ _GIVEN = {
     "spec.seed": "seeds",
     "spec.backend": "the experiment: this machine, or with --cluster the job's own",
 }
-# Stop conditions that MinionsRL's scalers look at. A run that one of them ends before the budget cannot be
-# compared.
-_AIMS = ("spec.stop.targetReward", "spec.stop.budgetDollars")
+_AIMS = {
+    "spec.stop.targetReward": ("minionsrl", "minionsrl-adapt"),
+    "spec.stop.budgetDollars": ("minionsrl",),
+}
+"""Stop conditions that some scalers look at. Other variants cannot have them: a run that one of them ends
+before the budget cannot be compared."""
 _FURTHER = "spec.stop.rounds"
 """A variant may go on beyond a budget in rounds."""
 _STOP = {"actorRounds": "actorRounds", "envSteps": "envSteps", "dollars": "budgetDollars"}
@@ -131,15 +134,22 @@ def _job(
         mistakes.append(FieldError(_FURTHER, further, message))
     if environment:
         wanted["spec.environment.id"] = environment
-    aims = {path.rpartition(".")[2]: wanted.pop(path) for path in _AIMS if path in wanted}
-    stop = aims | _limits(budget) | ({"rounds": further} if further is not None else {})
+    aims = {path: wanted.pop(path) for path in _AIMS if path in wanted}
+    stop = {path.rpartition(".")[2]: value for path, value in aims.items()}
+    stop |= _limits(budget) | ({"rounds": further} if further is not None else {})
     wanted |= {"spec.stop": stop, "spec.backend": _BACKEND}
     for path, value in wanted.items():
         mistakes += set_field(data, path.split("."), copy.deepcopy(value))
     try:
         job = load_job(data)
+        scaler = resolve(job).spec.scaling.scaler
     except JobInvalid as error:
         raise JobInvalid([*mistakes, *error.errors]) from None
+    mistakes += [
+        FieldError(path, value, _early(" and ".join(_AIMS[path])))
+        for path, value in aims.items()
+        if scaler not in _AIMS[path]
+    ]
     if further != budget.amount and resolve(job).spec.algorithm.anneals:
         message = "needs a budget in rounds, over which the rate falls; set it to false or change the budget"
         mistakes.append(FieldError("spec.algorithm.hyperparameters.learningRateAnneal", True, message))
@@ -150,6 +160,13 @@ def _job(
     if mistakes:
         raise JobInvalid(mistakes)
     return job
+
+
+def _early(scalers: str) -> str:
+    return (
+        "could end a run before the budget, and is only allowed with the scalers that look at it "
+        f"({scalers}); remove it"
+    )
 
 
 def _limits(budget: Budget) -> dict[str, Any]:

@@ -52,7 +52,8 @@ def _answers(
     """
     pair = (variant, other)
     if not all(one in results.runs for one in pair):
-        yield from [("not finished", None)] * (2 if experiment.target is None else 3)
+        told = "ended early" if results.early.keys() & pair else "not finished"
+        yield from [(told, None)] * (2 if experiment.target is None else 3)
         return
     ours, theirs = (results.at_budget(one, experiment.score) for one in pair)
     gain = statistics.paired_difference(ours, theirs)

@@ -56,8 +56,10 @@ class Results:
     Attributes:
         environment: its id.
         seeds: the seeds that count.
-        runs: by variant, in the order of `seeds`. Variants without a finished run are left out.
-        missing: variants that are not in `runs`.
+        runs: by variant, in the order of `seeds`. Variants of `early` and `missing` are left out.
+        early: variants of which runs ended before the budget, and how many did. None of their runs count:
+            without those that ended early, the rest would be a choice by return or by cost.
+        missing: variants without a seed that counts.
         fixed: the variants of `runs` with scaler `fixed`.
     """
 
@@ -68,16 +70,21 @@ class Results:
         experiment: Experiment,
         fixed: Collection[str],
     ) -> None:
-        present = {variant: runs for variant, runs in found.items() if runs}
+        self.budget: Budget = experiment.budget or Budget()
+        self.early = {
+            variant: count
+            for variant, runs in found.items()
+            if (count := sum(run.end(self.budget.unit) < self.budget.amount for run in runs.values()))
+        }
+        present = {name: runs for name, runs in found.items() if runs and name not in self.early}
         common = set.intersection(*(set(runs) for runs in present.values())) if present else set()
         self.environment = environment
         self.seeds = sorted(common)
         self.runs = {
             variant: [runs[seed] for seed in self.seeds] for variant, runs in present.items() if common
         }
-        self.missing = [variant for variant in found if variant not in self.runs]
+        self.missing = [variant for variant in found if variant not in {*self.runs, *self.early}]
         self.fixed = [variant for variant in self.runs if variant in fixed]
-        self.budget: Budget = experiment.budget or Budget()
         self._experiment = experiment
         self._spans: dict[str, tuple[float, float]] = {}
 

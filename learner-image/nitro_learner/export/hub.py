@@ -11,6 +11,7 @@ from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.run import Run
 from nitro_learner.export.networks import as_onnx, takes_available
 from nitro_learner.run.policy_file import EXPORTED
+from nitro_learner.run.rundir import RunDir
 
 
 def as_hub(policy: TrainedPolicy, run: Run) -> dict[str, bytes]:
@@ -30,7 +31,8 @@ def as_hub(policy: TrainedPolicy, run: Run) -> dict[str, bytes]:
 
 
 def _card(policy: TrainedPolicy, run: Run, network: str) -> str:
-    job, summary = run.job, run.summary
+    # Of a run that was extended later, too: its earlier end may be that of this policy.
+    job, summary = run.job, RunDir(run.path).read_summary()
     name, environment, algorithm = job.metadata.name, job.spec.environment.id, job.spec.algorithm.name
     # What the summary says is of the run's end: of an earlier checkpoint's policy it would be untrue.
     of_end = bool(summary) and summary["rounds"] == policy.round
@@ -61,7 +63,8 @@ def _card(policy: TrainedPolicy, run: Run, network: str) -> str:
             )
         )
     if of_end:
-        rows.append(("Environment steps", f"{summary['envSteps']:,}"))
+        if "envSteps" in summary:  # a run that was interrupted before its first round has none
+            rows.append(("Environment steps", f"{summary['envSteps']:,}"))
         rows.append(("Cost of the training", f"${summary['cost']['total']:.4f}"))
     else:
         rows.append(("Training", "went on after this round" if summary else "has not ended"))

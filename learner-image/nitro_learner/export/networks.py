@@ -56,7 +56,7 @@ def as_torch(policy: TrainedPolicy) -> dict[str, bytes]:
 
 def takes_available(policy: TrainedPolicy, agent: str) -> bool:
     """Whether the agent's module takes the actions that are available."""
-    return len(policy.agents) > 1 and bool(policy.of(agent).action["kind"] == "discrete")
+    return "classes" in policy.environment and bool(policy.of(agent).action["kind"] == "discrete")
 
 
 def _module(policy: TrainedPolicy, agent: str) -> tuple[PolicyModule, dict[str, torch.Tensor]]:

@@ -73,14 +73,17 @@ class LearnerMetrics(Listener):
     Args:
         namespace: of the job; "local" outside a cluster.
         job_name: of the job.
+        begun: whether earlier sittings of the run have paid for anything, though perhaps for no round of its
+            history: they may have ended before the first checkpoint.
     """
 
-    def __init__(self, namespace: str, job_name: str) -> None:
+    def __init__(self, namespace: str, job_name: str, *, begun: bool) -> None:
         self.registry = CollectorRegistry()
         self._job = (namespace, job_name)
         self._costs = dict.fromkeys(COMPONENTS, 0.0)
         self._steps = 0
-        self._busy: float | None = 0.0
+        self._begun = begun
+        self._busy: float | None = None if begun else 0.0
         self._make_gauges()
         self._make_counters()
         self._make_histograms()
@@ -191,8 +194,7 @@ class LearnerMetrics(Listener):
         self._show_zeros()
         if history:
             self._steps = int(history[-1]["env_steps"] or 0)
-            self._busy = None
-        else:
+        if not self._begun:
             # A resumed run's cost is known with its first report; a smaller number here would look like a
             # reset, and `rate` would count all of it again.
             for component in COMPONENTS:

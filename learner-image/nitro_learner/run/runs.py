@@ -174,7 +174,6 @@ def _check_rounds(path: Path, found: Collection[int], last: int) -> None:
 
 def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> dict[str, Any]:
     """What summary.json says of a run that ended; `last` is its last row of metrics."""
-    evaluation = outcome.evaluation
     result: dict[str, Any] = {
         "job": run.job.metadata.name,
         "run": run.id,
@@ -193,7 +192,7 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         result["actors"] = {"podSeconds": outcome.pod_seconds, "busySeconds": outcome.busy_seconds}
     if last:
         result |= {
-            "envSteps": last["env_steps"],
+            "envSteps": int(last["env_steps"]),  # a float where it was read from metrics.csv
             "wallSeconds": last["wall_seconds"],
             "rewardMean": last["reward_mean"],
         }
@@ -203,19 +202,33 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         result["pretraining"] = spent
     if functions := function_cost(run.folder):
         result["modelledLearnerFunctions"] = functions.to_dict()
-    if evaluation:
-        mean = sum(evaluation) / len(evaluation)
-        result["evaluation"] = {
-            "episodes": len(evaluation),
-            "mean": mean,
-            "std": (sum((value - mean) ** 2 for value in evaluation) / len(evaluation)) ** 0.5,
-            "min": min(evaluation),
-            "max": max(evaluation),
-        }
-        if len(outcome.agent_evaluation) > 1:
-            result["evaluation"]["agents"] = dict(outcome.agent_evaluation)
-            result["evaluation"]["classes"] = dict(outcome.class_evaluation)
+    if evaluation := _evaluation(run, outcome):
+        result["evaluation"] = evaluation
     return result
+
+
+def _evaluation(run: OpenRun, outcome: Outcome) -> dict[str, Any] | None:
+    """The final evaluation; None where there is none. A session that was interrupted before its first round
+    leaves that of the session before, which had the same policy."""
+    returns = outcome.evaluation
+    if not returns:
+        with contextlib.suppress(RunDirError):
+            before = run.folder.read_summary()
+            if (before.get("run"), before.get("rounds")) == (run.id, outcome.rounds):
+                return before.get("evaluation")
+        return None
+    mean = sum(returns) / len(returns)
+    found: dict[str, Any] = {
+        "episodes": len(returns),
+        "mean": mean,
+        "std": (sum((value - mean) ** 2 for value in returns) / len(returns)) ** 0.5,
+        "min": min(returns),
+        "max": max(returns),
+    }
+    if len(outcome.agent_evaluation) > 1:
+        found["agents"] = dict(outcome.agent_evaluation)
+        found["classes"] = dict(outcome.class_evaluation)
+    return found
 
 
 def _pretraining(run: OpenRun) -> dict[str, Any] | None:

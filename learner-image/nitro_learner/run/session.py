@@ -36,13 +36,11 @@ class Aborted(Exception):  # noqa: N818
 
 
 class _LastRow(Listener):
-    """A listener that keeps the newest row of metrics, for the summary."""
+    """A listener that keeps the newest row of metrics, for the summary. A session that ends before it has
+    started leaves the row of the session before."""
 
-    def __init__(self) -> None:
-        self.row: dict[str, Any] | None = None
-
-    def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
-        self.row = dict(history[-1]) if history else None
+    def __init__(self, history: Sequence[Row]) -> None:
+        self.row: dict[str, Any] | None = dict(history[-1]) if history else None
 
     def on_round_done(self, report: RoundReport) -> None:
         self.row = asdict(report)
@@ -72,7 +70,7 @@ async def train(
     """
     folder = run.folder
     # The CSV first: what a checkpoint or the status says is then on disk already.
-    last, board = _LastRow(), TensorBoard(folder.tensorboard)
+    last, board = _LastRow(run.history), TensorBoard(folder.tensorboard)
     files: list[Listener] = [CsvMetrics(folder.metrics)]
     if run.job.spec.algorithm.record.agents == "several":
         files.append(PolicyFiles(folder))

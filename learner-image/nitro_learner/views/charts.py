@@ -135,8 +135,11 @@ def _actors(axes: Axes, columns: Columns, x: Floats) -> None:
     at, actors = thin(x), thin(columns["actors"])
     where: Literal["mid", "pre"] = "mid"
     if x is not columns["round"]:
-        # On these axes a round's actors are drawn from the round's beginning to its end.
-        at, actors, where = np.append(0.0, at), np.append(actors[:1], actors), "pre"
+        # On these axes a round's actors are drawn from the round's beginning to its end. Where earlier rounds
+        # are not known, neither is the beginning of the first.
+        where = "pre"
+        if columns["round"][0] == 1:
+            at, actors = np.append(0.0, at), np.append(actors[:1], actors)
     axes.step(at, actors, color=_SERIES[4], lw=1.4, where=where)
     axes.set_ylim(bottom=0)
 

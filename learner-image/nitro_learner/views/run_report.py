@@ -51,6 +51,7 @@ class RunReport:
         pods: pod-seconds that were paid, and actor-seconds that were used; None without pods.
         groups: who played which policy; only for several agents.
         functions: modelled cost of the updates as serverless functions; only for several agents.
+        best: best training return of the run; None where it is that of the columns.
     """
 
     job: Mapping[str, Any]
@@ -63,6 +64,7 @@ class RunReport:
     pods: tuple[float, float] | None = None
     groups: AgentGroups | None = None
     functions: FunctionCost | None = None
+    best: float | None = None
 
     def html(self) -> str:
         """The page."""
@@ -146,11 +148,16 @@ class RunReport:
         total, steps = self.cost.get("total"), _last(self.columns, "env_steps")
         if total and steps:
             rows.append(("per 1,000 environment steps", f"${1000 * total / steps:,.6f}"))
-        mean = "evaluation_mean" if self._short else "reward_mean"
-        best = self.columns.get(mean, np.empty(0))
-        if total and known(self.columns, mean) and np.nanmax(best) > 0:
-            rows.append(("per 1,000 points of the best return", f"${1000 * total / np.nanmax(best):,.6f}"))
+        best = self._best()
+        if total and best is not None and best > 0:
+            rows.append(("per 1,000 points of the best return", f"${1000 * total / best:,.6f}"))
         return rows
+
+    def _best(self) -> float | None:
+        if self.best is not None and not self._short:
+            return self.best
+        mean = "evaluation_mean" if self._short else "reward_mean"
+        return float(np.nanmax(self.columns[mean])) if known(self.columns, mean) else None
 
     def _sharing(self) -> str:
         """The section about which agents shared policies, when, and what this saved. Empty for one agent."""
@@ -252,6 +259,7 @@ def of_job(job: Mapping[str, Any]) -> RunReport:
         cost={
             k: status["cost"][k] for k in ("learner", "actors", "total") if k in (status.get("cost") or {})
         },
+        best=training.get("rewardBest"),
         pods=_pods({**(status.get("actors") or {}), **training}),
         note="The status holds the last 60 rounds; the whole run lies beside the checkpoint"
         + (f", {status['checkpoint']['location']}." if status.get("checkpoint") else "."),

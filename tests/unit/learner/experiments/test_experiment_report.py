@@ -302,6 +302,43 @@ def test_a_dollar_budget_may_be_reached_outside_of_rounds(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_a_variant_of_which_a_run_ended_before_the_budget_is_not_compared(tmp_path: Path) -> None:
+    """The scaler looks at the target, so the variant must have one, and seed 1 reaches it half way."""
+    adapt = {"spec.scaling.scaler": "minionsrl-adapt", "spec.stop.targetReward": 50}
+    variants: dict[str, dict[str, object]] = {"fixed": {}, "adapt": adapt, "nitro": {}}
+    questions = {"Is it?": ["adapt", "fixed"]}
+    spec = load(write_spec(tmp_path, variants=variants, questions=questions, against=["fixed"]))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        early = run.variant == "adapt" and run.seed == 1
+        pretend(folder, run, actors=[4] if early else [4, 4], returns=[50] if early else [0, 20])
+    text = experiment_report.write(folder, spec)
+    assert (
+        "2 paired seeds: 0, 1. Left out, because runs of theirs ended before the budget: adapt (1 run). "
+        "Raise their spec.stop.targetReward and" in text
+    )
+    assert "| Is it? | adapt - fixed | ended early | ended early |" in text
+    assert "| nitro - fixed | +0.0 [+0.0, +0.0] |" in text
+    assert "| adapt |" not in text
+    assert "nan" not in text
+    with (folder.path / "runs.csv").open() as file:
+        found = {(row["variant"], row["seed"]): row["reward_mean_at_budget"] for row in csv.DictReader(file)}
+    assert (found["adapt", "0"], found["adapt", "1"]) == ("20.0", "nan")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_no_report_is_made_where_every_variant_ended_before_the_budget(tmp_path: Path) -> None:
+    spec = load(write_spec(tmp_path))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        pretend(folder, run, actors=[4], returns=[1])
+    with pytest.raises(RunDirError, match=r"ended before the budget: fixed \(2 runs\), nitro \(2 runs\)"):
+        experiment_report.write(folder, spec)
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_no_relative_difference_is_given_for_a_price_of_zero(tmp_path: Path) -> None:
     spec = load(write_spec(tmp_path, questions={"Is nitro?": ["nitro", "fixed"]}))
     folder = ExperimentDir(tmp_path / "results")

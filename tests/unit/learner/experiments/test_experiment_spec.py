@@ -63,6 +63,19 @@ def test_mistakes_are_reported_with_their_field(
         ),
         ({"spec.scaling.decay": 7}, "variants.odd: spec.scaling.decay: 7; must be a number"),
         ({"spec.stop.rounds": 7}, "variants.odd: spec.stop.rounds: 7; is given by budget; remove it here"),
+        (
+            {"spec.stop.targetReward": 7},
+            "variants.odd: spec.stop.targetReward: 7; could end a run before the budget, and is only allowed "
+            "with the scalers that look at it (minionsrl and minionsrl-adapt); remove it",
+        ),
+        (
+            {
+                "spec.scaling.scaler": "minionsrl-adapt",
+                "spec.stop.targetReward": 7,
+                "spec.stop.budgetDollars": 5,
+            },
+            "variants.odd: spec.stop.budgetDollars: 5; could end a run before the budget",
+        ),
         ({"spec.seed": 7}, "variants.odd: spec.seed: 7; is given by seeds; remove it here"),
         (
             {"spec.algorithm.hyperparameters.learningRateAnneal": True},

@@ -190,6 +190,18 @@ def test_split_half_goes_over_all_halves(rng: np.random.Generator) -> None:
     assert split_half(np.repeat(np.arange(5.0)[:, None], 3, axis=1)) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("repeats", [25, 32])
+def test_split_half_of_many_repeats_is_a_mean_over_some_halves(
+    rng: np.random.Generator, repeats: int
+) -> None:
+    """By Spearman-Brown's formula, halves correlate as much as their size times the measurements do."""
+    values = rng.normal(size=(300, 1)) + rng.normal(scale=3, size=(300, repeats))
+    share, half = intraclass_correlation(values), repeats // 2
+    expected = half * share / (1 + (half - 1) * share)
+    assert split_half(values) == pytest.approx(expected, abs=0.03)
+    assert split_half(values) == split_half(values)
+
+
 def test_a_statistic_is_correlated_with_the_gain_of_the_next_round() -> None:
     """Row j's returns are of the policy before round j, so round k's statistic is held against the step from
     row k + 1 to row k + 2, and the last of these steps ends at the final evaluation."""

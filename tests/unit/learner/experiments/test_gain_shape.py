@@ -66,8 +66,21 @@ def test_a_price_list_has_a_cheapest_number_by_the_law(tmp_path: Path) -> None:
     )
     told = experiment_report.write(folder, spec, [price_list.load(prices)])
     assert "A round costs $2.0000 and $1.1000 for each actor, so K is 1.8." in told
-    assert "2 actors in every round are cheapest to the target" in told
+    assert ", 2 actors in every round are cheapest to the target" in told
     assert "Against 1, 2, 4 actors that saves 9.7 %, 0.0 %, 12.5 %." in told
+
+
+def test_a_cheapest_number_beyond_those_that_were_run_is_told_so(tmp_path: Path) -> None:
+    """A round costs 102 dollars and 1.10 for each actor, so more than 4 actors are worth it."""
+    folder, spec = finished(tmp_path, ROUNDS)
+    learner = {"transitions": [96, 960], "update": [101, 101], "detector": [5, 5]}
+    prices = write_prices(
+        tmp_path,
+        actorSeconds={"invocation": 0.04, "step": 0.01},
+        seconds=[{"algorithm": "ppo", "preset": "tuned", **learner}],
+    )
+    told = experiment_report.write(folder, spec, [price_list.load(prices)])
+    assert "14 actors (beyond the 1 to 4 that were run) in every round are cheapest to the target." in told
 
 
 def test_two_numbers_of_actors_show_no_shape(tmp_path: Path) -> None:

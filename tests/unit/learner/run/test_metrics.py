@@ -35,7 +35,7 @@ def _samples(metrics: LearnerMetrics) -> Iterator[tuple[str, dict[str, str], flo
 
 
 def test_every_series_has_the_job_and_labels_of_known_values() -> None:
-    metrics = LearnerMetrics("ml", "hopper")
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
     metrics.on_run_started(round=0, rounds=5, history=[])
     metrics.on_round_requested(round=1, actors=8)
     seen = {"dropped": {"duplicate": 2}, "retried": {"timeout": 1}, "invocations": 9, "estimated": 1}
@@ -61,7 +61,7 @@ def test_every_series_has_the_job_and_labels_of_known_values() -> None:
 
 def test_no_series_comes_with_a_round_that_was_not_there_before() -> None:
     """`increase` does not see a counter's step from nothing to a number."""
-    metrics = LearnerMetrics("ml", "hopper")
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
     metrics.on_run_started(round=0, rounds=5, history=[])
     counters = {line for line in generate_latest(metrics.registry).decode().splitlines() if "_total{" in line}
     before = {line.rpartition(" ")[0] for line in counters}
@@ -71,11 +71,11 @@ def test_no_series_comes_with_a_round_that_was_not_there_before() -> None:
 
 
 def test_a_restart_resets_counters_except_the_cost() -> None:
-    first = LearnerMetrics("ml", "hopper")
+    first = LearnerMetrics("ml", "hopper", begun=False)
     first.on_run_started(round=0, rounds=5, history=[])
     for number in (1, 2, 3):
         first.on_round_done(report(number))
-    again = LearnerMetrics("ml", "hopper")
+    again = LearnerMetrics("ml", "hopper", begun=True)
     again.on_run_started(round=2, rounds=5, history=[report(1).row(), report(2).row()])
     assert _value(again, "nitro_env_steps_total") == 0
     assert _value(again, "nitro_actor_cold_starts_total") == 0
@@ -89,8 +89,21 @@ def test_a_restart_resets_counters_except_the_cost() -> None:
     assert after == pytest.approx(0.004)
 
 
+def test_a_restart_before_the_first_checkpoint_counts_nothing_again() -> None:
+    """The run begins anew, without a history, but the ledger has what was paid."""
+    metrics = LearnerMetrics("ml", "hopper", begun=True)
+    metrics.on_run_started(round=0, rounds=5, history=[])
+    assert _value(metrics, "nitro_job_cost_dollars_total", component="learner") is None, "0 would be a reset"
+    metrics.on_round_done(report(1, busy_seconds=70.0, cost_learner=0.009))
+    assert _value(metrics, "nitro_env_steps_total") == 4096
+    assert _value(metrics, "nitro_actor_busy_seconds_total") == 0
+    assert _value(metrics, "nitro_job_cost_dollars_total", component="learner") == 0.009
+    metrics.on_round_done(report(2, busy_seconds=80.0))
+    assert _value(metrics, "nitro_actor_busy_seconds_total") == 10
+
+
 def test_a_failed_detector_is_counted_and_leaves_the_last_ratio() -> None:
-    metrics = LearnerMetrics("ml", "hopper")
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
     metrics.on_run_started(round=0, rounds=5, history=[])
     metrics.on_round_done(report(1, detector_seconds=0.1))
     metrics.on_round_done(report(2, detector_seconds=0.1, detector_failed=True, convexity_ratio=None))

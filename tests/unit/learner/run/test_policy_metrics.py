@@ -26,7 +26,7 @@ def agents(metrics: LearnerMetrics) -> dict[str, float]:
 
 
 def test_a_toggle_changes_the_groups_and_ends_the_series_of_policies_that_are_gone() -> None:
-    metrics = LearnerMetrics("ml", "spread")
+    metrics = LearnerMetrics("ml", "spread", begun=False)
     metrics.on_run_started(round=0, rounds=5, history=[])
     assert value(metrics, "nitro_sharing_toggles_total") == 0
     metrics.on_round_done(report(1, policies=ALONE))
@@ -48,7 +48,7 @@ def test_a_toggle_changes_the_groups_and_ends_the_series_of_policies_that_are_go
 
 
 def test_a_single_agent_has_no_groups() -> None:
-    metrics = LearnerMetrics("ml", "spread")
+    metrics = LearnerMetrics("ml", "spread", begun=False)
     metrics.on_run_started(round=0, rounds=5, history=[])
     metrics.on_round_done(report(1, policies={"default": PolicyReport(1.0, ("agent",))}))
     assert agents(metrics) == {}

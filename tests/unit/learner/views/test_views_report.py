@@ -234,6 +234,33 @@ def test_a_job_of_a_cluster_is_shown_from_its_status() -> None:
     assert "32,768" in " ".join(Page(html).words)
 
 
+def test_a_job_of_which_the_first_rounds_are_not_known_has_the_best_return_of_all() -> None:
+    history = [
+        {"round": k, "envSteps": 4096 * k, "rewardMean": 100.0, "actors": 8, "cost": 0.1 * k}
+        for k in range(41, 101)
+    ]
+    job = {
+        "metadata": {"name": "hopper", "namespace": "team-a"},
+        "spec": {"environment": {"id": "Hopper-v5"}},
+        "status": {
+            "training": {"round": 100, "envSteps": 409_600, "rewardBest": 400.0, "history": history},
+            "cost": {"total": 10.0, "learner": 6.0, "actors": 4.0},
+        },
+    }
+    text = " ".join(Page(of_job(job).html()).words)
+    assert "per 1,000 points of the best return $25.000000" in text
+
+
+@pytest.mark.parametrize(("first", "beginning"), [(1, 0.0), (41, 41 * 4096.0)])
+def test_actors_are_drawn_from_the_first_known_beginning_of_a_round(first: int, beginning: float) -> None:
+    rounds = np.arange(first, first + 60, dtype=float)
+    columns = {"round": rounds, "env_steps": 4096 * rounds, "actors": np.full(60, 8.0)}
+    axes = Figure().add_subplot()
+    charts._actors(axes, columns, columns["env_steps"])
+    (line,) = axes.lines
+    assert line.get_xdata()[0] == beginning
+
+
 def test_a_job_whose_rollouts_cut_episodes_shows_its_evaluations() -> None:
     history = [{"round": k, "actors": 8, "cost": 0.1 * k, "evaluationMean": 90.0 + k} for k in (7, 8)]
     job = {
