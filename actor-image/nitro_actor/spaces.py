@@ -71,7 +71,7 @@ def is_flattened(space: Any) -> bool:
 
 
 def misfit(observation: np.ndarray, dtype: Any) -> str:
-    """What would change an observation in the dtype that it is sent in; empty where nothing would.
+    """Why an observation does not fit the dtype of its space; empty where it fits.
 
     Some environments return whole numbers of another dtype for a uint8 space: these fit.
     """

@@ -31,13 +31,12 @@ class Surrogate(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of transitions, of agents that did not act too."""
+        """Number of transitions, including those in which no agent acted."""
         ...
 
     @property
     def drawable(self) -> Tensor:
-        """The transitions that count, in order, int64 [n] of indices below `size` on the CPU: somebody
-        acted in them."""
+        """The transitions in which an agent acted: sorted indices below `size`, int64 [n] on the CPU."""
         ...
 
     def function(self, objective: Objective, rows: Tensor) -> Function:

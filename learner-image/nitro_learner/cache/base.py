@@ -63,7 +63,7 @@ class Cache(ABC):
         return f"{keys.round_fragments(self._run, round)}:{self._weights[version].digest}"
 
     def evaluation_key(self, version: int) -> str:
-        """How the names of the lists begin that evaluation fragments of ``version`` are pushed to."""
+        """The prefix of the lists that evaluation fragments of ``version`` are pushed to."""
         return f"{keys.evaluation(self._run, version)}:{self._weights[version].digest}"
 
     async def publish_weights(self, version: int, payload: bytes) -> None:

@@ -192,7 +192,7 @@ class Trainer:
                     return self._end(reason, runner.state.round, finished=True, played=played)
                 if self._stop.is_set():
                     raise Interrupted
-                self._plan(limits.rounds)
+                self._follow_rounds(limits.rounds)
                 runner.policies.begin_round(runner.state.round + 1, limits.rounds)
                 await runner.run()
         except Interrupted:
@@ -204,8 +204,8 @@ class Trainer:
             await runner.break_off()
             raise
 
-    def _plan(self, rounds: int) -> None:
-        """Take over the number of rounds of now, with the warning that a resume would give."""
+    def _follow_rounds(self, rounds: int) -> None:
+        """Warn if a user has changed the number of rounds, and the learning rate falls over them."""
         before, self._rounds = self._rounds, rounds
         if rounds != before and self._spec.algorithm.anneals:
             logger.warning(

@@ -46,6 +46,18 @@ def finished(directory: Path, rounds: Mapping[int, float]) -> tuple[ExperimentDi
     return folder, spec
 
 
+def priced(tmp_path: Path, *, update: int) -> str:
+    """The report by a price list whose learner takes `update` seconds for any number of transitions."""
+    folder, spec = finished(tmp_path, ROUNDS)
+    learner = {"transitions": [96, 960], "update": [update, update], "detector": [5, 5]}
+    prices = write_prices(
+        tmp_path,
+        actorSeconds={"invocation": 0.04, "step": 0.01},
+        seconds=[{"algorithm": "ppo", "preset": "tuned", **learner}],
+    )
+    return experiment_report.write(folder, spec, [price_list.load(prices)])
+
+
 def test_the_fit_finds_the_noise_of_rounds_that_follow_a_law(tmp_path: Path) -> None:
     told = experiment_report.write(*finished(tmp_path, ROUNDS))
     assert "### Gain by number of actors" in told
@@ -57,14 +69,7 @@ def test_the_fit_finds_the_noise_of_rounds_that_follow_a_law(tmp_path: Path) -> 
 
 def test_a_price_list_has_a_cheapest_number_by_the_law(tmp_path: Path) -> None:
     """A round costs 2 dollars and 1.10 for each actor: to the target 9.30, 8.40 and 9.60 times a factor."""
-    folder, spec = finished(tmp_path, ROUNDS)
-    learner = {"transitions": [96, 960], "update": [1, 1], "detector": [5, 5]}
-    prices = write_prices(
-        tmp_path,
-        actorSeconds={"invocation": 0.04, "step": 0.01},
-        seconds=[{"algorithm": "ppo", "preset": "tuned", **learner}],
-    )
-    told = experiment_report.write(folder, spec, [price_list.load(prices)])
+    told = priced(tmp_path, update=1)
     assert "A round costs $2.0000 and $1.1000 for each actor, so K is 1.8." in told
     assert ", 2 actors in every round are cheapest to the target" in told
     assert "Against 1, 2, 4 actors that saves 9.7 %, 0.0 %, 12.5 %." in told
@@ -72,14 +77,7 @@ def test_a_price_list_has_a_cheapest_number_by_the_law(tmp_path: Path) -> None:
 
 def test_a_cheapest_number_beyond_those_that_were_run_is_told_so(tmp_path: Path) -> None:
     """A round costs 102 dollars and 1.10 for each actor, so more than 4 actors are worth it."""
-    folder, spec = finished(tmp_path, ROUNDS)
-    learner = {"transitions": [96, 960], "update": [101, 101], "detector": [5, 5]}
-    prices = write_prices(
-        tmp_path,
-        actorSeconds={"invocation": 0.04, "step": 0.01},
-        seconds=[{"algorithm": "ppo", "preset": "tuned", **learner}],
-    )
-    told = experiment_report.write(folder, spec, [price_list.load(prices)])
+    told = priced(tmp_path, update=101)
     assert "14 actors (beyond the 1 to 4 that were run) in every round are cheapest to the target." in told
 
 
