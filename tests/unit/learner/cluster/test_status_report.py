@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -19,6 +19,8 @@ from nitro_learner.cli import learn
 from nitro_learner.cluster import api, status_reporter
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, WatchForbidden
 from nitro_learner.cluster.status_reporter import StatusReporter
+from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.runs import open_run
 from replicas_support import replicas
 from report_support import report as round_report
 from train_support import job
@@ -210,13 +212,13 @@ def test_the_final_status_is_retried_unless_the_job_is_gone(
 
 
 def test_a_grant_after_the_last_round_does_not_keep_the_end_from_being_reported(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NITRO_ACTOR_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("NITRO_REDIS_URL", "redis://127.0.0.1:9")
     monkeypatch.delenv("NITRO_METRICS_PORT", raising=False)
     cluster = Cluster()
-    opened = SimpleNamespace(job=resolve(load_job(job(backend={"type": "Knative"}))), id="run")
+    opened = open_run(RunDir(tmp_path / "run"), resolve(load_job(job(backend={"type": "Knative"}))), resume=False)
 
     async def train(*_: Any, **__: Any) -> tuple[str, None]:
         await asyncio.to_thread(cluster.grant, 3)
@@ -224,7 +226,7 @@ def test_a_grant_after_the_last_round_does_not_keep_the_end_from_being_reported(
 
     monkeypatch.setattr("nitro_learner.run.session.train", train)
     with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
-        assert asyncio.run(learn._train(opened, reporter)) == "done"  # type: ignore[arg-type]
+        assert asyncio.run(learn._train(opened, reporter)) == "done"
         cluster.grant(5)
         reporter.conclude("Succeeded", "RoundsDone", "all rounds are done")
     assert cluster.reported["training"]["state"] == "Succeeded"
