@@ -142,6 +142,12 @@ def matches(pattern: str, text: str | None) -> bool:
     return text is None or re.fullmatch(pattern, text) is not None
 
 
+def set_to(path: str, *texts: str) -> str:
+    """CEL that is true if the field at `path` is one of `texts`, and false if it is absent."""
+    among = f"== '{texts[0]}'" if len(texts) == 1 else f"in {list(texts)}"
+    return f"(has(self.{path}) && self.{path} {among})"
+
+
 def matching(path: str, pattern: str, sentence: str) -> Rule:
     """The rule that the text at `path`, if there is one, matches `pattern`. The pattern needs ^ and $."""
     return Rule(

@@ -39,7 +39,7 @@ EXPERIMENT: Object = {
         "spec": {
             "environment": {"id": "CartPole-v1", "rolloutLength": 128, "envsPerActor": 2},
             "evaluation": {"episodes": 1},
-            "scaling": {"minActors": 1, "initialActors": 2, "maxActors": 4},
+            "scaling": {"scaler": "nitro", "minActors": 1, "initialActors": 2, "maxActors": 4},
             "actor": {"resources": TINY_ACTOR},
             "learner": {"resources": TINY_LEARNER},
         },

@@ -28,7 +28,7 @@ def test_a_job_is_recorded_in_a_file_store_on_a_volume(
         {
             "environment": {"id": "CartPole-v1", "rolloutLength": 128, "envsPerActor": 2},
             "stop": {"rounds": ROUNDS},
-            "scaling": {"minActors": 1, "maxActors": 2},
+            "scaling": {"scaler": "nitro", "minActors": 1, "maxActors": 2},
             "evaluation": {"episodes": 1},
             "backend": {"type": "Local", "local": {"processes": 1}},
             "tracking": {"mlflow": {"trackingUri": "file:///mlflow"}},

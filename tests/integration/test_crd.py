@@ -257,8 +257,37 @@ def test_a_job_that_was_stored_with_the_usual_window_is_replaced_by_its_file_wit
         apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=without)
 
 
+@pytest.mark.parametrize(
+    ("changes", "usual"),
+    [
+        ((), "fixed"),
+        (("spec.algorithm.preset=paper",), "nitro"),
+        (("spec.algorithm.name=impact",), "nitro"),
+        (SEVERAL, "nitro"),
+    ],
+)
+def test_a_stored_job_keeps_its_scaler_when_its_file_without_one_replaces_it(
+    changes: tuple[str, ...], usual: str, apiserver: ApiServer, namespace: str
+) -> None:
+    for scaler in ("nitro", "fixed"):  # earlier versions of the CRD had a default, nitro, which was stored
+        name = f"with-{scaler}"
+        stored = job(*changes, f"spec.scaling.scaler={scaler}", f"metadata.name={name}")
+        apiserver.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(stored))
+        file = json.dumps(job(*changes, f"metadata.name={name}"))
+        apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=file)
+        assert apiserver.get("ntj", name, "-n", namespace)["spec"]["scaling"]["scaler"] == scaler
+        if scaler == usual:
+            apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=file)
+            found = load_job(apiserver.get("ntj", name, "-n", namespace))
+            assert (found.spec.scaling.scaler, resolve(found).spec.scaling.scaler) == (None, scaler)
+        else:
+            with pytest.raises(KubectlError, match=r"spec\.scaling: .*cannot change after creation"):
+                apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=file)
+
+
 STATUS = {
     "phase": "Running",
+    "scaler": "fixed",
     "conditions": [{"type": "Ready", "status": "True", "reason": "Training", "message": "all well"}],
     "training": {"round": 3, "envSteps": 6144, "rewardMean": 123.4, "boostingScore": 0.5,
                  "requestedActors": 12, "requestedAt": "2026-11-20T12:00:00.123456Z",
@@ -283,7 +312,7 @@ def test_status_is_a_subresource_and_the_columns_show_it(apiserver: ApiServer, n
     assert row.split()[:7] == ["hopper", "Running", "3", "123.4", "0.5", "11", "0.12"]
     wide = apiserver.kubectl("get", "ntj", "-n", namespace, "-o", "wide").splitlines()
     assert wide[0].split()[8:] == ["SCALER", "BACKEND", "ENV", "STEPS", "IDLE%"]
-    assert wide[1].split()[8:] == ["nitro", "Knative", "Hopper-v5", "6144", "70"]
+    assert wide[1].split()[8:] == ["fixed", "Knative", "Hopper-v5", "6144", "70"]
 
 
 def test_two_writers_of_the_status_keep_each_others_fields(apiserver: ApiServer, namespace: str) -> None:

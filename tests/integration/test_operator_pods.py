@@ -151,7 +151,7 @@ def test_a_restarted_operator_goes_on_from_the_counts_in_the_status(
 
 
 def test_pods_that_are_going_delay_another_job_and_take_nothing_away(cluster: Cluster) -> None:
-    running(cluster, "leaving", scaling={"minActors": 8, "maxActors": 8})
+    running(cluster, "leaving", scaling={"scaler": "nitro", "minActors": 8, "maxActors": 8})
     pods = [cluster.start_actor("leaving", node=NODE) for _ in range(8)]
     eventually(lambda: actors(cluster, "leaving")["ready"] == 8)
     for pod in pods:
@@ -159,7 +159,8 @@ def test_pods_that_are_going_delay_another_job_and_take_nothing_away(cluster: Cl
     eventually(lambda: actors(cluster, "leaving")["draining"] == 8)
     assert actors(cluster, "leaving")["granted"] == 8
     cluster.kubectl("delete", "ntj", "leaving", "--cascade=background", "--wait=false")
-    cluster.apply(job("coming", scaling={"minActors": 4, "initialActors": 8, "maxActors": 8}))
+    scaling = {"scaler": "nitro", "minActors": 4, "initialActors": 8, "maxActors": 8}
+    cluster.apply(job("coming", scaling=scaling))
     cluster.start_learner("coming")
     cluster.start_knative("coming")
     eventually(lambda: actors(cluster, "coming")["granted"] == 4, what="twelve less the eight that are going")

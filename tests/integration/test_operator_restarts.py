@@ -182,8 +182,9 @@ def test_two_jobs_share_the_limit_in_every_observation(
 ) -> None:
     install_knative(apiserver)
     operator = start_operator()
+    scaling = {"scaler": "nitro", "minActors": 4, "initialActors": 8, "maxActors": 16}
     for name in ("one", "two"):
-        running(cluster, name, scaling={"minActors": 4, "initialActors": 8, "maxActors": 16})
+        running(cluster, name, scaling=scaling)
     cluster.apply(job("three", scaling={"minActors": 14, "initialActors": 14, "maxActors": 16}))
     eventually(lambda: cluster.condition("three", "Ready").get("reason") == "PlatformLimit")
     assert cluster.status("three")["phase"] == "Pending"

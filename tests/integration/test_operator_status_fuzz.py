@@ -175,7 +175,7 @@ def test_random_statuses_harm_neither_the_jobs_nor_the_metrics(
     apiserver: ApiServer, cluster: Cluster, operator: OperatorProcess
 ) -> None:
     # Without holding, scales follow requests downwards too, whatever the storm leaves.
-    scaling = {"minActors": 4, "initialActors": 4, "maxActors": 8, "hold": 0}
+    scaling = {"scaler": "nitro", "minActors": 4, "initialActors": 4, "maxActors": 8, "hold": 0}
     running(cluster, "other", scaling=scaling)
     running(cluster, "target", scaling=scaling)
     cluster.apply(job("dated", activeDeadlineSeconds=10**6, ttlSecondsAfterFinished=10**6, scaling=scaling))

@@ -24,7 +24,7 @@ from untrained_runs import untrained
 
 SPEC: dict[str, Any] = {
     "environment": {"id": "dials", "entryPoint": "learner_environments:Dials", "envsPerActor": 2},
-    "scaling": {"minActors": 1, "maxActors": 2, "initialActors": 1},
+    "scaling": {"scaler": "nitro", "minActors": 1, "maxActors": 2, "initialActors": 1},
     "stop": {"rounds": 3},
 }
 SPEC["environment"]["rolloutLength"] = 30  # 15 steps of each copy: an episode of 20 goes on in the next round

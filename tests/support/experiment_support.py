@@ -29,7 +29,7 @@ def spec(**changes: Any) -> dict[str, Any]:
             "algorithm": {"hyperparameters": {"epochs": 2, "minibatchSize": 64}},
             "network": {"hiddenSizes": [8]},
             "evaluation": {"episodes": 2, "everyRounds": 1},
-            "scaling": {"minActors": 1, "maxActors": 4, "initialActors": 2},
+            "scaling": {"scaler": "nitro", "minActors": 1, "maxActors": 4, "initialActors": 2},
             "learner": {"checkpoint": {"keepLast": 100}},
         },
     }

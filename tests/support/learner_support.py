@@ -24,12 +24,16 @@ HOPPER = {
 
 
 def job(preset: str = "tuned", **overrides: Any) -> NitroTrainingJob:
-    """A resolved Hopper job; overrides as algorithm__hyperparameters__clip=0.3."""
+    """A resolved Hopper job with the Nitro scaler; overrides as algorithm__hyperparameters__clip=0.3."""
     manifest = {
         "apiVersion": "nitro.dev/v1alpha1",
         "kind": "NitroTrainingJob",
         "metadata": {"name": "test"},
-        "spec": {"environment": {"id": "Hopper-v5"}, "algorithm": {"preset": preset}},
+        "spec": {
+            "environment": {"id": "Hopper-v5"},
+            "algorithm": {"preset": preset},
+            "scaling": {"scaler": "nitro"},
+        },
     }
     settings = [f"spec.{name.replace('__', '.')}={value}" for name, value in overrides.items()]
     return resolve(load_job(manifest, settings))

@@ -37,7 +37,7 @@ def make_job(status: Object | None = None, **spec: Any) -> Object:
         },
         "spec": {
             "environment": {"id": "Hopper-v5"},
-            "scaling": {"minActors": 4, "initialActors": 8, "maxActors": 24},
+            "scaling": {"scaler": "nitro", "minActors": 4, "initialActors": 8, "maxActors": 24},
             **spec,
         },
     }

@@ -25,7 +25,7 @@ JOB: Object = {
     "spec": {
         "environment": {"id": "Hopper-v5"},
         "stop": {"rounds": 12},
-        "scaling": {"minActors": 4, "initialActors": 8, "maxActors": 24},
+        "scaling": {"scaler": "nitro", "minActors": 4, "initialActors": 8, "maxActors": 24},
     },
 }
 

@@ -37,7 +37,7 @@ def job(**spec: Any) -> dict[str, Any]:
         "seed": 7,
         "evaluation": {"episodes": 2, "everyRounds": 2},
         "stop": {"rounds": 6},
-        "scaling": {"minActors": 2, "maxActors": 6, "initialActors": 3},
+        "scaling": {"scaler": "nitro", "minActors": 2, "maxActors": 6, "initialActors": 3},
         "backend": {"type": "Local", "local": {"processes": 2}},
     }
     return {

@@ -42,6 +42,7 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
     _resolve_environment(spec)
     preset = preset_of(spec)
     _resolve_rollout(spec, preset)
+    _fill(spec.scaling, "scaler", preset["scaling.scaler"])
     _resolve_actors(spec.scaling, preset)
     _resolve_score(spec)
     _resolve_agents(spec)

@@ -7,7 +7,7 @@ from typing import Any
 
 from nitro_api.costs.round_costs import cost_ratio
 from nitro_api.resolution import episodes
-from nitro_api.resolution.resolve import preset_of, resolve, scores_policies, usual_window
+from nitro_api.resolution.resolve import most_actors, preset_of, resolve, scores_policies, usual_window
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
@@ -16,7 +16,13 @@ from nitro_api.spec.sharing import Sharing
 def warnings(job: NitroTrainingJob) -> list[str]:
     """Warnings about values that are allowed but rarely intended: the path, the problem, what to do."""
     spec = resolve(job).spec
-    found = [_decay_warning(spec), _minibatch_warning(spec), *_unused_warnings(spec), *_stop_warnings(spec)]
+    found = [
+        _range_warning(job.spec, spec),
+        _decay_warning(spec),
+        _minibatch_warning(spec),
+        *_unused_warnings(spec),
+        *_stop_warnings(spec),
+    ]
     found += [
         *_sharing_warnings(spec),
         *_function_warnings(spec),
@@ -25,6 +31,19 @@ def warnings(job: NitroTrainingJob) -> list[str]:
         episodes.cut_warning(spec.environment),
     ]
     return [warning for warning in found if warning]
+
+
+def _range_warning(given: JobSpec, spec: JobSpec) -> str | None:
+    """A warning if the job has a range of actors and leaves the scaler to a preset that uses no range."""
+    scaling: Any = given.scaling
+    ends = {"maxActors": scaling.max_actors, "minActors": scaling.min_actors}
+    ranged = [name for name, actors in ends.items() if actors not in (None, spec.scaling.initial_actors)]
+    if scaling.scaler is not None or spec.scaling.scaler != "fixed" or not ranged:
+        return None
+    return (
+        f"spec.scaling.{ranged[0]}: has no effect, because the preset's scaler is fixed and all rounds have "
+        f"initialActors, {spec.scaling.initial_actors}; set scaler: nitro, or initialActors in its place"
+    )
 
 
 def _decay_warning(spec: JobSpec) -> str | None:
@@ -127,11 +146,11 @@ def _function_warnings(spec: JobSpec) -> list[str]:
             f"spec.pricing.actorMemoryGB: {spec.pricing.actor_memory_gb:g} is not what Lambda bills for "
             f"memoryMiB {function.memory_mib}, {gigabytes:g}; remove actorMemoryGB"
         )
-    reserved, most = function.reserved_concurrency, spec.scaling.max_actors
+    reserved, most = function.reserved_concurrency, most_actors(spec.scaling)
     if reserved is not None and reserved < most:
         found.append(
-            f"spec.backend.lambda.reservedConcurrency: {reserved} is below scaling.maxActors, {most}, so "
-            "larger rounds go in waves; raise it or lower maxActors"
+            f"spec.backend.lambda.reservedConcurrency: {reserved} is below the {most} actors of the "
+            "largest round, so larger rounds go in waves; raise it or lower maxActors"
         )
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nitro_api.algorithms.registry import RECORDS, TEAM_RECORDS, listed
-from nitro_api.base import Rule, declare, matches
+from nitro_api.base import Rule, declare, matches, set_to
 from nitro_api.errors import ABSENT, FieldError
 from nitro_api.resolution.episodes import NOT_RESUMABLE, RESUMABLE
 from nitro_api.resolution.resolve import resolve
@@ -71,7 +71,7 @@ declare(
     _only_for_several("sharing", "!has(self.sharing)", lambda spec: spec.sharing is None),
     _only_for_several(
         "scaling.scaler",
-        "self.scaling.scaler != 'marless'",
+        f"!{set_to('scaling.scaler', 'marless')}",
         lambda spec: spec.scaling.scaler != "marless",
     ),
     Rule(

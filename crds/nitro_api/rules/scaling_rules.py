@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nitro_api.base import Rule, declare
+from nitro_api.base import Rule, declare, set_to
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.scaling import Scaling
 
@@ -13,7 +13,7 @@ def _only_with(scaler: str, field: str, name: str) -> Rule:
     """The rule that a field, by its two names, is for one scaler."""
     return Rule(
         path=field,
-        cel=f"self.scaler == '{scaler}' || !has(self.{field})",
+        cel=f"{set_to('scaler', scaler)} || !has(self.{field})",
         sentence=f"is only allowed with scaler: {scaler}; remove it or set scaler: {scaler}",
         holds=lambda scaling: scaling.scaler == scaler or getattr(scaling, name) is None,
     )
@@ -40,7 +40,7 @@ declare(
     ),
     Rule(
         path="schedule",
-        cel="self.scaler != 'schedule' || has(self.schedule)",
+        cel=f"!{set_to('scaler', 'schedule')} || has(self.schedule)",
         sentence="is required with scaler: schedule; give the actors of each round, such as [8, 16, 8]",
         holds=lambda scaling: scaling.scaler != "schedule" or scaling.schedule is not None,
     ),
@@ -65,7 +65,7 @@ declare(
     ),
     Rule(
         path="initialActors",
-        cel="self.scaler != 'hydrozoa' || !has(self.initialActors) || !has(self.minActors) "
+        cel=f"!{set_to('scaler', 'hydrozoa')} || !has(self.initialActors) || !has(self.minActors) "
         "|| self.initialActors == self.minActors",
         sentence="must be minActors with scaler: hydrozoa, which starts there; remove initialActors",
         holds=lambda scaling: (
@@ -76,14 +76,14 @@ declare(
     ),
     Rule(
         path="agent",
-        cel="self.scaler != 'minionsrl' || has(self.agent)",
+        cel=f"!{set_to('scaler', 'minionsrl')} || has(self.agent)",
         sentence="is required with scaler: minionsrl; name the file that `nitro pretrain-scaler` writes",
         holds=lambda scaling: scaling.scaler != "minionsrl" or scaling.agent is not None,
     ),
     _only_with("minionsrl", "agent", "agent"),
     Rule(
         path="threshold",
-        cel="self.scaler in ['marless', 'random-score'] || !has(self.threshold)",
+        cel=f"{set_to('scaler', 'marless', 'random-score')} || !has(self.threshold)",
         sentence="is only allowed with scaler: marless or random-score; remove it or set scaler: marless",
         holds=lambda scaling: scaling.scaler in ("marless", "random-score") or scaling.threshold is None,
     ),
@@ -108,7 +108,7 @@ declare(
     *(
         Rule(
             path=f"stop.{field}",
-            cel=f"self.scaling.scaler != 'minionsrl' || has(self.stop.{field})",
+            cel=f"!{set_to('scaling.scaler', 'minionsrl')} || has(self.stop.{field})",
             sentence="is required with scaler: minionsrl, whose agent is to reach the target within the "
             "budget; give it, or choose another scaler",
             holds=lambda spec, name=name: (  # type: ignore[misc]
@@ -119,14 +119,14 @@ declare(
     ),
     Rule(
         path="scaling.scaler",
-        cel="self.scaling.scaler != 'efficient' || self.algorithm.name == 'ppo'",
+        cel=f"!{set_to('scaling.scaler', 'efficient')} || self.algorithm.name == 'ppo'",
         sentence="is efficient, which is only allowed with algorithm.name: ppo, because it knows ppo's noise "
         "and costs; choose another scaler",
         holds=lambda spec: spec.scaling.scaler != "efficient" or spec.algorithm.name == "ppo",
     ),
     Rule(
         path="stop.targetReward",
-        cel="self.scaling.scaler != 'minionsrl-adapt' "
+        cel=f"!{set_to('scaling.scaler', 'minionsrl-adapt')} "
         "|| (has(self.stop.targetReward) && self.stop.targetReward > 0.0)",
         sentence="must be above zero with scaler: minionsrl-adapt, which scales by the share of it that is "
         "reached; give it, or choose another scaler",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nitro_api.algorithms.registry import TEAM_RECORDS
+from nitro_api.base import set_to
 from nitro_api.errors import ABSENT, FieldError
-from nitro_api.resolution.resolve import MARLESS_WINDOW, WINDOW, usual_window
+from nitro_api.resolution.resolve import MARLESS_WINDOW, WINDOW, preset_of, usual_window
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.pod_template import PodTemplate
 
@@ -28,8 +29,10 @@ MENDABLE = (
 have and where the run is recorded, not what it computes."""
 
 USUAL = {
-    "scaling.window": "(self.scaling.scaler == 'marless' || (self.scaling.scaler == 'random-score' "
-    f"&& self.algorithm.name in {list(TEAM_RECORDS)})) ? {MARLESS_WINDOW} : {WINDOW}",
+    "scaling.scaler": "self.algorithm.name == 'ppo' && self.algorithm.preset == 'tuned' ? 'fixed' : 'nitro'",
+    "scaling.window": f"{set_to('scaling.scaler', 'marless')} || "
+    f"({set_to('scaling.scaler', 'random-score')} && self.algorithm.name in {list(TEAM_RECORDS)}) "
+    f"? {MARLESS_WINDOW} : {WINDOW}",
     "actor.perPod": "1",
 }
 """Fields, each with its usual value in CEL. A change from the usual value to an absent field, or the reverse,
@@ -99,7 +102,9 @@ def mendable_settings(spec: JobSpec) -> dict[str, Any]:
 def _without(spec: JobSpec, *paths: str) -> dict[str, Any]:
     """A spec without the parts at `paths`, and with the usual values of USUAL."""
     fields = spec.to_dict()
-    fields.setdefault("scaling", {}).setdefault("window", usual_window(spec))
+    scaling = fields.setdefault("scaling", {})
+    scaling.setdefault("scaler", preset_of(spec)["scaling.scaler"])
+    scaling.setdefault("window", usual_window(spec))
     for path in paths:
         *parents, name = path.split(".")
         holder = fields

@@ -38,7 +38,7 @@ _COLUMNS: tuple[tuple[str, str, str, str, int], ...] = (
     ("Actors", "integer", ".status.actors.ready", "Actor pods that are ready.", 0),
     ("Cost", "number", ".status.cost.total", "Cost so far, in US dollars.", 0),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the job was created.", 0),
-    ("Scaler", "string", ".spec.scaling.scaler", "Who decides the number of actors.", 1),
+    ("Scaler", "string", ".status.scaler", "Who decides the number of actors.", 1),
     ("Backend", "string", ".spec.backend.type", "Where the actors run.", 1),
     ("Env", "string", ".spec.environment.id", "Environment.", 1),
     ("Steps", "integer", ".status.training.envSteps", "Environment steps so far.", 1),

@@ -39,7 +39,7 @@ class Scaling(Model):
         "minionsrl",
         "minionsrl-adapt",
         "marless",
-    ] = "nitro"
+    ] = resolved()
     """Who decides: `nitro` the boosting score, `fixed` always initialActors, `schedule` the list in
     `schedule`, `random-score` as nitro, or with several agents as marless, with a score drawn from its own
     history (the control experiment), `efficient` as many as make PPO's improvement cheapest, by the
@@ -47,7 +47,7 @@ class Scaling(Model):
     scale grows, never fewer; `hydrozoa` from minActors on twice as many every ten rounds; `minionsrl` as the
     pre-trained `agent` chooses; `minionsrl-adapt` in proportion to how near the reward is to
     stop.targetReward. For several agents: `marless` what all policies' scores ask for together, as the
-    MARLess paper has it. Default: nitro."""
+    MARLess paper has it. Default: the preset's."""
 
     min_actors: Actors = resolved()
     """I_min, fewest actors of a round. Unit: actors. Default: the preset's, but never above maxActors."""

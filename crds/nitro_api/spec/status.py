@@ -110,6 +110,9 @@ class JobStatus(StatusModel):
     completion_time: Time | None = None
     """When the job succeeded or failed. RFC 3339."""
 
+    scaler: Word | None = None
+    """Who decides the number of actors: spec.scaling.scaler, or the preset's."""
+
     training: TrainingStatus | None = None
     """The learner's report."""
 

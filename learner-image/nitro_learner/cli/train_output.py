@@ -23,11 +23,14 @@ def command(words: Sequence[str], overrides: Sequence[str], arguments: argparse.
 
 def announce(folder: RunDir, job: NitroTrainingJob, opened: OpenRun) -> None:
     """Print what is trained, and where."""
-    spec = job.spec
+    spec, scaling = job.spec, job.spec.scaling
+    actors = f"{scaling.min_actors} to {scaling.max_actors}"
+    if scaling.scaler == "fixed":
+        actors = f"{scaling.initial_actors}"
     start = f", going on after round {opened.checkpoint.round}" if opened.checkpoint else ""
     print(
         f"{job.metadata.name}: {spec.environment.id}, {spec.algorithm.name} ({spec.algorithm.preset}), "
-        f"{spec.scaling.scaler} scaler with {spec.scaling.min_actors} to {spec.scaling.max_actors} actors of "
+        f"{scaling.scaler} scaler with {actors} actors of "
         f"{spec.environment.rollout_length} steps{start}\nrun folder: {folder.path}",
         flush=True,
     )

@@ -65,6 +65,7 @@ class RunReport:
     groups: AgentGroups | None = None
     functions: FunctionCost | None = None
     best: float | None = None
+    scaler: str | None = None
 
     def html(self) -> str:
         """The page."""
@@ -73,7 +74,7 @@ class RunReport:
         subtitle = [
             spec["environment"].get("id") or spec["environment"]["entryPoint"],
             f"{algorithm.get('name', 'ppo')}, preset {algorithm.get('preset', 'tuned')}",
-            f"scaler {spec.get('scaling', {}).get('scaler', 'nitro')}",
+            *([f"scaler {self.scaler}"] if self.scaler else []),
             self.outcome,
         ]
         template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
@@ -220,6 +221,7 @@ def of_run(path: Path) -> RunReport:
     rounds = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
     return RunReport(
         job={"metadata": {"name": job["metadata"]["name"]}, "spec": job["spec"]},
+        scaler=job["spec"]["scaling"]["scaler"],
         outcome=summary.get("message", "not ended yet"),
         columns=columns,
         # A summary has the evaluation at the end, too.
@@ -254,6 +256,7 @@ def of_job(job: Mapping[str, Any]) -> RunReport:
             "metadata": {"name": job["metadata"]["name"], "namespace": job["metadata"]["namespace"]},
             "spec": job["spec"],
         },
+        scaler=status.get("scaler"),
         outcome=f"{phase}: {message}" if message else phase,
         columns=columns_of([{**dict.fromkeys(_NOW), **row} for row in rows]),
         cost={

@@ -29,7 +29,16 @@ from nitro_operator.status.conditions import (
 from nitro_operator.status.lateness import lateness
 from nitro_operator.status.phase import Judgement, Stage
 
-OWNED = ("phase", "conditions", "observedGeneration", "startTime", "completionTime", "actors", "checkpoint")
+OWNED = (
+    "phase",
+    "conditions",
+    "observedGeneration",
+    "startTime",
+    "completionTime",
+    "scaler",
+    "actors",
+    "checkpoint",
+)
 COUNTS = ("ready", "draining")
 METERED = ("podSeconds", "idlePercent", "started", "startSeconds", "drainSeconds")
 PHASES = {
@@ -158,6 +167,8 @@ def build(s: Situation, job: Object, now: datetime) -> Object:
         found["startTime"] = started
     if s.judgement.finished:
         found["completionTime"] = _time(before, "completionTime") or stamp
+    if s.view is not None:
+        found["scaler"] = s.view.spec.scaling.scaler
     kept = reported.section(job, "checkpoint").get("location")
     location = checkpoint_location(s.view) if s.view is not None else kept
     if location is not None:

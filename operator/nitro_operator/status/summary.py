@@ -113,7 +113,7 @@ _INVALID = _Field(
 _INFO = (
     ("environment", (("spec", "environment", "id"), ("spec", "environment", "entryPoint"))),
     ("algorithm", (("spec", "algorithm", "name"),)),
-    ("scaler", (("spec", "scaling", "scaler"),)),
+    ("scaler", (("status", "scaler"), ("spec", "scaling", "scaler"))),
     ("backend", (("spec", "backend", "type"),)),
 )
 """Labels, and the paths of their values: the first path with a value counts."""
@@ -160,9 +160,9 @@ def _readable(job: Object) -> Object:
         found = model.model_validate(raw)
         parts[name] = found.to_dict()
         invalid += len(found.left_out(raw))
-    phase = reported.status(job).get("phase")
+    phase, scaler = (reported.status(job).get(name) for name in ("phase", "scaler"))
     spec = {**job["spec"], "actor": {"perPod": actors_per_pod(job["spec"])}}
-    return {"spec": spec, "status": {**parts, "phase": phase, "invalid": invalid}}
+    return {"spec": spec, "status": {**parts, "phase": phase, "scaler": scaler, "invalid": invalid}}
 
 
 def _count(jobs: _Jobs) -> Metric:

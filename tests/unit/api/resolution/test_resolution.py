@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nitro_api import NitroTrainingJob, load_job, resolve, warnings
+from nitro_api import NitroTrainingJob, check_update, load_job, resolve, warnings
 from nitro_api.algorithms import impact, ppo
 from nitro_api.algorithms.record import COLUMNS
-from nitro_api.algorithms.registry import settings_of
+from nitro_api.algorithms.registry import RECORDS, settings_of
 from nitro_api.resolution.presets import preset_values
 from nitro_api.schema.openapi import fields
 
@@ -71,6 +71,25 @@ def test_nothing_that_training_needs_is_left_out(preset: str) -> None:
     assert resolved["pricing"]["actorMemoryGB"] == 1
     assert resolved["learner"]["checkpoint"]["pvc"]["size"] == "1Gi"
     assert resolved["backend"] == {"type": "Local", "local": {}}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "preset"), [(name, preset) for name in RECORDS for preset in RECORDS[name].presets]
+)
+def test_only_ppo_with_tuned_has_another_scaler_than_nitro(algorithm: str, preset: str) -> None:
+    """docs/results/tuned-default.md has measured it for ppo alone."""
+    changes = [f"spec.algorithm.name={algorithm}"]
+    if RECORDS[algorithm].agents == "several":
+        changes += ["spec.environment.id=mpe2/simple_spread_v3", "spec.algorithm.teamReward=true"]
+    usual = "fixed" if (algorithm, preset) == ("ppo", "tuned") else "nitro"
+    resolved = resolve(job(*changes, preset=preset))
+    assert resolved.spec.scaling.scaler == usual
+    assert resolve(resolved) == resolved
+    assert resolve(job(*changes, "spec.scaling.scaler=kungfu", preset=preset)).spec.scaling.scaler == "kungfu"
+    for scaler in ("nitro", "fixed"):
+        stored = job(*changes, f"spec.scaling.scaler={scaler}", preset=preset)
+        unchanged = check_update(stored.spec, job(*changes, preset=preset).spec) == []
+        assert unchanged == (scaler == usual)
 
 
 @pytest.mark.parametrize("preset", ["paper", "tuned", "artifact"])
@@ -191,7 +210,7 @@ def test_the_decay_warning_names_the_first_round_without_boost(
     low: int, more: int, decay: float, rounds: int
 ) -> None:
     high = low + more
-    scaling = {"minActors": low, "maxActors": high, "decay": decay}
+    scaling = {"scaler": "nitro", "minActors": low, "maxActors": high, "decay": decay}
     found = warnings(job(f"spec.scaling={json.dumps(scaling)}", f"spec.stop.rounds={rounds}"))
     first = next((k + 1 for k in range(1, rounds) if not boostable(low, high, decay, k)), rounds + 1)
     if first >= rounds:
@@ -215,9 +234,23 @@ def test_what_efficient_uses_gets_no_warning(scaling: str) -> None:
     assert warnings(job(f"spec.scaling={scaling}")) == []
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["spec.scaling={scaler: fixed, minActors: 2, maxActors: 16}"],
+        ["spec.scaling={minActors: 16, maxActors: 16}"],
+        ["spec.scaling.maxActors=16", "spec.algorithm.name=impact"],
+    ],
+    ids=["a scaler that was chosen", "a range of one number", "another scaler"],
+)
+def test_a_range_gets_no_warning_where_it_is_meant(changes: list[str]) -> None:
+    assert warnings(job(*changes)) == []
+
+
 def test_the_decay_bounds_nothing_in_artifact_mode() -> None:
     """There maxActors * d^(k^2) is a floor: `test_artifact_mode_by_hand` has the formula."""
-    assert warnings(job("spec.scaling={mode: artifact, decay: 0.5}", "spec.stop.rounds=300")) == []
+    scaling = "spec.scaling={scaler: nitro, mode: artifact, decay: 0.5}"
+    assert warnings(job(scaling, "spec.stop.rounds=300")) == []
 
 
 def test_machines_host_the_largest_round_of_a_schedule_and_not_the_range() -> None:
@@ -247,8 +280,17 @@ def test_machines_host_the_largest_round_of_a_schedule_and_not_the_range() -> No
             "here 8.4, so that all rounds after the first have 8; lower minActors",
         ),
         (
-            ["spec.scaling={mode: explained-variance, surrogate: ratio1}"],
+            ["spec.scaling={scaler: nitro, mode: explained-variance, surrogate: ratio1}"],
             "spec.scaling.surrogate: has no effect with mode: explained-variance",
+        ),
+        (
+            ["spec.scaling.maxActors=16"],
+            "spec.scaling.maxActors: has no effect, because the preset's scaler is fixed and all rounds have "
+            "initialActors, 4; set scaler: nitro",
+        ),
+        (
+            ["spec.scaling={minActors: 2, initialActors: 4}"],
+            "spec.scaling.minActors: has no effect, because the preset's scaler is fixed",
         ),
         (
             ["spec.algorithm.hyperparameters.minibatchSize=4096"],

@@ -14,7 +14,7 @@ JOB: dict[str, Any] = {
     "metadata": {"name": "humanoid"},
     "spec": {
         "environment": {"id": "Humanoid-v5", "rolloutLength": 8192},
-        "scaling": {"maxActors": 64},
+        "scaling": {"scaler": "nitro", "maxActors": 64},
         "backend": {"type": "Knative"},
     },
 }
@@ -37,7 +37,7 @@ def test_a_cache_that_cannot_hold_two_rounds_is_refused_with_what_it_needs() -> 
     "given",
     [
         job("1Gi"),
-        job("512Mi", scaling={"maxActors": 16}),
+        job("512Mi", scaling={"scaler": "nitro", "maxActors": 16}),
         job("512Mi", scaling={"schedule": [4, 16], "scaler": "schedule"}),
         job("64Mi", environment={"id": "Humanoid-v5", "entryPoint": "mine:make", "rolloutLength": 8192}),
     ],
@@ -50,4 +50,4 @@ def test_a_cache_that_may_hold_them_is_accepted(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize("memory", ["63Mi", 1, "-1Gi"])
 def test_the_least_memory_of_a_redis(memory: Any) -> None:
     with pytest.raises(JobInvalid, match="must be at least 64Mi"):
-        load_job(job(memory, scaling={"maxActors": 8}))
+        load_job(job(memory, scaling={"scaler": "nitro", "maxActors": 8}))

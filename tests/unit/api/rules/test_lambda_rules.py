@@ -67,10 +67,12 @@ def test_no_warning_for_a_plain_job_and_one_for_each_doubtful_setting() -> None:
     assert warnings(lambda_job("spec.pricing.actorMemoryGB=2")) == [
         "spec.pricing.actorMemoryGB: 2 is not what Lambda bills for memoryMiB 1024, 1; remove actorMemoryGB"
     ]
-    assert warnings(lambda_job("spec.backend.lambda.reservedConcurrency=4", "spec.scaling.maxActors=8")) == [
-        "spec.backend.lambda.reservedConcurrency: 4 is below scaling.maxActors, 8, so larger rounds go in "
-        "waves; raise it or lower maxActors"
+    reserved = "spec.backend.lambda.reservedConcurrency=4"
+    assert warnings(lambda_job(reserved, "spec.scaling={scaler: nitro, maxActors: 8}")) == [
+        "spec.backend.lambda.reservedConcurrency: 4 is below the 8 actors of the largest round, so larger "
+        "rounds go in waves; raise it or lower maxActors"
     ]
+    assert warnings(lambda_job(reserved, "spec.scaling={scaler: fixed, maxActors: 8}")) == []
 
 
 def test_the_examples_differ_in_the_backend_block_alone() -> None:

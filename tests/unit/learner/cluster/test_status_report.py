@@ -218,7 +218,9 @@ def test_a_grant_after_the_last_round_does_not_keep_the_end_from_being_reported(
     monkeypatch.setenv("NITRO_REDIS_URL", "redis://127.0.0.1:9")
     monkeypatch.delenv("NITRO_METRICS_PORT", raising=False)
     cluster = Cluster()
-    opened = open_run(RunDir(tmp_path / "run"), resolve(load_job(job(backend={"type": "Knative"}))), resume=False)
+    opened = open_run(
+        RunDir(tmp_path / "run"), resolve(load_job(job(backend={"type": "Knative"}))), resume=False
+    )
 
     async def train(*_: Any, **__: Any) -> tuple[str, None]:
         await asyncio.to_thread(cluster.grant, 3)

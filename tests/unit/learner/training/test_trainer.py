@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
     "environment": ENVIRONMENT,
     "algorithm": {"hyperparameters": {"epochs": 1, "minibatchSize": 24}},
     "network": {"hiddenSizes": [8]},
-    "scaling": {"minActors": 2, "maxActors": 4, "initialActors": 3},
+    "scaling": {"scaler": "nitro", "minActors": 2, "maxActors": 4, "initialActors": 3},
     "evaluation": {"episodes": 3, "everyRounds": 2},
     "stop": {"rounds": 3},
 }
@@ -473,7 +473,7 @@ REPLAYING: dict[str, Any] = {
         "name": "impact",
         "hyperparameters": {"batchSize": STEPS, "epochs": 1, "minibatchSize": 24, "bufferUses": 10_000},
     },
-    "scaling": {"minActors": 1, "maxActors": 1},
+    "scaling": {"scaler": "nitro", "minActors": 1, "maxActors": 1},
     "stop": {"rounds": 9},
 }
 

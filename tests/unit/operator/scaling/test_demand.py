@@ -43,7 +43,7 @@ class TestDemand:
     def test_the_job_s_hold_decides_how_long(self) -> None:
         training = self.training(4, 20)
         for hold, after, expected in (("auto", 30, 20), (10, 30, 4), (40, 30, 20), (0, 0, 4)):
-            spec = make_view(scaling={"minActors": 4, "maxActors": 24, "hold": hold}).spec
+            spec = make_view(scaling={"scaler": "nitro", "minActors": 4, "maxActors": 24, "hold": hold}).spec
             assert demand.holding(spec, training, after, 20, USUAL).actors == expected, hold
 
     def test_no_score_counts_as_the_highest(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -51,6 +52,12 @@ class TestStatus:
             (Stage.INVALID, "Failed"),
         ):
             assert document.phase(self.situation(judgement=Judgement(stage))) == phase
+
+    @pytest.mark.parametrize(("scaling", "scaler"), [({}, "fixed"), ({"scaler": "kungfu"}, "kungfu")])
+    def test_the_scaler_is_named_also_where_the_preset_chooses_it(self, scaling: Object, scaler: str) -> None:
+        view = make_view(scaling=scaling)
+        situation = replace(self.situation(), view=view)
+        assert document.build(situation, make_job(scaling=scaling), NOW)["scaler"] == scaler
 
     @pytest.mark.parametrize(
         ("platform", "namespace", "reason", "words"),

@@ -51,6 +51,21 @@ def test_series_are_read_from_status_and_spec(jobs: dict[JobKey, Object]) -> Non
     assert REGISTRY.get_sample_value("nitro_jobs", {"phase": "Failed"}) == 0
 
 
+@pytest.mark.parametrize(
+    ("status", "scaling", "scaler"),
+    [({"scaler": "fixed"}, {}, "fixed"), ({}, {"scaler": "kungfu"}, "kungfu"), ({}, {}, "")],
+    ids=["the preset's", "the job's", "not known yet"],
+)
+def test_the_scaler_is_a_label(
+    jobs: dict[JobKey, Object], status: Object, scaling: Object, scaler: str
+) -> None:
+    jobs[JobKey("team", "hopper")] = make_job(status, scaling=scaling)
+    labels = {"environment": "Hopper-v5", "algorithm": "ppo", "scaler": scaler, "backend": "Knative"}
+    spec = jobs[JobKey("team", "hopper")]["spec"]
+    spec |= {"algorithm": {"name": "ppo"}, "backend": {"type": "Knative"}}
+    assert value("nitro_job_info", **labels) == 1
+
+
 @pytest.mark.parametrize(("spec", "actors"), [({}, 1), ({"actor": {}}, 1), ({"actor": {"perPod": 4}}, 4)])
 def test_a_job_that_does_not_say_so_has_one_actor_in_a_pod(
     jobs: dict[JobKey, Object], spec: Object, actors: int
