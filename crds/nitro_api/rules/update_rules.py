@@ -37,7 +37,7 @@ USUAL = {
 }
 """Fields, each with its usual value in CEL. A change from the usual value to an absent field, or the reverse,
 is allowed. The API server wrote such a default into the jobs of earlier versions, whose files do not have
-it."""
+it. A field that is absent before and after has not changed, whatever its usual value."""
 
 IMMUTABLE_SENTENCE = (
     "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "
@@ -71,6 +71,8 @@ def check_update(old: JobSpec, new: JobSpec) -> list[FieldError]:
     """Errors of a change that the API server would refuse: one for every changed field that cannot change, or
     not now."""
     before, after = _without(old, *MUTABLE, *MENDABLE), _without(new, *MUTABLE, *MENDABLE)
+    _write_usual(old, before, after)
+    _write_usual(new, after, before)
     errors = [
         FieldError(f"spec.{name}", after.get(name, ABSENT), IMMUTABLE_SENTENCE)
         for name in immutable_fields()
@@ -99,12 +101,16 @@ def mendable_settings(spec: JobSpec) -> dict[str, Any]:
     return found
 
 
+def _write_usual(spec: JobSpec, fields: dict[str, Any], others: dict[str, Any]) -> None:
+    """Write into the fields of `spec` the usual values that only the other version of the job has."""
+    usual = {"scaler": preset_of(spec)["scaling.scaler"], "window": usual_window(spec)}
+    scaling = fields["scaling"]
+    scaling |= {name: usual[name] for name in usual.keys() & others["scaling"].keys() - scaling.keys()}
+
+
 def _without(spec: JobSpec, *paths: str) -> dict[str, Any]:
-    """A spec without the parts at `paths`, and with the usual values of USUAL."""
+    """A spec without the parts at `paths`."""
     fields = spec.to_dict()
-    scaling = fields.setdefault("scaling", {})
-    scaling.setdefault("scaler", preset_of(spec)["scaling.scaler"])
-    scaling.setdefault("window", usual_window(spec))
     for path in paths:
         *parents, name = path.split(".")
         holder = fields

@@ -145,7 +145,7 @@ def _same(path: str) -> str:
             f"(has({spec}.{path}) ? {spec}.{path} : {USUAL[path].replace('self', spec)})"
             for spec in ("self", "oldSelf")
         )
-        return f"{new} == {old}"
+        return f"(!has(self.{path}) && !has(oldSelf.{path})) || {new} == {old}"
     return f"has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
 
 

@@ -14,6 +14,7 @@ from nitro_operator.observation.observed import terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.status import document
 from nitro_operator.status.conditions import Condition, news
+from nitro_operator.status.difference import Difference, difference
 
 METER_SECONDS = 60.0
 """Time between two writes that only change the pod-seconds. Every other write includes them."""
@@ -41,7 +42,7 @@ class Publisher:
             self._tell(run.job, toggled)
         situation = _situation(run)
         new = document.build(situation, run.job, run.server_now)
-        found = document.difference(new, run.job)
+        found = difference(new, run.job)
         if not self._worth_writing(run, found):
             return
         before = reported.status(run.job).get("conditions") or []
@@ -59,7 +60,7 @@ class Publisher:
             self._tell(run.job, condition)
         run.job = self._cache.job(run.key) or run.job
 
-    def _worth_writing(self, run: ReconcileContext, found: document.Difference) -> bool:
+    def _worth_writing(self, run: ReconcileContext, found: Difference) -> bool:
         if found.matters:
             return True
         metered = METER_SECONDS * run.memory.jitter

@@ -29,18 +29,6 @@ from nitro_operator.status.conditions import (
 from nitro_operator.status.lateness import lateness
 from nitro_operator.status.phase import Judgement, Stage
 
-OWNED = (
-    "phase",
-    "conditions",
-    "observedGeneration",
-    "startTime",
-    "completionTime",
-    "scaler",
-    "actors",
-    "checkpoint",
-)
-COUNTS = ("ready", "draining")
-METERED = ("podSeconds", "idlePercent", "started", "startSeconds", "drainSeconds")
 PHASES = {
     Stage.INVALID: "Failed",
     Stage.NOT_ALLOWED: "Pending",
@@ -186,35 +174,6 @@ def _time(status: Object, name: str) -> str | None:
     """A time that was published before; None if it is not a valid time."""
     text: str | None = status.get(name)
     return text if reported.moment(text) is not None else None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How a new status differs from the published one."""
-
-    matters: bool
-    """Whether something changed that readers wait for."""
-    counts: bool
-    """Whether a number of pods changed."""
-    meter: bool
-    """Whether the pod-seconds, or what was measured of pods, changed."""
-
-
-def difference(new: Object, job: Object) -> Difference:
-    published = reported.status(job)
-    old = {key: published[key] for key in OWNED if key in published}
-    checkpoint = reported.section(job, "checkpoint")
-    if "checkpoint" in old:  # its round and time are the learner's
-        old["checkpoint"] = {key: checkpoint[key] for key in ("location",) if key in checkpoint}
-    old["actors"] = reported.section(job, "actors")
-    counts = any(new["actors"].get(name) != old["actors"].get(name) for name in COUNTS)
-    metered = any(new["actors"].get(name) != old["actors"].get(name) for name in METERED)
-    return Difference(matters=_steady(new) != _steady(old), counts=counts, meter=metered)
-
-
-def _steady(status: Object) -> Object:
-    actors = {k: v for k, v in status["actors"].items() if k not in (*COUNTS, *METERED)}
-    return status | {"actors": actors}
 
 
 def _ready(s: Situation, learner: Condition, actors: Condition) -> Condition:

@@ -19,6 +19,7 @@ from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.scaling import demand
 from nitro_operator.status import document
 from nitro_operator.status.conditions import MESSAGE_LENGTH, Condition, news, to_status
+from nitro_operator.status.difference import difference
 from nitro_operator.status.phase import phase_of, seconds_left
 from operator_objects import CONFIG, make_job, make_view
 
@@ -76,7 +77,7 @@ def test_any_status_can_be_read_scaled_and_published(found: Any) -> None:
     assert left <= 3600
     situation = document.Situation(judgement, Observed(), memory.view)
     written = document.build(situation, job, NOW)
-    document.difference(written, job)
+    difference(written, job)
     news(document.conditions(situation), reported.status(job).get("conditions") or [])
     for name in ("startTime", "completionTime"):
         assert name not in written or reported.moment(written[name]) is not None

@@ -11,6 +11,7 @@ import pytest
 from nitro_operator.observation.observed import Observed
 from nitro_operator.scaling.platform import Room
 from nitro_operator.status import document
+from nitro_operator.status.difference import Difference, difference
 from nitro_operator.status.limit import limit_problem
 from nitro_operator.status.phase import Judgement, Stage
 from operator_objects import RUNNING, learner_job, make_job, make_view, pod, revision, terminated
@@ -119,17 +120,15 @@ class TestStatus:
         again = document.build(situation, {**job, "status": first}, NOW.replace(hour=5))
         assert again == first, "times stay, too"
         published = {**job, "status": {**first, "training": {"round": 1}}}
-        assert document.difference(again, published) == document.Difference(
-            matters=False, counts=False, meter=False
-        )
+        assert difference(again, published) == Difference(matters=False, counts=False, meter=False)
 
     def test_changes_of_counts_and_meter_are_distinguished_from_important_changes(self) -> None:
         job = make_job()
         job["status"] = document.build(self.situation(ready=1), job, NOW)
         more = document.build(self.situation(ready=2, pods=document.PodReport(3)), job, NOW)
-        assert document.difference(more, job) == document.Difference(matters=False, counts=True, meter=True)
+        assert difference(more, job) == Difference(matters=False, counts=True, meter=True)
         granted = document.build(self.situation(ready=1, granted=5), job, NOW)
-        assert document.difference(granted, job).matters
+        assert difference(granted, job).matters
 
     def test_a_completion_time_is_kept_until_the_job_runs_again(self) -> None:
         job = make_job()

@@ -1,0 +1,51 @@
+"""How a new status differs from the published one: a change that matters is written at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nitro_operator.kube.kinds import Object
+from nitro_operator.observation import reported
+
+OWNED = (
+    "phase",
+    "conditions",
+    "observedGeneration",
+    "startTime",
+    "completionTime",
+    "scaler",
+    "actors",
+    "checkpoint",
+)
+COUNTS = ("ready", "draining")
+METERED = ("podSeconds", "idlePercent", "started", "startSeconds", "drainSeconds")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a new status differs from the published one."""
+
+    matters: bool
+    """Whether something changed that readers wait for."""
+    counts: bool
+    """Whether a number of pods changed."""
+    meter: bool
+    """Whether the pod-seconds, or what was measured of pods, changed."""
+
+
+def difference(new: Object, job: Object) -> Difference:
+    """How the owned part of the status, `new`, differs from that of `job`."""
+    published = reported.status(job)
+    old = {key: published[key] for key in OWNED if key in published}
+    checkpoint = reported.section(job, "checkpoint")
+    if "checkpoint" in old:  # its round and time are the learner's
+        old["checkpoint"] = {key: checkpoint[key] for key in ("location",) if key in checkpoint}
+    old["actors"] = reported.section(job, "actors")
+    counts = any(new["actors"].get(name) != old["actors"].get(name) for name in COUNTS)
+    metered = any(new["actors"].get(name) != old["actors"].get(name) for name in METERED)
+    return Difference(matters=_steady(new) != _steady(old), counts=counts, meter=metered)
+
+
+def _steady(status: Object) -> Object:
+    actors = {k: v for k, v in status["actors"].items() if k not in (*COUNTS, *METERED)}
+    return status | {"actors": actors}
