@@ -52,6 +52,7 @@ class RunReport:
         groups: who played which policy; only for several agents.
         functions: modelled cost of the updates as serverless functions; only for several agents.
         best: best training return of the run; None where it is that of the columns.
+        scaler: who decided the number of actors; None where it is not known yet.
     """
 
     job: Mapping[str, Any]

@@ -92,6 +92,10 @@ def test_only_ppo_with_tuned_has_another_scaler_than_nitro(algorithm: str, prese
         assert unchanged == (scaler == usual)
 
 
+def test_another_preset_is_one_change_although_it_has_another_scaler() -> None:
+    assert [error.path for error in check_update(job().spec, job(preset="paper").spec)] == ["spec.algorithm"]
+
+
 @pytest.mark.parametrize("preset", ["paper", "tuned", "artifact"])
 @pytest.mark.parametrize("id", ["Hopper-v5", "ALE/SpaceInvaders-v5"])
 def test_impact_has_its_own_settings_and_none_of_ppos(preset: str, id: str) -> None:
