@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nitro_api.base import Rule, declare
+from nitro_api.base import Rule, declare, set_to
 from nitro_api.errors import FieldError
 from nitro_api.resolution.resolve import resolve
 from nitro_api.spec.environment import Environment
@@ -29,7 +29,7 @@ declare(
     Rule(
         path="hiddenSizes",
         cel="!has(self.hiddenSizes) || self.hiddenSizes.size() > 0 || has(self.convLayers) "
-        "|| (has(self.type) && self.type == 'conv')",
+        f"|| {set_to('type', 'conv')}",
         sentence="must have at least one entry with type: mlp; give the units of each, such as [64, 64]",
         holds=lambda network: bool(
             network.hidden_sizes is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic.alias_generators import to_snake
 
-from nitro_api.base import Rule, declare, matches
+from nitro_api.base import Rule, declare, matches, set_to
 from nitro_api.spec.placement import (
     KEY_PATTERN,
     LabelRequirement,
@@ -71,7 +71,7 @@ declare(
     ),
     Rule(
         path="tolerationSeconds",
-        cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+        cel=f"!has(self.tolerationSeconds) || {set_to('effect', 'NoExecute')}",
         sentence="is only allowed with effect: NoExecute; remove it or set effect: NoExecute",
         holds=lambda toleration: toleration.toleration_seconds is None or toleration.effect == "NoExecute",
     ),

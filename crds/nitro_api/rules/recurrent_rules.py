@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nitro_api.algorithms.registry import RECORDS, listed
-from nitro_api.base import Rule, declare
+from nitro_api.base import Rule, declare, set_to
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.network import Network
 
@@ -26,7 +26,7 @@ declare(
     JobSpec,
     Rule(
         path="network.recurrent",
-        cel=f"{_WITHOUT} || (has(self.network.type) && self.network.type == 'mlp') "
+        cel=f"{_WITHOUT} || {set_to('network.type', 'mlp')} "
         "|| !has(self.environment.id) || has(self.environment.entryPoint) "
         "|| !self.environment.id.startsWith('ALE/')",
         sentence="is only allowed with type: mlp, and Atari games have conv by default; remove it, or set "
