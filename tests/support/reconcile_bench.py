@@ -42,7 +42,7 @@ class FakeKube:
         self.written: list[Object] = []
         self.deleted: list[str] = []  # kinds
         self.refused: dict[str, ApiError] = {}  # by kind
-        self.hangs = False
+        self.hangs: set[str] = set()  # kinds
 
     def server_now(self) -> datetime:
         return datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
@@ -57,7 +57,7 @@ class FakeKube:
 
     async def create(self, obj: Object) -> Object:
         self.written.append(obj)
-        if self.hangs:
+        if obj["kind"] in self.hangs:
             await asyncio.sleep(600)
         refusal = self.refused.get(obj["kind"], self.refusal)
         if refusal is not None:

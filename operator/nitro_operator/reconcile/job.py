@@ -23,7 +23,7 @@ from nitro_operator.reconcile.publish import Publisher
 from nitro_operator.reconcile.share import Sharing
 from nitro_operator.reconcile.source import find_source
 from nitro_operator.reconcile.start import Starter
-from nitro_operator.reconcile.trouble import refusal
+from nitro_operator.reconcile.trouble import WRITE_SECONDS, refusal, unanswered
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.status.conditions import Condition
 from nitro_operator.status.phase import Judgement, Stage, phase_of, seconds_left
@@ -233,7 +233,11 @@ class Reconciler:
             run.memory.requests.answered(run.now)
             return
         try:
-            answer = await self._kube.merge(patch.kind, run.key.namespace, patch.name, patch.patch)
+            async with asyncio.timeout(WRITE_SECONDS):
+                answer = await self._kube.merge(patch.kind, run.key.namespace, patch.name, patch.patch)
+        except TimeoutError:
+            run.memory.trouble["actors"] = unanswered(f"{patch.kind} {patch.name}")
+            return
         except ApiError as error:
             if error.namespace_terminating:
                 raise

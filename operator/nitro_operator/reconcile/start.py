@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 
 from nitro_operator.backends import ActorDeployment, KnativeRelease
@@ -25,9 +26,11 @@ from nitro_operator.reconcile.secret import ensure_secret
 from nitro_operator.reconcile.trouble import (
     FEATURE_DISABLED,
     REFUSED,
+    WRITE_SECONDS,
     creation_trouble,
     refusal,
     troubles,
+    unanswered,
 )
 from nitro_operator.status.phase import seconds_left
 
@@ -53,6 +56,14 @@ class Starter:
 
     async def start(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
         """Create and correct the children. The learner comes last, when everything that it needs is there."""
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self._start(run, view, deployment)
+        except TimeoutError:
+            run.memory.trouble["learner"] = unanswered("an object of the job")
+            run.observed = observe(self._cache, run.job)
+
+    async def _start(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
         if run.observed.foreign:
             run.again.append(WAIT_SECONDS)
             return

@@ -16,6 +16,10 @@ REFUSED = "Refused"
 FEATURE_DISABLED = "KnativeFeatureDisabled"
 """Reason of actors with a setting that Knative takes only after an administrator has allowed it."""
 
+WRITE_SECONDS = 20.0
+"""Longest time for the scale patch of a reconcile, and for all its other writes. The status must follow in
+the same reconcile, even if a webhook hangs, and each try of a write takes 10 seconds."""
+
 _FEATURES = {
     "nodeSelector": "kubernetes.podspec-nodeselector",
     "tolerations": "kubernetes.podspec-tolerations",
@@ -72,6 +76,15 @@ def refusal(kind: Kind, name: str, error: ApiError) -> Problem:
         )
     return Problem(
         "ApiUnavailable", f"{what} cannot be written now ({error.reason}); it is tried again by itself."
+    )
+
+
+def unanswered(what: str) -> Problem:
+    """The problem of requests that were given up after WRITE_SECONDS."""
+    return Problem(
+        "ApiUnavailable",
+        f"{what} cannot be written now: the API server, or a webhook that it asks, has not answered within "
+        f"{WRITE_SECONDS:.0f} s; it is tried again by itself.",
     )
 
 

@@ -265,7 +265,7 @@ async def test_a_new_job_is_not_billed_for_the_pods_of_a_deleted_job_of_its_name
 
 async def test_a_reconcile_that_hangs_is_counted_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch, running=False)
-    bench.kube.hangs = True
+    bench.kube.hangs = {"Secret", "Role", "NitroTrainingJob"}
     before = REGISTRY.get_sample_value("nitro_operator_reconcile_errors_total") or 0
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):  # as the queue does

@@ -84,6 +84,23 @@ async def test_an_active_job_publishes_its_status_and_makes_what_it_needs(
     assert conditions_of(bench)["ActorsReady"]["reason"] == "Serving"
 
 
+@pytest.mark.parametrize(("kind", "condition"), [("Revision", "ActorsReady"), ("Role", "LearnerReady")])
+async def test_an_active_job_publishes_its_status_while_a_webhook_hangs(
+    monkeypatch: pytest.MonkeyPatch, kind: str, condition: str
+) -> None:
+    """The other kinds are written, but for those that come after the one that hangs."""
+    for module in ("job", "start"):
+        monkeypatch.setattr(f"nitro_operator.reconcile.{module}.WRITE_SECONDS", 0.2)
+    bench = refusing(monkeypatch)
+    bench.kube.refused, bench.kube.hangs = {}, {kind}
+    assert (await reconciled(bench))["actors"]["requested"] == 8
+    assert conditions_of(bench)[condition]["reason"] == "ApiUnavailable"
+    assert {"Revision", "Role"} <= {obj["kind"] for obj in bench.kube.written}
+    bench.kube.hangs = set()
+    await bench.reconciler.reconcile(KEY)
+    assert conditions_of(bench)[condition]["reason"] != "ApiUnavailable"
+
+
 async def test_a_write_that_came_beside_another_is_no_taken_name(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = refusing(monkeypatch, suspend=True)
     bench.kube.refused = {"Revision": ApiError(409, "Conflict", "the object has been modified")}
