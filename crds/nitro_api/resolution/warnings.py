@@ -40,9 +40,11 @@ def _range_warning(given: JobSpec, spec: JobSpec) -> str | None:
     ranged = [name for name, actors in ends.items() if actors not in (None, spec.scaling.initial_actors)]
     if scaling.scaler is not None or spec.scaling.scaler != "fixed" or not ranged:
         return None
+    first, *other = ranged
     return (
-        f"spec.scaling.{ranged[0]}: has no effect, because the preset's scaler is fixed and all rounds have "
-        f"initialActors, {spec.scaling.initial_actors}; set scaler: nitro, or initialActors in its place"
+        f"spec.scaling.{first}: has no effect{', nor has minActors' if other else ''}, because the preset's "
+        f"scaler is fixed and all rounds have initialActors, {spec.scaling.initial_actors}; set scaler: "
+        "nitro, or initialActors in place of the range"
     )
 
 

@@ -293,6 +293,10 @@ def test_machines_host_the_largest_round_of_a_schedule_and_not_the_range() -> No
             "initialActors, 4; set scaler: nitro",
         ),
         (
+            ["spec.scaling={minActors: 2, initialActors: 4, maxActors: 16}"],
+            "spec.scaling.maxActors: has no effect, nor has minActors, because the preset's scaler is fixed",
+        ),
+        (
             ["spec.scaling={minActors: 2, initialActors: 4}"],
             "spec.scaling.minActors: has no effect, because the preset's scaler is fixed",
         ),
