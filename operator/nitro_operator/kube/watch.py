@@ -34,8 +34,8 @@ class Watch:
 
     No event is lost when the connection ends: the next one continues from the last version. If the API
     server no longer has that version, or does not serve the kind, the watch starts again with all existing
-    objects. No event tells what was deleted meanwhile, so the watch then asks for a list. So it does when
-    it begins, for what was deleted since the list that filled the cache.
+    objects. No event tells what was deleted meanwhile, so the watch then asks for a list. It also asks for
+    one when it begins, because objects may have been deleted since the list that filled the cache.
 
     Usage::
 
@@ -57,7 +57,7 @@ class Watch:
         self._list_again = list_again
         self._version: str | None = None
         self._gap = True
-        """Whether deletions may have been missed: at first those since the operator's own list."""
+        """Whether deletions may have been missed. True at first: the list that filled the cache is older."""
         self._failures = 0
 
     async def run(self) -> None:

@@ -17,8 +17,8 @@ FEATURE_DISABLED = "KnativeFeatureDisabled"
 """Reason of actors with a setting that Knative takes only after an administrator has allowed it."""
 
 WRITE_SECONDS = 20.0
-"""Longest time for the scale patch of a reconcile, and for all its other writes. The status must follow in
-the same reconcile, even if a webhook hangs, and each try of a write takes 10 seconds."""
+"""Longest time for a reconcile's scale patch, and for creating and correcting the children. The status must
+be written in the same reconcile, even if a webhook hangs, and each try of a write takes 10 seconds."""
 
 _FEATURES = {
     "nodeSelector": "kubernetes.podspec-nodeselector",
