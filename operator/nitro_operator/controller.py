@@ -15,7 +15,8 @@ from nitro_operator.backends import KnativeRelease
 from nitro_operator.config import Config
 from nitro_operator.functions import Aws, FunctionController
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.client import ApiError, Kube, connect
+from nitro_operator.kube.client import Kube, connect
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import NAMESPACE, TRAINING_JOB, WATCHED_CHILDREN, JobKey, Kind, Object
 from nitro_operator.kube.lease import Leases
 from nitro_operator.kube.queue import WorkQueue

@@ -14,7 +14,8 @@ from nitro_operator.builders import JobView
 from nitro_operator.config import Config
 from nitro_operator.functions import Aws, FunctionController, Want, controller
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import TRAINING_JOB, JobKey
 from nitro_operator.status.conditions import Condition
 from operator_support import Object, job

@@ -11,7 +11,7 @@ import pytest
 from nitro_operator.backends import KnativeRelease
 from nitro_operator.functions import Aws, FunctionController
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, JobKey, Kind
 from nitro_operator.reconcile.job import Reconciler
 from nitro_operator.scaling.grants import Limits

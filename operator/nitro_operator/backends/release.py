@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import DEFINITION, KNATIVE_SERVICE, Object
 from nitro_operator.observation.diagnosis import Problem
 

@@ -11,7 +11,8 @@ from nitro_api.rules.lambda_rules import AWS_URL
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_operator.builders import JobView, credentials_secret
 from nitro_operator.functions.aws import Access
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import SECRET
 from nitro_operator.kube.secrets import get_or_create
 from nitro_operator.observation.diagnosis import Problem

@@ -6,7 +6,8 @@ import asyncio
 import random
 
 from nitro_api.spec.lambda_backend import FINALIZER, FORMER_FINALIZER
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import TRAINING_JOB, Object
 
 OWN = (FINALIZER, FORMER_FINALIZER)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable, Collection
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
@@ -19,12 +19,15 @@ from kubernetes.aio.client.rest import RESTResponse
 from nitro_api.loading.yamlfile import to_yaml
 from nitro_operator import metrics
 from nitro_operator.kube.decoding import decode, lines
+from nitro_operator.kube.errors import ApiError, refusal_of
 from nitro_operator.kube.kinds import TRAINING_JOB, Kind, Object, kind_of
 from nitro_operator.kube.names import FIELD_MANAGER
 from nitro_operator.kube.slim import slim
 
 TIMEOUT_SECONDS = 10.0
 """Time-out of the first try. Each further try of a read has twice the time: its answer may be large."""
+WRITE_TIMEOUT_SECONDS = 15.0
+"""Time-out of a write with all its tries. A reconcile of 60 seconds makes a few, and publishes the status."""
 ATTEMPTS = 4
 PAGE_OBJECTS, PAGE_JOBS = 100, 5
 """Objects in one answer to a list. The API server takes jobs of 1.5 MiB, which need much more when they are
@@ -36,32 +39,9 @@ SILENCE_SECONDS = 90.0
 the API server sends a bookmark about once a minute, but none of a kind without a change since its start."""
 FIRST_BACKOFF_SECONDS = 0.2
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
-BEING_TERMINATED = "because it is being terminated"
-"""Text of a refusal in a namespace that is being deleted. The API server's own also give the cause."""
 MERGE_PATCH = "application/merge-patch+json"
 # The parameter is needed: the client would encode a body of the plain type a second time.
 APPLY_PATCH = "application/apply-patch+yaml; charset=utf-8"
-
-
-class ApiError(Exception):
-    """The API server refused a request, or could not be reached (status 0)."""
-
-    def __init__(self, status: int, reason: str, message: str, causes: Collection[str] = ()) -> None:
-        super().__init__(f"{status} {reason}: {message}")
-        self.status = status
-        self.reason = reason
-        self.message = message
-        self.causes = causes
-
-    @property
-    def over_quota(self) -> bool:
-        return self.status == 403 and "exceeded quota" in self.message
-
-    @property
-    def namespace_terminating(self) -> bool:
-        """Whether the namespace is being deleted, so that it accepts no new object."""
-        told = "NamespaceTerminating" in self.causes or BEING_TERMINATED in self.message
-        return self.status == 403 and told
 
 
 async def connect() -> Kube:
@@ -85,7 +65,8 @@ class Kube:
         service = await kube.apply(builders.redis_service(...), force=True)
         await kube.close()
 
-    Every call raises ApiError, and makes at most ATTEMPTS requests (a list: for each page).
+    Every call raises ApiError, and makes at most ATTEMPTS requests (a list: for each page). A write ends
+    within WRITE_TIMEOUT_SECONDS.
     """
 
     def __init__(self, api: ApiClient) -> None:
@@ -152,13 +133,13 @@ class Kube:
                 response = await self._send("GET", path, query, timeout=timeout)
             try:
                 if response.status >= 400:
-                    raise _refusal(response.status, await response.read())  # type: ignore[no-untyped-call]
+                    raise refusal_of(response.status, await response.read())  # type: ignore[no-untyped-call]
                 begun()
                 async with aclosing(lines(response.response.content)) as events:
                     async for line in events:
                         event = decode(line)
                         if event["type"] == "ERROR":
-                            raise _refusal(int(event["object"].get("code") or 0), line, event["object"])
+                            raise refusal_of(int(event["object"].get("code") or 0), line, event["object"])
                         yield event
             except aiohttp.SocketTimeoutError:
                 return
@@ -218,19 +199,26 @@ class Kube:
         body: Object | bytes | None = None,
         content_type: str = "application/json",
     ) -> Object:
+        writes = method != "GET"
+        until = time.monotonic() + WRITE_TIMEOUT_SECONDS
+        refused: ApiError | None = None
         for attempt in range(ATTEMPTS):
-            if method != "GET" and not self.may_write():
+            if writes and not self.may_write():
                 raise ApiError(
                     0, "NoLease", f"{method} {path}: this operator holds no Lease now, so it writes nothing"
                 )
-            seconds = TIMEOUT_SECONDS * (2**attempt if method == "GET" else 1)
+            left = max(until - time.monotonic(), 0.1)  # no time-out at all would be 0
+            seconds = min(TIMEOUT_SECONDS, left) if writes else TIMEOUT_SECONDS * 2**attempt
             try:
                 return await self._once(method, path, query, body, content_type, seconds, again=attempt > 0)
             except ApiError as error:
-                last = attempt == ATTEMPTS - 1
+                if error.status or refused is None:
+                    refused = error  # a refusal says more than a later try without an answer
+                pause = random.uniform(0.5, 1.0) * FIRST_BACKOFF_SECONDS * 4**attempt
+                last = attempt == ATTEMPTS - 1 or (writes and time.monotonic() + pause >= until)
                 if last or not (error.status in RETRIED_STATUSES or error.status == 0):
-                    raise
-            await asyncio.sleep(random.uniform(0.5, 1.0) * FIRST_BACKOFF_SECONDS * 4**attempt)
+                    raise refused from refused.__cause__
+            await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
     async def _once(
@@ -254,7 +242,7 @@ class Kube:
         metrics.API_REQUESTS.labels(method, str(response.status)).inc()
         self._set_clock(response.headers.get("Date"))
         if response.status >= 400:
-            raise _refusal(response.status, raw)
+            raise refusal_of(response.status, raw)
         try:
             parsed: Object = decode(raw) if raw else {}
         except ValueError as error:
@@ -283,17 +271,3 @@ class Kube:
     def _set_clock(self, date: str | None) -> None:
         if date:
             self._ahead = parsedate_to_datetime(date) - datetime.now(UTC)
-
-
-def _refusal(status: int, raw: bytes, told: Any = None) -> ApiError:
-    """The error for a refused request; `told` is the API server's Status if it is already parsed."""
-    if told is None:
-        try:
-            told = decode(raw)
-        except ValueError:
-            told = {}
-    if not isinstance(told, dict):
-        told = {}
-    causes = [str(one.get("reason")) for one in (told.get("details") or {}).get("causes") or []]
-    message = str(told.get("message") or raw[:500])
-    return ApiError(status, str(told.get("reason") or "Error"), message, causes)

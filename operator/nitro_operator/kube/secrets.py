@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nitro_operator.kube import names
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import SECRET, Object
 
 

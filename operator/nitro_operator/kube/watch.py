@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing
 
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import TRAINING_JOB, Kind, Object
 from nitro_operator.kube.names import JOB_LABEL
 from nitro_operator.kube.queue import pause

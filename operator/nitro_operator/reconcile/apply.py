@@ -10,7 +10,8 @@ from typing import Any
 from nitro_api.spec.quantities import amount_of
 from nitro_operator.kube import names
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import (
     KNATIVE_SERVICE,
     LEARNER_JOB,
@@ -49,7 +50,8 @@ class Applier:
         self._accepted: dict[tuple[JobKey, Kind, str], tuple[str, str]] = {}
 
     async def apply(self, key: JobKey, desired: Iterable[Object]) -> list[Refused]:
-        """Apply in order. A refused child does not stop the others.
+        """Apply in order. A refused child does not stop the others, but one without an answer does: each of
+        them could wait as long.
 
         Raises:
             ApiError: the namespace is being deleted, so no child can be made.
@@ -62,6 +64,8 @@ class Applier:
                 if error.namespace_terminating:
                     raise
                 refused.append(Refused(kind_of(obj), obj["metadata"]["name"], error))
+                if error.status == 0:
+                    break
         return refused
 
     def forget(self, key: JobKey) -> None:

@@ -11,7 +11,8 @@ from nitro_operator.backends import KnativeRelease, deployment_of, unread_deploy
 from nitro_operator.config import Config
 from nitro_operator.functions import FunctionController, finalizer
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.lifetimes import PodLifetimes
@@ -23,7 +24,7 @@ from nitro_operator.reconcile.publish import Publisher
 from nitro_operator.reconcile.share import Sharing
 from nitro_operator.reconcile.source import find_source
 from nitro_operator.reconcile.start import Starter
-from nitro_operator.reconcile.trouble import WRITE_SECONDS, refusal, unanswered
+from nitro_operator.reconcile.trouble import refusal
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.status.conditions import Condition
 from nitro_operator.status.phase import Judgement, Stage, phase_of, seconds_left
@@ -205,8 +206,11 @@ class Reconciler:
 
     async def _delete_learner(self, run: ReconcileContext, job: Object) -> None:
         # In the foreground: the Job stays until its pod has ended, so two learners never share a checkpoint.
-        meta = job["metadata"]
-        await self._kube.delete(LEARNER_JOB, run.key.namespace, meta["name"], meta["uid"], foreground=True)
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        try:
+            await self._kube.delete(LEARNER_JOB, run.key.namespace, name, uid, foreground=True)
+        except ApiError as error:
+            run.memory.trouble["learner"] = refusal(LEARNER_JOB, name, error)
 
     async def _depart(self, key: JobKey, job: Object | None) -> None:
         """Handle a deleted job. Its children go with it, but only after its function is removed."""
@@ -233,11 +237,7 @@ class Reconciler:
             run.memory.requests.answered(run.now)
             return
         try:
-            async with asyncio.timeout(WRITE_SECONDS):
-                answer = await self._kube.merge(patch.kind, run.key.namespace, patch.name, patch.patch)
-        except TimeoutError:
-            run.memory.trouble["actors"] = unanswered(f"{patch.kind} {patch.name}")
-            return
+            answer = await self._kube.merge(patch.kind, run.key.namespace, patch.name, patch.patch)
         except ApiError as error:
             if error.namespace_terminating:
                 raise

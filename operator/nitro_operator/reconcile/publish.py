@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable
 
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import TRAINING_JOB, Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import terminating

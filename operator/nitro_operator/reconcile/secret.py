@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nitro_operator.builders import JobView, credentials_secret
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import Object
 from nitro_operator.kube.secrets import get_or_create
 from nitro_operator.observation.observed import Observed, alive, containers, terminating

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 
 from nitro_operator.backends import ActorDeployment, KnativeRelease
@@ -15,7 +14,8 @@ from nitro_operator.builders import (
     redis_service,
 )
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import KNATIVE_KINDS, LEARNER_JOB, REVISION, SECRET, JobKey, Object, kind_of
 from nitro_operator.kube.names import credentials
 from nitro_operator.observation import reported
@@ -26,11 +26,9 @@ from nitro_operator.reconcile.secret import ensure_secret
 from nitro_operator.reconcile.trouble import (
     FEATURE_DISABLED,
     REFUSED,
-    WRITE_SECONDS,
     creation_trouble,
     refusal,
     troubles,
-    unanswered,
 )
 from nitro_operator.status.phase import seconds_left
 
@@ -56,14 +54,6 @@ class Starter:
 
     async def start(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
         """Create and correct the children. The learner comes last, when everything that it needs is there."""
-        try:
-            async with asyncio.timeout(WRITE_SECONDS):
-                await self._start(run, view, deployment)
-        except TimeoutError:
-            run.memory.trouble["learner"] = unanswered("an object of the job")
-            run.observed = observe(self._cache, run.job)
-
-    async def _start(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
         if run.observed.foreign:
             run.again.append(WAIT_SECONDS)
             return

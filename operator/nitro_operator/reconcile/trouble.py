@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 
 from nitro_operator.kube import names
-from nitro_operator.kube.client import BEING_TERMINATED, ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import BEING_TERMINATED, ApiError
 from nitro_operator.kube.kinds import EVENT, KNATIVE_KINDS, Kind, Object
 from nitro_operator.observation.diagnosis import Problem, quota_problem
 from nitro_operator.reconcile.apply import Refused
@@ -15,10 +16,6 @@ REFUSED = "Refused"
 """Reason of an object that the API server, or a webhook, will never accept unchanged."""
 FEATURE_DISABLED = "KnativeFeatureDisabled"
 """Reason of actors with a setting that Knative takes only after an administrator has allowed it."""
-
-WRITE_SECONDS = 20.0
-"""Longest time for a reconcile's scale patch, and for creating and correcting the children. The status must
-be written in the same reconcile, even if a webhook hangs, and each try of a write takes 10 seconds."""
 
 _FEATURES = {
     "nodeSelector": "kubernetes.podspec-nodeselector",
@@ -74,18 +71,8 @@ def refusal(kind: Kind, name: str, error: ApiError) -> Problem:
             f"the API server refuses {what}: {error.message}. Remedy: suspend the job, correct its images, "
             "resources or pod settings, and resume it; other fields need a new job.",
         )
-    return Problem(
-        "ApiUnavailable", f"{what} cannot be written now ({error.reason}); it is tried again by itself."
-    )
-
-
-def unanswered(what: str) -> Problem:
-    """The problem of requests that were given up after WRITE_SECONDS."""
-    return Problem(
-        "ApiUnavailable",
-        f"{what} cannot be written now: the API server, or a webhook that it asks, has not answered within "
-        f"{WRITE_SECONDS:.0f} s; it is tried again by itself.",
-    )
+    cause = error.message if error.status else "no answer from the API server, or from a webhook that it asks"
+    return Problem("ApiUnavailable", f"{what} cannot be written now: {cause}; it is tried again by itself.")
 
 
 def features(message: str) -> list[str]:

@@ -10,7 +10,8 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
-from nitro_operator.kube.client import ApiError, Kube
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import Object
 from nitro_operator.kube.names import FIELD_MANAGER
 from nitro_operator.status.conditions import Condition, cut

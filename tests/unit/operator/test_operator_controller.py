@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nitro_operator.controller import LISTS, Controller
-from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import LEASE, NAMESPACE, TRAINING_JOB, JobKey, Kind
 from operator_objects import CONFIG, make_job
 from ports import free_ports

@@ -11,7 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
 
-from nitro_operator.kube.client import ApiError, Kube, _refusal
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError, refusal_of
 from nitro_operator.kube.kinds import TRAINING_JOB
 from operator_objects import make_job
 from reconcile_bench import GOING
@@ -99,6 +100,46 @@ async def test_a_write_is_not_tried_again_once_the_lease_is_lost(monkeypatch: py
 
 
 @pytest.mark.parametrize(
+    ("answers", "asked", "message"),
+    [
+        ([], 2, "TimeoutError"),
+        ([500], 3, "failed calling webhook"),  # which says more than a later time-out
+        ([500, 500, 500], 4, "failed calling webhook"),
+        ([422], 1, "failed calling webhook"),
+    ],
+)
+async def test_a_write_ends_in_time_with_all_its_tries(
+    monkeypatch: pytest.MonkeyPatch, answers: list[int], asked: int, message: str
+) -> None:
+    """It gets these answers, and after them none."""
+    monkeypatch.setattr("nitro_operator.kube.client.TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("nitro_operator.kube.client.WRITE_TIMEOUT_SECONDS", 1.5)
+    monkeypatch.setattr("nitro_operator.kube.client.FIRST_BACKOFF_SECONDS", 0.01)
+    given = iter(answers)
+    requests = 0
+
+    async def answer(_: web.Request) -> web.Response:
+        nonlocal requests
+        requests += 1
+        status = next(given, None)
+        if status is None:
+            await asyncio.Event().wait()
+        return web.json_response({"message": "failed calling webhook"}, status=status or 200)
+
+    app = web.Application()
+    app.router.add_delete(TRAINING_JOB.path("team", "hopper"), answer)
+    async with TestServer(app) as server:
+        configuration = Configuration()
+        configuration.host = str(server.make_url("")).rstrip("/")
+        kube = Kube(ApiClient(configuration))
+        async with asyncio.timeout(30):
+            with pytest.raises(ApiError, match=message):
+                await kube.delete(TRAINING_JOB, "team", "hopper", "uid")
+        await kube.close()
+    assert requests == asked
+
+
+@pytest.mark.parametrize(
     ("told", "expected"),
     [
         ({"message": GOING}, True),
@@ -107,5 +148,5 @@ async def test_a_write_is_not_tried_again_once_the_lease_is_lost(monkeypatch: py
     ],
 )
 def test_a_terminating_namespace_is_distinguished_from_a_missing_right(told: Object, expected: bool) -> None:
-    assert _refusal(403, json.dumps(told).encode()).namespace_terminating is expected
-    assert not _refusal(409, json.dumps(told).encode()).namespace_terminating
+    assert refusal_of(403, json.dumps(told).encode()).namespace_terminating is expected
+    assert not refusal_of(409, json.dumps(told).encode()).namespace_terminating

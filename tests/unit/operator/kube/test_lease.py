@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nitro_operator.kube import lease
-from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import Kind
 from nitro_operator.kube.lease import LEASE_SECONDS, RENEW_SECONDS, WRITE_SECONDS, Leases, LeaseTaken
 

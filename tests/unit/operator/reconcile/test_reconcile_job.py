@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from nitro_operator.backends.knative import scale_annotations
 from nitro_operator.builders import actor_service, checkpoint_claim
-from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB, VOLUME_CLAIM
 from nitro_operator.kube.names import labels
 from nitro_operator.reconcile.job import Unfinished

@@ -9,7 +9,7 @@ import pytest
 
 from nitro_operator.backends.knative import scale_annotations
 from nitro_operator.builders import actor_service
-from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, REVISION, TRAINING_JOB
 from nitro_operator.reconcile.job import Unfinished
 from operator_objects import CONFIG, learner_job, make_view, pod, revision
@@ -88,17 +88,29 @@ async def test_an_active_job_publishes_its_status_and_makes_what_it_needs(
 async def test_an_active_job_publishes_its_status_while_a_webhook_hangs(
     monkeypatch: pytest.MonkeyPatch, kind: str, condition: str
 ) -> None:
-    """The other kinds are written, but for those that come after the one that hangs."""
-    for module in ("job", "start"):
-        monkeypatch.setattr(f"nitro_operator.reconcile.{module}.WRITE_SECONDS", 0.2)
+    """The children after one without an answer are not written: each could take as long."""
     bench = refusing(monkeypatch)
-    bench.kube.refused, bench.kube.hangs = {}, {kind}
+    bench.kube.refused = {kind: ApiError(0, "Unreachable", "PATCH /x: TimeoutError()")}
     assert (await reconciled(bench))["actors"]["requested"] == 8
     assert conditions_of(bench)[condition]["reason"] == "ApiUnavailable"
-    assert {"Revision", "Role"} <= {obj["kind"] for obj in bench.kube.written}
-    bench.kube.hangs = set()
+    assert "a webhook that it asks" in conditions_of(bench)[condition]["message"]
+    written = [obj["kind"] for obj in bench.kube.written]
+    assert {"Revision", "Role"} <= set(written)
+    assert ("RoleBinding" in written) == (kind == "Revision")
+    bench.kube.refused = {}
     await bench.reconciler.reconcile(KEY)
     assert conditions_of(bench)[condition]["reason"] != "ApiUnavailable"
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"activeDeadlineSeconds": 1}])
+async def test_a_job_whose_learner_cannot_be_deleted_now_publishes_its_status(
+    monkeypatch: pytest.MonkeyPatch, spec: Object
+) -> None:
+    bench = refusing(monkeypatch, "Job", **spec)
+    assert (await reconciled(bench))["phase"] == ("Suspended" if "suspend" in spec else "Failed")
+    bench.kube.refused = {}
+    await bench.reconciler.reconcile(KEY)
+    assert bench.kube.deleted == ["Job"]
 
 
 async def test_a_write_that_came_beside_another_is_no_taken_name(monkeypatch: pytest.MonkeyPatch) -> None:

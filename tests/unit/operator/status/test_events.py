@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from nitro_operator.kube.client import ApiError
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.status.conditions import Condition, from_problem
 from nitro_operator.status.document import SILENT
 from nitro_operator.status.events import EventPoster
