@@ -274,7 +274,10 @@ class Controller:
             return True
 
     def _notice_job(self, key: JobKey) -> None:
-        self._reconciler.noticed(key)
+        try:
+            self._reconciler.noticed(key)
+        except Exception:  # an error in one job must not affect the others; its reconcile meets it again
+            logger.exception("a change of the job %s could not be read", key)
         self._queue.add(key)
 
     async def _reconcile(self, key: JobKey) -> float | None:

@@ -18,7 +18,8 @@ def login(**kwargs: Any) -> Any:
     return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
 
-@kopf.on.startup()
+# A controller that fails to start has taken ports and a Lease, so it cannot be started twice in a process.
+@kopf.on.startup(errors=kopf.ErrorsMode.PERMANENT)
 async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10

@@ -34,6 +34,9 @@ class Resources(Model):
         return any("gpu" in name or name.startswith("nvidia.com/") for name in names)
 
 
+MOST_PER_POD = 32
+
+
 class Actor(PodTemplate):
     """The actors' pods and time limits. Settings of pods are those of the backend Knative."""
 
@@ -43,7 +46,7 @@ class Actor(PodTemplate):
     resources: Resources = Field(default_factory=Resources)
     """Resources of one actor. Default: for each resource that is not named, the operator's."""
 
-    per_pod: Annotated[int, Field(ge=1, le=32)] = 1
+    per_pod: Annotated[int, Field(ge=1, le=MOST_PER_POD)] = 1
     """Actors that share one pod on Knative, each a process of its own; the pod has so many times the
     resources. With few large pods less is started and stopped. Results do not depend on it. Default: 1."""
 

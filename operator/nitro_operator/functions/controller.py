@@ -23,6 +23,7 @@ from nitro_operator.functions.state import NOT_SEEN, FunctionState
 from nitro_operator.kube import names
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
 from nitro_operator.kube.queue import WorkQueue, pause
 from nitro_operator.kube.slim import whole_spec
@@ -267,6 +268,8 @@ class FunctionController:
             await FunctionReconciler(self._aws, access, function.function_name).remove(memory.uid)
         except (AwsError, NoAccess) as error:
             return _problem(error, function)
+        except ApiError as error:
+            return Problem("ApiUnavailable", f"its Secret cannot be read: {error.reason}")
         return None
 
     async def _access(self, namespace: str, function: LambdaBackendSpec, memory: FunctionMemory) -> Access:

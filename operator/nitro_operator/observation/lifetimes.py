@@ -86,10 +86,14 @@ class PodLifetimes:
 
 
 def asked_at(pod: Object) -> datetime:
-    """The time at which the deletion of a terminating pod was requested."""
+    """The time at which the deletion of a terminating pod was requested.
+
+    Of a longer grace period only LONGEST_SECONDS count: anybody who may delete the pod sets it, and a date
+    has bounds.
+    """
     meta = pod["metadata"]
-    grace = timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
-    return datetime.fromisoformat(meta["deletionTimestamp"]) - grace
+    grace = _bounded(float(meta.get("deletionGracePeriodSeconds") or 0))
+    return datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=grace)
 
 
 def _created(pod: Object) -> datetime:

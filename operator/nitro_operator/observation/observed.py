@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from nitro_api.spec.pods import MOST_PER_POD
 from nitro_operator.builders import learner as learner_builder
 from nitro_operator.builders import redis as redis_builder
 from nitro_operator.kube import names
@@ -125,9 +127,9 @@ def ready(pod: Object) -> bool:
 
 
 def actors_of(pod: Object) -> int:
-    """Number of actors in a pod, or in each pod of a Revision."""
+    """Number of actors in a pod, or in each pod of a Revision. Anybody may have written the annotation."""
     found = str((pod["metadata"].get("annotations") or {}).get(names.ACTORS_PER_POD, ""))
-    return int(found) if found.isdecimal() else 1
+    return min(int(found), MOST_PER_POD) if re.fullmatch("[0-9]{1,3}", found) else 1
 
 
 def containers(pod: Object) -> list[Object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,10 @@ CREATED_ONCE = frozenset({LEARNER_JOB, KNATIVE_SERVICE, VOLUME_CLAIM})
 """Kinds whose spec cannot change after creation. Knative's spec could, but must not, because a change would
 make a new Revision. A claim can grow."""
 
+SLOW_SECONDS = 5.0
+"""Time after which a refusal ends an attempt to apply several children: a webhook hangs, or the API server is
+overloaded, and the status has to be published."""
+
 
 @dataclass(frozen=True)
 class Refused:
@@ -50,13 +55,14 @@ class Applier:
         self._accepted: dict[tuple[JobKey, Kind, str], tuple[str, str]] = {}
 
     async def apply(self, key: JobKey, desired: Iterable[Object]) -> list[Refused]:
-        """Apply in order. A refused child does not stop the others, but one without an answer does: each of
-        them could wait as long.
+        """Apply in order. A refused child does not stop the others, unless SLOW_SECONDS are over: each could
+        take as long.
 
         Raises:
             ApiError: the namespace is being deleted, so no child can be made.
         """
         refused = []
+        begun = time.monotonic()
         for obj in desired:
             try:
                 await self._apply(key, obj)
@@ -64,7 +70,7 @@ class Applier:
                 if error.namespace_terminating:
                     raise
                 refused.append(Refused(kind_of(obj), obj["metadata"]["name"], error))
-                if error.status == 0:
+                if time.monotonic() - begun >= SLOW_SECONDS:
                     break
         return refused
 
@@ -116,7 +122,8 @@ class Applier:
     def _remember(self, key: JobKey, obj: Object, answer: Object) -> None:
         kind = kind_of(obj)
         self._cache.put(kind, answer)
-        self._accepted[key, kind, obj["metadata"]["name"]] = _text(obj), _text(projection(obj, answer))
+        if kind not in CREATED_ONCE:
+            self._accepted[key, kind, obj["metadata"]["name"]] = _text(obj), _text(projection(obj, answer))
 
     def _outgrown(self, key: JobKey, obj: Object, observed: Object) -> bool:
         """Whether a claim of an earlier job of this name is too small for the job that starts."""

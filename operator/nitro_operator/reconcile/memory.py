@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ from nitro_operator.observation.heartbeat import Heartbeat
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.status.sharing import SharingNews
+
+logger = logging.getLogger(__name__)
 
 TOO_DEEP = (
     f"spec has objects or lists nested more than {SPEC_LEVELS} levels deep, probably in "
@@ -74,6 +77,9 @@ class JobMemory:
             self.not_allowed = None if config.entry_points else _other_code(self.view.spec)
         except (JobInvalid, ValidationError) as error:
             self.invalid = f"{error} {REMEDY}"
+        except Exception as error:  # one job must not stop the others, nor an operator that starts
+            logger.exception("the spec of %s cannot be read", job["metadata"]["name"])
+            self.invalid = f"the operator fails to read the spec: {error!r}. Report this. {REMEDY}"
 
 
 def _other_code(spec: JobSpec) -> Problem | None:

@@ -71,8 +71,20 @@ def refusal(kind: Kind, name: str, error: ApiError) -> Problem:
             f"the API server refuses {what}: {error.message}. Remedy: suspend the job, correct its images, "
             "resources or pod settings, and resume it; other fields need a new job.",
         )
-    cause = error.message if error.status else "no answer from the API server, or from a webhook that it asks"
-    return Problem("ApiUnavailable", f"{what} cannot be written now: {cause}; it is tried again by itself.")
+    return Problem(
+        "ApiUnavailable", f"{what} cannot be written now: {_cause(error)}; it is tried again by itself."
+    )
+
+
+def _cause(error: ApiError) -> str:
+    """Why a write failed, in words that stay the same as long as the cause does: a status that changes is
+    written again, and messages can name a port that changes at each try."""
+    webhook = re.search(r'failed calling webhook "([^"]+)"', error.message)
+    if webhook:
+        return f"the webhook {webhook[1]} fails or does not answer"
+    if error.status == 0:
+        return "no answer from the API server, or from a webhook that it asks"
+    return error.reason
 
 
 def features(message: str) -> list[str]:

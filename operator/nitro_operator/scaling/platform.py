@@ -32,7 +32,8 @@ class Platform:
         self._requests: dict[JobKey, GrantRequest] = {}
         self._target: dict[JobKey, int] | None = None  # of the present requests
         self._held: dict[JobKey, int] = {}
-        self._leaving: dict[JobKey, int] = {}
+        self._leaving: dict[JobKey, int] = {}  # actors beyond a job's grant, or going
+        self._going: dict[JobKey, int] = {}
         self.version = 0
         """Number that grows whenever grants of other jobs may have to change."""
 
@@ -49,12 +50,12 @@ class Platform:
 
     def room(self) -> Room:
         """The platform's limit."""
-        return Room(self.limits.platform, self.held + sum(self._leaving.values()))
+        return Room(self.limits.platform, self.held + self._left())
 
     def room_in(self, namespace: str) -> Room:
         """A namespace's limit."""
-        held, leaving = _of(namespace, self._held), _of(namespace, self._leaving)
-        return Room(self.limits.of(namespace), sum(held.values()) + sum(leaving.values()))
+        held = sum(_of(namespace, self._held).values())
+        return Room(self.limits.of(namespace), held + self._left_in(namespace))
 
     def exist(self, key: JobKey, actors: int, going: int) -> None:
         """Note the actors that a job has, and how many of them are going. Other jobs wait until they are
@@ -63,9 +64,10 @@ class Platform:
         if left < self._leaving.get(key, 0):
             self.version += 1
         if left:
-            self._leaving[key] = left
+            self._leaving[key], self._going[key] = left, going
         else:
             self._leaving.pop(key, None)
+            self._going.pop(key, None)
 
     def ask(
         self,
@@ -96,14 +98,14 @@ class Platform:
             self._target = None
             self.version += 1
         target = self._targets()
-        of_all = reachable(key, target, self._held, self.limits.platform, sum(self._leaving.values()))
+        of_all = reachable(key, target, self._held, self.limits.platform, self._left(key))
         namespace = key.namespace
         of_namespace = reachable(
             key,
             _of(namespace, target),
             _of(namespace, self._held),
             self.limits.of(namespace),
-            sum(_of(namespace, self._leaving).values()),
+            self._left_in(namespace, key),
         )
         now = min(of_all, of_namespace)
         if now < minimum:
@@ -134,6 +136,23 @@ class Platform:
         target = self._targets()
         moves = {key: target[key] - self._held.get(key, 0) for key in target}
         return [key for key in sorted(moves, key=lambda k: moves[k]) if moves[key] != 0]
+
+    def _left(self, asking: JobKey | None = None) -> int:
+        """Actors that exist beyond the grants, for a job that asks for its own."""
+        return sum(self._left_in(one, asking) for one in {key.namespace for key in self._leaving})
+
+    def _left_in(self, namespace: str, asking: JobKey | None = None) -> int:
+        """Those of a namespace, at most as many as it could still be granted: whoever may create pods there
+        can make any number that look like actors, and must not keep other namespaces waiting.
+
+        A job that asks can use its own surplus, which whole pods of several actors leave, but for what is
+        going.
+        """
+        left = _of(namespace, self._leaving)
+        if asking in left:
+            left[asking] = self._going[asking]
+        room = self.limits.of(namespace) - sum(_of(namespace, self._held).values())
+        return min(sum(left.values()), max(room, 0))
 
     def _targets(self) -> Mapping[JobKey, int]:
         if self._target is None:

@@ -193,6 +193,8 @@ def _ready(s: Situation, learner: Condition, actors: Condition) -> Condition:
 def _learner(s: Situation) -> Condition:
     trouble = (s.trouble or {}).get("learner")
     if not s.judgement.running:
+        if trouble is not None:
+            return from_problem(LEARNER_READY, trouble)  # it cannot be stopped now
         return false(LEARNER_READY, s.judgement.stage.value)
     if s.observed.learner_job is None and s.waiting is not None:
         return false(LEARNER_READY, "Waiting", s.waiting.message)

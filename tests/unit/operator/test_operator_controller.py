@@ -321,3 +321,23 @@ async def test_the_probe_reports_a_worker_that_has_ended(
     await asyncio.wait({worker}, timeout=120)
     with pytest.raises(RuntimeError, match="'reconcile-1' has ended"):
         controller.check_alive()
+
+
+async def test_a_job_that_cannot_be_noticed_stops_neither_a_start_nor_the_loop_of_lists(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def connect() -> FakeKube:
+        return kube
+
+    def fail(*_: Any) -> None:
+        raise OverflowError("date value out of range")
+
+    monkeypatch.setattr("nitro_operator.controller.connect", connect)
+    monkeypatch.setattr("nitro_operator.reconcile.job.Reconciler.noticed", fail)
+    kube.jobs = [make_job(suspend=True)]
+    controller = await Controller.start(dataclasses.replace(CONFIG, metrics_port=0, health_port=0))
+    try:
+        controller.check_alive()
+        assert "a change of the job team/hopper could not be read" in caplog.text
+    finally:
+        await controller.stop()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from aws_support import IMAGE, ROLE
 from nitro_api import PROTOCOL_VERSION
+from nitro_api.spec.lambda_backend import FINALIZER
 from nitro_operator.functions import Aws, FunctionController, Want
 from nitro_operator.functions.aws import Access, AwsError
 from nitro_operator.functions.controller import CHANGING_SECONDS, LAST_RETRY_SECONDS, QUICK_TRIES
 from nitro_operator.kube.cache import Cache
-from nitro_operator.kube.kinds import TRAINING_JOB
+from nitro_operator.kube.errors import ApiError
+from nitro_operator.kube.kinds import SECRET, TRAINING_JOB, Kind
 from operator_objects import make_job, make_view
 from reconcile_bench import KEY, FakeKube
 
@@ -86,3 +90,31 @@ async def test_a_trouble_that_passes_is_told_and_tried_less_often_when_it_lasts(
     function.aws.code = code
     assert await function.looks(QUICK_TRIES) == [CHANGING_SECONDS] * QUICK_TRIES, "it is counted anew"
     function.aws.close()
+
+
+@pytest.mark.parametrize(("minutes", "released"), [(1, False), (11, True)])
+async def test_a_deleted_job_whose_secret_may_not_be_read_is_released_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, minutes: int, released: bool
+) -> None:
+    """As while a namespace is deleted: the operator's Role there can be gone before the jobs."""
+    function = Tended()
+    kube: Any = function.controller._kube
+    lambda_ = FUNCTION | {"manage": True, "image": IMAGE, "roleArn": ROLE, "credentialsSecret": "aws"}
+    job = make_job(backend={"type": "Lambda", "lambda": lambda_})
+    deleted = kube.server_now() - timedelta(minutes=minutes)
+    job["metadata"] |= {
+        "deletionTimestamp": deleted.isoformat(),
+        "finalizers": [FINALIZER],
+        "resourceVersion": "2",
+    }
+    function.controller._cache.put(TRAINING_JOB, job)
+
+    async def get(kind: Kind, *_: Any) -> dict[str, Any]:
+        if kind is SECRET:
+            raise ApiError(403, "Forbidden", "secrets is forbidden")
+        return job
+
+    monkeypatch.setattr(kube, "get", get)
+    await function.looks(1)
+    patches = [one["metadata"].get("finalizers") for one in kube.written]
+    assert patches == ([[]] if released else [])

@@ -71,6 +71,13 @@ class TestLifetimes:
         lifetimes.see([actor("a", 0, 1e6), actor("b", 10, 5)], at(1e6))
         assert lifetimes.times.start == LONGEST_SECONDS / 2
 
+    def test_a_grace_period_beyond_all_dates_is_bounded(self) -> None:
+        going = actor("a", 0, 1, deleted=10, grace=60)
+        going["metadata"]["deletionGracePeriodSeconds"] = 10**11
+        lifetimes = PodLifetimes.restored(make_job(), [going], at(20))
+        lifetimes.see([], at(70))
+        assert lifetimes.times.drain == LONGEST_SECONDS
+
     def test_a_restart_goes_on_from_the_status(self) -> None:
         job = make_job({"actors": {"started": 40, "startSeconds": 7.5, "drainSeconds": 33}})
         job["metadata"]["statusWrittenAt"] = stamp(100)

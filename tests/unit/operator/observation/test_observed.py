@@ -8,7 +8,7 @@ import pytest
 
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, VOLUME_CLAIM, JobKey
-from nitro_operator.observation.observed import actor_pods, observe
+from nitro_operator.observation.observed import actor_pods, actors_of, observe
 from operator_objects import UID, learner_job, make_job, pod
 
 Object = dict[str, Any]
@@ -63,3 +63,12 @@ def test_actor_pods_that_are_older_than_the_job_are_a_deleted_jobs() -> None:
         cache.put(POD, one)
     assert [one["metadata"]["name"] for one in observe(cache, make_job()).actor_pods] == ["same"]
     assert len(actor_pods(cache, JobKey("team", "hopper"))) == 2, "all of them take room"
+
+
+@pytest.mark.parametrize(
+    ("told", "actors"), [("8", 8), ("1000000", 1), ("999", 32), ("9" * 5000, 1), ("-2", 1), ("x", 1)]
+)
+def test_a_pod_has_no_more_actors_than_a_job_may_ask_for(told: str, actors: int) -> None:
+    found = pod("actor")
+    found["metadata"]["annotations"] = {"nitro.dev/actors-per-pod": told}
+    assert actors_of(found) == actors

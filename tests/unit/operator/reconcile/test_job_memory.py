@@ -98,3 +98,16 @@ def stored_form(job: Object) -> Object:
 
 def test_the_memory_of_the_process_is_among_the_metrics() -> None:
     assert b"\nprocess_resident_memory_bytes " in generate_latest()
+
+
+def test_a_spec_that_the_operator_fails_to_read_is_invalid_and_harms_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: Object) -> None:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    monkeypatch.setattr("nitro_operator.reconcile.memory.resolve_stored", fail)
+    memory = JobMemory("uid", PodMeter())
+    memory.read(make_job(), CONFIG)
+    assert memory.invalid is not None
+    assert "OverflowError" in memory.invalid

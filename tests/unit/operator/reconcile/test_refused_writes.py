@@ -84,16 +84,27 @@ async def test_an_active_job_publishes_its_status_and_makes_what_it_needs(
     assert conditions_of(bench)["ActorsReady"]["reason"] == "Serving"
 
 
+WEBHOOK = 'failed calling webhook "hook.test": Post "https://10.0.0.9": read tcp 10.0.0.1:{}: reset by peer'
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ApiError(0, "Unreachable", "PATCH /x: TimeoutError()"), "or from a webhook that it asks"),
+        (ApiError(500, "InternalError", WEBHOOK.format(51234)), "the webhook hook.test fails"),
+    ],
+)
 @pytest.mark.parametrize(("kind", "condition"), [("Revision", "ActorsReady"), ("Role", "LearnerReady")])
 async def test_an_active_job_publishes_its_status_while_a_webhook_hangs(
-    monkeypatch: pytest.MonkeyPatch, kind: str, condition: str
+    monkeypatch: pytest.MonkeyPatch, kind: str, condition: str, error: ApiError, told: str
 ) -> None:
-    """The children after one without an answer are not written: each could take as long."""
+    """The children after one that took long are not written: each could take as long."""
+    monkeypatch.setattr("nitro_operator.reconcile.apply.SLOW_SECONDS", 0.0)
     bench = refusing(monkeypatch)
-    bench.kube.refused = {kind: ApiError(0, "Unreachable", "PATCH /x: TimeoutError()")}
+    bench.kube.refused = {kind: error}
     assert (await reconciled(bench))["actors"]["requested"] == 8
     assert conditions_of(bench)[condition]["reason"] == "ApiUnavailable"
-    assert "a webhook that it asks" in conditions_of(bench)[condition]["message"]
+    assert told in conditions_of(bench)[condition]["message"]
     written = [obj["kind"] for obj in bench.kube.written]
     assert {"Revision", "Role"} <= set(written)
     assert ("RoleBinding" in written) == (kind == "Revision")
@@ -108,9 +119,24 @@ async def test_a_job_whose_learner_cannot_be_deleted_now_publishes_its_status(
 ) -> None:
     bench = refusing(monkeypatch, "Job", **spec)
     assert (await reconciled(bench))["phase"] == ("Suspended" if "suspend" in spec else "Failed")
+    said = conditions_of(bench)["LearnerReady"]
+    assert said["reason"] == ("ApiUnavailable" if "suspend" in spec else "Failed")
+    assert ("Job hopper-learner" in said["message"]) == ("suspend" in spec), "its learner still runs"
     bench.kube.refused = {}
     await bench.reconciler.reconcile(KEY)
     assert bench.kube.deleted == ["Job"]
+
+
+async def test_a_webhook_whose_message_names_another_port_each_time_changes_no_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = refusing(monkeypatch)
+    told = []
+    for port in (50001, 50002):
+        bench.kube.refused = {"Revision": ApiError(500, "InternalError", WEBHOOK.format(port))}
+        await reconciled(bench)
+        told.append(conditions_of(bench)["ActorsReady"]["message"])
+    assert told[0] == told[1]
 
 
 async def test_a_write_that_came_beside_another_is_no_taken_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,3 +257,23 @@ def test_actors_that_are_going_delay_growth_and_never_take_a_grant_away() -> Non
     assert platform.ask(b, 4, 20, 0.5, 2) == 20
     platform.exist(b, 100, 90)
     assert platform.ask(b, 4, 20, 0.5, 2) == 20, "its own going pods take nothing away"
+
+
+def test_pods_that_only_look_like_actors_keep_no_other_namespace_waiting() -> None:
+    """Whoever may create pods can give them the labels of actors, of a job that does not exist."""
+    platform = Platform(Limits(256, {"*": 64}))
+    platform.exist(JobKey("evil", "none"), 10**6, 0)
+    assert platform.ask(JobKey("team", "hopper"), 4, 64, 1.0, 1) == 64
+    assert platform.room().taken == 128
+    assert platform.ask(JobKey("evil", "real"), 4, 64, 1.0, 1) == 0, "its own namespace waits"
+
+
+def test_whole_pods_of_several_actors_do_not_stop_their_own_job() -> None:
+    platform = Platform(Limits(64))
+    a, b = JobKey("n", "a"), JobKey("m", "b")
+    platform.published(a, platform.ask(a, 4, 17, 0.5, 1))
+    platform.exist(a, 24, 0)  # three pods of eight
+    assert platform.ask(b, 4, 64, 0.5, 2) == 40, "others wait for what is more than its grant"
+    platform.withdraw(b)
+    platform.published(b, 0)
+    assert platform.ask(a, 4, 64, 0.5, 1) == 64
