@@ -11,6 +11,7 @@ from nitro_actor import PROTOCOL_VERSION
 from nitro_learner.backends.base import Ack, Evidence, FatalError, RetryableError
 
 _REASONS = {
+    404: "unavailable",  # a proxy that starts and does not have the actors' route yet
     408: "timeout",
     424: "weights_missing",
     429: "throttled",

@@ -27,7 +27,7 @@ def write(path: Path, data: bytes, what: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise CheckpointError(
@@ -36,7 +36,7 @@ def write(path: Path, data: bytes, what: str) -> None:
         ) from error
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make the rename itself durable."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,7 @@ class ExperimentDir:
         self.search = path / "search.db"
         self.trials = path / "trials.csv"
         self._identity = path / ".identity"
+        self._adding = threading.Lock()
 
     def run(self, run: PlannedRun) -> RunDir:
         return RunDir(self.path / run.folder)
@@ -95,8 +97,9 @@ class ExperimentDir:
         Raises:
             RunDirError: machine.json is damaged.
         """
-        if entry not in (known := self.machines()):
-            RunDir(self.path).write_text(self.machine, json.dumps([*known, entry], indent=2) + "\n")
+        with self._adding:  # several runs of a cluster can end at the same time
+            if entry not in (known := self.machines()):
+                RunDir(self.path).write_text(self.machine, json.dumps([*known, entry], indent=2) + "\n")
 
     def machines(self) -> list[dict[str, Any]]:
         """All machines and clusters that worked on the experiment.

@@ -68,7 +68,11 @@ def _answers(
 
 def dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:
     """How much more `ours` cost than `theirs`, over the seeds in which both have a price: the text, and the
-    difference that gets a verdict, if there is one."""
+    difference that gets a verdict, if there is one.
+
+    There is no verdict where only one of the two has a price in some seed. The seeds that are left out are
+    the dear ones of a variant that misses its target more often, so it would look cheap.
+    """
     both = np.isfinite(ours) & np.isfinite(theirs)
     priced = int(both.sum())
     among = "" if priced == len(both) else f" ({priced} of {len(both)} seeds)"
@@ -78,4 +82,6 @@ def dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:
         return f"not known{among}", None
     change = statistics.relative_difference(ours[both], theirs[both])
     text = f"{cells.interval(change, sign=True, unit=' %')}{among}"
+    if not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
+        return f"no verdict: {text}", None
     return text, Difference(change, priced, more="dearer", less="cheaper")

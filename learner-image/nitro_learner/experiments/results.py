@@ -147,14 +147,15 @@ class Results:
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Every variant with each of the experiment's `against`, as far as they have finished."""
+        """Every variant with each of the experiment's `against`, as far as they have finished. Of two that
+        are compared with each other, one direction counts."""
         asked = self._experiment.against or [next(iter(self._experiment.variants))]
         return [
             (variant, other)
-            for other in asked
+            for number, other in enumerate(asked)
             if other in self.runs
             for variant in self.runs
-            if variant != other
+            if variant != other and variant not in asked[:number]
         ]
 
     def comparisons(self, metric: str) -> list[Comparison]:

@@ -99,13 +99,15 @@ class RewardNormaliser:
 
     def __call__(self, fragments: list[Fragment]) -> list[np.ndarray]:
         """Take in a round's rewards and return them scaled and clipped to +-10, float32 [L, E] per
-        fragment.
+        fragment. Where fragments say who acted (`alive`) and who died (`died`, both bool [L, E]), only the
+        returns of those who acted are taken in, and a return ends with a death.
 
         Raises:
             ValueError: arrays of a fragment differ in shape, or a slot goes on with other environments.
         """
         for fragment in fragments:
-            self._moments.merge(self._returns(fragment).ravel())
+            returns, acted = self._returns(fragment), fragment.tensors.get("alive")
+            self._moments.merge(returns.ravel() if acted is None else returns[acted])
         scale = self.scale
         return [
             np.clip(f.tensors["rewards"] * scale, -REWARD_CLIP, REWARD_CLIP).astype(np.float32)
@@ -122,6 +124,8 @@ class RewardNormaliser:
         ends = {name: fragment.tensors[name] for name in ("terminated", "truncated")}
         check(rewards.shape, "rewards", ends)
         ended = fragment.tensors["terminated"] | fragment.tensors["truncated"]
+        if "died" in fragment.tensors:
+            ended = ended | fragment.tensors["died"]
         running = self._running.get(fragment.slot) if fragment.resumed else None
         if running is None:
             running = np.zeros(rewards.shape[1])

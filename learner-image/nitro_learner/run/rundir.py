@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from nitro_learner.checkpoints.files import sync_directory
 from nitro_learner.run import folders
 
 
@@ -137,11 +139,15 @@ class RunDir:
         return bool(rows) or paid or any(self.checkpoints.glob("round-*.safetensors"))
 
     def write_text(self, path: Path, text: str) -> None:
-        """Write a small file atomically."""
+        """Write a small file atomically, also if the machine loses its power."""
         temporary = path.with_name(f".{path.name}.partial")
         with naming(path):
-            temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync_directory(path.parent)
 
     def read_job(self) -> dict[str, Any]:
         """What job.yaml says, as it stands there: environment, algorithm and scaling at least.

@@ -168,7 +168,8 @@ class Dispatcher:
             fanout.submit(expect.slots)
             await self._pool.settle(fanout, started)
             if fanout.missing():
-                raise _failed(f"evaluation of weights {plan.weights_version}", fanout, "all are needed")
+                needed = "all are needed; a request plays whole episodes within spec.actor.timeoutSeconds"
+                raise _failed(f"evaluation of weights {plan.weights_version}", fanout, needed)
             played = fanout.results()
             agents = [agent for one in expect.classes for agent in one.agents]
             own = [fragment.returns_of(agents) for fragment in played]

@@ -11,15 +11,19 @@ from nitro_learner.sampling import evaluation
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
 from nitro_learner.training.state import TrainingState
+from nitro_learner.training.waiting import Interrupted, unless
 
 logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 20.0
+"""How long a run that is to stop waits for an evaluation."""
 
 
 class Evaluations:
     """Evaluations of a run's published weights.
 
         evaluating = evaluations.start(version)
-        result = await evaluations.join(evaluating)         # the state has taken it in
+        result = await evaluations.join(evaluating, stop)   # the state has taken it in
 
     Args:
         spec: of the resolved job.
@@ -39,14 +43,30 @@ class Evaluations:
         plan = evaluation.plan(self._spec, self._run, version)
         return asyncio.create_task(self._dispatcher.evaluate(plan))
 
-    async def join(self, evaluating: asyncio.Task[EvaluationResult] | None) -> EvaluationResult | None:
-        """Wait for an evaluation. If it failed, log a warning and return None: the run goes on."""
+    async def join(
+        self, evaluating: asyncio.Task[EvaluationResult] | None, stop: asyncio.Event
+    ) -> EvaluationResult | None:
+        """Wait for an evaluation. If it failed, log a warning and return None: the run goes on. Once the run
+        is to stop, it has STOP_SECONDS left: its episodes may take longer than the learner has."""
         if evaluating is None:
             return None
+        late = asyncio.Event()
+        timer = asyncio.create_task(_set_late(late, stop))
         try:
-            result = await evaluating
+            result = await unless(evaluating, late)
+        except Interrupted:
+            logger.warning("The run stops, so the evaluation in round %d is given up", self._state.round)
+            return None
         except (RoundFailed, CacheError) as error:
             logger.warning("The evaluation in round %d failed: %s", self._state.round, error)
             return None
+        finally:
+            timer.cancel()
         self._state.take_evaluation(result)
         return result
+
+
+async def _set_late(late: asyncio.Event, stop: asyncio.Event) -> None:
+    await stop.wait()
+    await asyncio.sleep(STOP_SECONDS)
+    late.set()

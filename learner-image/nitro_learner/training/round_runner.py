@@ -144,7 +144,7 @@ class RoundRunner:
             await asyncio.gather(*filter(None, (evaluating, saving)), return_exceptions=True)
             raise
         with stages("evaluate"):
-            evaluated = await self.evaluations.join(evaluating)
+            evaluated = await self.evaluations.join(evaluating, self.stop)
         report = self._account(result, evaluated, updates, stages)
         self._stages = Stages()
         returns = agent_returns(result.fragments, list(self.policies.agents))
@@ -160,7 +160,7 @@ class RoundRunner:
         await self.dispatcher.close()  # lanes of an off-policy algorithm, which nobody waits for any more
         await self._publish()
         started = self.evaluations.start(self.policies.version)
-        played = await unless(self.evaluations.join(started), self.stop)
+        played = await unless(self.evaluations.join(started, self.stop), self.stop)
         self.billing.rest(played)
         return played
 

@@ -1,6 +1,7 @@
 """The folder of an experiment: what is refused there, and what is not taken for finished."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +83,11 @@ def test_seeds_are_still_the_first_ones_while_all_runs_are_interrupted(tmp_path:
         pretend(folder, run, actors=[4], returns=[0], finished=False)
     folder.open(load(write_spec(tmp_path, seeds=[5, 6])))
     assert folder.seeds_told() == [{"seeds": [5, 6], "ended": 0}]
+
+
+def test_clusters_that_are_added_at_the_same_time_are_all_listed(tmp_path: Path) -> None:
+    folder = ExperimentDir(tmp_path)
+    entries = [{"cluster": number} for number in range(16)]
+    with ThreadPoolExecutor(len(entries)) as threads:
+        list(threads.map(folder.add_machine, entries))
+    assert sorted(folder.machines(), key=lambda one: one["cluster"]) == entries

@@ -13,6 +13,7 @@ from nitro_learner.experiments import experiment_report
 from nitro_learner.experiments.curves import Curve, read, resumed_late
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
+from nitro_learner.experiments.question_answers import dearer
 from nitro_learner.experiments.spec import Experiment, load
 from nitro_learner.run.rundir import RunDirError
 
@@ -218,7 +219,7 @@ def test_questions_are_answered_by_return_and_by_cost(tmp_path: Path) -> None:
         "cheaper: -50.0 % [-50.0, -50.0]",
     ]
     # a: 40 of 80 lies half way between 0 cents and 4; b: two thirds between 0 and 2, in eight seeds.
-    assert better.split(" | ")[4] == "too few seeds: -33.3 % [-33.3, -33.3] (8 of 12 seeds) |"
+    assert better.split(" | ")[4] == "no verdict: -33.3 % [-33.3, -33.3] (8 of 12 seeds) |"
     assert worse.split(" | ")[2:4] == ["better: +30.0 [+20.6, +39.4]", "dearer: +100.0 % [+100.0, +100.0]"]
     assert absent.split(" | ")[2:] == ["not finished", "not finished", "not finished |"]
 
@@ -434,3 +435,16 @@ def test_a_folder_with_other_files_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "taxes.ods").touch()
     with pytest.raises(RunDirError, match="holds something that is no experiment"):
         ExperimentDir(tmp_path).open(load(write_spec(tmp_path)))
+
+
+def test_a_variant_that_misses_the_target_more_often_does_not_look_cheap() -> None:
+    """Only its cheap seeds have a price, so a verdict on them would be wrong far more often than said."""
+    draws = np.random.default_rng(0)
+    steady, erratic = (np.exp(draws.normal(0, sigma, 20)) for sigma in (0.1, 0.6))
+    reached = np.where(erratic <= 1.2, erratic, np.inf)
+    text, verdict = dearer(reached, np.where(steady <= 1.2, steady, np.inf))
+    assert text.startswith("no verdict: -")
+    assert verdict is None
+    assert dearer(erratic, steady)[1] is not None
+    both_lack_one = [np.where(np.arange(20) == 3, np.inf, one) for one in (erratic, steady)]
+    assert dearer(*both_lack_one)[1] is not None, "the seeds that are left decide nothing between the two"

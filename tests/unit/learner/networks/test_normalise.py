@@ -78,3 +78,22 @@ def test_continues_to_the_bit() -> None:
 def test_refuses_statistics_of_another_environment() -> None:
     with pytest.raises(ValueError, match="shape"):
         ObservationNormaliser((3,)).load_state_dict(ObservationNormaliser((4,)).state_dict())
+
+
+def test_steps_of_agents_that_are_dead_say_nothing_of_returns() -> None:
+    """Two lanes of 10 steps. One agent dies at its fifth step, and another begins to act at the fifth."""
+    draws = np.random.default_rng(0)
+    rewards = draws.normal(size=(10, 2)).astype(np.float32)
+    rewards[5:, 0] = 0
+    alive, died = np.ones((10, 2), bool), np.zeros((10, 2), bool)
+    alive[5:, 0], died[4, 0], alive[:4, 1] = False, True, False
+    none = np.zeros((10, 2), bool)
+    tensors = {"rewards": rewards, "alive": alive, "died": died, "terminated": none, "truncated": none}
+    normaliser = RewardNormaliser(0.9)
+    normaliser([Fragment({"slot": 0, "resumed": False}, tensors)])
+    returns, running = [], np.zeros(2)
+    for step in range(10):
+        running = 0.9 * running + rewards[step]
+        returns.extend(running[alive[step]])
+        running[died[step]] = 0
+    assert normaliser.scale == pytest.approx(1 / np.sqrt(np.var(returns) + 1e-8))

@@ -338,9 +338,9 @@ def test_a_critic_of_scaled_rewards_begins_at_the_level_of_its_first_round(death
     ended, cut = first[0].tensors["terminated"], first[0].tensors["truncated"]
     for i, agent in enumerate(AGENTS):
         rewards = first[0].by_class["agent"]["rewards"][..., i]
-        tensors = {"rewards": rewards, "terminated": ended, "truncated": cut}
-        (scaled,) = RewardNormaliser(made.settings.gamma)([Fragment(first[0].meta, tensors)])
         alive, died = (first[0].by_class["agent"][name][..., i] for name in ("alive", "died"))
+        tensors = {"rewards": rewards, "terminated": ended, "truncated": cut, "alive": alive, "died": died}
+        (scaled,) = RewardNormaliser(made.settings.gamma)([Fragment(first[0].meta, tensors)])
         last = (ended | died)[alive]
         level = scaled[alive].mean() / (1 - made.settings.gamma * (1 - last.mean()))
         found = after[agent]["parameters"][bias] - begin[agent]
