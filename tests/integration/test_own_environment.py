@@ -3,14 +3,17 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from docs_support import ROOT
 from local_support import local_round, sample, spec, until
 from nitro_learner.backends.base import BackendError
 from nitro_learner.backends.local import LocalBackend
@@ -251,3 +254,21 @@ async def test_the_actors_log_is_bounded(tmp_path: Path, monkeypatch: pytest.Mon
     assert set(kept) == {"actors.log", "actors.log.1"}
     assert all(size <= 10_000 for size in kept.values())
     assert "actor process 0: 512 xxx" in path.read_text()
+
+
+def test_the_documented_environment_learns(tmp_path: Path) -> None:
+    """docs/development.md shows it, and says where its return is after 30 rounds."""
+    page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    source, job_file = (
+        textwrap.dedent(re.search(rf"(?m)^    {begin}[^\n]*\n(?:    [^\n]*\n|\n)*", page)[0])
+        for begin in ("import gymnasium", "apiVersion")
+    )
+    package = tmp_path / "my_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "line.py").write_text(source, encoding="utf-8")
+    (tmp_path / "line.yaml").write_text(job_file, encoding="utf-8")
+    done = nitro(tmp_path, "train", "line.yaml", "--run-dir", "run")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["evaluation"]["mean"] > -20
