@@ -190,22 +190,22 @@ OPERATOR_ALERTS = (
     ),
     Alert(
         "NitroOperatorStuck",
-        "time() - max(nitro_operator_resync_timestamp_seconds)",
+        "time() - max by (namespace) (nitro_operator_resync_timestamp_seconds)",
         "> 120",
         "1m",
         "critical",
-        "The Nitro operator is stuck",
+        "The Nitro operator in {{ $labels.namespace }} is stuck",
         "Its last resync was {{ $value | humanizeDuration }} ago; there should be one every 20 s. Its "
         "liveness probe restarts it. If that does not help, look at the operator's log.",
     ),
     Alert(
         "NitroReconcileErrors",
-        "sum(rate(nitro_operator_reconcile_errors_total[10m]))\n"
-        "/ sum(rate(nitro_operator_reconcile_duration_seconds_count[10m]))",
+        "sum by (namespace) (rate(nitro_operator_reconcile_errors_total[10m]))\n"
+        "/ sum by (namespace) (rate(nitro_operator_reconcile_duration_seconds_count[10m]))",
         "> 0.5",
         "10m",
         "warning",
-        "Most of the Nitro operator's reconciles fail",
+        "Most reconciles of the Nitro operator in {{ $labels.namespace }} fail",
         "{{ $value | humanizePercentage }} of them failed in the last ten minutes. Each is tried again "
         "within a minute.",
     ),

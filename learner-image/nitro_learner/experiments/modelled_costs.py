@@ -48,7 +48,10 @@ def _inputs(prices: PriceList) -> str:
     ]
     tables = [f"{one.algorithm} `{one.preset}`" for one in prices.seconds]
     seconds = (
-        f"from the list's table for {' and '.join(tables)}" if tables else "those that each run measured"
+        f"from the list's table for {' and '.join(tables)}, where a run has the preset's epochs, minibatches "
+        "and layers, otherwise its own"
+        if tables
+        else "those that each run measured"
     )
     actors = "The actors' times and invocations are the runs' own."
     if own := prices.actor_seconds:

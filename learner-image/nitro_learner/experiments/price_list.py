@@ -11,10 +11,19 @@ from pydantic import Field, ValidationError
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob
 from nitro_api.base import Model
 from nitro_api.loading import yamlfile
+from nitro_api.resolution.presets import preset_values
 from nitro_api.schema.openapi import schema_of
-from nitro_api.schema.wording import located_errors
+from nitro_api.schema.wording import located_errors, value_at
 from nitro_api.spec.pricing import Pricing
 from nitro_learner.experiments.curves import Floats
+
+_DECISIVE = (
+    "network.hiddenSizes",
+    "algorithm.hyperparameters.epochs",
+    "algorithm.hyperparameters.minibatchSize",
+)
+"""What decides, below spec, how long an update of a number of transitions takes. Convolutions have other
+hidden sizes, too."""
 
 _Text = Annotated[str, Field(min_length=1, max_length=2000)]
 _Seconds = Annotated[list[Annotated[float, Field(ge=0, le=1e6)]], Field(min_length=2, max_length=100)]
@@ -81,11 +90,18 @@ class PriceList(Model):
     machine did."""
 
     seconds: Annotated[list[LearnerSeconds], Field(max_length=100)] = Field(default_factory=list)
-    """The learner's seconds. Runs of an algorithm and preset without an entry keep their own."""
+    """The learner's seconds. Runs of an algorithm and preset without an entry keep their own, and so do runs
+    with other epochs, minibatches or layers than their preset's."""
 
     def seconds_of(self, job: NitroTrainingJob) -> LearnerSeconds | None:
-        """The entry of a job's algorithm and preset."""
+        """The entry of a resolved job's algorithm and preset. None as well if the job has other epochs,
+        minibatches or layers than the preset: its updates take another time."""
         wanted = job.spec.algorithm.name, job.spec.algorithm.preset
+        usual = preset_values(wanted[1], algorithm=wanted[0])
+        spec = job.spec.model_dump(by_alias=True)
+        for path in _DECISIVE:
+            if path in usual and value_at(spec, tuple(path.split("."))) != usual[path]:
+                return None
         return next((one for one in self.seconds if (one.algorithm, one.preset) == wanted), None)
 
     def pricing_of(self, job: NitroTrainingJob) -> Pricing:

@@ -12,7 +12,7 @@ import yaml
 
 from nitro_learner.run.metrics import RETRY_REASONS
 from nitro_monitoring import files
-from nitro_monitoring.alerts import ALERTS, Alert
+from nitro_monitoring.alerts import ALERTS, JOB_ALERTS, Alert
 from prometheus_support import promtool
 
 ROOT = Path(__file__).parents[3]
@@ -46,6 +46,12 @@ def job(namespace: str, phase: str = "Running", **series: str) -> dict[str, str]
         more = f',{label[0]}="{label[1]}"' if label else ""
         found[f"nitro_{metric}{{{of_job},{target}{more}}}"] = values
     return found
+
+
+def operator(namespace: str, **series: str) -> dict[str, str]:
+    """Series of the operator that is installed in a namespace."""
+    labels = f'namespace="{namespace}",pod="operator-1",instance="10.0.0.1:8080"'
+    return {f"nitro_operator_{name}{{{labels}}}": values for name, values in series.items()}
 
 
 CASES = [
@@ -198,24 +204,19 @@ CASES = [
     ),
     Case("NitroOperatorDown", "6m", job("team", round="1x200"), {"": ""}),
     Case("NitroOperatorDown", "6m", {"nitro_operator_resync_timestamp_seconds": "0+15x200"}),
-    Case("NitroOperatorStuck", "5m", {"nitro_operator_resync_timestamp_seconds": "0x200"}, {"": "5m 0s"}),
-    Case("NitroOperatorStuck", "5m", {"nitro_operator_resync_timestamp_seconds": "0+15x200"}),
-    Case(
-        "NitroReconcileErrors",
-        "25m",
-        {
-            "nitro_operator_reconcile_errors_total": "0+3x200",
-            "nitro_operator_reconcile_duration_seconds_count": "0+4x200",
-        },
-        {"": "75%"},
+    Case(  # one of two operators
+        "NitroOperatorStuck",
+        "5m",
+        operator("one", resync_timestamp_seconds="0x200")
+        | operator("two", resync_timestamp_seconds="0+15x200"),
+        {"one": "5m 0s"},
     ),
     Case(
         "NitroReconcileErrors",
         "25m",
-        {
-            "nitro_operator_reconcile_errors_total": "0+1x200",
-            "nitro_operator_reconcile_duration_seconds_count": "0+4x200",
-        },
+        operator("one", reconcile_errors_total="0+3x200", reconcile_duration_seconds_count="0+4x200")
+        | operator("two", reconcile_errors_total="0+1x200", reconcile_duration_seconds_count="0+40x200"),
+        {"one": "75%"},
     ),
 ]
 
@@ -223,7 +224,9 @@ CASES = [
 def expected(alert: Alert, namespace: str, value: str) -> dict[str, Any]:
     labels = {"severity": alert.severity}
     if namespace:
-        labels |= {"namespace": namespace, "job_name": "hopper"}
+        labels["namespace"] = namespace
+    if namespace and alert in JOB_ALERTS:
+        labels["job_name"] = "hopper"
 
     def told(text: str) -> str:
         text = re.sub(r"{{ \$labels\.(\w+) }}", lambda found: labels[found[1]], text)

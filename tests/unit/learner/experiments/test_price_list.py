@@ -3,12 +3,13 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from experiment_support import pretend, write_prices, write_spec
-from nitro_api import JobInvalid
+from nitro_api import JobInvalid, load_job, resolve
 from nitro_learner.experiments import experiment_report, price_list
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
@@ -45,6 +46,7 @@ def finished(directory: Path) -> tuple[ExperimentDir, Experiment]:
 
 def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round takes 2 seconds of sampling, whatever its actors. 8 invocations cost 2.10 dollars each."""
+    monkeypatch.setattr(price_list, "_DECISIVE", ())  # the jobs of these tests have small networks
     monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
     monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
     folder, spec = finished(tmp_path)
@@ -70,6 +72,7 @@ def test_variants_are_compared_at_an_equal_modelled_cost(
 ) -> None:
     """A round costs 2 dollars and 1.10 for each actor. `few` goes on beyond the budget of two rounds; the
     others have then spent 8.40 and 10.60, so all are read at 8.40."""
+    monkeypatch.setattr(price_list, "_DECISIVE", ())  # the jobs of these tests have small networks
     drawn: list[tuple[str, bool]] = []
 
     def draw(_results: object, _metric: str, path: Path, *, modelled: bool = False) -> bool:
@@ -142,3 +145,26 @@ def test_mistakes_of_a_list_are_named(tmp_path: Path) -> None:
     assert "must have one number for each of the 2 transitions" in str(wrong.value)
     with pytest.raises(JobInvalid, match=r"pricing\.learnerDollars"):
         price_list.load(write_prices(tmp_path, pricing={"learnerDollars": 1}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "has_entry"),
+    [
+        ({}, True),
+        ({"environment": {"id": "Walker2d-v5"}}, True),
+        ({"algorithm": {"preset": "paper", "hyperparameters": {"learningRate": 1e-4}}}, True),
+        ({"algorithm": {"preset": "paper", "hyperparameters": {"epochs": 3}}}, False),
+        ({"algorithm": {"preset": "paper", "hyperparameters": {"minibatchSize": 64}}}, False),
+        ({"network": {"hiddenSizes": [32]}}, False),
+        ({"environment": {"id": "ALE/SpaceInvaders-v5"}}, False),
+        ({"algorithm": {"preset": "paper", "name": "impact"}}, False),
+    ],
+)
+def test_a_job_whose_updates_are_others_than_those_measured_keeps_its_own_seconds(
+    changes: dict[str, Any], has_entry: bool
+) -> None:
+    """Hopper with the preset paper was measured."""
+    spec = {"environment": {"id": "Hopper-v5"}, "algorithm": {"preset": "paper"}, **changes}
+    job = {"apiVersion": "nitro.dev/v1alpha1", "kind": "NitroTrainingJob", "metadata": {"name": "a"}}
+    found = price_list.load(LISTS[0]).seconds_of(resolve(load_job({**job, "spec": spec})))
+    assert (found is not None) == has_entry
