@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
@@ -50,12 +51,12 @@ class Platform:
 
     def room(self) -> Room:
         """The platform's limit."""
-        return Room(self.limits.platform, self.held + self._left())
+        return Room(self.limits.platform, self.held + self._left().total())
 
     def room_in(self, namespace: str) -> Room:
         """A namespace's limit."""
         held = sum(_of(namespace, self._held).values())
-        return Room(self.limits.of(namespace), held + self._left_in(namespace))
+        return Room(self.limits.of(namespace), held + self._left()[namespace])
 
     def exist(self, key: JobKey, actors: int, going: int) -> None:
         """Note the actors that a job has, and how many of them are going. Other jobs wait until they are
@@ -98,14 +99,15 @@ class Platform:
             self._target = None
             self.version += 1
         target = self._targets()
-        of_all = reachable(key, target, self._held, self.limits.platform, self._left(key))
+        left = self._left(key)
+        of_all = reachable(key, target, self._held, self.limits.platform, left.total())
         namespace = key.namespace
         of_namespace = reachable(
             key,
             _of(namespace, target),
             _of(namespace, self._held),
             self.limits.of(namespace),
-            self._left_in(namespace, key),
+            left[namespace],
         )
         now = min(of_all, of_namespace)
         if now < minimum:
@@ -137,22 +139,21 @@ class Platform:
         moves = {key: target[key] - self._held.get(key, 0) for key in target}
         return [key for key in sorted(moves, key=lambda k: moves[k]) if moves[key] != 0]
 
-    def _left(self, asking: JobKey | None = None) -> int:
-        """Actors that exist beyond the grants, for a job that asks for its own."""
-        return sum(self._left_in(one, asking) for one in {key.namespace for key in self._leaving})
+    def _left(self, asking: JobKey | None = None) -> Counter[str]:
+        """Actors that exist beyond the grants, by namespace, for a job that asks for its own.
 
-    def _left_in(self, namespace: str, asking: JobKey | None = None) -> int:
-        """Those of a namespace, at most as many as it could still be granted: whoever may create pods there
-        can make any number that look like actors, and must not keep other namespaces waiting.
-
-        A job that asks can use its own surplus, which whole pods of several actors leave, but for what is
-        going.
+        Of a namespace they are at most as many as it could still be granted: whoever may create pods there
+        can make any number that look like actors, and must not keep other namespaces waiting. A job that asks
+        can use its own surplus, which whole pods of several actors leave, but for what is going.
         """
-        left = _of(namespace, self._leaving)
-        if asking in left:
-            left[asking] = self._going[asking]
-        room = self.limits.of(namespace) - sum(_of(namespace, self._held).values())
-        return min(sum(left.values()), max(room, 0))
+        held, left = Counter[str](), Counter[str]()
+        for key, actors in self._held.items():
+            held[key.namespace] += actors
+        for key, actors in self._leaving.items():
+            left[key.namespace] += self._going[key] if key == asking else actors
+        for namespace in left:
+            left[namespace] = min(left[namespace], max(self.limits.of(namespace) - held[namespace], 0))
+        return left
 
     def _targets(self) -> Mapping[JobKey, int]:
         if self._target is None:
