@@ -259,6 +259,6 @@ def test_a_report_on_a_full_disk_names_its_file(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(os, "fsync", full)
     assert main(["report", str(run)]) == 1
     assert capsys.readouterr().err == f"nitro: {run / 'report.html'}: No space left on device\n"

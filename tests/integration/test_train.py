@@ -294,14 +294,14 @@ async def test_a_summary_that_failed_on_a_full_disk_can_be_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = open_run(RunDir(tmp_path / "run"), resolve(load_job(job(stop={"rounds": 1}))), resume=False)
-    write_text = Path.write_text
+    open_file = Path.open
 
-    def full(path: Path, text: str, **options: Any) -> int:
-        if "summary" in path.name:
+    def full(path: Path, mode: str = "r", **options: Any) -> Any:
+        if mode == "w" and "summary" in path.name:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write_text(path, text, **options)
+        return open_file(path, mode, **options)
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(TrainingFailed, match=r"summary\.json: No space left on device\. Make room") as failed:
         await session.train(run, LocalBackend(run.job.spec, run.id), draw=draw)
     assert failed.value.resumable
