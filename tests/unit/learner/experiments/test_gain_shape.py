@@ -21,6 +21,12 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
 
 
+@pytest.fixture(autouse=True)
+def small_networks_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list's seconds are used for these jobs, although their networks are smaller than the preset's."""
+    monkeypatch.setattr(price_list, "_DECISIVE", ())
+
+
 def finished(directory: Path, rounds: Mapping[int, float]) -> tuple[ExperimentDir, Experiment]:
     """Runs that reach a return of 10 after 2, 4 or 6 times `rounds`, by number of actors and by seed."""
     variants = {
