@@ -297,7 +297,7 @@ async def test_a_summary_that_failed_on_a_full_disk_can_be_written_later(
     open_file = Path.open
 
     def full(path: Path, mode: str = "r", **options: Any) -> Any:
-        if mode == "w" and "summary" in path.name:
+        if mode == "wb" and "summary" in path.name:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return open_file(path, mode, **options)
 

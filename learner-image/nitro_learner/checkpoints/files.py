@@ -22,12 +22,7 @@ def write(path: Path, data: bytes, what: str) -> None:
     temporary = path.with_suffix(".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_directory(path.parent)
+        replace(path, temporary, data)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise CheckpointError(
@@ -36,9 +31,15 @@ def write(path: Path, data: bytes, what: str) -> None:
         ) from error
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the rename itself durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def replace(path: Path, temporary: Path, data: bytes) -> None:
+    """Write data under a temporary name, flush it to disk and rename it, so that a power cut leaves the old
+    file or the new one. Raises OSError."""
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)  # the rename itself must last, too
     try:
         os.fsync(descriptor)
     finally:

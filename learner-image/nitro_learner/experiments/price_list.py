@@ -97,12 +97,13 @@ class PriceList(Model):
         """The entry of a resolved job's algorithm and preset. None as well if the job has other epochs,
         minibatches or layers than the preset: its updates take another time."""
         wanted = job.spec.algorithm.name, job.spec.algorithm.preset
-        usual = preset_values(wanted[1], algorithm=wanted[0])
+        entry = next((one for one in self.seconds if (one.algorithm, one.preset) == wanted), None)
+        if entry is None:
+            return None
+        usual = preset_values(entry.preset, algorithm=entry.algorithm)
         spec = job.spec.model_dump(by_alias=True)
-        for path in _DECISIVE:
-            if path in usual and value_at(spec, tuple(path.split("."))) != usual[path]:
-                return None
-        return next((one for one in self.seconds if (one.algorithm, one.preset) == wanted), None)
+        own = {path: value_at(spec, tuple(path.split("."))) for path in _DECISIVE if path in usual}
+        return entry if all(value == usual[path] for path, value in own.items()) else None
 
     def pricing_of(self, job: NitroTrainingJob) -> Pricing:
         """The prices of a resolved job, with those of this list in place of its own."""

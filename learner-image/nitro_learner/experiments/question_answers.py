@@ -73,7 +73,8 @@ def dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:
     There is no verdict where only one of the two has a price in some seed. The seeds that are left out are
     the dear ones of a variant that misses its target more often, so it would look cheap.
     """
-    both = np.isfinite(ours) & np.isfinite(theirs)
+    we, they = np.isfinite(ours), np.isfinite(theirs)
+    both = we & they
     priced = int(both.sum())
     among = "" if priced == len(both) else f" ({priced} of {len(both)} seeds)"
     # A difference from zero has no percentage. A price is zero where nothing costs anything, or where the
@@ -82,6 +83,6 @@ def dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:
         return f"not known{among}", None
     change = statistics.relative_difference(ours[both], theirs[both])
     text = f"{cells.interval(change, sign=True, unit=' %')}{among}"
-    if not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
+    if (we != they).any():
         return f"no verdict: {text}", None
     return text, Difference(change, priced, more="dearer", less="cheaper")

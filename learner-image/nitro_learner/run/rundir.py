@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from nitro_learner.checkpoints.files import sync_directory
+from nitro_learner.checkpoints import files
 from nitro_learner.run import folders
 
 
@@ -142,12 +141,7 @@ class RunDir:
         """Write a small file atomically, also if the machine loses its power."""
         temporary = path.with_name(f".{path.name}.partial")
         with naming(path):
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            sync_directory(path.parent)
+            files.replace(path, temporary, text.encode())
 
     def read_job(self) -> dict[str, Any]:
         """What job.yaml says, as it stands there: environment, algorithm and scaling at least.

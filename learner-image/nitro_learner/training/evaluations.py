@@ -46,8 +46,8 @@ class Evaluations:
     async def join(
         self, evaluating: asyncio.Task[EvaluationResult] | None, stop: asyncio.Event
     ) -> EvaluationResult | None:
-        """Wait for an evaluation. If it failed, log a warning and return None: the run goes on. Once the run
-        is to stop, it has STOP_SECONDS left: its episodes may take longer than the learner has."""
+        """Wait for an evaluation. If it failed, log a warning and return None: the run goes on. When the
+        run is to stop, the evaluation gets STOP_SECONDS more, because the learner may soon be killed."""
         if evaluating is None:
             return None
         late = asyncio.Event()

@@ -55,8 +55,8 @@ class Applier:
         self._accepted: dict[tuple[JobKey, Kind, str], tuple[str, str]] = {}
 
     async def apply(self, key: JobKey, desired: Iterable[Object]) -> list[Refused]:
-        """Apply in order. A refused child does not stop the others, unless SLOW_SECONDS are over: each could
-        take as long.
+        """Apply in order. A refused child does not stop the others, unless SLOW_SECONDS are over: each of the
+        others could take as long.
 
         Raises:
             ApiError: the namespace is being deleted, so no child can be made.

@@ -144,7 +144,7 @@ class Platform:
 
         Of a namespace they are at most as many as it could still be granted: whoever may create pods there
         can make any number that look like actors, and must not keep other namespaces waiting. A job that asks
-        can use its own surplus, which whole pods of several actors leave, but for what is going.
+        can use its own surplus, which whole pods of several actors leave, except actors that are going.
         """
         held, left = Counter[str](), Counter[str]()
         for key, actors in self._held.items():

@@ -135,18 +135,17 @@ class PolicyRollouts:
         return np.tile(one_hot, (rows // self.agents, 1))
 
     def lanes(self) -> list[Fragment]:
-        """Rewards, terminated and truncated as fragments of lanes, [L, E * k]; alive and died, too, where the
-        fragments carry them."""
+        """Rewards, ends, and who acted and died, as fragments of lanes, [L, E * k]."""
         found = []
         for fragment in self._fragments:
+            alive, died = self._lives(fragment)
             tensors = {
                 "rewards": self._rewards(fragment),
                 "terminated": self._ends(fragment, "terminated"),
                 "truncated": self._ends(fragment, "truncated"),
+                "alive": alive.reshape(self.length, -1),
+                "died": died.reshape(self.length, -1),
             }
-            if "alive" in fragment.by_class[self._class.name]:
-                lives = (each.reshape(self.length, -1) for each in self._lives(fragment))
-                tensors |= dict(zip(("alive", "died"), lives, strict=True))
             found.append(Fragment(fragment.meta, tensors))
         return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from reconcile_bench import GOING
 from replicas_support import replicas
 
 Object = dict[str, Any]
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 async def test_a_failing_api_server_is_replaced_by_another_replica(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,17 +52,24 @@ class Pages:
         return web.json_response({"metadata": following, "items": items})
 
 
-async def listed(pages: Pages) -> list[Object]:
+@asynccontextmanager
+async def client(method: str, path: str, answer: Handler) -> AsyncIterator[Kube]:
+    """A client of a server that answers one request."""
     app = web.Application()
-    app.router.add_get(TRAINING_JOB.path("team"), pages.answer)
+    app.router.add_route(method, path, answer)
     async with TestServer(app) as server:
         configuration = Configuration()
         configuration.host = str(server.make_url("")).rstrip("/")
         kube = Kube(ApiClient(configuration))
         try:
-            return await kube.list(TRAINING_JOB, "team")
+            yield kube
         finally:
             await kube.close()
+
+
+async def listed(pages: Pages) -> list[Object]:
+    async with client("GET", TRAINING_JOB.path("team"), pages.answer) as kube:
+        return await kube.list(TRAINING_JOB, "team")
 
 
 async def test_a_list_is_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,16 +96,10 @@ async def test_a_write_is_not_tried_again_once_the_lease_is_lost(monkeypatch: py
         asked += 1
         return web.Response(status=503)
 
-    app = web.Application()
-    app.router.add_delete(TRAINING_JOB.path("team", "hopper"), refuse)
-    async with TestServer(app) as server:
-        configuration = Configuration()
-        configuration.host = str(server.make_url("")).rstrip("/")
-        kube = Kube(ApiClient(configuration))
+    async with client("DELETE", TRAINING_JOB.path("team", "hopper"), refuse) as kube:
         kube.may_write = lambda: asked < 2
         with pytest.raises(ApiError, match="holds no Lease"):
             await kube.delete(TRAINING_JOB, "team", "hopper", "uid")
-        await kube.close()
     assert asked == 2
 
 
@@ -126,16 +130,9 @@ async def test_a_write_ends_in_time_with_all_its_tries(
             await asyncio.Event().wait()
         return web.json_response({"message": "failed calling webhook"}, status=status or 200)
 
-    app = web.Application()
-    app.router.add_delete(TRAINING_JOB.path("team", "hopper"), answer)
-    async with TestServer(app) as server:
-        configuration = Configuration()
-        configuration.host = str(server.make_url("")).rstrip("/")
-        kube = Kube(ApiClient(configuration))
-        async with asyncio.timeout(30):
-            with pytest.raises(ApiError, match=message):
-                await kube.delete(TRAINING_JOB, "team", "hopper", "uid")
-        await kube.close()
+    async with client("DELETE", TRAINING_JOB.path("team", "hopper"), answer) as kube, asyncio.timeout(30):
+        with pytest.raises(ApiError, match=message):
+            await kube.delete(TRAINING_JOB, "team", "hopper", "uid")
     assert requests == asked
 
 
