@@ -16,10 +16,19 @@ from train_support import job
 from untrained_runs import untrained
 
 MANIFEST = Path(__file__).parents[2] / "examples" / "serving" / "knative.yaml"
+# A node routes a Service a moment after its pods are ready, so a refused connection is tried again.
 ASK = """
-import sys, urllib.request
+import sys, time, urllib.error, urllib.request
 request = urllib.request.Request(sys.argv[1], sys.argv[2].encode())
-print(urllib.request.urlopen(request, timeout=60).read().decode())
+end = time.monotonic() + 60
+while True:
+    try:
+        print(urllib.request.urlopen(request, timeout=60).read().decode())
+        break
+    except urllib.error.URLError as error:
+        if not isinstance(error.reason, ConnectionRefusedError) or time.monotonic() > end:
+            raise
+        time.sleep(0.2)
 """
 
 
