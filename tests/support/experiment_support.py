@@ -45,6 +45,13 @@ def spec(**changes: Any) -> dict[str, Any]:
     }
 
 
+def preset_job() -> dict[str, Any]:
+    """The job of `spec` with its preset's layers, epochs and minibatches, for which a price list has seconds."""
+    job: dict[str, Any] = spec()["job"]
+    del job["spec"]["algorithm"], job["spec"]["network"]
+    return job
+
+
 def write_spec(directory: Path, **changes: Any) -> Path:
     path = directory / "two.yaml"
     path.write_text(yaml.safe_dump(spec(**changes)))

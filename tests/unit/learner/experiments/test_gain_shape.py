@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment_support import pretend, write_prices, write_spec
+from experiment_support import preset_job, pretend, write_prices, write_spec
 from nitro_learner.experiments import experiment_report, price_list
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
@@ -21,12 +21,6 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
 
 
-@pytest.fixture(autouse=True)
-def small_networks_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list's seconds are used for these jobs, although their networks are smaller than the preset's."""
-    monkeypatch.setattr(price_list, "_DECISIVE", ())
-
-
 def finished(directory: Path, rounds: Mapping[int, float]) -> tuple[ExperimentDir, Experiment]:
     """Runs that reach a return of 10 after 2, 4 or 6 times `rounds`, by number of actors and by seed."""
     variants = {
@@ -40,7 +34,13 @@ def finished(directory: Path, rounds: Mapping[int, float]) -> tuple[ExperimentDi
     seeds = [0, 1, 2]
     spec = load(
         write_spec(
-            directory, variants=variants, seeds=seeds, budget={"rounds": 3}, target=10, against=["fixed-1"]
+            directory,
+            job=preset_job(),
+            variants=variants,
+            seeds=seeds,
+            budget={"rounds": 3},
+            target=10,
+            against=["fixed-1"],
         )
     )
     folder = ExperimentDir(directory / "results")

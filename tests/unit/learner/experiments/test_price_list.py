@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiment_support import pretend, write_prices, write_spec
+from experiment_support import preset_job, pretend, write_prices, write_spec
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_learner.experiments import experiment_report, price_list
 from nitro_learner.experiments.folder import ExperimentDir
@@ -23,7 +23,7 @@ ROUND = {"seconds_actor": 2.0, "seconds_update": 7.0, "seconds_detect": 1.0, "co
 
 def finished(directory: Path) -> tuple[ExperimentDir, Experiment]:
     """Two variants over two seeds, 8 actor-rounds in two rounds, with ledgers."""
-    spec = load(write_spec(directory))
+    spec = load(write_spec(directory, job=preset_job()))
     folder = ExperimentDir(directory / "results")
     folder.open(spec)
     for run in plan(spec):
@@ -46,7 +46,6 @@ def finished(directory: Path) -> tuple[ExperimentDir, Experiment]:
 
 def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round takes 2 seconds of sampling, whatever its actors. 8 invocations cost 2.10 dollars each."""
-    monkeypatch.setattr(price_list, "_DECISIVE", ())  # the jobs of these tests have small networks
     monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
     monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
     folder, spec = finished(tmp_path)
@@ -72,7 +71,6 @@ def test_variants_are_compared_at_an_equal_modelled_cost(
 ) -> None:
     """A round costs 2 dollars and 1.10 for each actor. `few` goes on beyond the budget of two rounds; the
     others have then spent 8.40 and 10.60, so all are read at 8.40."""
-    monkeypatch.setattr(price_list, "_DECISIVE", ())  # the jobs of these tests have small networks
     drawn: list[tuple[str, bool]] = []
 
     def draw(_results: object, _metric: str, path: Path, *, modelled: bool = False) -> bool:
@@ -83,7 +81,16 @@ def test_variants_are_compared_at_an_equal_modelled_cost(
     monkeypatch.setattr(experiment_report, "draw_metric", draw)
     few = {"spec.scaling.scaler": "fixed", "spec.scaling.initialActors": 1, "spec.stop.rounds": 4}
     variants = {"fixed": {"spec.scaling.scaler": "fixed"}, "few": few, "nitro": {}}
-    spec = load(write_spec(tmp_path, variants=variants, budget={"rounds": 2}, target=10, against=["fixed"]))
+    spec = load(
+        write_spec(
+            tmp_path,
+            job=preset_job(),
+            variants=variants,
+            budget={"rounds": 2},
+            target=10,
+            against=["fixed"],
+        )
+    )
     folder = ExperimentDir(tmp_path / "results")
     folder.open(spec)
     returns: dict[str, list[float]] = {"fixed": [0, 10], "few": [0, 10, 20, 30], "nitro": [0, 20]}
