@@ -46,7 +46,7 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 def preset_job() -> dict[str, Any]:
-    """The job of `spec` with its preset's layers, epochs and minibatches, for which a price list has seconds."""
+    """The job of `spec` with its preset's layers, epochs and minibatches: price lists have seconds for it."""
     job: dict[str, Any] = spec()["job"]
     del job["spec"]["algorithm"], job["spec"]["network"]
     return job

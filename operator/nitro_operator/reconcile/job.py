@@ -105,8 +105,10 @@ class Reconciler:
         elif run.judgement.finished:
             self._platform.withdraw(key)
             await self._scale(run, 0)
-            await self._publish(run)  # the status has the end before anything is deleted
+            if reported.since(run.job, "completionTime", run.server_now) is None:
+                await self._publish(run)  # the status has the end before anything is deleted
             await self._clean_up(run)
+            await self._publish(run)
         elif run.judgement.stage in (Stage.SUSPENDED, Stage.NOT_ALLOWED):
             self._platform.withdraw(key)
             await self._stop(run)
