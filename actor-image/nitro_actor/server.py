@@ -26,6 +26,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from typing import TypeVar
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor import traces
@@ -39,6 +40,8 @@ from nitro_actor.store import Store
 from nitro_actor.team import Team
 from nitro_actor.web import listen
 
+_N = TypeVar("_N", int, float)
+
 
 def main() -> int:
     """Run until SIGTERM or SIGINT. Returns the exit code: 1 if the settings or the environment are wrong."""
@@ -47,33 +50,51 @@ def main() -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a crash must not lose an environment's output
         sys.stdout.reconfigure(line_buffering=True)
     warnings.showwarning = _log_warning
-    token, actors = os.environ.get("NITRO_TOKEN"), int(os.environ.get("NITRO_ACTORS") or 1)
-    if actors > 1:
+    try:
+        return _run(os.environ.get("NITRO_TOKEN"))
+    except (EnvironmentConfigError, ValueError) as error:
+        trace = traces.trace(error)
+        log("refused", level="error", error=str(error), **({"trace": trace} if trace else {}))
+        return 1
+
+
+def _run(token: str | None) -> int:
+    """Serve until a signal. Returns the exit code."""
+    actors, port = _number("NITRO_ACTORS", int, 1, 1000), _number("PORT", int, 0, 65535)
+    if actors is not None and actors > 1:
         team = Team(token, actors)
         signal.signal(signal.SIGUSR1, team.print_stacks)
-        _listen(team)
+        _listen(team, port)
         return team.serve()
-    timeout = os.environ.get("NITRO_TIMEOUT_SECONDS")
-    service = Service(token, float(timeout) if timeout else None)
-    _listen(service)
+    service = Service(token, _number("NITRO_TIMEOUT_SECONDS", float, 0.001, 1e6))
+    _listen(service, port)
 
     def build() -> tuple[Actor, Store]:
         config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))
         return Actor(make_env(config)), Store(os.environ.get("NITRO_REDIS_URL", ""))
 
-    try:
-        service.serve(build)
-    except (EnvironmentConfigError, ValueError) as error:
-        trace = traces.trace(error)
-        log("refused", level="error", error=str(error), **({"trace": trace} if trace else {}))
-        return 1
+    service.serve(build)
     log("stopped")
     return 0
 
 
-def _listen(service: Doorkeeper) -> None:
+def _number(name: str, kind: Callable[[str], _N], least: _N, most: _N) -> _N | None:
+    """The number in an environment variable; None if there is none. Raises ValueError."""
+    text = os.environ.get(name)
+    if not text:
+        return None
+    try:
+        value = kind(text)
+    except ValueError:
+        value = None
+    if value is None or not least <= value <= most:
+        raise ValueError(f"{name} is {text!r}; it must be a number from {least} to {most}")
+    return value
+
+
+def _listen(service: Doorkeeper, port: int | None) -> None:
     on_termination(service.drain)
-    http = listen(service, os.environ.get("NITRO_HOST") or _any_host(), int(os.environ.get("PORT", "0")))
+    http = listen(service, os.environ.get("NITRO_HOST") or _any_host(), port or 0)
     print(json.dumps({"event": "listening", "port": http.server_address[1]}), flush=True)
 
 

@@ -1,5 +1,6 @@
 """The server's work: one request at a time, in the main thread, until a signal ends it."""
 
+import faulthandler
 import os
 import queue
 import sys
@@ -17,6 +18,9 @@ from nitro_actor.store import Exchange
 
 _TIMES_TIMEOUT = 2
 """Work that takes this many times the request's time-out hangs: its answer is not needed any more."""
+
+_LAST_SECONDS = 1.0
+"""The process ends this long after that, even if the environment never lets another thread run."""
 
 
 class Service(Doorkeeper):
@@ -43,10 +47,22 @@ class Service(Doorkeeper):
         while True:
             job = self._jobs.get()
             if job is not None:
-                job(actor, exchange)
+                self._within_limit(job, actor, exchange)
             elif self.unanswered == 0:  # else the last answer wakes this loop again
                 break
         actor.environment.close()
+
+    def _within_limit(self, job: Callable[[Actor, Exchange], None], actor: Actor, exchange: Exchange) -> None:
+        """Run a job. A thread in C ends the process if the job holds Python's lock, as a regular expression
+        or a simulator in C may do: `rollout`, which gives a better message, cannot run then."""
+        if self._limit is None:
+            job(actor, exchange)
+            return
+        faulthandler.dump_traceback_later(self._limit + _LAST_SECONDS, exit=True)
+        try:
+            job(actor, exchange)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     def woken(self) -> None:
         self._jobs.put(None)

@@ -27,7 +27,10 @@ class _Member:
     def __init__(self) -> None:
         variables = {**os.environ, "NITRO_ACTORS": "1", "NITRO_HOST": "127.0.0.1", "PORT": "0"}
         command = [sys.executable, "-m", "nitro_actor.server"]
-        self.process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
+        # An environment may print bytes that are no text.
+        self.process = subprocess.Popen(
+            command, env=variables, stdout=subprocess.PIPE, text=True, errors="replace"
+        )
         self._listening = threading.Event()
         self._port = 0
         threading.Thread(target=self._read, name="output", daemon=True).start()

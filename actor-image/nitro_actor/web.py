@@ -27,6 +27,8 @@ IDLE_SECONDS = 300.0
 MOST_CONNECTIONS = 64
 """Connections that are open at once. A further one takes the place of the one that is idle for longest."""
 
+_LENGTH_DIGITS = 20
+
 
 class _TimedReader(io.RawIOBase):
     """A reader of a connection with a deadline, however slowly the bytes come."""
@@ -176,8 +178,13 @@ class _Handler(BaseHTTPRequestHandler):
             raise RefusedError(
                 411, "bad_request", "a request needs a Content-Length and no Transfer-Encoding"
             )
-        if int(length) > wire.MAX_BYTES:
-            raise RefusedError(413, "bad_request", f"a request may have {wire.MAX_BYTES} bytes, not {length}")
+        # Python refuses to read a number of thousands of digits.
+        if len(length) > _LENGTH_DIGITS or int(length) > wire.MAX_BYTES:
+            raise RefusedError(
+                413,
+                "bad_request",
+                f"a request may have {wire.MAX_BYTES} bytes, not {length[:_LENGTH_DIGITS]}",
+            )
         self._reader.within(BODY_SECONDS)
         parts, left = [], int(length)
         while left:

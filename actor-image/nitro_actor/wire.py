@@ -28,6 +28,8 @@ COMPRESS_ABOVE = 64 * 2**10
 
 _METADATA = "__metadata__"
 _MAX_HEADER_BYTES = 2**20
+_MAX_NAME = 200
+_MAX_DIMENSIONS = 64  # numpy's own limit
 _HEADER_LENGTH = struct.Struct("<Q")
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
@@ -58,8 +60,8 @@ def encode(meta: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> bytes:
     """Write a message; equal arguments give equal bytes.
 
     Raises:
-        WireError: a dtype outside f64, f32, i64, i32, u64, u8, bool; metadata that JSON cannot express, such
-            as NaN.
+        WireError: a dtype outside f64, f32, i64, i32, u64, u8, bool; a tensor's name that is too long or has
+            control characters; metadata that JSON cannot express, such as NaN.
     """
     # Largest items first, as the safetensors library does: every array is aligned to its item size.
     arrays = sorted(
@@ -71,8 +73,9 @@ def encode(meta: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> bytes:
     header: dict[str, Any] = {_METADATA: {"nitro": _canonical(meta)}}
     offset = 0
     for name, array in arrays:
-        if array.dtype not in _NAMES:
-            raise WireError(f"tensor {name}: dtype {array.dtype} cannot be sent; use one of {_allowed()}")
+        _check_name(name)
+        if not sendable(array.dtype):
+            raise WireError(f"tensor {name}: dtype {array.dtype} cannot be sent; use one of {dtypes()}")
         end = offset + array.nbytes
         shape = list(np.shape(tensors[name]))
         header[name] = {"dtype": _NAMES[array.dtype], "shape": shape, "data_offsets": [offset, end]}
@@ -101,6 +104,21 @@ def decode(data: bytes, *, limit: int = MAX_BYTES) -> tuple[dict[str, Any], dict
     header, body = _header(data)
     meta = _meta(header.pop(_METADATA, None))
     return meta, _tensors(header, body)
+
+
+def nameable(name: object) -> bool:
+    """Whether a tensor may have this name: it may stand in logs and in a status."""
+    return isinstance(name, str) and len(name) <= _MAX_NAME and name.isprintable()
+
+
+def sendable(dtype: np.dtype[Any]) -> bool:
+    """Whether a message can have arrays of this dtype."""
+    return dtype in _NAMES
+
+
+def dtypes() -> str:
+    """The dtypes that a message can have, for messages."""
+    return ", ".join(str(dtype) for dtype in _NAMES)
 
 
 def check(tensors: Mapping[str, np.ndarray], spec: Mapping[str, TensorSpec]) -> None:
@@ -136,8 +154,12 @@ def _canonical(value: object) -> str:
         raise WireError(f"the metadata is no JSON: {error}") from error
 
 
-def _allowed() -> str:
-    return ", ".join(str(dtype) for dtype in _NAMES)
+def _check_name(name: str) -> None:
+    if not nameable(name):
+        raise WireError(
+            f"a tensor's name has {len(name)} characters and begins with {name[:40]!r}; a name has at most "
+            f"{_MAX_NAME} characters, all of them printable"
+        )
 
 
 def _decompress(data: bytes, limit: int) -> bytes:
@@ -216,11 +238,14 @@ def _tensors(header: dict[str, Any], body: memoryview) -> dict[str, np.ndarray]:
 
 
 def _entry(name: str, entry: dict[str, Any]) -> tuple[str, np.dtype[Any], tuple[int, ...], int, int]:
+    _check_name(name)
     try:
         dtype = _DTYPES[entry["dtype"]]
         begin, end = entry["data_offsets"]
         shape = tuple(entry["shape"])
-        if all(type(n) is int and n >= 0 for n in (begin, end, *shape)):
+        # The product of many dimensions, or of huge ones, would take seconds.
+        numbers = (begin, end, *shape) if len(shape) <= _MAX_DIMENSIONS else (-1,)
+        if all(type(n) is int and 0 <= n <= MAX_BYTES for n in numbers):
             return name, dtype, shape, begin, end
     except (KeyError, TypeError, ValueError):
         pass

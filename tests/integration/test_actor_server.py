@@ -370,6 +370,7 @@ class TestHttp:
     def test_sizes_are_refused_before_reading(self, actor: ActorProcess) -> None:
         for head, status in (
             (f"Content-Length: {wire.MAX_BYTES + 1}", 413),
+            (f"Content-Length: {'9' * 5000}", 413),
             ("Content-Length: -1", 411),
             ("Content-Length: 1e3", 411),
             ("Transfer-Encoding: chunked\r\nContent-Length: 5", 411),
@@ -526,6 +527,16 @@ class TestOneAtATime:
         )
         assert any("rollout.py" in frame for frame in last["stack"])
 
+    def test_work_that_never_ends_and_lets_no_other_thread_run_ends_the_process(self, store: Redis) -> None:
+        with running_actor(store.url, id="locked", entryPoint="actor_support:Locked", timeout=1.0) as locked:
+            spec = environment("locked", 1, "actor_support:Walk").spec
+            store.client.set(keys.weights(RUN, 1), container(spec))
+            with pytest.raises(http.client.RemoteDisconnected):
+                locked.rollout()
+            log = locked.ended()
+        assert locked.process.returncode == 1
+        assert re.search(r"Timeout.*actor_support\.py\", line \d+ in step", log, re.DOTALL)
+
     def test_sigterm_lets_the_request_in_flight_finish(self, store: Redis, tmp_path: Path) -> None:
         with HeldRollouts(store, tmp_path) as held:
             drained = held.actor
@@ -664,6 +675,22 @@ class TestStart:
         assert failed.process.returncode == 1
         assert message in json.loads(log.splitlines()[-1])["error"]
 
+    @pytest.mark.parametrize(
+        ("name", "value", "told"),
+        [
+            ("NITRO_ACTORS", "two", "NITRO_ACTORS is 'two'; it must be a number from 1 to 1000"),
+            ("NITRO_TIMEOUT_SECONDS", "60s", "NITRO_TIMEOUT_SECONDS is '60s'; it must be a number"),
+            ("PORT", "70000", "PORT is '70000'; it must be a number from 0 to 65535"),
+        ],
+    )
+    def test_a_number_that_is_none_ends_it_with_a_sentence(self, name: str, value: str, told: str) -> None:
+        command = [sys.executable, "-m", "nitro_actor.server"]
+        ended = subprocess.run(
+            command, env=os.environ | {name: value}, capture_output=True, text=True, timeout=120
+        )
+        assert ended.returncode == 1
+        assert told in json.loads(ended.stderr.splitlines()[-1])["error"]
+
     def test_wrong_redis_url_does_not_show_the_password(self) -> None:
         failed = ActorProcess("http://user:hidden@host", wait=False)
         log = failed.ended()
@@ -747,6 +774,14 @@ class TestTeam:
             assert 200 in statuses
             log = team.stop()
         assert [line["event"] for line in log].count("actor ended") == 1
+
+    def test_output_that_is_no_text_does_not_stop_the_output_behind_it(self, store: Redis) -> None:
+        with running_actor(store.url, actors=2, id="x", entryPoint="actor_support:Loud") as team:
+            store.client.set(keys.weights(RUN, 1), container(environment("x", 1, "actor_support:Walk").spec))
+            assert team.rollout()[0] == 200
+            team.process.send_signal(signal.SIGTERM)
+            printed, _ = team.process.communicate(timeout=120)
+        assert "\ufffd caf\ufffd\na second line\n" in printed
 
     def test_a_termination_lets_requests_finish_and_leaves_no_process(
         self, store: Redis, tmp_path: Path

@@ -208,6 +208,13 @@ async def test_dispatcher_drops_a_duplicate_fragment(cluster: Cluster) -> None:
     assert result.stats.dropped == {"duplicate": 1}
 
 
+def acknowledged(total: float = 0.001, bytes: int = 1) -> dict[str, Any]:
+    """The answer of an actor that has stored its fragment."""
+    seconds = {"weights": 0.0, "rollout": 0.0, "store": 0.0, "total": total}
+    about = {"slot": 1, "attempt": 0, "steps": 1, "bytes": bytes, "rssBytes": 1}
+    return about | {"coldStart": False, "seconds": seconds}
+
+
 @pytest.mark.parametrize(
     ("status", "body", "reason"),
     [
@@ -227,6 +234,10 @@ async def test_dispatcher_drops_a_duplicate_fragment(cluster: Cluster) -> None:
         (200, b"[" * 100_000, "bad_answer"),
         (200, b"[1]", "bad_answer"),
         (200, {"slot": 1}, "bad_answer"),
+        (200, acknowledged(total=10**400), "bad_answer"),
+        (200, acknowledged(total=1e306), "bad_answer"),
+        (200, acknowledged(total=3600.0), "bad_answer"),  # longer than the request: it would be billed
+        (200, acknowledged(bytes=10**400), "bad_answer"),
         (403, b"<html>of a proxy on the way", "bad_answer"),
     ],
 )

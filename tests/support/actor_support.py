@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -209,6 +210,23 @@ class Stuck(Walk):
         return super().step(action)
 
 
+class Locked(Walk):
+    """Its first step never ends, and holds Python's lock: no other thread runs."""
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        re.match(r"(a+)+$", "a" * 60 + "b")
+        return super().step(action)
+
+
+class Loud(Walk):
+    """Prints bytes that are no text, then a line that is."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        os.write(1, b"\xff caf\xe9\n")
+        os.write(1, b"a second line\n")
+        return super().reset(seed=seed, options=options)
+
+
 class Broken(Walk):
     """Fails at step 7, in the way it is told to."""
 
@@ -241,6 +259,22 @@ class Hoarder(Walk):
 
     def get_state(self) -> dict[str, np.ndarray]:
         return {**super().get_state(), "hoard": self._hoard}
+
+
+class OddState(Walk):
+    """Its state is of a kind that no message can have."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self._how = how
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        odd: dict[Any, Any] = {
+            "int16": {"x": np.zeros(3, np.int16)},
+            "text": {"x": "a"},
+            "key": {0: np.ones(1)},
+        }
+        return {**super().get_state(), **odd[self._how]}
 
 
 class OtherShape(Walk):

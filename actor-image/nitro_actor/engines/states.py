@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 
 from nitro_actor import wire
+from nitro_actor.engines.base import EnvironmentCallError
 
 
 class StateKeeper(Protocol):
@@ -45,7 +46,21 @@ class Hook:
         self._environment = environment
 
     def get(self) -> dict[str, np.ndarray]:
-        return {name: np.asarray(value) for name, value in self._environment.get_state().items()}
+        """The state. Raises EnvironmentCallError if a message cannot have it."""
+        state = {}
+        for name, value in self._environment.get_state().items():
+            array = np.asarray(value)
+            if not isinstance(name, str) or not wire.nameable(f"state/own/{name}"):
+                raise EnvironmentCallError(
+                    f"get_state: the key {name!r:.60} must be a text of at most 190 printable characters"
+                )
+            if not wire.sendable(array.dtype):
+                raise EnvironmentCallError(
+                    f"get_state: {name!r} has the dtype {array.dtype}; return arrays of one of "
+                    f"{wire.dtypes()}, for example by .astype(np.int64)"
+                )
+            state[name] = array
+        return state
 
     def set(self, state: dict[str, np.ndarray]) -> None:
         self._environment.set_state(state)

@@ -4,7 +4,6 @@ Bodies are JSON, as bytes or parsed. A body that is not exactly as expected is n
 """
 
 import json
-import math
 from typing import Any
 
 from nitro_actor import PROTOCOL_VERSION
@@ -38,6 +37,8 @@ _ACCEPTED = _WORK_CODES | {"server_error", "weights_missing", "redis_full", "red
 """Reasons that an actor gives after it began to work, so that the invocation is billed."""
 
 _SECONDS = ("weights", "rollout", "store", "total")
+_CLOCK_SECONDS = 1.0
+"""The actor's clock may differ from the learner's by this much over one request."""
 
 
 def read_ack(body: object, wall: float) -> Ack:
@@ -49,7 +50,7 @@ def read_ack(body: object, wall: float) -> Ack:
     try:
         if value is None:
             raise ValueError("no JSON object")
-        seconds = {name: _number(value["seconds"][name]) for name in _SECONDS}
+        seconds = {name: _number(value["seconds"][name], wall + _CLOCK_SECONDS) for name in _SECONDS}
         cold = value["coldStart"]
         if type(cold) is not bool:
             raise ValueError(f"coldStart is {cold!r}")
@@ -116,14 +117,15 @@ def read_object(body: object) -> dict[str, Any] | None:
 
 
 def _whole(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no whole number >= 0")
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{excerpt(value)} is no whole number from 0 to 2**53")
     return value
 
 
-def _number(value: object) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or value < 0:  # type: ignore[arg-type,operator]
-        raise ValueError(f"{value!r} is no number of seconds")
+def _number(value: object, most: float) -> float:
+    # The actor works within the request's time. A larger number would be billed.
+    if type(value) not in (int, float) or not 0 <= value <= most:  # type: ignore[operator]
+        raise ValueError(f"{excerpt(value)} is no number of seconds between 0 and {most:.1f}")
     return float(value)  # type: ignore[arg-type]
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 
 from nitro_learner.backends.actor_answers import read_ack, read_failure, read_spec
-from nitro_learner.backends.base import Ack, RetryableError, answering
+from nitro_learner.backends.base import Ack, answering
+from nitro_learner.backends.connections import broken_connections, limits, read
 
 _ANSWER_BYTES = 64 * 2**10
-_CONNECT_SECONDS = 10.0
 
 
 class HttpClient:
@@ -55,26 +55,16 @@ class HttpClient:
         self, method: str, url: str, data: bytes, timeout: float, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
         """Status and body (at most 64 KB) of one HTTP exchange."""
-        began = time.perf_counter()
-        try:
+        with broken_connections(url, timeout):
             async with self._open().request(
                 method,
                 url,
                 data=data or None,
                 headers=headers,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=min(_CONNECT_SECONDS, timeout)),
+                timeout=limits(timeout),
             ) as response:
-                return response.status, await _read(response)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise RetryableError("connection", f"{url}: {error}") from error
-        except TimeoutError as error:
-            wall = time.perf_counter() - began
-            raise RetryableError("timeout", f"{url} did not answer in {timeout:g} s", wall) from error
-        except (aiohttp.ClientError, OSError) as error:
-            wall = time.perf_counter() - began
-            message = f"{url}: {error or type(error).__name__}"
-            raise RetryableError("connection", message, wall) from error
+                return response.status, await read(response, _ANSWER_BYTES)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -87,13 +77,3 @@ class HttpClient:
                 trust_env=False,
             )
         return self._session
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    body = b""
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > _ANSWER_BYTES:
-            response.close()
-            raise RetryableError("bad_answer", f"an answer of more than {_ANSWER_BYTES} bytes")
-    return body

@@ -133,11 +133,13 @@ class LambdaBackend:
     async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         await self._capacity.acquire(priority)
         try:
+            credentials = await self._client.credentials(timeout)  # before a request that may be billed
             with answering(timeout):
                 # The payload carries the weights and the end state that a request otherwise only names.
                 asked = Request.decode(request) if self._cache else None
                 event = self._event(request, asked)
-                invoked = await self._client.invoke(event, timeout + _INIT_SECONDS + _MARGIN_SECONDS)
+                seconds = timeout + _INIT_SECONDS + _MARGIN_SECONDS
+                invoked = await self._client.invoke(event, seconds, credentials)
                 return self._ack(invoked, asked)
         finally:
             self._capacity.release()
@@ -150,7 +152,8 @@ class LambdaBackend:
         await self._client.close()
 
     async def _spec(self) -> dict[str, Any]:
-        invoked = await self._client.invoke(self._probe, _PROBE_SECONDS)
+        credentials = await self._client.credentials(_PROBE_SECONDS)
+        invoked = await self._client.invoke(self._probe, _PROBE_SECONDS, credentials)
         try:
             status, body, _, report = self._read(invoked)
         except RetryableError as error:

@@ -21,12 +21,12 @@ import aiohttp
 
 from nitro_learner.backends import lambda_errors
 from nitro_learner.backends.base import BackendError, RetryableError
+from nitro_learner.backends.connections import broken_connections, limits, read
 from nitro_learner.backends.sigv4 import Credentials, Signer
 
 ANSWER_BYTES = 7 * 2**20
 """Size limit of an answer, above what Lambda ever sends."""
 
-_CONNECT_SECONDS = 10.0
 _KEEP_SECONDS = 60.0
 _TCP_KEEP_SECONDS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 30}
 _REFRESH_SECONDS = 30.0
@@ -110,22 +110,38 @@ class LambdaClient:
         )
         self._proxy = _proxy(self.url)
 
-    async def invoke(self, payload: Payload, timeout: float) -> Invoked:
-        """One request, one answer. Raises RetryableError where there was none, FatalError where AWS gives no
-        credentials."""
+    async def credentials(self, timeout: float) -> Credentials:
+        """The newest credentials. All requests that wait for them share one refresh, and its failure.
+
+        Raises RetryableError where there are none now, or none in `timeout` seconds, and FatalError where AWS
+        gives none.
+        """
+        if time.monotonic() - self._looked_at >= _REFRESH_SECONDS:
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = asyncio.create_task(self._refresh())
+            try:
+                async with asyncio.timeout(timeout):
+                    await asyncio.shield(self._refreshing)
+            except TimeoutError as error:
+                message = f"AWS gave no credentials in {timeout:g} s"
+                raise RetryableError("credentials", message) from error
+        return self._frozen
+
+    async def invoke(self, payload: Payload, timeout: float, credentials: Credentials) -> Invoked:
+        """One request, one answer. Raises RetryableError where there was none."""
         assert self._session is not None, "the client is not open"
-        headers = self._signer.sign(await self._credentials(), payload.digest)
+        headers = self._signer.sign(credentials, payload.digest)
         began = time.perf_counter()
-        try:
+        with broken_connections(self.url, timeout):
             async with self._session.post(
                 self.url,
                 data=payload.body,
                 headers=headers,
                 proxy=self._proxy,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=min(_CONNECT_SECONDS, timeout)),
+                timeout=limits(timeout),
             ) as response:
-                body = await _read(response)
+                body = await read(response, ANSWER_BYTES)
                 return Invoked(
                     response.status,
                     response.headers.get("X-Amzn-ErrorType", ""),
@@ -134,30 +150,12 @@ class LambdaClient:
                     body,
                     time.perf_counter() - began,
                 )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise RetryableError("connection", f"{self.url}: {error}") from error
-        except TimeoutError as error:
-            wall = time.perf_counter() - began
-            raise RetryableError("timeout", f"{self.url} did not answer in {timeout:g} s", wall) from error
-        except (aiohttp.ClientError, OSError) as error:
-            wall = time.perf_counter() - began
-            raise RetryableError(
-                "connection", f"{self.url}: {error or type(error).__name__}", wall
-            ) from error
 
     async def close(self) -> None:
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-    async def _credentials(self) -> Credentials:
-        """The newest credentials. All requests that wait for them share one refresh, and its failure."""
-        if time.monotonic() - self._looked_at >= _REFRESH_SECONDS:
-            if self._refreshing is None or self._refreshing.done():
-                self._refreshing = asyncio.create_task(self._refresh())
-            await asyncio.shield(self._refreshing)
-        return self._frozen
 
     async def _refresh(self) -> None:
         # In a thread, because it may go over the network.
@@ -213,13 +211,3 @@ def _proxy(url: str) -> str | None:
     if urllib.request.proxy_bypass(parts.netloc):
         return None
     return urllib.request.getproxies().get(parts.scheme)
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > ANSWER_BYTES:
-            response.close()
-            raise RetryableError("bad_answer", f"an answer of more than {ANSWER_BYTES} bytes")
-    return bytes(body)

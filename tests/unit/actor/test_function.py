@@ -210,6 +210,22 @@ def test_a_state_that_is_too_large_is_told_and_the_learner_reads_what_there_is_r
 
 
 @pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("int16", "get_state: 'x' has the dtype int16; return arrays of one of float64, "),
+        ("text", "get_state: 'x' has the dtype <U1; return arrays of one of float64, "),
+        ("key", "get_state: the key 0 must be a text of at most 190 printable characters"),
+    ],
+)
+def test_a_state_that_cannot_be_sent_is_an_error_of_the_environment(how: str, told: str) -> None:
+    made = environment("odd", 2, "actor_support:OddState", how=how)
+    asked = {"request": text(wire.encode(request(), {})), "weights": text(container(made.spec))}
+    answer = Function(Actor(made), None)({"kind": "rollout", **asked}, None)
+    assert (answer["status"], answer["body"]["code"]) == (500, "environment")
+    assert told in answer["body"]["error"]
+
+
+@pytest.mark.parametrize(
     "given", [{}, {"token": "other"}, {"token": None}, {"token": ["mine"]}, {"token": "\ud800"}]
 )
 def test_an_event_without_the_token_is_refused_before_any_work(given: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 import struct
+import time
 import tracemalloc
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_round_trip() -> None:
 
 @given(
     st.dictionaries(
-        st.text(min_size=1, max_size=8).filter(lambda name: name != "__metadata__"),
+        st.text(min_size=1, max_size=8).filter(lambda name: name != "__metadata__" and wire.nameable(name)),
         st.sampled_from(DTYPES).flatmap(
             lambda dtype: npst.arrays(dtype, npst.array_shapes(min_dims=0, min_side=0))
         ),
@@ -106,6 +107,9 @@ def test_encode_refuses_unsupported_tensors_and_metadata() -> None:
         wire.encode({"a": float("nan")}, {})
     with pytest.raises(wire.WireError, match="__metadata__"):
         wire.encode({}, {"__metadata__": np.zeros(1)})
+    for name in ("a\nb", "a" * 201):
+        with pytest.raises(wire.WireError, match="at most 200 characters, all of them printable"):
+            wire.encode({}, {name: np.zeros(1)})
 
 
 DEEP = b"[" * 200_000
@@ -155,6 +159,25 @@ FORGED = {
 def test_refuses_forged_messages(data: bytes) -> None:
     with pytest.raises(wire.WireError):
         wire.decode(data)
+
+
+def test_a_shape_of_half_a_million_axes_is_refused_about_as_fast_as_it_is_read() -> None:
+    """Their product would take a thousand times as long, in the learner's event loop."""
+    entry = _entry("U8", [9] * 500_000, 0, 0)
+    header = json.dumps(EMPTY | {"a": entry}, separators=(",", ":")).encode()
+    began = time.process_time()
+    json.loads(header)
+    read = time.process_time()
+    with pytest.raises(wire.WireError, match="malformed"):
+        wire.decode(_raw(header))
+    assert time.process_time() - read < 30 * (read - began)
+
+
+def test_a_tensors_name_does_not_reach_a_log_as_it_is() -> None:
+    with pytest.raises(wire.WireError) as refused:
+        wire.decode(_raw(EMPTY | {"\x1b[2J\n" + "x" * 900_000: _entry("U8", [0], 0, 0)}))
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 500
 
 
 def test_refuses_sizes_beyond_the_limit_without_allocating() -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import socket
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
 
 from nitro_actor import parcel
 from nitro_api.rules import payload_rules
+from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_learner.backends import lambda_errors, lambda_report
 from nitro_learner.backends.base import FatalError, RetryableError
+from nitro_learner.backends.lambda_backend import LambdaBackend
 from nitro_learner.backends.lambda_client import LambdaClient, Payload, Prefix
 from nitro_learner.backends.lambda_report import InvocationReport
 from nitro_learner.backends.sigv4 import Signer
@@ -239,13 +242,13 @@ async def test_a_failing_sts_is_asked_again_but_its_refusal_ends_the_run(
             await server.close()
         client = LambdaClient("nitro", "us-east-2", None, None)
         await client.open()
-        invocations = [client.invoke(Payload(Prefix(b"{"), b"}"), 1.0) for _ in range(3)]
-        for error in await asyncio.gather(*invocations, return_exceptions=True):
+        asked_at_once = [client.credentials(10.0) for _ in range(3)]
+        for error in await asyncio.gather(*asked_at_once, return_exceptions=True):
             assert type(error) is expected
             assert re.search(f"AWS gives no credentials: .*{code}", str(error))
         assert asked == (status is not None), "a burst of requests asks once"
         with pytest.raises(expected):
-            await client.invoke(Payload(Prefix(b"{"), b"}"), 1.0)
+            await client.credentials(10.0)
         assert asked == 2 * (status is not None), "a failure is not kept"
         await client.close()
 
@@ -264,8 +267,32 @@ async def test_credentials_that_stay_expired_are_requested_again(
     client = LambdaClient("nitro", "us-east-2", None, None)
     await client.open()
     with pytest.raises(RetryableError, match=r"credentials: .*the refreshed credentials are still expired"):
-        await client.invoke(Payload(Prefix(b"{"), b"}"), 1.0)
+        await client.credentials(10.0)
     await client.close()
+
+
+async def test_waiting_for_credentials_is_no_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was sent to Lambda, so nothing may be billed, and the message is about the credentials."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    settings = LambdaBackendSpec(function_name="nitro", region="us-east-2", manage=False)
+    backend = LambdaBackend(settings, "x", limit=1)
+    backend.open_cache("run")
+    await backend._client.open()
+    given = threading.Event()
+    monkeypatch.setattr(backend._client, "_source", given.wait)
+    try:
+        with pytest.raises(RetryableError, match=r"credentials: AWS gave no credentials in 0\.1 s") as late:
+            await backend.invoke(b"", 0.1)
+        assert late.value.billed_seconds == 0
+        waiting = asyncio.create_task(backend.invoke(b"", 60.0))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    finally:
+        given.set()
+        await backend.close()
 
 
 async def test_an_idle_connection_sends_tcp_keepalives(
@@ -292,7 +319,8 @@ async def test_an_idle_connection_sends_tcp_keepalives(
         client = LambdaClient("nitro", "us-east-2", str(server.make_url("/")), None)
         await client.open()
         monkeypatch.setattr("nitro_learner.backends.lambda_client.socket.socket", Watched)
-        invoked = await client.invoke(Payload(Prefix(b"{"), b"}"), 10.0)
+        payload = Payload(Prefix(b"{"), b"}")
+        invoked = await client.invoke(payload, 10.0, await client.credentials(10.0))
         assert json.loads(invoked.body) == [1, 60, 30]
         await client.close()
 
