@@ -302,7 +302,9 @@ def is_ready(pod: Object) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def kubectl(*arguments: str) -> str:
-    """Output of kubectl; what it says about the error where it failed."""
+def kubectl(*arguments: str, check: bool = True) -> str:
+    """Output of kubectl, which must succeed; without `check` also what it says about its error."""
     done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True, timeout=120)
-    return done.stdout if done.returncode == 0 else done.stdout + done.stderr
+    said = done.stdout if done.returncode == 0 else done.stdout + done.stderr
+    assert done.returncode == 0 or not check, f"kubectl {arguments[0]}: {said}"
+    return said

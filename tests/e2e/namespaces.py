@@ -47,13 +47,15 @@ def new_namespace(
     cluster.jobs.delete(namespace=name, field_selector=f"metadata.namespace={name}")
     cluster.core.delete_namespace(name)
     cluster.core.delete_collection_namespaced_pod(name, grace_period_seconds=0)
-    cluster.until(
-        cluster.kind("v1", "Pod"),
-        lambda pods: not pods,
-        namespace=name,
-        what="an empty namespace",
-    )
-    disks.remove(name)
+    try:
+        cluster.until(
+            cluster.kind("v1", "Pod"),
+            lambda pods: not pods,
+            namespace=name,
+            what="an empty namespace",
+        )
+    finally:
+        disks.remove(name)
 
 
 def describe(cluster: Cluster, namespace: str, folder: Path) -> None:
@@ -62,7 +64,7 @@ def describe(cluster: Cluster, namespace: str, folder: Path) -> None:
     (folder / "failure").mkdir(parents=True)
 
     def keep(name: str, *arguments: str) -> None:
-        (folder / "failure" / name).write_text(kubectl(*arguments))
+        (folder / "failure" / name).write_text(kubectl(*arguments, check=False))
 
     here = ("--namespace", namespace)
     kinds = "ntj,jobs,pods,services,pvc,ksvc,revisions,podautoscalers,resourcequotas"
@@ -72,7 +74,7 @@ def describe(cluster: Cluster, namespace: str, folder: Path) -> None:
     keep("events.txt", "get", "events", *here, "--sort-by=.lastTimestamp")
     for pod in cluster.core.list_namespaced_pod(namespace, label_selector=LEARNERS).items:
         ask = ("python", "-c", "import os, signal; os.kill(1, signal.SIGUSR1)")  # where it stands
-        kubectl("exec", *here, pod.metadata.name, "-c", "learner", "--", *ask)
+        kubectl("exec", *here, pod.metadata.name, "-c", "learner", "--", *ask, check=False)
     operator = ("--namespace", cluster.namespace, "--selector", cluster.operator, "--tail=2000")
     keep("operator.log", "logs", *operator)
     keep("operator-previous.log", "logs", *operator, "--previous")
@@ -88,5 +90,6 @@ def describe(cluster: Cluster, namespace: str, folder: Path) -> None:
         selector = ("--selector", f"app={component}", "--tail=2000")
         keep(f"knative-{component}.log", "logs", "--namespace", "knative-serving", *selector)
     print(f"what was seen of {namespace} is in {folder / 'failure'}")
-    print(kubectl("logs", *here, "--selector", LEARNERS, "-c", "learner", "--tail=40")[-6000:])
-    print(kubectl("describe", "ntj", *here)[-3000:])
+    learner = ("--selector", LEARNERS, "-c", "learner", "--tail=40")
+    print(kubectl("logs", *here, *learner, check=False)[-6000:])
+    print(kubectl("describe", "ntj", *here, check=False)[-3000:])

@@ -146,8 +146,10 @@ def _run(
         phase: str = found[0]["status"]["phase"]
         return phase if phase in ("Succeeded", "Failed") else None
 
-    phase = cluster.until(pods, ended, namespace=namespace, what=f"pod {name} ends", name=name)
-    log = kubectl("logs", "--namespace", namespace, name)
-    pods.delete(namespace=namespace, name=name, body={"gracePeriodSeconds": 0})
+    try:
+        phase = cluster.until(pods, ended, namespace=namespace, what=f"pod {name} ends", name=name)
+        log = kubectl("logs", "--namespace", namespace, name)
+    finally:
+        pods.delete(namespace=namespace, name=name, body={"gracePeriodSeconds": 0})
     assert phase == "Succeeded", log
     return log

@@ -4,13 +4,28 @@ import json
 import os
 import ssl
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NAMESPACE = os.environ["NAMESPACE"]
+PATIENCE_SECONDS = 60.0
 JOBS = f"https://kubernetes.default.svc/apis/nitro.dev/v1alpha1/namespaces/{NAMESPACE}/nitrotrainingjobs"
+
+
+def health() -> int:
+    """Status code of the operator's answer. A node routes a new Service a moment after its pod is ready."""
+    url, end = os.environ["OPERATOR_HEALTH"], time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return int(answer.status)
+        except OSError as error:
+            if time.monotonic() > end:
+                sys.exit(f"the operator does not answer at {url}: {error}")
+            time.sleep(0.5)
 
 
 def dry_run(spec: dict[str, object]) -> tuple[int, str]:
@@ -37,8 +52,7 @@ def dry_run(spec: dict[str, object]) -> tuple[int, str]:
 
 
 def main() -> None:
-    with urllib.request.urlopen(os.environ["OPERATOR_HEALTH"], timeout=10) as answer:
-        print("operator:", answer.status)
+    print("operator:", health(), flush=True)
     right: dict[str, object] = {"environment": {"id": "Hopper-v5"}}
     code, message = dry_run(right)
     print("a right job:", code)
