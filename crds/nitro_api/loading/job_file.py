@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from nitro_api.base import WITHOUT_RULES
 from nitro_api.errors import FieldError, JobInvalid
 from nitro_api.loading import yamlfile
+from nitro_api.loading.nulls import without_nulls
 from nitro_api.resolution.episodes import keep_rollout, rollout
 from nitro_api.resolution.presets import preset_values
 from nitro_api.resolution.resolve import resolve
@@ -21,7 +22,6 @@ from nitro_api.schema.wording import Location, broken_rules, located_errors, rel
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.learner_status import TrainingStatus
 
-_RLLIB_SETTINGS = ("spec", "algorithm", "rllib")
 _FITTED = ("environment", "algorithm", "network", "scaling", "backend", "cache")
 """Fields of spec that decide whether networks fit the environment, and whether messages fit the transport."""
 _MOST_LEVELS = 40
@@ -58,7 +58,7 @@ def load_job(
         raise JobInvalid([*mistakes, FieldError("", data, message)])
     for override in overrides:
         mistakes += apply_override(data, override)
-    data = _without_nulls(_as_stored(data))
+    data = without_nulls(_as_stored(data))
     about, wrong = _check(data)
     mistakes += [mistake for _, mistake in wrong]
     places = [place for place, _ in wrong]
@@ -145,24 +145,6 @@ def _as_stored(value: Any, levels: int = _MOST_LEVELS) -> Any:
     if isinstance(value, list):
         return [_as_stored(item, levels - 1) for item in value]
     return yamlfile.whole_if_integral(value) if isinstance(value, float) else value
-
-
-def _without_nulls(data: Any, location: Location = ()) -> Any:
-    """A copy in which a null is an absent field, as with `kubectl apply`. A null stays in three places: as an
-    entry of a list, in RLlib's settings, some of which it switches off, and in an unknown field, which is a
-    mistake."""
-    if location == _RLLIB_SETTINGS:
-        return data
-    if isinstance(data, dict):
-        left_out = {key for key, value in data.items() if value is None}
-        if left_out:  # the schema takes long to make, so it is read only if it is needed
-            left_out &= (schema_at(location) or {}).get("properties", data).keys()
-        return {
-            key: _without_nulls(value, (*location, key)) for key, value in data.items() if key not in left_out
-        }
-    if isinstance(data, list):
-        return [_without_nulls(item, (*location, index)) for index, item in enumerate(data)]
-    return data
 
 
 def _touched(places: Sequence[Location], place: Location) -> bool:

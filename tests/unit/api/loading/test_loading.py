@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from nitro_api import FieldError, JobInvalid, JobSpec, load_job
 from nitro_api.errors import ABSENT
 from nitro_api.loading import yamlfile
+from nitro_api.loading.nulls import names_at
 from nitro_api.rules.update_rules import MENDABLE_SENTENCE, check_update
+from nitro_api.schema.openapi import Schema, job_schema
+from nitro_api.schema.wording import Location
 
 ROOT = Path(__file__).parents[4]
 WRONG = yaml.safe_load(Path(__file__).with_name("wrong_jobs.yaml").read_text())
@@ -95,6 +98,19 @@ def test_wrong_overrides_hide_no_mistake() -> None:
 )
 def test_a_mistake_inside_a_block_hides_no_mistake_outside(change: str, path: str) -> None:
     assert {error.path for error in refusal(JOB, "metadata.name=Bad_Name", change)} == {path, "metadata.name"}
+
+
+def test_the_models_have_the_fields_of_the_schema_at_every_place() -> None:
+    places: list[tuple[Location, Schema]] = [((), job_schema())]
+    for place, schema in places:
+        properties = schema.get("properties")
+        if place != ("spec", "algorithm", "rllib"):
+            assert names_at(place) == (set(properties) if properties else None), place
+        places += [((*place, name), below) for name, below in (properties or {}).items()]
+        for part, key in ((0, "items"), ("any", "additionalProperties")):
+            if isinstance(schema.get(key), dict):
+                places.append(((*place, part), schema[key]))
+    assert len(places) > 300
 
 
 def test_a_null_in_an_unknown_field_is_a_mistake() -> None:
