@@ -12,7 +12,7 @@ import volumes
 from harness import PATIENCE_SECONDS, Cluster
 from jobs import hopper
 from namespaces import FAILED, REPORTS, Start, new_namespace
-from run_outcome import Outcome
+from run_outcome import LocalRun
 
 MOST_JOBS = 40
 """That all tests start, together."""
@@ -70,9 +70,10 @@ def report(report_folder: Path) -> Callable[[str, str], None]:
 
 
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRun]:
     """The job that several tests run on the cluster, run on this machine."""
-    return run_outcome.local(hopper(), tmp_path_factory.mktemp("reference"))
+    with run_outcome.local(hopper(), tmp_path_factory.mktemp("reference")) as run:
+        yield run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,7 +8,10 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import volumes
@@ -68,18 +71,50 @@ def untuned() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(tuned)}
 
 
-def local(spec: Object, folder: Path, **variables: str) -> Outcome:
-    """Run the job on this machine by `nitro train`, with more environment variables."""
-    file = folder / "job.yaml"
-    file.write_text(yaml.safe_dump(job_of("local", spec)))
-    run = folder / "run"
-    command = [sys.executable, "-m", "nitro_learner", "train", str(file), "--run-dir", str(run), "--json"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=untuned() | variables
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    last = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
-    return Outcome.of((run / "metrics.csv").read_bytes(), last.read_bytes())
+class LocalRun:
+    """A job that `nitro train` runs on this machine, while the test waits for the cluster.
+
+    Args:
+        spec: of the job.
+        folder: an existing one, for the job file and the run.
+        variables: more environment variables.
+    """
+
+    def __init__(self, spec: Object, folder: Path, **variables: str) -> None:
+        file = folder / "job.yaml"
+        file.write_text(yaml.safe_dump(job_of("local", spec)))
+        self._run, self._said = folder / "run", folder / "said.txt"
+        command = [sys.executable, "-m", "nitro_learner", "train", str(file), "--json"]
+        with self._said.open("w") as said:
+            self._process = subprocess.Popen(
+                [*command, "--run-dir", str(self._run)],
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                env=untuned() | variables,
+            )
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """What it came to; waits for its end."""
+        self._process.wait(PATIENCE_SECONDS)
+        assert self._process.returncode == 0, self._said.read_text()[-6000:]
+        last = sorted((self._run / "checkpoints").glob("*.safetensors"))[-1]
+        return Outcome.of((self._run / "metrics.csv").read_bytes(), last.read_bytes())
+
+    def stop(self) -> None:
+        """Kill it if it still runs."""
+        self._process.kill()
+        self._process.wait(PATIENCE_SECONDS)
+
+
+@contextmanager
+def local(spec: Object, folder: Path, **variables: str) -> Iterator[LocalRun]:
+    """A LocalRun that ends with the block."""
+    run = LocalRun(spec, folder, **variables)
+    try:
+        yield run
+    finally:
+        run.stop()
 
 
 def on_cluster(cluster: Cluster, namespace: str, name: str) -> Outcome:

@@ -25,9 +25,9 @@ def test_agents_share_policies_at_known_rounds_and_the_result_is_a_local_runs(
     cluster: Cluster, namespace: str, start: Start, tmp_path: Path
 ) -> None:
     start("spread", spread())
-    job = cluster.until_phase(namespace, "spread", "Succeeded")
-    reference = run_outcome.local(spread(), tmp_path)
-    on_cluster(cluster, namespace, "spread").assert_equals(reference)
+    with run_outcome.local(spread(), tmp_path) as reference:
+        job = cluster.until_phase(namespace, "spread", "Succeeded")
+        on_cluster(cluster, namespace, "spread").assert_equals(reference.outcome)
 
     claim = "spread-checkpoint"
     (shared,) = volumes.read(cluster, namespace, claim, "spread-*/sharing.jsonl")

@@ -107,12 +107,9 @@ def test_an_experiment_on_the_cluster_is_that_of_this_machine(
         what="a job goes on by itself",
     )
 
-    finished = begin("results", *on_cluster)
-    _, told = finished.communicate(timeout=PATIENCE_SECONDS)
-    assert finished.returncode == os.EX_OK, told
-    local = begin("local")
-    _, told = local.communicate(timeout=PATIENCE_SECONDS)
-    assert local.returncode == os.EX_OK, told
+    for process in (begin("local"), begin("results", *on_cluster)):
+        _, told = process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == os.EX_OK, told
 
     for run in runs:
         outcomes = [_outcome(tmp_path / folder / run.folder) for folder in ("results", "local")]

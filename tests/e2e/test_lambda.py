@@ -9,7 +9,7 @@ from harness import Cluster
 from jobs import MAX_ACTORS, ROUNDS, hopper
 from lambda_service import lambda_service, without_knative
 from namespaces import Start
-from run_outcome import Outcome, on_cluster
+from run_outcome import LocalRun, on_cluster
 
 from aws_support import CREDENTIALS, lambda_backend, secret
 
@@ -20,7 +20,7 @@ GB_SECOND, REQUEST = 1.66667e-5, 2e-7
 
 
 def test_a_lambda_job_needs_no_knative_and_its_result_is_a_local_runs(
-    cluster: Cluster, namespace: str, start: Start, reference: Outcome, report: Report
+    cluster: Cluster, namespace: str, start: Start, reference: LocalRun, report: Report
 ) -> None:
     with without_knative(cluster), lambda_service(cluster) as service:
         cluster.create(secret("aws", **CREDENTIALS), namespace)
@@ -30,8 +30,8 @@ def test_a_lambda_job_needs_no_knative_and_its_result_is_a_local_runs(
 
         status, name = job["status"], f"nitro-{namespace}_hopper"
         assert status["training"]["round"] == ROUNDS
-        assert [entry["actors"] for entry in status["training"]["history"]] == reference.actors
-        on_cluster(cluster, namespace, "hopper").assert_equals(reference)
+        assert [entry["actors"] for entry in status["training"]["history"]] == reference.outcome.actors
+        on_cluster(cluster, namespace, "hopper").assert_equals(reference.outcome)
         assert cluster.pods(namespace, "hopper", "actor") == []
 
         bills = service.bills()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from harness import Cluster, Object, phase_of, round_of
 from jobs import ROUNDS, hopper
 from namespaces import Start
-from run_outcome import Outcome, on_cluster
+from run_outcome import LocalRun, on_cluster
 
 
 def test_suspend_releases_all_pods_and_resume_goes_on(
-    cluster: Cluster, namespace: str, start: Start, reference: Outcome
+    cluster: Cluster, namespace: str, start: Start, reference: LocalRun
 ) -> None:
     start("paused", hopper())
     cluster.until_round(namespace, "paused", 4)
@@ -34,7 +34,7 @@ def test_suspend_releases_all_pods_and_resume_goes_on(
         cluster.job(namespace, "paused")["spec"]["actor"]["resources"]["limits"]
         == more["resources"]["limits"]
     )
-    on_cluster(cluster, namespace, "paused").assert_equals(reference)
+    on_cluster(cluster, namespace, "paused").assert_equals(reference.outcome)
 
 
 def test_delete_leaves_nothing_behind(cluster: Cluster, namespace: str, start: Start) -> None:

@@ -10,7 +10,7 @@ from harness import KNATIVE, PATIENCE_SECONDS, Cluster, of_component
 from jobs import ROUNDS, hopper
 from namespaces import Start
 from recording import recording
-from run_outcome import Outcome, on_cluster
+from run_outcome import LocalRun, on_cluster
 
 Report = Callable[[str, str], None]
 RESTART = os.environ.get("NITRO_E2E_RESTART_APISERVER")
@@ -22,7 +22,7 @@ RESTART_AT = 10
 
 
 def test_nobody_who_is_killed_is_missed(
-    cluster: Cluster, namespace: str, start: Start, reference: Outcome, report: Report
+    cluster: Cluster, namespace: str, start: Start, reference: LocalRun, report: Report
 ) -> None:
     with recording(cluster, namespace, "hopper") as record:
         start("hopper", hopper())
@@ -44,4 +44,4 @@ def test_nobody_who_is_killed_is_missed(
     assert len(record.learner_pods) > 1, "the learner was not killed: this run shows nothing"
     assert len(record.learner_jobs) == 1, "a second child was made"
     assert record.revisions == {"hopper-actors-v1"}
-    on_cluster(cluster, namespace, "hopper").assert_equals(reference)
+    on_cluster(cluster, namespace, "hopper").assert_equals(reference.outcome)

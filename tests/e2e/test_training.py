@@ -9,13 +9,13 @@ from harness import Cluster, Object
 from jobs import INITIAL_ACTORS, MAX_ACTORS, MIN_ACTORS, ROUNDS, hopper
 from namespaces import Start
 from recording import recording
-from run_outcome import Outcome, on_cluster
+from run_outcome import LocalRun, on_cluster
 
 Report = Callable[[str, str], None]
 
 
 def test_actor_pods_follow_the_score_and_the_result_is_a_local_runs(
-    cluster: Cluster, namespace: str, start: Start, reference: Outcome, report: Report
+    cluster: Cluster, namespace: str, start: Start, reference: LocalRun, report: Report
 ) -> None:
     with recording(cluster, namespace, "hopper") as record:
         start("hopper", hopper())
@@ -26,7 +26,7 @@ def test_actor_pods_follow_the_score_and_the_result_is_a_local_runs(
     status = job["status"]
     assert status["training"]["round"] == ROUNDS
     history = [entry["actors"] for entry in status["training"]["history"]]
-    assert history == reference.actors
+    assert history == reference.outcome.actors
     assert history[0] == INITIAL_ACTORS
     assert all(MIN_ACTORS <= actors <= MAX_ACTORS for actors in history)
     assert len(set(history)) > 2, "the score never moved: this run shows nothing"
@@ -35,7 +35,7 @@ def test_actor_pods_follow_the_score_and_the_result_is_a_local_runs(
     assert len(record.learner_jobs) == len(record.learner_pods) == 1
     # Actors are held between rounds, so the Revision's scale is what some round requested; fewer while pods
     # that are going take the platform's room, and one more while none answers.
-    asked = [*history, int(reference.rounds[-1]["next_actors"]), INITIAL_ACTORS + 1]
+    asked = [*history, int(reference.outcome.rounds[-1]["next_actors"]), INITIAL_ACTORS + 1]
     assert all(scale == 0 or MIN_ACTORS <= scale <= max(asked) for scale in record.scales)
     assert max(record.scales) > INITIAL_ACTORS, "the Revision did not follow"
     # Where a round lasts about as long as a pod starts and drains, as on a busy machine, the rule lets go
@@ -50,7 +50,7 @@ def test_actor_pods_follow_the_score_and_the_result_is_a_local_runs(
     assert status["actors"]["podSeconds"] > 0
     assert status["cost"]["total"] > 0
     assert status["checkpoint"]["round"] == ROUNDS
-    on_cluster(cluster, namespace, "hopper").assert_equals(reference)
+    on_cluster(cluster, namespace, "hopper").assert_equals(reference.outcome)
 
 
 def test_two_jobs_share_the_platform(cluster: Cluster, namespace: str, start: Start, report: Report) -> None:

@@ -169,24 +169,22 @@ def test_an_upgrade_and_a_rollback_lose_nothing(
     assert identities(cluster, namespace) == before
     assert round_of(cluster.job(namespace, "paused")) == paused_at
 
-    cluster.kill(namespace, of_component("first", "learner"))  # as a lost node does: it starts again
-    go_on(cluster, namespace)
-    last = max(round_of(cluster.job(namespace, name)) for name in ("first", "second")) + 5
-    for name in ("first", "second"):
-        cluster.patch_job(namespace, name, {"stop": {"rounds": last}})
-    for name in ("first", "second"):
-        cluster.until_phase(namespace, name, "Succeeded")
-    cluster.patch_job(namespace, "paused", {"suspend": False, "stop": {"rounds": paused_at + 3}})
-    cluster.until_round(namespace, "paused", paused_at + 1)
-    (learner,) = cluster.pods(namespace, "paused", "learner")
-    assert {one["image"] for one in learner["spec"]["containers"]} == {present}
-    cluster.until_phase(namespace, "paused", "Succeeded")
-
-    local = run_outcome.local(
-        spec | {"stop": {"rounds": REFERENCE_ROUNDS}},
-        tmp_path,
-        PYTHONPATH=former_release.packages(*former_release.PACKAGES["learner"]),
-    ).rounds[:-1]
+    former = former_release.packages(*former_release.PACKAGES["learner"])
+    reference = spec | {"stop": {"rounds": REFERENCE_ROUNDS}}
+    with run_outcome.local(reference, tmp_path, PYTHONPATH=former) as run:
+        cluster.kill(namespace, of_component("first", "learner"))  # as a lost node does: it starts again
+        go_on(cluster, namespace)
+        last = max(round_of(cluster.job(namespace, name)) for name in ("first", "second")) + 5
+        for name in ("first", "second"):
+            cluster.patch_job(namespace, name, {"stop": {"rounds": last}})
+        for name in ("first", "second"):
+            cluster.until_phase(namespace, name, "Succeeded")
+        cluster.patch_job(namespace, "paused", {"suspend": False, "stop": {"rounds": paused_at + 3}})
+        cluster.until_round(namespace, "paused", paused_at + 1)
+        (learner,) = cluster.pods(namespace, "paused", "learner")
+        assert {one["image"] for one in learner["spec"]["containers"]} == {present}
+        cluster.until_phase(namespace, "paused", "Succeeded")
+        local = run.outcome.rounds[:-1]
     first, second, paused = (
         run_outcome.on_cluster(cluster, namespace, name).rounds for name in ("first", "second", "paused")
     )

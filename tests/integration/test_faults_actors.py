@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from aiohttp import web
-from test_local_backend import assert_same
 
 from dispatch_support import ENVIRONMENT, STEPS, dispatcher, fragment_bytes, fragment_of, plan, stored
-from local_support import computing, local_round, redis_server, sample, spec
+from local_support import assert_same, computing, local_round, redis_server, sample, spec
 from nitro_learner.backends import knative
 from nitro_learner.backends.base import BackendError, FatalError
 from nitro_learner.backends.knative import KnativeBackend
@@ -47,7 +46,7 @@ async def test_actor_process_killed_in_mid_rollout_is_replaced_and_changes_nothi
 
 
 async def test_actor_process_that_hangs_is_killed_and_replaced() -> None:
-    async with local_round(spec(2), timeout=5.0) as (backend, _, work):
+    async with local_round(spec(2), timeout=10.0) as (backend, _, work):
         calm = await sample(work, 4)
         pid = backend.actor_pids[0]
         os.kill(pid, signal.SIGSTOP)

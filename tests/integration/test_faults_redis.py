@@ -5,9 +5,8 @@ import os
 import signal
 
 import pytest
-from test_local_backend import assert_same
 
-from local_support import computing, local_round, sample, spec
+from local_support import assert_same, computing, local_round, sample, spec
 from nitro_learner.cache.base import CacheFull
 from nitro_learner.sampling.plans import RoundFailed
 

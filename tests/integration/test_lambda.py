@@ -11,11 +11,10 @@ from typing import Any
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
-from test_local_backend import assert_same
 
 from lambda_front import Front, Function, serve
 from lambda_support import CREDENTIALS, NAME, Noise, front, function, lambda_round, settings, tls_in_front_of
-from local_support import redis_server, sample
+from local_support import assert_same, redis_server, sample
 from nitro_api.rules import payload_rules
 from nitro_learner.backends.base import BackendError, FatalError, RetryableError
 from nitro_learner.backends.lambda_backend import LambdaBackend

@@ -7,25 +7,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from local_support import alive, children_of_group, command_line, local_round, sample, spec, until
+from local_support import (
+    alive,
+    assert_same,
+    children_of_group,
+    command_line,
+    local_round,
+    sample,
+    spec,
+    until,
+)
 from nitro_learner.backends.base import BackendError
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.backends.processes import ProcessGroup
 from nitro_learner.backends.redis_server import RedisServer
 from nitro_learner.sampling import fragments
 from nitro_learner.sampling.plans import EvaluationPlan, RoundResult
-
-
-def assert_same(one: RoundResult, other: RoundResult) -> None:
-    assert len(one.fragments) == len(other.fragments)
-    for a, b in zip(one.fragments, other.fragments, strict=True):
-        assert {**a.meta, "attempt": 0} == {**b.meta, "attempt": 0}
-        assert set(a.tensors) == set(b.tensors)
-        for name in a.tensors:
-            np.testing.assert_array_equal(a.tensors[name], b.tensors[name], err_msg=name)
 
 
 async def two_rounds(processes: int) -> list[RoundResult]:

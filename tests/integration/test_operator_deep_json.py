@@ -13,7 +13,8 @@ from apiserver import ApiServer
 from cluster_support import Cluster
 from operator_support import OperatorProcess, eventually, install_knative, job
 
-LEVELS = 5000
+LEVELS = 1500
+"""More than Python's recursion allows."""
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def write(folder: Path, **kwargs: str) -> None:
         scaling={"scaler": "fixed", "minActors": 1, "initialActors": 1, "maxActors": 1},
         backend={"type": "Local", "local": {"processes": 1}},
         evaluation={"episodes": 2, "everyRounds": 10},
-        actor={"timeoutSeconds": 6 if kwargs.get("fault") == "hang" else 60},
+        actor={"timeoutSeconds": 10 if kwargs.get("fault") == "hang" else 60},
         stop={"rounds": 1},
     )
     (folder / "job.yaml").write_text(yaml.safe_dump(small))
@@ -118,7 +118,7 @@ TOLD = {
     "exit": "the actor process exited with code 3 in the midst of a rollout",
     "crash": "the actor process was ended by signal SIGSEGV in the midst of a rollout, in step() at "
     f"FILE:{line_of('CRASHES')} in fail",
-    "hang": f"step() at FILE:{line_of('HANGS')} in fail hangs: the actor did not answer in 6 s",
+    "hang": f"step() at FILE:{line_of('HANGS')} in fail hangs: the actor did not answer in 10 s",
 }
 
 

@@ -20,6 +20,7 @@ from nitro_actor.play import play_of
 from nitro_learner.checkpoints.store import load, pack
 from nitro_learner.export.networks import as_onnx, as_torch
 from nitro_learner.serving.app import _Served
+from serve_support import ask, served
 from train_support import nitro as command
 from train_support import write_job
 from untrained_runs import environment_of
@@ -184,8 +185,6 @@ def test_what_does_not_fit_is_refused(one: Path, several: Path) -> None:
 
 
 def test_the_server_remembers_nothing_itself(one: Path) -> None:
-    from test_serve import ask, served
-
     policy, rows = nitro.load(one), np.random.default_rng(1).standard_normal((2, 3)).astype(np.float32)
     with served(one) as url:
         status, first = ask(url, {"observation": rows.tolist()})

@@ -47,12 +47,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("moment", ["3:sample", "1:update", "3:update", "2:checkpoint"])
-def test_killed_and_resumed_equals_undisturbed(tmp_path: Path, undisturbed: Path, moment: str) -> None:
+def test_killed_and_resumed_again_and_again_equals_undisturbed(tmp_path: Path, undisturbed: Path) -> None:
     run, record = tmp_path / "run", tmp_path / "record.jsonl"
-    killed = nitro("train", write_job(tmp_path), "--run-dir", run, record=record, kill=moment)
-    assert killed.returncode == -9, killed.stderr
-    again = nitro("train", "--resume", run, record=record)
+    begin: tuple[str | Path, ...] = (write_job(tmp_path), "--run-dir", run)
+    for moment in ("1:update", "2:checkpoint", "3:sample", "3:update"):
+        killed = nitro("train", *begin, record=record, kill=moment)
+        assert killed.returncode == -9, (moment, killed.stderr)
+        begin = ("--resume", run)
+    again = nitro("train", *begin, record=record)
     assert again.returncode == 0, again.stderr
     assert recorded(record) == recorded(undisturbed / "record.jsonl")
     assert _learned(run, 6) == _learned(undisturbed / "run", 6)

@@ -74,7 +74,7 @@ def test_every_mistake_inside_is_found() -> None:
     assert found["endless[1]"].message == "must be a finite number, because JSON has no other; change it"
 
 
-@pytest.mark.parametrize("levels", [12, 60, 250, 5000, 100_000])
+@pytest.mark.parametrize("levels", [12, 60, 250, 100_000])
 @pytest.mark.parametrize("place", ["spec.environment.kwargs.k", "spec.seed", "spec.nonsense", "status"])
 def test_json_that_is_too_deep_is_refused_with_a_message(levels: int, place: str, tmp_path: Any) -> None:
     text = "[" * levels + "]" * levels
