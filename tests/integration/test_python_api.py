@@ -20,7 +20,7 @@ from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import JobInvalid, NitroTrainingJob
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
-from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, write
+from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, NoCheckpointError, write
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.training.round_report import RoundReport
 from train_support import job as small_job
@@ -135,8 +135,18 @@ def test_what_does_not_fit_is_refused_by_name(hopper: tuple[nitro.Run, list[int]
         policy.act({"agent": np.zeros(11)})
     with pytest.raises(ValueError, match="NaN"):
         policy.act(np.full(11, np.nan))
+    with pytest.raises(ValueError, match=r"agent: observations must be at most 3\.4e\+38"):
+        policy.act(np.full(11, 1e39))
+    with pytest.raises(ValueError, match="agent: observations are numbers, not complex128"):
+        policy.act(np.full(11, 1j))
+    with pytest.raises(ValueError, match="x='foo': must be one of steps, round, dollars"):
+        hopper[0].plot(x="foo")
+    with pytest.raises(ValueError, match=r"a\.gif: must end in \.png, \.svg or \.pdf"):
+        hopper[0].plot(tmp_path / "a.gif")
     with pytest.raises(CheckpointError, match="no checkpoint in it"):
         nitro.load(tmp_path)
+    with pytest.raises(NoCheckpointError, match="nowhere does not exist"):
+        nitro.load(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match="s3://BUCKET/PREFIX/RUN"):
         nitro.load("s3://bucket")
     old = tmp_path / "round-000001.safetensors"
@@ -153,6 +163,9 @@ def test_what_does_not_fit_is_refused_by_name(hopper: tuple[nitro.Run, list[int]
         team.episode().act(np.zeros(18))
     with pytest.raises(ValueError, match="equally many"):
         team.act({})
+    seen = {agent: np.zeros(18) for agent in team.agents}
+    with pytest.raises(ValueError, match="available: agent_0 needs an action that is allowed in each row"):
+        team.act(seen, available={"agent_0": np.zeros(5, bool)})
 
 
 def test_loading_and_reading_need_no_torch(hopper: tuple[nitro.Run, list[int]]) -> None:

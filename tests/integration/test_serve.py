@@ -77,7 +77,9 @@ def test_several_agents_and_images_are_served(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{", "Expecting property name"),
+        (b"{", "the body is no JSON: Expecting property name"),
+        (b"", "the body is no JSON: "),
+        (b'{"observation": [' + b"9" * 5000 + b"]}", "the body is no JSON: "),
         ([], 'a JSON object with an observation: {"observation": [...]}'),
         ({"observation": [0] * 11, "greedy": True}, "unknown: ['greedy']; known are observation, available"),
         ({"observation": [0] * 11, "\ud800": True}, "unknown: ['\\ud800']; known are"),
@@ -85,13 +87,15 @@ def test_several_agents_and_images_are_served(tmp_path: Path) -> None:
             {"observation": [0] * 10},
             "agent: an observation has the shape [11], a batch [B, 11]; this is [10]",
         ),
-        ({"observation": [[0] * 11, [0]]}, "inhomogeneous shape"),
+        ({"observation": [[0] * 11, [0]]}, "observation: must be numbers, in rows of equal length"),
         ({"observation": ["a"] * 11}, "observation: must be numbers, not <U1"),
         ({"observation": None}, "observation: must be numbers, not object"),
         ({"observation": {"agent": [0] * 11}}, "the policy is of one agent"),
         ({"observation": {"nobody": [0] * 11}}, "there is no agent 'nobody'"),
         ({"observation": [1e39] * 11}, "observation: must be at most 3.4e+38"),
         ({"observation": [0] * 11, "state": [10**400]}, "state: agent needs numbers that float32 holds"),
+        ({"observation": [0] * 11, "state": "x"}, "state: must be numbers, or an object"),
+        ({"observation": [0] * 11, "state": {}}, "state: "),
         (b'{"observation": [NaN]}', "NaN is no number of JSON"),
         ({"observation": [0] * 11, "deterministic": 1}, "deterministic: must be true or false"),
         ({"observation": [0] * 11, "available": [1]}, "available: must be an object"),
@@ -146,7 +150,8 @@ def test_a_client_that_sends_no_body_is_let_go(tmp_path: Path) -> None:
 
 def test_a_policy_or_port_that_is_not_there_ends_the_command(tmp_path: Path) -> None:
     for words, code, message in (
-        ((tmp_path,), 1, "no checkpoint in it"),
+        ((tmp_path,), 2, "no checkpoint in it"),
+        ((tmp_path / "nowhere",), 2, "nowhere does not exist"),
         ((tmp_path, "--port", "70000"), 2, "--port 70000: must be from 0 to 65535"),
         ((tmp_path, "--seed", "-1"), 2, "--seed -1: must be 0 or more"),
     ):

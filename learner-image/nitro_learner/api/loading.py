@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nitro_learner.api.exported import read_exported
 from nitro_learner.api.policy import TrainedPolicy
-from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore
+from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore, NoCheckpointError
 from nitro_learner.checkpoints.store import load as load_checkpoint
 from nitro_learner.run.rundir import RunDir
 
@@ -24,6 +24,7 @@ def load(source: str | Path, *, seed: int | None = None) -> TrainedPolicy:
         seed: of the actions that are drawn; None for a random one.
 
     Raises:
+        NoCheckpointError: there is no such folder or file, or no checkpoint in it.
         CheckpointError: there is no checkpoint that can be read, or it is of a version of Nitro that did not
             keep what actors play.
     """
@@ -34,6 +35,8 @@ def load(source: str | Path, *, seed: int | None = None) -> TrainedPolicy:
             RunBucket.at(str(source)).copy_newest(RunDir(Path(copy)))
             return _policy(_newest(Path(copy), str(source)), seed)
     path = Path(source)
+    if not path.exists():
+        raise NoCheckpointError(f"{path} does not exist. Name a run folder, or a checkpoint file of it.")
     if path.is_file():
         if (exported := read_exported(path, seed)) is not None:
             return exported
@@ -45,7 +48,7 @@ def _newest(path: Path, name: str) -> Checkpoint:
     store = CheckpointStore(RunDir(path).checkpoints, keep_last=1)
     checkpoint = store.latest(attached=False, only=[_PLAYED])
     if checkpoint is None:
-        raise CheckpointError(
+        raise NoCheckpointError(
             f"{name}: no checkpoint in it. Name a run that has one, or a checkpoint file of it."
         )
     return checkpoint

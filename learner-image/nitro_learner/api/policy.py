@@ -185,7 +185,7 @@ class TrainedPolicy:
                 continue
             try:
                 rows = np.array(given, np.float32)
-            except OverflowError:
+            except (OverflowError, TypeError, ValueError):
                 raise ValueError(f"state: {agent} needs numbers that float32 holds") from None
             if rows.shape != (shape[1:] if single else shape) or not np.isfinite(rows).all():
                 wanted = list(shape[1:] if single else shape)
@@ -205,6 +205,8 @@ class TrainedPolicy:
         shape = (count, action["n"])
         if rows.shape not in (shape, shape[1:]):
             raise ValueError(f"available: {agent} needs the shape {list(shape)}, not {list(rows.shape)}")
+        if not rows.any(axis=-1).all():
+            raise ValueError(f"available: {agent} needs an action that is allowed in each row")
         return np.broadcast_to(rows, shape)
 
 

@@ -57,7 +57,7 @@ class Run:
         was extended."""
         summary = self._folder.read_summary()
         rows = read_numbers(self._folder.metrics)
-        gone_on = bool(summary and rows) and summary["rounds"] < (rows[-1]["round"] or 0)
+        gone_on = bool(summary and rows) and summary.get("rounds", 0) < (rows[-1]["round"] or 0)
         return {} if gone_on else summary
 
     @property
@@ -79,7 +79,10 @@ class Run:
 
         Args:
             out: a .png, .svg or .pdf; result.png in the run folder by default.
-            x: steps, round, dollars, or another axis of `nitro plot --x`.
+            x: steps, round or dollars.
+
+        Raises:
+            ValueError: `out` or `x` is another.
         """
         from nitro_learner.views.plot import draw
 

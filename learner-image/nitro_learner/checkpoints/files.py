@@ -10,6 +10,10 @@ class CheckpointError(Exception):
     """A checkpoint could not be written or read; the message names the file and the remedy."""
 
 
+class NoCheckpointError(CheckpointError):
+    """There is no checkpoint at the place that somebody named."""
+
+
 def write(path: Path, data: bytes, what: str) -> None:
     """Write a file beside its final name, flush it to disk and rename it. Folders are created.
 

@@ -25,9 +25,9 @@ from safetensors.numpy import save as save_tensors
 
 from nitro_learner.checkpoints import attachments, files
 from nitro_learner.checkpoints.attachments import Attachment
-from nitro_learner.checkpoints.files import CheckpointError
+from nitro_learner.checkpoints.files import CheckpointError, NoCheckpointError
 
-__all__ = ["Checkpoint", "CheckpointError", "CheckpointStore", "load", "pack", "write"]
+__all__ = ["Checkpoint", "CheckpointError", "CheckpointStore", "NoCheckpointError", "load", "pack", "write"]
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_learner.cli.exits import BAD_INPUT, FAILED, NO_ROOM, CommandError
+from nitro_learner.views.plot_axes import SUFFIXES
 
 if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob
@@ -94,7 +95,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 
 def check_picture(out: Path | None) -> None:
     """Raise CommandError if --out names no picture that can be drawn."""
-    if out and out.suffix not in (".png", ".svg", ".pdf"):
+    if out and out.suffix not in SUFFIXES:
         raise CommandError(f"--out {out}: must end in .png, .svg or .pdf")
 
 

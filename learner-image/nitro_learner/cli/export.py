@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nitro_learner.cli.common import checkpoint_of, some_path, some_text, writing
-from nitro_learner.cli.exits import DONE, FAILED, CommandError
+from nitro_learner.cli.exits import BAD_INPUT, DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
     from nitro_learner.api.policy import TrainedPolicy
@@ -48,6 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.run)
     in_folder = folder.is_dir()
     if not in_folder:
+        if not folder.exists() and not arguments.run.startswith("s3://"):
+            raise CommandError(
+                f"{arguments.run} does not exist; name a run folder, or a checkpoint file of it"
+            )
         if arguments.format == "hub":
             raise CommandError(
                 f"{arguments.run}: --format hub needs a run folder, for the job and the returns of the card"
@@ -59,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out or folder / "export"
     from nitro_learner.api.loading import load
     from nitro_learner.api.run import Run
-    from nitro_learner.checkpoints.store import CheckpointError
+    from nitro_learner.checkpoints.store import CheckpointError, NoCheckpointError
     from nitro_learner.run.rundir import RunDir, RunDirError
 
     try:
@@ -72,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     except RunDirError as error:
         raise CommandError(str(error)) from None
     except CheckpointError as error:
-        raise CommandError(str(error), FAILED) from None
+        code = BAD_INPUT if isinstance(error, NoCheckpointError) else FAILED
+        raise CommandError(str(error), code) from None
     for name, data in files.items():
         path = out / name
         with writing("--out", path, "Name a folder that you may write."):

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from nitro_learner.api.loading import load
-    from nitro_learner.checkpoints.store import CheckpointError
+    from nitro_learner.checkpoints.store import CheckpointError, NoCheckpointError
     from nitro_learner.serving.serve import serve
 
     port = arguments.port
@@ -54,7 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         policy = load(arguments.run, seed=arguments.seed)
     except CheckpointError as error:
-        raise CommandError(str(error), FAILED) from None
+        code = BAD_INPUT if isinstance(error, NoCheckpointError) else FAILED
+        raise CommandError(str(error), code) from None
 
     def listening(address: str) -> None:
         print(f"serving round {policy.round} of {arguments.run} on {address}", flush=True)

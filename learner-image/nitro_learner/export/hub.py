@@ -35,7 +35,7 @@ def _card(policy: TrainedPolicy, run: Run, network: str) -> str:
     job, summary = run.job, RunDir(run.path).read_summary()
     name, environment, algorithm = job.metadata.name, job.spec.environment.id, job.spec.algorithm.name
     # What the summary says is of the run's end: of an earlier checkpoint's policy it would be untrue.
-    of_end = bool(summary) and summary["rounds"] == policy.round
+    of_end = bool(summary) and summary.get("rounds") == policy.round
     evaluation: dict[str, Any] | None = summary.get("evaluation") if of_end else None
     front: dict[str, Any] = {
         "library_name": "nitro-learner",

@@ -103,8 +103,10 @@ class RunDir:
         """Make sure that a new run overwrites no other files.
 
         Raises:
-            RunDirError: the folder holds something other than a run.
+            RunDirError: the folder holds something other than a run, or is a file.
         """
+        if self.path.is_file():
+            raise RunDirError(f"{self.path} is a file. Name a folder that is new or empty.")
         if not self.is_ours() and (names := folders.contents(self.path)):
             raise RunDirError(
                 f"the folder holds something else than a run of nitro ({folders.shown(names)}). Nothing was "
@@ -164,12 +166,14 @@ class RunDir:
 
         Raises RunDirError where it is damaged.
         """
-        found: dict[str, Any] = {}
-        if self.summary.exists():
-            try:
-                found = json.loads(self.summary.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise RunDirError(f"{self.summary} is damaged: {error}.") from None
+        if not self.summary.exists():
+            return {}
+        try:
+            found = json.loads(self.summary.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RunDirError(f"{self.summary} is damaged: {error}.") from None
+        if not isinstance(found, dict) or type(found.get("rounds", 0)) is not int:
+            raise RunDirError(f"{self.summary} is damaged: it holds no summary.")
         return found
 
     def write_summary(self, summary: dict[str, Any]) -> None:

@@ -79,7 +79,7 @@ def open_run(
     Raises:
         JobInvalid: the run of spec.resumeFrom does not fit the job, or a tracker is not installed.
         RunDirError: the folder holds a run and `resume` is false, or it holds a run of another job or
-            schedule, or a run that has lost rounds.
+            schedule, or a run that has lost rounds, or all checkpoints after its end.
         CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
         AgentError: the run is at its beginning, and the file of its scaling agent cannot be used.
     """
@@ -106,14 +106,34 @@ def open_run(
         _check_rounds(folder.metrics, {int(row["round"] or 0) for row in history}, checkpoint.round)
         _check_rounds(folder.ledger, _paid(folder), checkpoint.round)
         run_id = str(checkpoint.state["run"])
-    elif job.spec.scaling.agent:
-        load_agent(job.spec.scaling)
+    else:
+        if begun:
+            _check_start_over(folder)
+        if job.spec.scaling.agent:
+            load_agent(job.spec.scaling)
     begin = read_source(source, job, folder) if job.spec.resume_from and not checkpoint else None
     ended = _ended(folder, job, checkpoint) if checkpoint else None
     if ended is None:
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.write_text(folder.job, job.to_yaml())
     return OpenRun(folder, job, run_id or secrets.token_hex(4), store, checkpoint, history, ended, begin)
+
+
+def _check_start_over(folder: RunDir) -> None:
+    """Refuse to train a finished run again, and log a warning where rounds are lost.
+
+    Raises:
+        RunDirError: the run has finished, so its checkpoints were removed later.
+    """
+    summary = folder.read_summary()
+    if summary.get("finished"):
+        raise RunDirError(
+            f"{folder.checkpoints} has no checkpoint, but the run has finished {summary.get('rounds')} "
+            f"rounds. Restore the folder, or train anew in another one: nitro train {folder.job}"
+        )
+    rows = read_numbers(folder.metrics) if folder.metrics.exists() else []
+    if rows:
+        logger.warning("no checkpoint yet: the run starts over, and repeats %d rounds", len(rows))
 
 
 def _ended(folder: RunDir, job: NitroTrainingJob, checkpoint: Checkpoint) -> Progress | None:

@@ -110,14 +110,17 @@ class _Served:
 
     def _rows(self, agent: str, value: Any) -> Any:
         """An agent's observations. JSON has no bytes, so whole numbers stand for those of an image."""
-        rows = np.asarray(value)
-        if rows.dtype.kind not in "bif":
+        try:
+            rows = np.asarray(value)
+        except (TypeError, ValueError):
+            raise ValueError("observation: must be numbers, in rows of equal length") from None
+        if rows.dtype.kind not in "biuf":
             raise ValueError(f"observation: must be numbers, not {rows.dtype}")
         if self._policy.of(agent).observation["dtype"] != "uint8":
             if not (np.abs(rows) <= _LARGEST).all():
                 raise ValueError(f"observation: must be at most {_LARGEST:.3g}, what float32 holds")
             return rows
-        if rows.dtype.kind != "i" or rows.min(initial=0) < 0 or rows.max(initial=0) > 255:
+        if rows.dtype.kind not in "iu" or rows.min(initial=0) < 0 or rows.max(initial=0) > 255:
             raise ValueError("observation: must be whole numbers from 0 to 255")
         return rows.astype(np.uint8)
 
@@ -139,12 +142,16 @@ def _parsed(body: bytes) -> dict[str, Any]:
         found = json.loads(body, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("the body is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"the body is no JSON: {error}") from None
     if not isinstance(found, dict) or "observation" not in found:
         raise ValueError('the body must be a JSON object with an observation: {"observation": [...]}')
     if unknown := sorted(found.keys() - set(_FIELDS)):
         raise ValueError(f"unknown: {str(unknown)[:_SHOWN]}; known are {', '.join(_FIELDS)}")
     if not isinstance(found.get("deterministic", True), bool):
         raise ValueError("deterministic: must be true or false")
+    if not isinstance(found.get("state", {}), dict | list | None):
+        raise ValueError("state: must be numbers, or an object with those of each agent")
     available = found.get("available")
     if available is not None and not isinstance(available, dict):
         raise ValueError("available: must be an object with the actions of each agent")

@@ -1,6 +1,4 @@
-"""The picture of a run, or of several compared: return, boosting score, actors and cost, over environment
-steps (or rounds, or dollars) and over time.
-"""
+"""The picture of a run, or of several compared: return, score, actors and cost, over steps and over time."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ import numpy as np
 
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.views.agent_groups import edges_of
-from nitro_learner.views.plot_axes import X_AXES
+from nitro_learner.views.plot_axes import x_axis
 from nitro_learner.views.plot_groups import RunCurves, align, group, read_run
 from nitro_learner.views.plot_style import COLOURS, INK, MUTED, curve_look, picture, thousands
 
@@ -71,18 +69,20 @@ def draw(directories: Sequence[Path], out: Path, x: str = "steps") -> Path:
     mean with a band. The returns of each environment have a panel of their own.
 
     Args:
-        x: the left column's x axis, a name in X_AXES. The right column's x axis is time.
+        x: the left column's x axis, steps, round or dollars. The right column's x axis is time.
 
     Raises:
         RunDirError: a folder is not a run folder, or holds no round.
+        ValueError: there is no such axis, or no picture of that kind.
     """
+    over = x_axis(x)
     groups = group([read_run(RunDir(directory)) for directory in directories])
     panels = _panels(groups, x)
     heights = [_TALL if panel.column == "reward_mean" else _LOW for panel in panels]
     layout = {"figsize": (_WIDTH, sum(heights)), "sharex": "col", "sharey": "row", "height_ratios": heights}
     with picture(out, nrows=len(panels), ncols=2, **layout) as (figure, axes):
         scale, unit = _time_unit(groups)
-        columns = (_Axis(X_AXES[x].column), _Axis("wall_seconds", scale))
+        columns = (_Axis(over.column), _Axis("wall_seconds", scale))
         for row, panel in zip(axes, panels, strict=True):
             for axis, on_x in zip(row, columns, strict=True):
                 _draw_panel(axis, panel, on_x, groups)
@@ -90,10 +90,12 @@ def draw(directories: Sequence[Path], out: Path, x: str = "steps") -> Path:
             row[0].set_ylabel(panel.title)
             if panel.column == "env_steps":
                 thousands(row[0].yaxis)
+            if panel.column == "actors":
+                row[0].yaxis.get_major_locator().set_params(integer=True)
         if x == "steps":
             thousands(axes[-1][0].xaxis)
         axes[-1][0].locator_params(axis="x", nbins=7)
-        axes[-1][0].set_xlabel(X_AXES[x].label)
+        axes[-1][0].set_xlabel(over.label)
         axes[-1][1].set_xlabel(f"Time ({unit})")
         figure.align_ylabels(axes[:, 0])
         _head(figure, axes[0][0], groups)
@@ -108,8 +110,9 @@ def _panels(groups: Groups, x: str) -> list[_Panel]:
         returns = [replace(_RETURN, title=f"Return\n{one}", environment=one) for one in environments]
     runs = [run for members in groups.values() for run in members]
     shared = [_GROUPS] if len(runs) == 1 and runs[0].groups else []
+    scores = [_SCORE] if any(run.has("boosting_score") for run in runs) else []
     # The cost over the cost would be a diagonal.
-    return [*returns, *shared, _SCORE, _ACTORS, _STEPS if x == "dollars" else _COST]
+    return [*returns, *shared, *scores, _ACTORS, _STEPS if x == "dollars" else _COST]
 
 
 def _draw_panel(axis: Axes, panel: _Panel, x: _Axis, groups: Groups) -> None:

@@ -1,4 +1,4 @@
-"""The x axes that a run's curves can be drawn over."""
+"""The x axes that a run's curves can be drawn over, and the kinds of pictures."""
 
 from __future__ import annotations
 
@@ -19,3 +19,13 @@ X_AXES = {
     "dollars": XAxis("cost_total", "Cost ($)"),
 }
 """The axes by the name that a user chooses; the first is the default."""
+
+SUFFIXES = (".png", ".svg", ".pdf")
+"""Kinds of pictures that can be drawn."""
+
+
+def x_axis(name: str) -> XAxis:
+    """The axis of that name. Raises ValueError if there is none."""
+    if name not in X_AXES:
+        raise ValueError(f"x={name!r}: must be one of {', '.join(X_AXES)}")
+    return X_AXES[name]

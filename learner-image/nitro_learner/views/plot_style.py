@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_learner.run.rundir import naming
+from nitro_learner.views.plot_axes import SUFFIXES
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -52,7 +53,12 @@ def picture(path: Path, **layout: Any) -> Iterator[tuple[Any, Any]]:
     """A figure and its axes (`plt.subplots(**layout)`) in this look, saved to `path` at the block's end.
 
     It is made without pyplot, which would take the backend of a notebook that draws by itself.
+
+    Raises:
+        ValueError: pictures of such a kind cannot be drawn.
     """
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"{path}: must end in .png, .svg or .pdf")
     # Imported here: matplotlib takes most of a second, which a command's help need not wait for.
     import matplotlib as mpl
     from matplotlib.figure import Figure

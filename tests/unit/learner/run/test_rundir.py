@@ -2,6 +2,7 @@
 the same.
 """
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -228,6 +229,38 @@ def test_a_run_that_has_lost_rounds_does_not_go_on(
     assert lost.exists() == (lines is not None)
     lost.write_text("".join(whole))
     assert len(open_run(folder, job(), resume=True).history) == 6
+
+
+def test_a_finished_run_without_its_checkpoints_is_not_trained_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its curve would be lost, and its rounds be paid twice."""
+    folder = _trained(tmp_path, 2)
+    rows = folder.metrics.read_bytes()
+    shutil.rmtree(folder.checkpoints)
+    assert open_run(folder, job(), resume=True).checkpoint is None
+    assert "the run starts over, and repeats 2 rounds" in caplog.text
+    folder.write_summary({"finished": True, "rounds": 2})
+    with pytest.raises(
+        RunDirError, match=r"checkpoints has no checkpoint, but the run has finished 2 rounds"
+    ):
+        open_run(folder, job(), resume=True)
+    assert folder.metrics.read_bytes() == rows
+
+
+@pytest.mark.parametrize("text", ["[1]", "null", '"x"', '{"rounds": "x"}', '{"rounds": true}', "{"])
+def test_a_summary_that_is_none_is_told_as_damaged(tmp_path: Path, text: str) -> None:
+    folder = RunDir(tmp_path)
+    folder.summary.write_text(text)
+    with pytest.raises(RunDirError, match=r"summary\.json is damaged"):
+        folder.read_summary()
+
+
+def test_a_file_is_no_folder_for_a_run(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.touch()
+    with pytest.raises(RunDirError, match=r"job\.yaml is a file\. Name a folder"):
+        RunDir(file).check_free()
 
 
 def test_a_rate_that_falls_over_all_rounds_keeps_their_number(

@@ -189,6 +189,16 @@ def test_one_seed_without_a_return_does_not_hide_the_others_curve(
     assert axes[0][0].lines[0].get_ydata().tolist() == [20, 40, 60, 80, 100]
 
 
+def test_whole_actors_have_whole_ticks_and_no_score_has_no_panel(
+    tmp_path: Path, drawn: list[tuple[Any, Any]]
+) -> None:
+    values = {"actors": 1, "boosting_score": None}
+    draw([_run(tmp_path / "a", values=values, scaling=FIXED)], tmp_path / "a.png")
+    ((_, axes),) = drawn
+    assert [row[0].get_ylabel() for row in axes] == ["Return", "Actors", "Cost ($)"]
+    assert all(tick == round(tick) for tick in axes[1][0].get_yticks())
+
+
 def test_each_environment_has_its_own_panel_of_returns(tmp_path: Path, drawn: list[tuple[Any, Any]]) -> None:
     paths = [
         _run(tmp_path / "a", environment={"id": "Hopper-v5"}),
