@@ -116,6 +116,14 @@ def test_nulls_are_absent_fields(apiserver: ApiServer, namespace: str) -> None:
     assert spec["environment"]["kwargs"] == {"b": {"c": [None, {}]}}
 
 
+def test_what_takes_any_json_keeps_nulls_at_every_level(apiserver: ApiServer, namespace: str) -> None:
+    kwargs = {"a": None, "b": [None, [None, {"c": None}]], "d": {"e": None, "f": [None]}}
+    data = job()
+    data["spec"]["environment"]["kwargs"] = kwargs
+    apiserver.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(data))
+    assert apiserver.get("ntj", "hopper", "-n", namespace)["spec"]["environment"]["kwargs"] == kwargs
+
+
 def test_the_api_server_keeps_a_null_among_rllib_s_settings(apiserver: ApiServer, namespace: str) -> None:
     """kubectl drops it unless it leaves the work to the server; then `nitro validate` warns."""
     data = job("spec.algorithm={name: rllib/appo, rllib: {grad_clip: null, lr: 0.1}}")

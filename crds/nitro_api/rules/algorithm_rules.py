@@ -82,7 +82,7 @@ def _setting_rule(setting: str, owners: Sequence[str], takers: Sequence[str]) ->
     )
     return Rule(
         path=f"hyperparameters.{setting}",
-        cel=f"{_among(takers)} || !has(self.hyperparameters) || !has(self.hyperparameters.{setting})",
+        cel=f"{_among(takers)} || !has(self.hyperparameters.{setting})",  # the block has a default
         sentence=f"{start} other algorithms do not have; {end}",
         exact=f"{start} {{name}} does not have; {end}",
         holds=lambda algorithm: (

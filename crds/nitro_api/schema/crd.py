@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -18,7 +18,7 @@ from nitro_api.rules.update_rules import (
     immutable_fields,
     mendable_fields,
 )
-from nitro_api.schema.openapi import Schema, job_schema
+from nitro_api.schema.openapi import Schema, job_schema, schema_at
 from nitro_api.spec.free_json import PRESERVE
 from nitro_api.spec.job import GROUP, KIND, PLURAL, VERSION
 
@@ -115,7 +115,23 @@ def _root() -> Schema:
         *(_mendable(name) for name in mendable_fields()),
     ]
     root["required"] = ["spec"]
+    _drop_spare_messages(root)
     return root
+
+
+def _drop_spare_messages(node: Any) -> None:
+    """Drop the message of every rule that has a messageExpression too: the API server takes the expression.
+
+    `kubectl apply` and others keep the whole CRD in an annotation, and an object's annotations have at most
+    256 KiB.
+    """
+    if isinstance(node, dict):
+        if "messageExpression" in node:
+            del node["message"]
+        node = list(node.values())
+    if isinstance(node, list):
+        for below in node:
+            _drop_spare_messages(below)
 
 
 def _immutable(name: str) -> dict[str, str]:
@@ -130,12 +146,12 @@ def _immutable(name: str) -> dict[str, str]:
 
 def _mendable(name: str) -> dict[str, str]:
     fields = changeable(name, MENDABLE)
-    same = _all_same(name, fields) if fields else f"({_same(name)})"
-    return {"rule": f"oldSelf.suspend || {same}", "message": MENDABLE_SENTENCE, "fieldPath": f".{name}"}
+    same = _all_same(name, fields) if fields else _same(name)
+    return {"rule": f"oldSelf.suspend || ({same})", "message": MENDABLE_SENTENCE, "fieldPath": f".{name}"}
 
 
 def _all_same(name: str, fields: list[str]) -> str:
-    return " && ".join(f"({_same(f'{name}.{field}')})" for field in fields)
+    return " && ".join(_same(f"{name}.{field}") for field in fields)
 
 
 def _same(path: str) -> str:
@@ -145,8 +161,19 @@ def _same(path: str) -> str:
             f"(has({spec}.{path}) ? {spec}.{path} : {USUAL[path].replace('self', spec)})"
             for spec in ("self", "oldSelf")
         )
-        return f"(!has(self.{path}) && !has(oldSelf.{path})) || {new} == {old}"
+        return f"((!has(self.{path}) && !has(oldSelf.{path})) || {new} == {old})"
+    if _always_there(path):
+        return f"self.{path} == oldSelf.{path}"
     return f"has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
+
+
+def _always_there(path: str) -> bool:
+    """Whether the API server has a field in every job, because it is required or has a default."""
+    *parents, name = path.split(".")
+    holder = cast("Schema", schema_at(("spec", *parents)))
+    return path not in UNWRITTEN and (
+        "default" in holder["properties"][name] or name in holder.get("required", ())
+    )
 
 
 class _CrdDumper(yaml.SafeDumper):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,21 @@ def test_the_committed_crd_is_current() -> None:
     committed = (ROOT / "crds" / "nitrotrainingjobs.yaml").read_text()
     assert committed == crd.render(), "run `make generate`"
     assert yaml.safe_load(committed) == crd.definition()
+
+
+def test_the_crd_fits_into_an_annotation() -> None:
+    """`kubectl apply` and Argo CD keep it in one, as JSON in which Go writes < as \\u003c. All annotations of
+    an object have at most 256 KiB together."""
+    text = json.dumps(crd.definition(), separators=(",", ":"), ensure_ascii=False)
+    stored = re.sub("[<>&]", r"\\u003c", text).encode()
+    others = 4 * 2**10
+    assert len(stored) < 256 * 2**10 - others
+
+
+def test_a_rule_has_one_message() -> None:
+    for path, node in SPEC:
+        for rule in node.get("x-kubernetes-validations", ()):
+            assert ("message" in rule) != ("messageExpression" in rule), path
 
 
 def test_the_schema_is_structural() -> None:

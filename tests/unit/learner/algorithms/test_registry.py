@@ -169,10 +169,10 @@ def test_an_algorithm_is_added_by_its_folder_its_record_and_a_line_in_either_reg
     ours = [name for name, record in RECORDS.items() if record.settings != "rllib"]
     assert found["enumeration"] == [*ours, "toy", *(name for name in RECORDS if name not in ours)]
     assert (found["schema"]["minimum"], found["schema"]["maximum"]) == (0, 1)
-    assert [rule["message"] for rule in found["rules"]] == [
-        "is a setting of toy, which other algorithms do not have; remove it or set name: toy",
-        "must be below 1; lower it",
-    ]
+    own, below_one = found["rules"]
+    said = own["messageExpression"]
+    assert said == "'is a setting of toy, which ' + self.name + ' does not have; remove it or set name: toy'"
+    assert below_one["message"] == "must be below 1; lower it"
     assert (found["class"], found["feed"]) == ("Toy", "SyncRounds")
 
 
