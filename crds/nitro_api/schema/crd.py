@@ -35,7 +35,7 @@ _COLUMNS: tuple[tuple[str, str, str, str, int], ...] = (
         "How much the round calls for more actors.",
         0,
     ),
-    ("Actors", "integer", ".status.actors.ready", "Actor pods that are ready.", 0),
+    ("Actors", "integer", ".status.actors.ready", "Actors that are ready.", 0),
     ("Cost", "number", ".status.cost.total", "Cost so far, in US dollars.", 0),
     ("Age", "date", ".metadata.creationTimestamp", "Time since the job was created.", 0),
     ("Scaler", "string", ".status.scaler", "Who decides the number of actors.", 1),

@@ -55,7 +55,7 @@ class ActorsStatus(StatusModel):
     """Actors that the operator allows now, within the platform's limit."""
 
     ready: Pods | None = None
-    """Actor pods that are ready."""
+    """Actors that are ready."""
 
     pod_seconds: PodSeconds | None = None
     """Time that actor pods have existed, terminating ones included. Unit: pod-seconds."""
