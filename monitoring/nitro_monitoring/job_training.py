@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from nitro_monitoring.job_queries import COST, JOB, either
+from nitro_monitoring.job_queries import COST, JOB, SELECTOR, either
 from nitro_monitoring.panels import (
     GREEN,
     RED,
@@ -43,10 +43,14 @@ def progress(found: builders.Dashboard) -> None:
     found.with_panel(
         number(
             "Since the last report",
-            "Age of the learner's last report, by its own clock; it reports every few seconds. After a "
+            "Age of a running learner's last report, by its own clock; it reports every few seconds. After a "
             "minute the operator lets the actors go.",
             "s",
-            Query(f"time() - max(nitro_job_status_heartbeat_timestamp_seconds{JOB})", "age"),
+            Query(
+                f"(time() - max(nitro_job_status_heartbeat_timestamp_seconds{JOB})) and on () "
+                f'nitro_job_status_phase{{{SELECTOR},phase="Running"}} == 1',
+                "age",
+            ),
             steps=((None, GREEN), (20, YELLOW), (60, RED)),
         )
     )

@@ -95,15 +95,17 @@ def dashed(panel: timeseries.Panel, name: str) -> timeseries.Panel:
 def number(
     title: str, description: str, unit: str, *queries: Query, width: int = 4, steps: Steps = PLAIN
 ) -> stat.Panel:
-    """The newest values, large."""
-    panel = _common(stat.Panel(), title, description, unit, queries, width, STAT_HEIGHT, steps)
+    """The present values, large. A series that has ended, such as that of an earlier phase, is not shown."""
+    panel = _common(stat.Panel(), title, description, unit, [], width, STAT_HEIGHT, steps)
+    for position, query in enumerate(queries):
+        panel.with_target(_target(query, position).instant())
     panel.reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
     panel.color_mode(common.BigValueColorMode.VALUE).graph_mode(common.BigValueGraphMode.NONE)
     return panel.no_value("-")
 
 
 def word(title: str, description: str, query: Query, *, width: int = 4) -> stat.Panel:
-    """The legend of the one series that there is: the value of a label, such as the phase."""
+    """The legend of the query's present series: the value of a label, such as the phase."""
     return number(title, description, "none", query, width=width).text_mode(common.BigValueTextMode.NAME)
 
 
@@ -203,6 +205,10 @@ def _common(
     thresholds = [dashboard.Threshold(value=value, color=colour) for value, colour in steps]
     panel.thresholds(builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(thresholds))
     for position, query in enumerate(queries):
-        target = prometheus.Dataquery().expr(query.expr).legend_format(query.legend).range()
-        panel.with_target(target.ref_id(chr(ord("A") + position)).datasource(DATASOURCE))
+        panel.with_target(_target(query, position).range())
     return panel
+
+
+def _target(query: Query, position: int) -> prometheus.Dataquery:
+    target = prometheus.Dataquery().expr(query.expr).legend_format(query.legend)
+    return target.ref_id(chr(ord("A") + position)).datasource(DATASOURCE)

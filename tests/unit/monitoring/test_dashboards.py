@@ -129,6 +129,40 @@ def test_queries_are_about_series_and_labels_that_exist(board: Board) -> None:
         assert named <= labels, f"{query.panel}: {named - labels}"
 
 
+@EACH
+def test_a_single_number_is_the_present_one(board: Board) -> None:
+    """A query over time also gives what ended within the dashboard's last hour, such as earlier phases."""
+    shown = [panel for panel in panels(board) if panel["type"] == "stat"]
+    assert shown
+    for panel in shown:
+        for target in panel["targets"]:
+            assert (target["instant"], target.get("range", False)) == (True, False), panel["title"]
+
+
+@pytest.mark.parametrize(("phase", "age"), [("Running", [{"labels": "{}", "value": 40}]), ("Succeeded", [])])
+def test_a_job_that_changes_phase_has_the_new_one_alone(
+    phase: str, age: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """The learner of a job that has ended reports no more, and is not late."""
+    job = 'namespace="team",job_name="hopper"'
+    values = {
+        f'nitro_job_status_phase{{{job},phase="Pending"}}': "1 1 stale",
+        f'nitro_job_status_phase{{{job},phase="{phase}"}}': "_ _ 1 1 1",
+        f"nitro_job_status_heartbeat_timestamp_seconds{{{job}}}": "_ _ 120 200 200",
+    }
+    expected = {"Phase": [{"labels": f'{{phase="{phase}"}}', "value": 1}], "Since the last report": age}
+    found = {query.panel: query.expr for query in queries(BOARDS[job_dashboard.UID])}
+    asked = [
+        {"expr": filled(found[title], VARIABLES), "eval_time": "4m", "exp_samples": samples}
+        for title, samples in expected.items()
+    ]
+    series = [{"series": name, "values": value} for name, value in values.items()]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml.safe_dump({"tests": [test]}))
+    promtool("test", "rules", file)
+
+
 def test_no_metric_is_forgotten() -> None:
     texts = [query.expr for board in BOARDS.values() for query in queries(board)]
     used = set(re.findall(r"\bnitro_\w+", "\n".join([*texts, *(alert.expr for alert in ALERTS)])))
