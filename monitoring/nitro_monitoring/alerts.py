@@ -183,10 +183,10 @@ OPERATOR_ALERTS = (
         "",
         "5m",
         "critical",
-        "Prometheus sees no Nitro operator",
-        "Prometheus has had no metrics of it for five minutes. Running jobs continue with the actors that "
-        "they have; no job starts, scales or ends.",
-        absent="the operator's metrics are there",
+        "Prometheus sees no Nitro operator at work",
+        "For five minutes Prometheus has had no metrics of an operator that has seen all jobs. Running jobs "
+        "continue with the actors that they have; no job starts, scales or ends.",
+        absent="the metrics of an operator at work are there",
     ),
     Alert(
         "NitroOperatorStuck",

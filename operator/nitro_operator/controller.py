@@ -84,7 +84,7 @@ class Controller:
         self._relisting = asyncio.Lock()  # the cache takes one list of a kind at a time
         self._relists: WorkQueue[Kind] = WorkQueue(self._relist, 1, RELIST_TIMEOUT_SECONDS)
         self._ticked = 0.0
-        self._resynced = time.time()
+        self._resynced: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._summary = JobSummary(self._cache.jobs)
         self._health = metrics.Health(

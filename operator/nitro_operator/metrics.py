@@ -43,21 +43,23 @@ class Health(Collector):
     """Metrics that show whether the operator makes progress. Every scrape reads the current values.
 
     Args:
-        resynced: Unix time of the last resync of all jobs.
+        resynced: Unix time of the last resync of all jobs; None before the first one, as in an operator that
+            waits for its Lease. Then there is no series, because nothing is stuck.
         queued: jobs that wait for a worker.
         longest_run: seconds that the longest of the running reconciles has been running.
     """
 
     def __init__(
         self,
-        resynced: Callable[[], float],
+        resynced: Callable[[], float | None],
         queued: Callable[[], int],
         longest_run: Callable[[], float],
     ) -> None:
-        self._read: tuple[tuple[str, str, Callable[[], float]], ...] = (
+        self._read: tuple[tuple[str, str, Callable[[], float | None]], ...] = (
             (
                 "nitro_operator_resync_timestamp_seconds",
-                "Unix time of the last resync of all jobs; more than a minute ago = the resync loop is stuck",
+                "Unix time of the last resync of all jobs; more than a minute ago = the loop is stuck, "
+                "none = it has not begun, as in an operator that waits for its Lease",
                 resynced,
             ),
             ("nitro_operator_queued_jobs", "Jobs that wait for a reconcile", queued),
@@ -77,7 +79,10 @@ class Health(Collector):
         return [GaugeMetricFamily(name, text) for name, text, _ in self._read]
 
     def collect(self) -> Iterable[Metric]:
-        return [GaugeMetricFamily(name, text, value=read()) for name, text, read in self._read]
+        values = ((name, text, read()) for name, text, read in self._read)
+        return [
+            GaugeMetricFamily(name, text, value=value) for name, text, value in values if value is not None
+        ]
 
 
 async def scrape(request: web.Request) -> web.Response:

@@ -25,6 +25,7 @@ from operator_support import (
 )
 
 LIMIT = 20
+RESYNCED = "\nnitro_operator_resync_timestamp_seconds "
 KNATIVE = "services.serving.knative.dev"
 
 
@@ -264,9 +265,14 @@ def test_of_two_operators_one_writes_and_a_node_that_comes_back_does_not(
     second = OperatorProcess(apiserver.kubeconfig, tmp_path / "second.log")
     second.start(ready=False)
     eventually(lambda: "waits for its Lease" in second.log())
+    assert RESYNCED in first.metrics()
+    waiting = second.metrics()
+    assert "nitro_operator_queued_jobs" in waiting
+    assert RESYNCED not in waiting, "it is not stuck, and not the operator that works"
     os.kill(first.pid, signal.SIGSTOP)  # its node is lost
     try:
         eventually(lambda: second.get(second.health_port, "/readyz"), what="the second takes over")
+        assert RESYNCED in second.metrics()
         cluster.report("kept", round=1, requestedActors=6)
         eventually(lambda: cluster.scale("kept") == ("6", "6"))
     finally:
