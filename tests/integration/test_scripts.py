@@ -213,6 +213,15 @@ INDEX = "https://index.example.com/cpu"
             {"LEARNER_EXTRAS": "rllib", "TORCH_INDEX": INDEX, "LEARNERS": "cpu"},
             {"nitro-learner-cpu": INDEX, "nitro-learner-rllib": INDEX},
         ),
+        (
+            {"LEARNER_EXTRAS": "rllib", "TORCH_INDEX": INDEX},
+            {
+                "nitro-learner": None,
+                "nitro-learner-cpu": INDEX,
+                "nitro-learner-rllib": None,
+                "nitro-learner-rllib-cpu": INDEX,
+            },
+        ),
     ],
 )
 def test_an_index_of_cpu_builds_gives_a_learner_image_more(
