@@ -2,15 +2,15 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* Helm takes release names that no Service may have; the other objects would be there before the API server refuses it. */}}
 {{- define "nitro.fullname" -}}
 {{- $name := include "nitro.name" . -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- $full := .Values.fullnameOverride | default (ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name)) -}}
+{{- $full = $full | trunc 50 | trimSuffix "-" -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $full) -}}
+{{- fail (printf "%s cannot begin the name of a Service: only a-z, 0-9 and - may be in it, a letter first; set fullnameOverride" $full) -}}
 {{- end -}}
+{{- $full -}}
 {{- end -}}
 
 {{- define "nitro.operator" -}}

@@ -265,7 +265,7 @@ def test_names_that_look_like_numbers_stay_text(helm: Helm) -> None:
     command = ["template", "1e3", str(CHART), "--namespace", "42", "--kube-version", KUBE_VERSION]
     for option, values in (("--set-json", numbers), ("--set-string", texts), ("--set", switched)):
         command += [word for value in values for word in (option, value)]
-    documents = [d for d in yaml.safe_load_all(helm.run(*command, "--set", "nameOverride=e")) if d]
+    documents = [d for d in yaml.safe_load_all(helm.run(*command, "--set", "fullnameOverride=e")) if d]
     assert environment(documents)["NITRO_KNATIVE_NAMESPACE"] == "123"
     assert environment(documents)["NITRO_WATCH_NAMESPACES"] == "2024"
     pod = only(documents, "Deployment")["spec"]["template"]["spec"]
@@ -322,6 +322,11 @@ def test_long_names_fit(render: Render) -> None:
         ("nameOverride=2nd", "nameOverride"),
         ("operator.replicas=2", "replicas"),
         ('networkPolicy.learnerEgress.apiServerCidrs=["10.0.0.1"]', "apiServerCidrs"),
+        ('networkPolicy.learnerEgress.apiServerCidrs=["10.0.0.1/99"]', "apiServerCidrs"),
+        ('networkPolicy.learnerEgress.apiServerCidrs=["10.0.0.256/32"]', "apiServerCidrs"),
+        ('networkPolicy.learnerEgress.apiServerCidrs=["fd00::1/129"]', "apiServerCidrs"),
+        ('lambda.endpoints=["localhost:65536"]', "endpoints"),
+        ('lambda.endpoints=["localhost:0"]', "endpoints"),
         ("networkPolicy.learnerEgress.rules=[{}]", "rules"),
         ("serviceAccount.create=false", "name"),
     ],
@@ -329,6 +334,24 @@ def test_long_names_fit(render: Render) -> None:
 def test_wrong_values_are_refused_by_name(render: Render, setting: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         render(set=[setting])
+
+
+def test_right_addresses_and_ports_are_taken(render: Render) -> None:
+    cidrs = '["0.0.0.0/0","10.0.0.1/32","255.255.255.255/9","::/0","fd00::1/128","::ffff:10.0.0.1/99"]'
+    endpoints = '["*","localhost","localhost:1","localhost:65535"]'
+    settings = (f"networkPolicy.learnerEgress.apiServerCidrs={cidrs}", f"lambda.endpoints={endpoints}")
+    assert render(set=settings)
+
+
+@pytest.mark.parametrize("release", ["1nitro", "my.nitro", "42"])
+def test_a_release_name_that_no_service_can_have_needs_another_name_of_its_objects(
+    helm: Helm, release: str
+) -> None:
+    """Helm takes it, and would leave an installation without its Services."""
+    command = ["template", release, str(CHART), "--kube-version", KUBE_VERSION]
+    with pytest.raises(AssertionError, match=f"{release}.*set fullnameOverride"):
+        helm.run(*command)
+    assert "name: platform-operator" in helm.run(*command, "--set", "fullnameOverride=platform")
 
 
 def leaves(tree: dict[str, Any], path: str = "") -> set[str]:
