@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from chart_support import find_helm
 
 ROOT = Path(__file__).parents[2]
 WAITS = """#!/bin/sh
@@ -243,6 +246,17 @@ def test_an_index_of_cpu_builds_gives_a_learner_image_more(
     assert chosen == ("nitro-learner-cpu" in indexes)
 
 
+def test_a_tag_of_digits_stays_text(tmp_path: Path) -> None:
+    """The short hash of a commit may have no letter, and the chart refuses a number."""
+    checkout = Checkout(tmp_path, helm=NOTED, kubectl=NOTED)
+    assert checkout.run("install", VERSION="1234567").returncode == 0
+    (command,) = [line for line in checkout.called().splitlines() if line.startswith("helm ")]
+    given = shlex.split(command)
+    assert given[given.index("images.tag=1234567") - 1] == "--set-string"
+    with pytest.raises(AssertionError, match=r"images[./]tag"):
+        find_helm().render(set=["images.tag=1234567"])
+
+
 @pytest.mark.parametrize("learners", ["cpu", "gpu"])
 def test_a_learner_image_that_cannot_be_built_is_refused(tmp_path: Path, learners: str) -> None:
     checkout = Checkout(tmp_path, docker=DOCKER)
@@ -276,7 +290,29 @@ def test_a_manifest_of_knative_that_has_changed_is_not_applied(tmp_path: Path) -
     assert done.returncode != 0
     assert "serving-core.yaml is not the file of scripts/digests.env" in done.stderr
     assert checkout.called().count("kubectl apply") == 3, "only the first manifest, which is the same"
-    assert checkout.run("knative", KNATIVE="v1.24.0").returncode == 0, "another release has other hashes"
+
+
+def test_a_release_of_knative_without_hashes_is_not_applied_where_others_have_them(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, docker=DOCKER, curl=CURL, kubectl=NOTED)
+    assert checkout.run("digests").returncode == 0
+    done = checkout.run("knative", KNATIVE="v1.24.0")
+    assert done.returncode != 0
+    assert "KNATIVE=v1.24.0 scripts/digests" in done.stderr
+    assert "kubectl" not in checkout.called()
+    assert checkout.run("digests", KNATIVE="v1.24.0").returncode == 0
+    assert checkout.run("knative", KNATIVE="v1.24.0").returncode == 0
+    assert checkout.called().count("kubectl apply") == 2
+
+
+def test_ci_ends_where_the_cluster_does_not_start(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster"
+    cluster.write_text("#!/bin/sh\n[ $1 != up ]\n")
+    cluster.chmod(0o755)
+    text = (ROOT / ".ci" / "run").read_text()
+    (start,) = re.findall(r"^if .*?\n  KUBEBUILDER_ASSETS=.*?^fi\n", text, re.MULTILINE | re.DOTALL)
+    command = ["bash", "-euo", "pipefail", "-c", f"cluster=$0\n{start}echo went on", str(cluster)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
 
 
 def test_the_hashes_are_those_of_the_constraints() -> None:
