@@ -25,7 +25,7 @@ FOLDERS = (
     "learner-image/",
 )
 
-OTHERS = {"--take-ownership", "--force-conflicts", "--provenance", "--peer"}
+OTHERS = {"--take-ownership", "--force-conflicts", "--set-string", "--provenance", "--peer"}
 """Options in sentences that belong to helm, docker and a benchmark."""
 
 
