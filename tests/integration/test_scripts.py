@@ -212,6 +212,7 @@ INDEX = "https://index.example.com/cpu"
         ({}, {"nitro-learner": None}),
         ({"TORCH_INDEX": INDEX}, {"nitro-learner": None, "nitro-learner-cpu": INDEX}),
         ({"TORCH_INDEX": INDEX, "LEARNERS": "cpu"}, {"nitro-learner-cpu": INDEX}),
+        ({"TORCH_INDEX": INDEX, "LEARNERS": "cuda"}, {"nitro-learner": None}),
         (
             {"LEARNER_EXTRAS": "rllib", "TORCH_INDEX": INDEX, "LEARNERS": "cpu"},
             {"nitro-learner-cpu": INDEX, "nitro-learner-rllib": INDEX},
