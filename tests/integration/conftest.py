@@ -50,6 +50,13 @@ def apiserver(pytestconfig: pytest.Config) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
+def fresh_apiserver(apiserver: ApiServer) -> Iterator[ApiServer]:
+    """One more, for this test alone, without the CRD."""
+    with ApiServer(apiserver.assets) as server:
+        yield server
+
+
+@pytest.fixture
 def namespace(apiserver: ApiServer) -> Iterator[str]:
     """A fresh namespace. No controller empties it afterwards; it goes with the server."""
     name = f"test-{uuid.uuid4().hex[:8]}"

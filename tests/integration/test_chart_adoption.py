@@ -93,27 +93,19 @@ def test_the_notes_of_a_release_without_the_crd_say_how_it_adopts_it_later(
     assert apiserver.get("crd", CRD)["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
-def test_two_releases_are_installed_by_the_documented_commands(apiserver: ApiServer, helm: Helm) -> None:
+def test_two_releases_are_installed_by_the_documented_commands(
+    fresh_apiserver: ApiServer, helm: Helm
+) -> None:
     page = (ROOT / "docs/operations.md").read_text()
     installs = re.findall(r"^    helm (install .*)$", page, re.MULTILINE)
-    adopt = [line.strip() for line in page.splitlines() if line.strip().startswith(ADOPT)]
     for namespace in ("team-a", "team-b"):
-        apiserver.kubectl("create", "namespace", namespace)
-    for command in adopt:  # the CRD of this API server was applied by hand
-        apiserver.kubectl(*shlex.split(command)[1:])
-    server = ("--kubeconfig", str(apiserver.kubeconfig))
-    try:
-        for command in installs:
-            helm.run(*shlex.split(command.replace("charts/nitro", str(CHART))), *server)
-        assert len(json.loads(helm.run("list", "--all-namespaces", "--output", "json", *server))) == 2
-        for namespace, operator in (("team-a", "nitro-operator"), ("team-b", "nitro-b-operator")):
-            assert apiserver.get("role", operator, "-n", namespace)["rules"]
-    finally:
-        for name, namespace in (("nitro", "nitro-system"), ("nitro-b", "nitro-b")):
-            helm.run("uninstall", name, "--namespace", namespace, *server, "--ignore-not-found")
-        apiserver.kubectl("label", "crd", CRD, "app.kubernetes.io/managed-by-")
-        disowned = ("meta.helm.sh/release-name-", "meta.helm.sh/release-namespace-")
-        apiserver.kubectl("annotate", "crd", CRD, *disowned)
+        fresh_apiserver.kubectl("create", "namespace", namespace)
+    server = ("--kubeconfig", str(fresh_apiserver.kubeconfig))
+    for command in installs:
+        helm.run(*shlex.split(command.replace("charts/nitro", str(CHART))), *server)
+    assert len(json.loads(helm.run("list", "--all-namespaces", "--output", "json", *server))) == 2
+    for namespace, operator in (("team-a", "nitro-operator"), ("team-b", "nitro-b-operator")):
+        assert fresh_apiserver.get("role", operator, "-n", namespace)["rules"]
 
 
 def test_take_ownership_does_the_same(apiserver: ApiServer, helm: Helm, release: tuple[str, ...]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,33 +15,29 @@ ROOT = Path(__file__).parents[2]
 CRD = "nitrotrainingjobs.nitro.dev"
 
 
-@pytest.fixture
-def fresh(apiserver: ApiServer) -> Iterator[ApiServer]:
-    with ApiServer(apiserver.assets) as server:
-        yield server
-
-
 def fields(server: ApiServer) -> set[str]:
     (version,) = server.get("crd", CRD)["spec"]["versions"]
     return set(version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"])
 
 
 @pytest.mark.parametrize("page", ["charts/nitro/README.md", "charts/nitro/templates/NOTES.txt"])
-def test_the_documented_command_replaces_the_crd_of_release_0_1(page: str, fresh: ApiServer) -> None:
+def test_the_documented_command_replaces_the_crd_of_release_0_1(
+    page: str, fresh_apiserver: ApiServer
+) -> None:
     name = f"crds/{CRD_FILE.name}"
-    fresh.kubectl("apply", "-f", str(former_release.tree() / name))
-    assert "cache" not in fields(fresh)
+    fresh_apiserver.kubectl("apply", "-f", str(former_release.tree() / name))
+    assert "cache" not in fields(fresh_apiserver)
     (command,) = re.findall(rf"^ +kubectl (apply .*{name})$", (ROOT / page).read_text(), re.MULTILINE)
-    fresh.kubectl(*shlex.split(command.replace(name, str(CRD_FILE))))
-    assert "cache" in fields(fresh)
+    fresh_apiserver.kubectl(*shlex.split(command.replace(name, str(CRD_FILE))))
+    assert "cache" in fields(fresh_apiserver)
 
 
-def test_the_crd_can_be_applied_by_those_who_keep_it_in_an_annotation(fresh: ApiServer) -> None:
+def test_the_crd_can_be_applied_by_those_who_keep_it_in_an_annotation(fresh_apiserver: ApiServer) -> None:
     """Argo CD does, and so does `kubectl apply` without --server-side."""
     for _ in range(2):
-        fresh.kubectl("apply", "-f", str(CRD_FILE))
-    kept = fresh.get("crd", CRD)["metadata"]["annotations"][
+        fresh_apiserver.kubectl("apply", "-f", str(CRD_FILE))
+    kept = fresh_apiserver.get("crd", CRD)["metadata"]["annotations"][
         "kubectl.kubernetes.io/last-applied-configuration"
     ]
     assert len(kept.encode()) > 200_000
-    assert "cache" in fields(fresh)
+    assert "cache" in fields(fresh_apiserver)

@@ -198,9 +198,7 @@ class TrainedPolicy:
     def _mask(self, agent: str, mask: ArrayLike, count: int) -> NDArray[np.bool_]:
         action = self.of(agent).action
         if action["kind"] != "discrete":
-            raise ValueError(
-                f"available: the actions of {agent} are not Discrete, so there is no choice of some"
-            )
+            raise ValueError(f"available: the actions of {agent} are not Discrete, so none can be left out")
         rows = np.asarray(mask, bool)
         shape = (count, action["n"])
         if rows.shape not in (shape, shape[1:]):
