@@ -12,13 +12,8 @@ from monitoring import until
 
 
 def test_helm_test(cluster: Cluster) -> None:
-    command = [
-        "helm",
-        "test",
-        cluster.release,
-        "--namespace",
-        cluster.namespace,
-    ]  # Helm waits for five minutes
+    # Helm waits for five minutes.
+    command = ["helm", "test", cluster.release, "--namespace", cluster.namespace]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Succeeded" in done.stdout
