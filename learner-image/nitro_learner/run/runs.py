@@ -126,10 +126,10 @@ def _check_start_over(folder: RunDir) -> None:
         RunDirError: the run has finished, so its checkpoints were removed later.
     """
     summary = folder.read_summary()
-    if summary.get("finished"):
+    if summary.get("finished") and summary.get("rounds"):
         raise RunDirError(
-            f"{folder.checkpoints} has no checkpoint, but the run has finished {summary.get('rounds')} "
-            f"rounds. Restore the folder, or train anew in another one: nitro train {folder.job}"
+            f"{folder.checkpoints} has no checkpoint, but the run has finished {summary['rounds']} rounds. "
+            f"Restore the folder, or train anew in another one: nitro train {folder.job}"
         )
     rows = read_numbers(folder.metrics) if folder.metrics.exists() else []
     if rows:

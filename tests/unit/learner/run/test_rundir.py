@@ -240,6 +240,8 @@ def test_a_finished_run_without_its_checkpoints_is_not_trained_again(
     shutil.rmtree(folder.checkpoints)
     assert open_run(folder, job(), resume=True).checkpoint is None
     assert "the run starts over, and repeats 2 rounds" in caplog.text
+    folder.write_summary({"finished": True, "rounds": 0})  # its budget was too small for a round
+    assert open_run(folder, job(), resume=True).checkpoint is None
     folder.write_summary({"finished": True, "rounds": 2})
     with pytest.raises(
         RunDirError, match=r"checkpoints has no checkpoint, but the run has finished 2 rounds"
