@@ -244,8 +244,8 @@ def _entry(name: str, entry: dict[str, Any]) -> tuple[str, np.dtype[Any], tuple[
         begin, end = entry["data_offsets"]
         shape = tuple(entry["shape"])
         # The product of many dimensions, or of huge ones, would take seconds.
-        numbers = (begin, end, *shape) if len(shape) <= _MAX_DIMENSIONS else (-1,)
-        if all(type(n) is int and 0 <= n <= MAX_BYTES for n in numbers):
+        few = len(shape) <= _MAX_DIMENSIONS
+        if few and all(type(n) is int and 0 <= n <= MAX_BYTES for n in (begin, end, *shape)):
             return name, dtype, shape, begin, end
     except (KeyError, TypeError, ValueError):
         pass

@@ -96,9 +96,7 @@ def number(
     title: str, description: str, unit: str, *queries: Query, width: int = 4, steps: Steps = PLAIN
 ) -> stat.Panel:
     """The present values, large. A series that has ended, such as that of an earlier phase, is not shown."""
-    panel = _common(stat.Panel(), title, description, unit, [], width, STAT_HEIGHT, steps)
-    for position, query in enumerate(queries):
-        panel.with_target(_target(query, position).instant())
+    panel = _common(stat.Panel(), title, description, unit, queries, width, STAT_HEIGHT, steps, instant=True)
     panel.reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
     panel.color_mode(common.BigValueColorMode.VALUE).graph_mode(common.BigValueGraphMode.NONE)
     return panel.no_value("-")
@@ -199,16 +197,14 @@ def _common(
     width: int,
     height: int,
     steps: Steps,
+    instant: bool = False,
 ) -> _P:
     panel.title(title).description(description).unit(unit).datasource(DATASOURCE)
     panel.span(width).height(height)
     thresholds = [dashboard.Threshold(value=value, color=colour) for value, colour in steps]
     panel.thresholds(builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps(thresholds))
     for position, query in enumerate(queries):
-        panel.with_target(_target(query, position).range())
+        target = prometheus.Dataquery().expr(query.expr).legend_format(query.legend)
+        target = target.instant() if instant else target.range()
+        panel.with_target(target.ref_id(chr(ord("A") + position)).datasource(DATASOURCE))
     return panel
-
-
-def _target(query: Query, position: int) -> prometheus.Dataquery:
-    target = prometheus.Dataquery().expr(query.expr).legend_format(query.legend)
-    return target.ref_id(chr(ord("A") + position)).datasource(DATASOURCE)

@@ -2,7 +2,7 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Helm takes release names that no Service may have; the other objects would be there before the API server refuses it. */}}
+{{/* Helm accepts release names that a Service cannot have. The API server would refuse the Service after other objects were made. */}}
 {{- define "nitro.fullname" -}}
 {{- $name := include "nitro.name" . -}}
 {{- $full := .Values.fullnameOverride | default (ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name)) -}}

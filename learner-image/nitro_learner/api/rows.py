@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from nitro_actor.protocol.agents import AgentClass
 
-_LARGEST = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest number that observations of float32 may have."""
 
 
 def batch_of(observation: ArrayLike, one: AgentClass, kind: str) -> tuple[NDArray[Any], bool]:
@@ -25,8 +26,8 @@ def batch_of(observation: ArrayLike, one: AgentClass, kind: str) -> tuple[NDArra
         )
     if rows.dtype.kind not in "biuf":
         raise ValueError(f"{one.name}: observations are numbers, not {rows.dtype}")
-    if dtype == np.float32 and rows.dtype != dtype and (np.abs(rows) > _LARGEST).any():
-        raise ValueError(f"{one.name}: observations must be at most {_LARGEST:.3g}, what float32 holds")
+    if dtype == np.float32 and rows.dtype != dtype and (np.abs(rows) > LARGEST).any():
+        raise ValueError(f"{one.name}: observations must be at most {LARGEST:.3g}, what float32 holds")
     if dtype == np.uint8 and rows.dtype != dtype:
         raise ValueError(f"{one.name}: observations are uint8, not {rows.dtype}: give them as they are")
     single = rows.ndim == len(shape)

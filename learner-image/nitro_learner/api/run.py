@@ -82,7 +82,7 @@ class Run:
             x: steps, round or dollars.
 
         Raises:
-            ValueError: `out` or `x` is another.
+            ValueError: there is no such axis, or `out` has another suffix.
         """
         from nitro_learner.views.plot import draw
 

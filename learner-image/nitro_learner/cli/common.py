@@ -14,11 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_learner.cli.exits import BAD_INPUT, FAILED, NO_ROOM, CommandError
-from nitro_learner.views.plot_axes import SUFFIXES
+from nitro_learner.views.plot_axes import check_suffix
 
 if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob
     from nitro_learner.run.rundir import RunDir
+
+
+@contextlib.contextmanager
+def policy_loaded() -> Iterator[None]:
+    """Raise CommandError where the block raises CheckpointError."""
+    from nitro_learner.checkpoints.store import CheckpointError, NoCheckpointError
+
+    try:
+        yield
+    except CheckpointError as error:
+        code = BAD_INPUT if isinstance(error, NoCheckpointError) else FAILED
+        raise CommandError(str(error), code) from None
 
 
 @contextlib.contextmanager
@@ -95,8 +107,11 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 
 def check_picture(out: Path | None) -> None:
     """Raise CommandError if --out names no picture that can be drawn."""
-    if out and out.suffix not in SUFFIXES:
-        raise CommandError(f"--out {out}: must end in .png, .svg or .pdf")
+    try:
+        if out:
+            check_suffix(out)
+    except ValueError as error:
+        raise CommandError(f"--out {error}") from None
 
 
 def distinct(folders: Sequence[Path]) -> list[Path]:

@@ -17,8 +17,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nitro_learner.cli.common import checkpoint_of, some_path, some_text, writing
-from nitro_learner.cli.exits import BAD_INPUT, DONE, FAILED, CommandError
+from nitro_learner.cli.common import checkpoint_of, policy_loaded, some_path, some_text, writing
+from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
     from nitro_learner.api.policy import TrainedPolicy
@@ -63,7 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out or folder / "export"
     from nitro_learner.api.loading import load
     from nitro_learner.api.run import Run
-    from nitro_learner.checkpoints.store import CheckpointError, NoCheckpointError
     from nitro_learner.run.rundir import RunDir, RunDirError
 
     try:
@@ -71,13 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
         source = arguments.run
         if arguments.checkpoint is not None:
             source = checkpoint_of(RunDir(folder), arguments.checkpoint)
-        policy = load(source)
-        files = _files(policy, arguments.format, trained)
+        with policy_loaded():
+            files = _files(load(source), arguments.format, trained)
     except RunDirError as error:
         raise CommandError(str(error)) from None
-    except CheckpointError as error:
-        code = BAD_INPUT if isinstance(error, NoCheckpointError) else FAILED
-        raise CommandError(str(error), code) from None
     for name, data in files.items():
         path = out / name
         with writing("--out", path, "Name a folder that you may write."):

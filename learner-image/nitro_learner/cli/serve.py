@@ -15,8 +15,8 @@ import argparse
 import os
 
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import some_text
-from nitro_learner.cli.exits import BAD_INPUT, DONE, FAILED, CommandError
+from nitro_learner.cli.common import policy_loaded, some_text
+from nitro_learner.cli.exits import BAD_INPUT, DONE, CommandError
 
 _PORT = 8080
 
@@ -38,7 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from nitro_learner.api.loading import load
-    from nitro_learner.checkpoints.store import CheckpointError, NoCheckpointError
     from nitro_learner.serving.serve import serve
 
     port = arguments.port
@@ -51,11 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"--seed {arguments.seed}: must be 0 or more")
     if not 0 <= port <= 65535:
         raise CommandError(f"--port {port}: must be from 0 to 65535")
-    try:
+    with policy_loaded():
         policy = load(arguments.run, seed=arguments.seed)
-    except CheckpointError as error:
-        code = BAD_INPUT if isinstance(error, NoCheckpointError) else FAILED
-        raise CommandError(str(error), code) from None
 
     def listening(address: str) -> None:
         print(f"serving round {policy.round} of {arguments.run} on {address}", flush=True)

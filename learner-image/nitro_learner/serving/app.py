@@ -22,6 +22,7 @@ import numpy as np
 from aiohttp import web
 
 from nitro_learner.api.policy import TrainedPolicy
+from nitro_learner.api.rows import LARGEST
 
 MOST_BYTES = 2 * 2**20
 """Size of a request's body at most: twenty stacks of four Atari frames, or 10,000 observations of Hopper."""
@@ -31,7 +32,6 @@ _AT_ONCE = 16
 """Bodies that are read at a time; others wait."""
 _SHOWN = 200
 """Characters of what came that an error shows."""
-_LARGEST = float(np.finfo(np.float32).max)
 _FIELDS = ("observation", "available", "deterministic", "state")
 
 
@@ -117,8 +117,8 @@ class _Served:
         if rows.dtype.kind not in "biuf":
             raise ValueError(f"observation: must be numbers, not {rows.dtype}")
         if self._policy.of(agent).observation["dtype"] != "uint8":
-            if not (np.abs(rows) <= _LARGEST).all():
-                raise ValueError(f"observation: must be at most {_LARGEST:.3g}, what float32 holds")
+            if not (np.abs(rows) <= LARGEST).all():
+                raise ValueError(f"observation: must be at most {LARGEST:.3g}, what float32 holds")
             return rows
         if rows.dtype.kind not in "iu" or rows.min(initial=0) < 0 or rows.max(initial=0) > 255:
             raise ValueError("observation: must be whole numbers from 0 to 255")

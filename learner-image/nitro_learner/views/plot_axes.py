@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,11 @@ X_AXES = {
 }
 """The axes by the name that a user chooses; the first is the default."""
 
-SUFFIXES = (".png", ".svg", ".pdf")
-"""Kinds of pictures that can be drawn."""
+
+def check_suffix(picture: Path) -> None:
+    """Raise ValueError if pictures of that kind cannot be drawn."""
+    if picture.suffix not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"{picture}: must end in .png, .svg or .pdf")
 
 
 def x_axis(name: str) -> XAxis:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_learner.run.rundir import naming
-from nitro_learner.views.plot_axes import SUFFIXES
+from nitro_learner.views.plot_axes import check_suffix
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -57,8 +57,7 @@ def picture(path: Path, **layout: Any) -> Iterator[tuple[Any, Any]]:
     Raises:
         ValueError: pictures of such a kind cannot be drawn.
     """
-    if path.suffix not in SUFFIXES:
-        raise ValueError(f"{path}: must end in .png, .svg or .pdf")
+    check_suffix(path)
     # Imported here: matplotlib takes most of a second, which a command's help need not wait for.
     import matplotlib as mpl
     from matplotlib.figure import Figure
