@@ -101,6 +101,10 @@ $(SMAX_VENV)/installed: constraints.txt pyproject.toml actor-image/pyproject.tom
 test-smax: $(SMAX_VENV)/installed ## the tests that need JAX and JaxMARL
 	$(SMAX_VENV)/bin/python -m pytest tests/smax $(ARGS)
 
+.PHONY: test-gpu
+test-gpu: $(STAMP) ## the tests of the learner on a CUDA GPU
+	NITRO_REQUIRE_GPU=1 $(BIN)/python -m pytest $(PARALLEL) tests/gpu $(ARGS)
+
 .PHONY: docs
 docs: $(STAMP) ## build the documentation as a site in build/site; a dead link fails (20 seconds)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml

@@ -61,11 +61,12 @@ def nitro(
     kill: str | None = None,
     hang: str | None = None,
     timeout: float = 280,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a `nitro` command to its end."""
+    """Runs a `nitro` command to its end, with these environment variables besides this process's own."""
     return subprocess.run(
         _command(arguments),
-        env=_variables(record, kill, hang),
+        env=_variables(record, kill, hang) | dict(variables or {}),
         capture_output=True,
         text=True,
         timeout=timeout,

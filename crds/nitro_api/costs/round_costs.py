@@ -15,7 +15,10 @@ _ACTOR_SECONDS = 0.05
 _STEP_SECONDS = {"mlp": 1.2e-4, "conv": 6e-4}
 """Seconds of an environment step with its policy, by type of network: Hopper's and SpaceInvaders'."""
 _SAMPLE_SECONDS = {"mlp": 6.3e-6, "conv": 9e-4}
-"""Seconds of one sample in one epoch of PPO's update on one core. On a GPU they are assumed to be 0."""
+"""Seconds of one sample in one epoch of PPO's update on one core."""
+_GPU_STEP_SECONDS = {"mlp": 1.4e-3, "conv": 4e-3}
+"""Seconds of one gradient step on a GPU (an H200), whatever its samples: most of it goes to starting the
+kernels. docs/performance.md has the measurements; of images only minibatches of 256 were measured."""
 _MOST = 1e6
 
 
@@ -24,7 +27,7 @@ class ModelledCosts:
     """A round's cost by the job's prices, in US dollars.
 
     Actors sample beside each other and are invocations on demand, or machines with `pricing.model: vm`.
-    Seconds are those of the machine of docs/performance.md, in every run, so that the same job decides alike
+    Seconds are those of the machines of docs/performance.md, in every run, so that the same job decides alike
     on every machine.
 
     Attributes:
@@ -57,9 +60,16 @@ def _dollars(spec: JobSpec, actors: int) -> float:
     """The modelled cost of a round of so many actors."""
     steps, kind = spec.environment.rollout_length, spec.network.type
     each = _ACTOR_SECONDS + steps * _STEP_SECONDS[kind]
-    epochs = spec.algorithm.hyperparameters.to_dict()["epochs"]
-    update = 0.0 if spec.learner.resources.has_gpu else actors * steps * epochs * _SAMPLE_SECONDS[kind]
-    seconds = _ROUND_SECONDS + each + update
+    seconds = _ROUND_SECONDS + each + _update_seconds(spec, actors * steps)
     if spec.pricing.model == "vm":
         return vm_cost(spec.pricing, seconds).total
     return serverless_cost(spec.pricing, seconds, [each] * actors).total
+
+
+def _update_seconds(spec: JobSpec, samples: int) -> float:
+    """The modelled seconds of PPO's update of so many samples."""
+    hyperparameters, kind = spec.algorithm.hyperparameters.to_dict(), spec.network.type
+    epochs, minibatch = hyperparameters["epochs"], hyperparameters["minibatchSize"]
+    if spec.learner.resources.has_gpu:
+        return float(epochs * (samples / minibatch if minibatch else 1) * _GPU_STEP_SECONDS[kind])
+    return float(epochs * samples * _SAMPLE_SECONDS[kind])

@@ -6,8 +6,9 @@ import csv
 import io
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -131,7 +132,8 @@ def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[L
     planned = len(experiment.seeds) * len(experiment.compared) * max(1, len(experiment.environments))
     machines = folder.machines()
     told = [
-        f"{one.get('cluster') or '{processor} ({cores} cores)'.format(**one)}, Python {one['python']}, "
+        f"{one.get('cluster') or '{processor} ({cores} cores)'.format(**one)}{_gpu(one)}, "
+        f"Python {one['python']}, "
         + ", ".join(f"{name} {version}" for name, version in one["versions"].items())
         for one in machines
     ]
@@ -142,6 +144,12 @@ def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[L
         + ("; and on ".join(told) or "an unknown machine")
         + ".\n"
     )
+
+
+def _gpu(machine: Mapping[str, Any]) -> str:
+    """The learner's GPU, if it had one."""
+    device = machine.get("device", "cpu")  # older machine.json files do not say
+    return "" if device == "cpu" else f" with {device}"
 
 
 def _environment(

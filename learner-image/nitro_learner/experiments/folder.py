@@ -22,6 +22,7 @@ from nitro_learner.run import folders
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.runs import package_versions
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
+from nitro_learner.training.compute import device_name
 
 
 class ExperimentDir:
@@ -216,11 +217,12 @@ def _entries(path: Path) -> list[dict[str, Any]]:
 
 
 def machine() -> dict[str, Any]:
-    """What results depend on besides the job: processor, cores, and versions of the libraries."""
+    """What results depend on besides the job: processor, cores, GPU, and versions of the libraries."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
+        "device": device_name(),
         "python": platform.python_version(),
         "versions": package_versions(),
     }

@@ -23,6 +23,7 @@ from nitro_learner.run.source import read_source
 from nitro_learner.run.tracking.availability import check_installed
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
+from nitro_learner.training.compute import device_name
 from nitro_learner.training.costs import worked_seconds
 from nitro_learner.training.round_report import Outcome
 from nitro_learner.training.short_episodes import reason, short
@@ -205,6 +206,7 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         "versions": {
             "python": platform.python_version(),
             "machine": platform.platform(),
+            "device": device_name(),
             **package_versions(),
         },
     }

@@ -112,6 +112,11 @@ class Compute:
             executor.shutdown(wait=False, cancel_futures=True)
 
 
+def device_name() -> str:
+    """The GPU that a learner on this machine computes on, such as "NVIDIA H100", or "cpu"."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
 def left_running() -> bool:
     """Whether a computation still runs or hangs after its `Compute` was left. The interpreter would wait
     for it at its exit."""

@@ -26,7 +26,7 @@ from nitro_learner.training import failures, rounds, stop
 from nitro_learner.training.adoption import adopt, spaces_of
 from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
-from nitro_learner.training.compute import Compute
+from nitro_learner.training.compute import Compute, device_name
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.evaluations import Evaluations
 from nitro_learner.training.round_report import Listener, Outcome
@@ -161,7 +161,8 @@ class Trainer:
             listener.on_round_requested(round=state.round + 1, actors=state.actors)
         if self._source is not None:
             await checkpointing.save_start()  # from now on the source is not needed
-        logger.info("run started", extra={"fields": {"run": self.run_id, "round": state.round}})
+        fields = {"run": self.run_id, "round": state.round, "device": device_name()}
+        logger.info("run started", extra={"fields": fields})
         return RoundRunner(
             spec=spec,
             run_id=self.run_id,

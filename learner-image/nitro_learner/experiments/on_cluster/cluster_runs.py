@@ -264,10 +264,14 @@ def _differing(found: Job, wanted: Mapping[str, Any]) -> list[str]:
     return [f"spec.{path}" for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
 
 
+_NO_PACKAGES = ("python", "machine", "device")
+
+
 def _machine(version: str, versions: Mapping[str, Any]) -> dict[str, Any]:
     """An entry of machine.json."""
     return {
         "cluster": f"Kubernetes {version}",
+        "device": versions.get("device", "cpu"),
         "python": versions.get("python"),
-        "versions": {name: value for name, value in versions.items() if name not in ("python", "machine")},
+        "versions": {name: value for name, value in versions.items() if name not in _NO_PACKAGES},
     }

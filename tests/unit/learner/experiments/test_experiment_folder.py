@@ -64,9 +64,13 @@ def test_a_damaged_list_of_machines_is_named(tmp_path: Path) -> None:
             use()
     folder.machine.unlink()
     assert "on an unknown machine." in experiment_report.write(folder, experiment)
-    for entry in (machine(), {**machine(), "cores": 0}, machine()):
+    for entry in (machine(), {**machine(), "cores": 0, "device": "NVIDIA H200"}, machine()):
         folder.add_machine(entry)
     assert len(json.loads(folder.machine.read_text())) == 2
+    report = experiment_report.write(folder, experiment)
+    assert "; and on " in report
+    assert report.count(" cores), Python ") == 1
+    assert "(0 cores) with NVIDIA H200, Python " in report
 
 
 def test_runs_that_were_interrupted_have_not_ended_when_seeds_are_told(tmp_path: Path) -> None:

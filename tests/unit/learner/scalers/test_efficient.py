@@ -107,10 +107,13 @@ def test_modelled_costs_by_hand() -> None:
     assert found.actor == pytest.approx(1e-3 * 15360 * 6.3e-6 + 0.112 * 2 * 2e-5 + 2e-7)
     assert found.ratio == pytest.approx(found.base / found.actor)
 
-    gpu = {"learner__resources": {"limits": {"nvidia.com/gpu": 1}}}
-    assert ModelledCosts.of(job("paper", pricing__actorMemoryGB=2.0, **prices, **gpu).spec).actor == (
-        pytest.approx(0.112 * 2 * 2e-5 + 2e-7)
-    )
+    # On a GPU a gradient step takes 1.4 ms: `paper` has 30 for any batch, `tuned` 10 for each 64 samples.
+    gpu = {"learner__resources": {"limits": {"nvidia.com/gpu": 1}}, "pricing__actorMemoryGB": 2.0, **prices}
+    whole, small = (ModelledCosts.of(job(preset, **gpu).spec) for preset in ("paper", "tuned"))
+    assert whole.base == pytest.approx(1e-3 * (0.1 + 0.11144 + 30 * 1.4e-3))
+    assert whole.actor == pytest.approx(0.112 * 2 * 2e-5 + 2e-7)
+    assert small.base == pytest.approx(1e-3 * (0.1 + 0.11144))
+    assert small.actor == pytest.approx(1e-3 * 80 * 1.4e-3 + 0.112 * 2 * 2e-5 + 2e-7)
     # Machines are paid for the round's time, whatever the actors: the update alone makes a round longer.
     machines = ModelledCosts.of(job("paper", pricing__model="vm", **prices).spec)
     assert machines.base / machines.actor == pytest.approx((0.1 + 0.11144) / (15360 * 6.3e-6))
