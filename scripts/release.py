@@ -5,7 +5,8 @@
     python scripts/release.py --tag v0.2.0                          # and the tag is checked, too
 
 Two builds of one commit are equal to the byte, by the programs of `make environment`. `make release-images`
-builds the images. With TORCH_INDEX in the environment, as for `make images`, the chart has nitro-learner-cpu.
+builds the images. With TORCH_INDEX in the environment, as for `make images`, the chart has nitro-learner-cpu,
+unless LEARNERS leaves it out.
 """
 
 from __future__ import annotations
@@ -95,13 +96,19 @@ def build_packages(source: Path, into: Path, epoch: str) -> None:
         _run(*command, SOURCE_DATE_EPOCH=epoch)
 
 
+def learners() -> list[str]:
+    """The learner's images that `make images` builds with this environment: see scripts/common.sh."""
+    usual = "cuda cpu" if os.environ.get("TORCH_INDEX") else "cuda"
+    return (os.environ.get("LEARNERS") or usual).split()
+
+
 def build_chart(source: Path, into: Path, epoch: str, registry: str | None) -> None:
     """Package the chart, whose images come from `registry` if that is given."""
     chart = source / "charts" / "nitro"
     values = {}
     if registry:
         values[r"^(  registry: )dev\.local$"] = registry
-    if os.environ.get("TORCH_INDEX"):
+    if "cpu" in learners():
         values[r'^(  learnerCpu:\n    registry: ""\n    repository: )""$'] = "nitro-learner-cpu"
     text = (chart / "values.yaml").read_text()
     for place, value in values.items():

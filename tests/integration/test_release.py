@@ -105,6 +105,19 @@ def test_the_chart_of_one_commit_is_equal_to_the_byte_and_names_the_registry(
     )
 
 
+@pytest.mark.parametrize("index", ["", "https://index.example.com/cpu"])
+@pytest.mark.parametrize("chosen", ["", "cuda", "cpu", "cuda cpu"])
+def test_the_chart_names_the_learners_that_are_built(
+    index: str, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_INDEX", index)
+    monkeypatch.setenv("LEARNERS", chosen)
+    said = 'source scripts/common.sh; echo "$LEARNERS"'
+    root = Path(release.__file__).parent.parent
+    built = subprocess.run(["bash", "-c", said], cwd=root, capture_output=True, text=True, check=True)
+    assert release.learners() == built.stdout.split()
+
+
 def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
     for name in ("b.whl", "a.tgz"):
         (tmp_path / name).write_text(name)

@@ -107,7 +107,8 @@ class Scaling(Model):
     """K, what a round costs whatever its actors over what one more actor adds to it. Where actors are cheap
     beside the learner's time, K is large and rounds have more actors. Only with scaler `efficient`. Unit:
     actors. Default: with it, by the prices in spec.pricing of the learner and of invocations on demand (with
-    model `vm`, of machines), and by the seconds of the project's own machine."""
+    model `vm`, of machines), and by the seconds of machines that were measured, an H200 where the learner
+    asks for a GPU."""
 
     costs: Literal["given", "measured"] | None = None
     """Where scaler `efficient` has its costs from. `given`: costRatio in all rounds, so that the same job
