@@ -123,14 +123,10 @@ e2e: $(STAMP) ## build and load the images, install, and test on the cluster of 
 	PATH="$(abspath $(BIN)):$$PATH" scripts/e2e $(ARGS)
 
 .PHONY: paper-small
-paper-small: $(STAMP) ## the small comparison with the paper and its pages in docs/results/ (an hour on two cores)
-	$(BIN)/nitro experiment run experiments/paper-small.yaml
-	$(BIN)/nitro experiment report runs/paper-small --into docs/results/paper-small.md
-	$(BIN)/nitro plot runs/paper-small/runs/Hopper-v5/{fixed,random-score,nitro,hydrozoa}/seed-* \
-		--x round --out docs/results/paper-small-rounds.png
+paper-small: $(STAMP) ## the questions of docs/results/boosting.md in small, with their pages in docs/results/ (an hour on two cores)
 	$(BIN)/nitro experiment run experiments/boosting-small.yaml
 	$(BIN)/nitro experiment report runs/boosting-small --into docs/results/boosting-small.md \
-		--prices experiments/prices/{paper,spot-learner,cpu}.yaml
+		--prices experiments/prices/{paper,spot-learner,cpu,h200}.yaml
 	$(BIN)/nitro experiment run experiments/detector-small.yaml
 
 PEERS := build/peers

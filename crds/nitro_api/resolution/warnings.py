@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -20,6 +21,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
         _range_warning(job.spec, spec),
         _decay_warning(spec),
         _minibatch_warning(spec),
+        _gpu_warning(spec),
         *_unused_warnings(spec),
         *_stop_warnings(spec),
     ]
@@ -87,6 +89,25 @@ def _minibatch_warning(spec: JobSpec) -> str | None:
     if not isinstance(minibatch, int) or minibatch <= smallest:
         return None
     return f"spec.algorithm.{field}: {minibatch} exceeds the {smallest} samples of a {holder}"
+
+
+_SMALL_STEP = 2**20
+"""Below this product of a minibatch's samples and the weights between hidden layers, a gradient step takes
+longer on a GPU than on a CPU core: docs/performance.md, The learner on a GPU."""
+
+
+def _gpu_warning(spec: JobSpec) -> str | None:
+    """A warning if a job asks for a GPU that makes its updates slower."""
+    weights = sum(one * other for one, other in itertools.pairwise(spec.network.hidden_sizes or []))
+    step = spec.algorithm.hyperparameters.to_dict().get("minibatchSize", 0)
+    if spec.algorithm.name != "ppo" or not spec.learner.resources.has_gpu:
+        return None
+    if not 0 < step * weights < _SMALL_STEP:
+        return None
+    return (
+        f"spec.learner.resources: a GPU takes longer than a CPU core for steps of minibatchSize {step} with "
+        "this network; ask for no GPU, or raise minibatchSize"
+    )
 
 
 def _ratio_warning(spec: JobSpec) -> str | None:

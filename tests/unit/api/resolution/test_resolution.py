@@ -305,6 +305,10 @@ def test_machines_host_the_largest_round_of_a_schedule_and_not_the_range() -> No
             "minibatchSize: 4096 exceeds the 2048 samples",
         ),
         (
+            ["spec.learner.resources={limits: {nvidia.com/gpu: 1}}"],
+            "spec.learner.resources: a GPU takes longer than a CPU core for steps of minibatchSize 64",
+        ),
+        (
             ["spec.stop={rounds: 5, targetReward: 10}"],
             "spec.evaluation.everyRounds: 10 exceeds stop.rounds, 5",
         ),
@@ -322,6 +326,18 @@ def test_a_doubtful_setting_gives_a_warning(changes: list[str], expected: str) -
     (warning,) = warnings(job(*changes))
     assert expected in warning
     assert ";" in warning, "no remedy"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "spec.algorithm.preset=paper",
+        "spec.algorithm.hyperparameters.minibatchSize=512",
+        "spec.network.hiddenSizes=[256, 256]",
+    ],
+)
+def test_a_gpu_for_large_steps_gets_no_warning(change: str) -> None:
+    assert warnings(job(change, "spec.learner.resources={limits: {nvidia.com/gpu: 1}}")) == []
 
 
 def test_a_minibatch_may_be_larger_than_one_agents_samples_where_a_group_learns_from_all() -> None:
