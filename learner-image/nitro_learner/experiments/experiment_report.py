@@ -148,8 +148,7 @@ def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[L
 
 def _gpu(machine: Mapping[str, Any]) -> str:
     """The learner's GPU, if it had one."""
-    device = machine.get("device", "cpu")  # older machine.json files do not say
-    return "" if device == "cpu" else f" with {device}"
+    return f" with {machine['gpu']}" if "gpu" in machine else ""
 
 
 def _environment(

@@ -218,11 +218,12 @@ def _entries(path: Path) -> list[dict[str, Any]]:
 
 def machine() -> dict[str, Any]:
     """What results depend on besides the job: processor, cores, GPU, and versions of the libraries."""
+    device = device_name()
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
-        "device": device_name(),
+        **({"gpu": device} if device != "cpu" else {}),
         "python": platform.python_version(),
         "versions": package_versions(),
     }

@@ -269,9 +269,10 @@ _NO_PACKAGES = ("python", "machine", "device")
 
 def _machine(version: str, versions: Mapping[str, Any]) -> dict[str, Any]:
     """An entry of machine.json."""
+    device = versions.get("device", "cpu")  # versions of older summaries have none
     return {
         "cluster": f"Kubernetes {version}",
-        "device": versions.get("device", "cpu"),
+        **({"gpu": device} if device != "cpu" else {}),
         "python": versions.get("python"),
         "versions": {name: value for name, value in versions.items() if name not in _NO_PACKAGES},
     }

@@ -64,7 +64,7 @@ def test_a_damaged_list_of_machines_is_named(tmp_path: Path) -> None:
             use()
     folder.machine.unlink()
     assert "on an unknown machine." in experiment_report.write(folder, experiment)
-    for entry in (machine(), {**machine(), "cores": 0, "device": "NVIDIA H200"}, machine()):
+    for entry in (machine(), {**machine(), "cores": 0, "gpu": "NVIDIA H200"}, machine()):
         folder.add_machine(entry)
     assert len(json.loads(folder.machine.read_text())) == 2
     report = experiment_report.write(folder, experiment)
