@@ -94,7 +94,7 @@ def draw(directories: Sequence[Path], out: Path, x: str = "steps") -> Path:
                 row[0].yaxis.get_major_locator().set_params(integer=True)
         if x == "steps":
             thousands(axes[-1][0].xaxis)
-        axes[-1][0].locator_params(axis="x", nbins=7)
+        axes[-1][0].locator_params(axis="x", nbins=7, integer=x == "round")
         axes[-1][0].set_xlabel(over.label)
         axes[-1][1].set_xlabel(f"Time ({unit})")
         figure.align_ylabels(axes[:, 0])
