@@ -5,8 +5,6 @@ outage.
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +14,9 @@ from typing import Any
 import pytest
 
 from apiserver import ApiServer
+from forked import Forked
 from nitro_learner.checkpoints.store import load, pack
-from train_support import SUPPORT, job, nitro, recorded, write_job
+from train_support import SUPPORT, job, nitro, recorded, start, write_job
 
 
 def _apply(apiserver: ApiServer, namespace: str, name: str = "small", **spec: Any) -> dict[str, Any]:
@@ -29,23 +28,18 @@ def _apply(apiserver: ApiServer, namespace: str, name: str = "small", **spec: An
 
 def _learn(
     apiserver: ApiServer, stored: dict[str, Any], run: Path, record: Path | None = None, **variables: str
-) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, str(SUPPORT / "train_support.py"), "learn"],
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
+) -> Forked:
+    return start(
+        "learn",
+        record=record,
+        variables={
             "KUBECONFIG": str(apiserver.kubeconfig),
             "NITRO_JOB_NAMESPACE": stored["metadata"]["namespace"],
             "NITRO_JOB_NAME": stored["metadata"]["name"],
             "NITRO_RUN": stored["metadata"]["uid"],
             "NITRO_RUN_DIR": str(run),
-            **({"NITRO_TEST_RECORD": str(record)} if record else {}),
             **variables,
         },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
     )
 
 
@@ -57,7 +51,7 @@ def _stop_at(apiserver: ApiServer, namespace: str, rounds: int) -> None:
 def _wait(
     apiserver: ApiServer,
     namespace: str,
-    process: "subprocess.Popen[str]",
+    process: Forked,
     holds: Callable[[dict[str, Any]], bool],
     seconds: float = 280,
 ) -> dict[str, Any]:

@@ -6,12 +6,10 @@ Every status that becomes visible is consistent, and a grant arrives by a watch.
 from __future__ import annotations
 
 import json
-import os
 import queue
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -36,7 +34,7 @@ from nitro_operator.observation import reported
 from nitro_operator.scaling import demand
 from operator_objects import CONFIG
 from operator_support import eventually
-from train_support import SUPPORT, job
+from train_support import job, start
 
 SECONDS = 120.0
 Object = dict[str, Any]
@@ -192,11 +190,9 @@ def test_every_visible_status_belongs_to_one_round(
 ) -> None:
     """The demand and the score change once a round: no grant is made by an old score."""
     learner = Learner(apiserver, namespace)
-    process = subprocess.Popen(
-        [sys.executable, str(SUPPORT / "train_support.py"), "learn"],
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
+    process = start(
+        "learn",
+        variables={
             "KUBECONFIG": str(learner.kubeconfig()),
             "NITRO_JOB_NAMESPACE": namespace,
             "NITRO_JOB_NAME": "small",
@@ -207,7 +203,8 @@ def test_every_visible_status_belongs_to_one_round(
     statuses: list[Object] = []
     follower = threading.Thread(target=_follow, args=(learner, statuses.append), daemon=True)
     follower.start()
-    assert process.wait(timeout=280) == 0
+    _, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
     follower.join(SECONDS)
     spec = resolve_stored(learner.job).spec
     rounds = defaultdict(set)

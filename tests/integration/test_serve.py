@@ -2,6 +2,8 @@
 
 import re
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -18,7 +20,6 @@ from nitro_learner.serving import app
 from serve_support import ask, served
 from train_support import job as small_job
 from train_support import nitro as command
-from train_support import start
 from untrained_runs import untrained
 
 ATARI = {
@@ -122,7 +123,16 @@ def test_what_is_too_large_or_not_there_is_refused(hopper: tuple[Path, str]) -> 
 def test_a_body_of_nothing_but_brackets_takes_little_memory(tmp_path: Path) -> None:
     """Each `[]` of two bytes becomes a list of 56 bytes. The pod of the example has 512 MiB."""
     untrained(small_job(), tmp_path)
-    process = start("serve", tmp_path, "--port", "0")
+    words = [
+        sys.executable,
+        "-m",
+        "nitro_learner",
+        "serve",
+        tmp_path,
+        "--port",
+        "0",
+    ]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
         url = process.stdout.readline().split()[-1]

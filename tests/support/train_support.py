@@ -1,7 +1,7 @@
 """Real `nitro train` processes for tests: a small job, a record of every batch's bits, and kills and hangs at
 chosen moments.
 
-Run as a program it is `nitro` itself, but for what the environment asks for:
+A process is `nitro` itself, but for what its environment asks for:
 NITRO_TEST_RECORD=FILE appends {"round", "fragments", "weights"} digests of each update;
 NITRO_TEST_KILL=ROUND:MOMENT kills the process (-9) while round ROUND samples or updates, while its checkpoint
 is half written, or when the toggle of sharing after it has regrouped the policies;
@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from forked import Forked
 
 SUPPORT = Path(__file__).parent
 
@@ -64,30 +66,35 @@ def nitro(
     variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a `nitro` command to its end, with these environment variables besides this process's own."""
-    return subprocess.run(
-        _command(arguments),
-        env=_variables(record, kill, hang) | dict(variables or {}),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    process = start(*arguments, record=record, kill=kill, hang=hang, variables=variables)
+    try:
+        out, err = process.communicate(timeout)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(arguments, process.wait(), out, err)
 
 
 def start(
-    *arguments: str | Path, record: Path | None = None, hang: str | None = None
-) -> subprocess.Popen[str]:
-    """Starts a `nitro` command."""
-    return subprocess.Popen(
-        _command(arguments),
-        env=_variables(record, None, hang),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    *arguments: str | Path,
+    record: Path | None = None,
+    kill: str | None = None,
+    hang: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Forked:
+    """Starts a `nitro` command, with these environment variables besides this process's own."""
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(SUPPORT),
+        **({"NITRO_TEST_RECORD": str(record)} if record else {}),
+        **({"NITRO_TEST_KILL": kill} if kill else {}),
+        **({"NITRO_TEST_HANG": hang} if hang else {}),
+        **(variables or {}),
+    }
+    return Forked(_main, [str(argument) for argument in arguments], environment)
 
 
-def wait_for_rows(run: Path, rows: int, process: "subprocess.Popen[str]", timeout: float = 280) -> None:
+def wait_for_rows(run: Path, rows: int, process: Forked, timeout: float = 280) -> None:
     """Returns when metrics.csv has so many rounds; fails when the process ends before."""
     end = time.monotonic() + timeout
     metrics = run / "metrics.csv"
@@ -100,21 +107,6 @@ def wait_for_rows(run: Path, rows: int, process: "subprocess.Popen[str]", timeou
 def recorded(path: Path) -> dict[int, dict[str, str]]:
     """Digests by round, of the last time that a round was done."""
     return {entry["round"]: entry for entry in map(json.loads, path.read_text().splitlines())}
-
-
-def _command(arguments: tuple[str | Path, ...]) -> list[str]:
-    return [sys.executable, str(Path(__file__)), *map(str, arguments)]
-
-
-def _variables(record: Path | None, kill: str | None, hang: str | None) -> dict[str, str]:
-    return {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(SUPPORT),
-        **({"NITRO_TEST_RECORD": str(record)} if record else {}),
-        **({"NITRO_TEST_KILL": kill} if kill else {}),
-        **({"NITRO_TEST_HANG": hang} if hang else {}),
-    }
 
 
 def digest(tensors: Mapping[str, Any], *, meta: Mapping[str, Any] | None = None) -> str:
@@ -202,7 +194,8 @@ def _hang(number: int, seconds: float) -> None:
     Compute.__init__.__defaults__ = (seconds,)  # type: ignore[misc]
 
 
-if __name__ == "__main__":
+def _main() -> int:
+    """`nitro`, but for what the environment asks for."""
     if os.environ.get("NITRO_TEST_RECORD"):
         _record(Path(os.environ["NITRO_TEST_RECORD"]))
     if os.environ.get("NITRO_TEST_KILL"):
@@ -213,4 +206,4 @@ if __name__ == "__main__":
         _hang(int(wanted), float(after))
     from nitro_learner.cli import main
 
-    sys.exit(main())
+    return main()
