@@ -45,9 +45,8 @@ class Forked:
         self._process = _SERVER.Process(
             target=_run, args=(main, list(arguments), dict(environment), str(Path.cwd()), *ends), daemon=True
         )
-        with mock.patch.dict(
-            os.environ, OMP_NUM_THREADS="1"
-        ):  # the server's libraries read it when they load
+        # The first start is that of the server, whose libraries read this when they are loaded.
+        with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
             self._process.start()
         for end in ends:
             end.close()
