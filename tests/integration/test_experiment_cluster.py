@@ -427,6 +427,26 @@ def test_a_manifest_has_nothing_that_would_lose_the_run(experiment: Experiment) 
     assert kept["retain"] is True, "as the user says"
 
 
+def test_a_manifest_has_what_the_experiment_and_its_variants_give(tmp_path: Path) -> None:
+    """Memory and claims follow the cluster only where nobody names them. A control has its source's."""
+    large = {"spec.pricing.actorMemoryGB": 3}
+    experiment = load(
+        write_spec(
+            tmp_path,
+            variants={"usual": {}, "large": large},
+            permuted={"large-permuted": "large"},
+            set={"spec.learner.checkpoint.pvc.retain": True},
+        )
+    )
+    specs = {run.variant: manifest(experiment, run, run.job, "one")["spec"] for run in plan(experiment)}
+    assert {name: spec["pricing"].get("actorMemoryGB") for name, spec in specs.items()} == {
+        "usual": None,
+        "large": 3,
+        "large-permuted": 3,
+    }
+    assert all(spec["learner"]["checkpoint"]["pvc"]["retain"] is True for spec in specs.values())
+
+
 def test_the_command_finds_mistakes_and_says_where_the_jobs_are(
     experiment: Experiment, apiserver: ApiServer, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -112,12 +112,13 @@ class FinishedRun:
     columns: Columns
     summary: Mapping[str, Any]
 
-    def curve(self, metric: str, unit: str) -> Curve:
+    def curve(self, metric: str, unit: str, limit: float = np.inf) -> Curve:
         """A column over what was spent.
 
         A return belongs to the policy that its round sampled with. Its point therefore lies at what was spent
         before that round. The last point of evaluations is the final policy's. No round sampled with that
-        policy, so the newest training return holds to the run's end.
+        policy, so the newest training return holds to the run's end. Training returns of rounds that began at
+        `limit` or later are left out: a run that ended there has none of them.
         """
         x, y = self.columns[SPENT[unit]], self.columns[metric]
         if metric in TRAINING_RETURNS:
@@ -126,6 +127,8 @@ class FinishedRun:
             final = self.summary.get("evaluation", {}).get("mean", float("nan"))
             x, y = np.append(0.0, x), np.append(y, final)
         known = np.isfinite(y)
+        if metric in TRAINING_RETURNS:
+            known &= x < limit
         curve = Curve(x[known], y[known], steps=metric in STEPS)
         if metric in TRAINING_RETURNS:
             return replace(curve, holds=self.end(unit))

@@ -33,8 +33,8 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
     if not all(np.isfinite(values).all() for values in finals.values()):
         return
     yield (
-        f"At equal modelled cost: returns where each run had spent {cells.dollars(dollars)}, the most that "
-        "all of them have spent. A variant that goes on beyond the budget is read there, too.\n"
+        f"At equal modelled cost: returns where each run had spent {cells.dollars(dollars)}, the most at "
+        "which all of their returns are known. A variant that goes on beyond the budget is read there, too.\n"
     )
     paid = (
         {} if target is None else {name: _paid(results, experiment, name, dollars) for name in results.runs}
@@ -59,7 +59,7 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
         by = f"the cost to reach {target:g}" if by_cost else "the return"
         yield f"The best fixed number in hindsight is that of {best}, by {by}.\n"
         others = [variant for variant in results.runs if variant not in results.fixed]
-        pairs += [(one, best, " (best)") for one in others if (one, best) not in asked]
+        pairs += [(one, best, " (best)") for one in others if not {(one, best), (best, one)} & set(asked)]
     compared: list[list[tuple[str, Difference | None]]] = []
     for variant, other, _ in pairs:
         gain = statistics.paired_difference(finals[variant], finals[other])

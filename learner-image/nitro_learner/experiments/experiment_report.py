@@ -117,8 +117,9 @@ def _text(
         "among them is at most 5 %. IQM is the interquartile mean; P is the probability that a run of the "
         "first scores higher than a run of the second."
     )
-    yield _made_by(folder, experiment, finished)
-    yield from left_out.changed_seeds(folder, experiment)
+    if experiment.compared:  # a search may have found nothing to compare
+        yield _made_by(folder, experiment, finished)
+        yield from left_out.changed_seeds(folder, experiment)
     if searched:
         yield searched
     yield from question_answers.table(experiment, results)

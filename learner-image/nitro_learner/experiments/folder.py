@@ -168,10 +168,12 @@ class ExperimentDir:
             RunDirError: the source of a control has no usable metrics.csv.
         """
         folder, job = self.run(run), self._job(run)
-        if run.control and folder.has_run() and folder.job.exists():
-            begun = folder.read_job()["spec"]["scaling"].get("schedule", [])
-            if begun != job.to_dict()["spec"]["scaling"]["schedule"][: len(begun)]:
-                shutil.rmtree(folder.path)
+        if run.control:
+            old = folder.path.with_name(f".{folder.path.name}.old")
+            shutil.rmtree(old, ignore_errors=True)  # of a removal that was killed
+            if _begun_otherwise(folder, job):
+                folder.path.rename(old)  # at once: after a kill, half of a run would be taken for one
+                shutil.rmtree(old)
         folders.mark(folder.path)
         # An old summary is that of a smaller budget or of an interruption. Beside the new job it would look
         # like the end of that job's run.
@@ -203,6 +205,15 @@ class ExperimentDir:
         if not (begun and low and high) or begun != schedule[: len(begun)]:
             return None
         return low, high
+
+
+def _begun_otherwise(folder: RunDir, job: NitroTrainingJob) -> bool:
+    """Whether there is a run that has another schedule than the job, as far as it goes."""
+    if not (folder.has_run() and folder.job.exists()):
+        return False
+    begun: list[int] = folder.read_job()["spec"]["scaling"].get("schedule", [])
+    now: list[int] = job.to_dict()["spec"]["scaling"]["schedule"]
+    return begun != now[: len(begun)]
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:

@@ -144,7 +144,8 @@ def best_number(results: Results, experiment: Experiment) -> Iterator[str]:
     law, fit = min(shape.fits().items(), key=lambda item: item[1].error)
     costs = np.array([_cost_of_a_round(results, name) for name in shape.variants])
     each, base = np.polyfit(shape.actors, costs, 1)
-    if each * shape.actors[-1] < _NEGLIGIBLE * base:  # As on machines that are paid for whatever they do.
+    # Actors cost nothing where machines are paid for whatever they do.
+    if each <= 0 or each * shape.actors[-1] < _NEGLIGIBLE * base:
         return
     counts = np.arange(1.0, _MOST_ACTORS + 1)
 

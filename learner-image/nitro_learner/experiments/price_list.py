@@ -91,14 +91,14 @@ class PriceList(Model):
 
     seconds: Annotated[list[LearnerSeconds], Field(max_length=100)] = Field(default_factory=list)
     """The learner's seconds. Runs of an algorithm and preset without an entry keep their own, and so do runs
-    with other epochs, minibatches or layers than their preset's."""
+    with other epochs, minibatches or layers than their preset's, a recurrent layer among them."""
 
     def seconds_of(self, job: NitroTrainingJob) -> LearnerSeconds | None:
         """The entry of a resolved job's algorithm and preset. None as well if the job has other epochs,
-        minibatches or layers than the preset: its updates take another time."""
+        minibatches or layers than the preset, or a recurrent layer: its updates take another time."""
         wanted = job.spec.algorithm.name, job.spec.algorithm.preset
         entry = next((one for one in self.seconds if (one.algorithm, one.preset) == wanted), None)
-        if entry is None:
+        if entry is None or job.spec.network.recurrent is not None:
             return None
         usual = preset_values(entry.preset, algorithm=entry.algorithm)
         spec = job.spec.model_dump(by_alias=True)

@@ -89,8 +89,10 @@ class Results:
         self._spans: dict[str, tuple[float, float]] = {}
 
     def curves(self, variant: str, metric: str, unit: str | None = None) -> list[Curve]:
-        """The metric over what was spent, of each run; in the budget's unit where `unit` names no other."""
-        return [run.curve(metric, unit or self.budget.unit) for run in self.runs[variant]]
+        """The metric over what was spent, of each run: up to the budget, or in the unit `unit` to the end."""
+        if unit is None:
+            return [run.curve(metric, self.budget.unit, self.budget.amount) for run in self.runs[variant]]
+        return [run.curve(metric, unit) for run in self.runs[variant]]
 
     def at_budget(self, variant: str, metric: str) -> Floats:
         """The metric when each run reached the budget, f64 [seeds]."""
@@ -177,9 +179,14 @@ class Results:
 
     @property
     def modelled_dollars(self) -> float:
-        """The most that every run has spent by the price list; some variants may go on beyond the budget."""
-        ends = (float(run.columns["modelled_cost"][-1]) for runs in self.runs.values() for run in runs)
-        return min(ends)
+        """The most by the price list at which each run's score is known; NaN where one has no score.
+
+        Some variants may go on beyond the budget. A score that holds to its run's end would be older than
+        those of the runs that go on, so the last point of each curve counts.
+        """
+        score = self._experiment.score
+        curves = [curve for one in self.runs for curve in self.curves(one, score, "modelledDollars")]
+        return min(float(curve.x[-1]) if len(curve.x) else float("nan") for curve in curves)
 
     def band(self, variant: str, metric: str, *, modelled: bool = False) -> Band | None:
         """The metric's mean and interval over what was spent up to the budget, or up to `modelled_dollars`;
@@ -223,7 +230,10 @@ def rows(folder: ExperimentDir, experiment: Experiment, results: Sequence[Result
 
 def _row(run: PlannedRun, finished: FinishedRun, results: Results) -> Line:
     budget = results.budget
-    curves = {metric: finished.curve(metric, budget.unit) for metric in ("reward_mean", "evaluation_mean")}
+    curves = {
+        metric: finished.curve(metric, budget.unit, budget.amount)
+        for metric in ("reward_mean", "evaluation_mean")
+    }
     return {
         "environment": run.environment,
         "variant": run.variant,

@@ -19,7 +19,7 @@ from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.places import Place
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Budget
-from nitro_learner.run.rundir import naming
+from nitro_learner.run.rundir import RunDirError, naming
 
 
 @dataclass
@@ -145,7 +145,14 @@ class Runner:
         return None if state.status == "done" else f"its source {source.label} has not ended"
 
     async def _train(self, state: RunState) -> None:
-        self._folder.prepare(state.run)
+        try:
+            self._folder.prepare(state.run)
+        except RunDirError as error:
+            if state.run.control is None:
+                raise
+            state.message = str(error)  # of its source, which has for example more rounds than a schedule may
+            self._change(state, "failed")
+            return
         self._change(state, "running")
 
         def advanced() -> None:

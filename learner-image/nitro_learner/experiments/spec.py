@@ -23,6 +23,7 @@ from nitro_api.loading import yamlfile
 from nitro_api.loading.job_file import apply_override
 from nitro_api.schema.openapi import schema_of
 from nitro_api.schema.wording import located_errors, nearest
+from nitro_api.spec.scaling import MOST_ROUNDS
 from nitro_learner.experiments.search import spec as search_spec
 from nitro_learner.experiments.search.spec import Search
 from nitro_learner.training.round_report import COLUMNS
@@ -215,6 +216,9 @@ def _rules(experiment: Experiment) -> list[FieldError]:
         if experiment.compared.count(name) > 1:
             message = "is the name of a variant or of another control as well; choose another"
             found.append(FieldError(path, source, message))
+    if controls and experiment.budget and (experiment.budget.rounds or 0) > MOST_ROUNDS:
+        message = f"must be at most {MOST_ROUNDS}, the rounds of a control's schedule; lower it"
+        found.append(FieldError("budget.rounds", experiment.budget.rounds, message))
     if experiment.budget and len(experiment.budget.to_dict()) != 1:
         message = "must have exactly one of rounds, actorRounds, envSteps and dollars"
         found.append(FieldError("budget", experiment.budget.to_dict(), message))

@@ -7,6 +7,9 @@ import hashlib
 from typing import Any
 
 from nitro_api import NitroTrainingJob, load_job, resolve
+from nitro_api.errors import ABSENT
+from nitro_api.loading.job_file import set_field
+from nitro_api.schema.wording import value_at
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 
@@ -37,29 +40,38 @@ def manifest(experiment: Experiment, run: PlannedRun, job: NitroTrainingJob, ide
         job: the run's own, resolved, with the schedule of a control.
         identity: of the experiment's folder.
 
-    It has the backend and the labels of the experiment's job. Unless that says otherwise, a claim that the
-    operator makes goes with the job, which is removed when its files have been copied.
+    It has the backend and the labels of the experiment's job. Unless the experiment says otherwise, a claim
+    that the operator makes goes with the job, which is removed when its files have been copied.
 
     Raises:
         JobInvalid: the job cannot run on a cluster.
     """
-    base, data = copy.deepcopy(experiment.job), job.to_dict()
+    given, data = _given(experiment, run), job.to_dict()
     spec = data["spec"]
     for name in ("backend", "suspend", "ttlSecondsAfterFinished"):
         spec.pop(name, None)
-    if backend := base["spec"].get("backend"):
+    if backend := given["spec"].get("backend"):
         spec["backend"] = backend
     checkpoint = spec["learner"]["checkpoint"]
     if "s3" not in checkpoint and "claimName" not in checkpoint["pvc"]:
-        own = base["spec"].get("learner", {}).get("checkpoint", {}).get("pvc", {})
-        checkpoint["pvc"]["retain"] = own.get("retain", False)
-    if "actorMemoryGB" not in base["spec"].get("pricing", {}):
+        retain = value_at(given, ("spec", "learner", "checkpoint", "pvc", "retain"))
+        checkpoint["pvc"]["retain"] = retain is True
+    if value_at(given, ("spec", "pricing", "actorMemoryGB")) in (ABSENT, None):
         spec["pricing"].pop("actorMemoryGB", None)  # follows the backend
-    metadata = base.get("metadata") or {}
+    metadata = given.get("metadata") or {}
     data["metadata"] = {
         "name": object_name(identity, run),
         "labels": {**(metadata.get("labels") or {}), LABEL: experiment.name},
         "annotations": {**(metadata.get("annotations") or {}), RUN: str(run.folder)},
     }
     resolve(load_job(data))
+    return data
+
+
+def _given(experiment: Experiment, run: PlannedRun) -> dict[str, Any]:
+    """The run's job with the fields that the experiment's file gives, and no defaults."""
+    variant = run.sources[0].variant if run.sources else run.variant
+    data: dict[str, Any] = copy.deepcopy(experiment.job)
+    for path, value in {**experiment.set, **experiment.variants[variant]}.items():
+        set_field(data, path.split("."), copy.deepcopy(value))  # plan() has found the mistakes
     return data

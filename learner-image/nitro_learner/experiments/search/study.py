@@ -19,6 +19,7 @@ from nitro_learner.run.rundir import OtherJob, RunDirError
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
 
 STARTUP_TRIALS = 5
 """Trials that are drawn at random, and trials with a score that the median needs."""
@@ -118,8 +119,7 @@ class SearchStudy:
     def trials(self) -> list[Trial]:
         """All trials in the order of their numbers, without those that were interrupted while they were
         drawn."""
-        found = self._study.get_trials(deepcopy=False)
-        return [self._trial(one) for one in found if one.params.keys() == self._space.keys()]
+        return [self._trial(one) for one in self._drawn() if one.params]
 
     def best(self) -> Trial | None:
         """The complete trial with the highest score, the earliest of several; None before there is one."""
@@ -128,14 +128,14 @@ class SearchStudy:
 
     def begin_with(self, settings: Mapping[str, Any]) -> None:
         """Have the first trial use these settings; nothing where there is a trial already."""
-        if not self._study.get_trials(deepcopy=False):
+        if not self._drawn():
             self._study.enqueue_trial({name: self._stored(name, value) for name, value in settings.items()})
 
     def ask(self) -> Trial:
         """Begin a new trial."""
         import optuna
 
-        number = len(self._study.get_trials(deepcopy=False))
+        number = len(self._drawn())
         (seed,) = np.random.SeedSequence([self._search.seeds[0], number]).generate_state(1)
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seed), n_startup_trials=STARTUP_TRIALS)
         asked = self._study.ask(self._space)
@@ -177,7 +177,18 @@ class SearchStudy:
         scored = [trial for trial in self.trials() if trial.state == "complete"]
         if len(scored) < STARTUP_TRIALS or len({trial.score for trial in scored}) < 2:
             return {}
-        return dict(optuna.importance.get_param_importances(self._study))
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+        return dict(optuna.importance.get_param_importances(self._study, evaluator=evaluator))
+
+    def _drawn(self) -> list[FrozenTrial]:
+        """Optuna's trials: those with settings, and those that wait for the next `ask`. One that was
+        interrupted while it was drawn is left out: its settings are incomplete."""
+        from optuna.trial import TrialState
+
+        found = self._study.get_trials(deepcopy=False)
+        return [
+            one for one in found if one.state is TrialState.WAITING or one.params.keys() == self._space.keys()
+        ]
 
     def _key(self, trial: Trial) -> int:
         """The storage's own number of a trial."""

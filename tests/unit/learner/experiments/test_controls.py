@@ -1,8 +1,9 @@
 """Controls: a run's own actors in a random order within blocks, and the mean actors of several runs."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from experiment_support import pretend, write_spec
 from nitro_api import JobInvalid
 from nitro_learner.experiments.controls import mean_profile, permuted, with_schedule
 from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.places import Ending
 from nitro_learner.experiments.plan import PlannedRun, plan
-from nitro_learner.experiments.spec import load
+from nitro_learner.experiments.runner import Runner
+from nitro_learner.experiments.spec import Budget, load
 from nitro_learner.run.rundir import RunDirError
 
 ACTORS = [2, 4, 1, 3, 1, 4, 2, 2, 3, 1, 4, 1, 2, 3]
@@ -173,6 +176,65 @@ def test_a_run_with_more_rounds_than_a_schedule_has_no_control(tmp_path: Path) -
         folder.prepare(control)
 
 
+class Pretending:
+    """A place that only pretends to train: a round of each number in ACTORS."""
+
+    def __init__(self, folder: ExperimentDir, rounds: int) -> None:
+        self._folder, self._rounds = folder, rounds
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def train(self, run: PlannedRun, *_: object) -> Ending:
+        pretend(self._folder, run, actors=[1] * self._rounds, returns=[0.0] * self._rounds)
+        return Ending("done")
+
+    def columns(self, run: PlannedRun) -> None:
+        pass
+
+    async def discard(self, run: PlannedRun) -> None:
+        pass
+
+
+async def test_other_runs_go_on_when_a_control_is_not_possible(tmp_path: Path) -> None:
+    folder = ExperimentDir(tmp_path / "results")
+    runs = controlled(tmp_path)
+    runner = Runner(folder, runs, Budget(rounds=8), Pretending(folder, 1001), jobs=1)
+    await runner.train()
+    assert [(state.run.control, state.status) for state in runner.states] == [
+        (run.control, "failed" if run.control else "done") for run in runs
+    ]
+    messages = {state.message for state in runner.states if state.run.control}
+    assert all("1001 rounds, and a schedule has at most 1000" in message for message in messages)
+
+
+def test_a_control_that_begins_anew_is_removed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill in the middle of the removal leaves no half of a run."""
+    folder = ExperimentDir(tmp_path / "results")
+    _, source, control = controlled(tmp_path, "replayed", seeds=[0])
+    pretend(folder, source, actors=[2, 4], returns=[0.0] * 2)
+    pretend(folder, control, actors=[2, 4], returns=[0.0] * 2)
+    pretend(folder, source, actors=[3, 3], returns=[0.0] * 2)
+
+    def killed(path: Path, **_: object) -> None:
+        for name in ("job.yaml", "summary.json"):
+            (path / name).unlink(missing_ok=True)
+        if path.exists():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            folder.prepare(control)
+    assert not folder.prepare(control).has_run()
+    assert [each.name for each in folder.run(control).path.parent.iterdir()] == ["seed-0"]
+
+
 @pytest.mark.parametrize(
     ("controls", "sentence"),
     [
@@ -191,6 +253,12 @@ def test_controls_that_make_no_sense_are_refused(
     with pytest.raises(JobInvalid) as refused:
         load(write_spec(tmp_path, permuted=controls, replayed={"other": "nitro"}))
     assert sentence in str(refused.value)
+
+
+def test_a_budget_of_more_rounds_than_a_schedule_has_is_refused_beside_controls(tmp_path: Path) -> None:
+    load(write_spec(tmp_path, budget={"rounds": 1001}))
+    with pytest.raises(JobInvalid, match=r"budget\.rounds: 1001; must be at most 1000"):
+        controlled(tmp_path, budget={"rounds": 1001})
 
 
 def test_questions_may_be_about_a_control(tmp_path: Path) -> None:

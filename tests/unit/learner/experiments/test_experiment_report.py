@@ -384,6 +384,26 @@ def test_a_return_is_placed_at_the_start_of_its_policy(
     assert [trained.at(x) for x in (4, 8, 10)] == [6.5, 7, 7]
 
 
+@pytest.mark.usefixtures("no_pictures")
+def test_a_run_that_goes_on_beyond_the_budget_is_read_there_like_one_that_ended(tmp_path: Path) -> None:
+    """A policy that has learned from all rounds of the budget plays only in a run that goes on."""
+    longer = {"spec.scaling.scaler": "fixed", "spec.stop.rounds": 4}
+    variants: dict[str, dict[str, object]] = {"fixed": {"spec.scaling.scaler": "fixed"}, "longer": longer}
+    spec = load(write_spec(tmp_path, variants=variants, budget={"rounds": 3}, target=25))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        returns = [0.0, 10.0, 20.0, 30.0][: run.job.spec.stop.rounds]
+        pretend(folder, run, actors=[2] * len(returns), returns=returns)
+    text = experiment_report.write(folder, spec)
+    assert "| longer - fixed | +0.0 [+0.0, +0.0] |" in text
+    row = next(line for line in text.splitlines() if line.startswith("| longer | "))
+    assert row.startswith("| longer | 20.0 [20.0, 20.0] |")
+    assert row.endswith(" 0 of 2 |"), "25 was reached beyond the budget"
+    with (folder.path / "runs.csv").open() as file:
+        assert {row["reward_mean_at_budget"] for row in csv.DictReader(file)} == {"20.0"}
+
+
 def test_a_report_goes_into_a_page_between_its_markers(
     experiment: tuple[ExperimentDir, Experiment], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,15 +53,19 @@ def finished(directory: Path, rounds: Mapping[int, float]) -> tuple[ExperimentDi
     return folder, spec
 
 
+def seconds(update: int) -> dict[str, Any]:
+    """Those of a price list whose learner takes `update` seconds for any number of transitions."""
+    learner = {"transitions": [96, 960], "update": [update, update], "detector": [5, 5]}
+    return {
+        "actorSeconds": {"invocation": 0.04, "step": 0.01},
+        "seconds": [{"algorithm": "ppo", "preset": "tuned", **learner}],
+    }
+
+
 def priced(tmp_path: Path, *, update: int) -> str:
     """The report by a price list whose learner takes `update` seconds for any number of transitions."""
     folder, spec = finished(tmp_path, ROUNDS)
-    learner = {"transitions": [96, 960], "update": [update, update], "detector": [5, 5]}
-    prices = write_prices(
-        tmp_path,
-        actorSeconds={"invocation": 0.04, "step": 0.01},
-        seconds=[{"algorithm": "ppo", "preset": "tuned", **learner}],
-    )
+    prices = write_prices(tmp_path, **seconds(update))
     return experiment_report.write(folder, spec, [price_list.load(prices)])
 
 
@@ -79,6 +84,16 @@ def test_a_price_list_has_a_cheapest_number_by_the_law(tmp_path: Path) -> None:
     assert "A round costs $2.0000 and $1.1000 for each actor, so K is 1.8." in told
     assert ", 2 actors in every round are cheapest to the target" in told
     assert "Against 1, 2, 4 actors that saves 9.7 %, 0.0 %, 12.5 %." in told
+
+
+def test_a_list_on_which_everything_is_free_has_no_cheapest_number(tmp_path: Path) -> None:
+    folder, spec = finished(tmp_path, ROUNDS)
+    names = ("learnerDollarsPerHour", "lambdaGBSecond", "lambdaRequest")
+    free = write_prices(tmp_path, pricing=dict.fromkeys(names, 0), **seconds(update=1))
+    told = experiment_report.write(folder, spec, [price_list.load(free)])
+    assert "### Modelled cost: round" in told
+    assert "nan" not in told
+    assert "cheapest" not in told
 
 
 def test_a_cheapest_number_beyond_those_that_were_run_is_told_so(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.Monk
 def test_variants_are_compared_at_an_equal_modelled_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round costs 2 dollars and 1.10 for each actor. `few` goes on beyond the budget of two rounds; the
-    others have then spent 8.40 and 10.60, so all are read at 8.40."""
+    """A round costs 2 dollars and 1.10 for each actor. `few` goes on beyond the budget of two rounds. The
+    last returns of the others are of policies that had cost 4.20, so all are read at 4.20."""
     drawn: list[tuple[str, bool]] = []
 
     def draw(_results: object, _metric: str, path: Path, *, modelled: bool = False) -> bool:
@@ -106,22 +106,24 @@ def test_variants_are_compared_at_an_equal_modelled_cost(
     told = experiment_report.write(folder, spec, [price_list.load(prices)])
     assert "| few | $6.2000 | 4.0 | $0.0200 |" in told, "the budget's two rounds"
     assert "An actor takes 0.04 s and 0.01 s a step" in told
-    assert "spent $8.4000, the most" in told
-    assert "| fixed | 10.0 [10.0, 10.0] | 2.0 | $4.2000 (2 of 2) |" in told
-    assert "| few | 27.1 [27.1, 27.1] | 2.7 | $3.1000 (2 of 2) |" in told
-    assert "| nitro | 20.0 [20.0, 20.0] | 1.7 | $2.1000 (2 of 2) |" in told
+    assert "spent $4.2000, the most" in told
+    assert "| fixed | 10.0 [10.0, 10.0] | 1.0 | $4.2000 (2 of 2) |" in told
+    assert "| few | 13.5 [13.5, 13.5] | 1.4 | $3.1000 (2 of 2) |" in told
+    assert "| nitro | 20.0 [20.0, 20.0] | 1.0 | $2.1000 (2 of 2) |" in told
     assert "The best fixed number in hindsight is that of few, by the cost to reach 10." in told
-    few_first = (
-        "| few - fixed | too few seeds: +17.1 [+17.1, +17.1] | too few seeds: -26.2 % [-26.2, -26.2] |"
-    )
+    few_first = "| few - fixed | too few seeds: +3.5 [+3.5, +3.5] | too few seeds: -26.2 % [-26.2, -26.2] |"
     assert few_first in told
-    best = "| nitro - few (best) | too few seeds: -7.1 [-7.1, -7.1] | too few seeds: -32.3 % [-32.3, -32.3] |"
+    best = "| nitro - few (best) | too few seeds: +6.5 [+6.5, +6.5] | too few seeds: -32.3 % [-32.3, -32.3] |"
     assert best in told
     assert ("two-state-reward_mean-round.png", True) in drawn
     aimless = spec.model_copy(update={"target": None})
     told = experiment_report.write(folder, aimless, [price_list.load(prices)])
     assert "The best fixed number in hindsight is that of few, by the return." in told
-    assert "| nitro - few (best) | too few seeds: -7.1 [-7.1, -7.1] |" in told
+    assert "| nitro - few (best) | too few seeds: +6.5 [+6.5, +6.5] |" in told
+    asked_already = aimless.model_copy(update={"against": ["nitro"]})
+    told = experiment_report.write(folder, asked_already, [price_list.load(prices)])
+    assert "| few - nitro | " in told
+    assert "(best)" not in told, "no difference is tested in both directions"
 
 
 def test_a_run_without_its_ledger_is_not_priced(tmp_path: Path) -> None:
@@ -163,6 +165,7 @@ def test_mistakes_of_a_list_are_named(tmp_path: Path) -> None:
         ({"algorithm": {"preset": "paper", "hyperparameters": {"epochs": 3}}}, False),
         ({"algorithm": {"preset": "paper", "hyperparameters": {"minibatchSize": 64}}}, False),
         ({"network": {"hiddenSizes": [32]}}, False),
+        ({"network": {"recurrent": {"hiddenSize": 128}}}, False),
         ({"environment": {"id": "ALE/SpaceInvaders-v5"}}, False),
         ({"algorithm": {"preset": "paper", "name": "impact"}}, False),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from optuna.distributions import FloatDistribution
 
 from experiment_support import pretend, write_spec
 from nitro_api import JobInvalid
@@ -159,6 +160,35 @@ def test_proposals_do_not_depend_on_interruptions(tmp_path: Path) -> None:
     assert {str(one[SIZES]) for one in whole} == {"[8]", "[16, 16]"}
 
 
+def test_a_trial_that_was_interrupted_while_it_was_drawn_is_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Optuna marks a trial as running before it stores what the trial is given."""
+    experiment = searched(tmp_path, space={RATE: SPACE[RATE]})
+    own = trials.own_settings(experiment)
+    assert own is not None
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def proposals(directory: Path, *, interrupted: bool) -> list[Any]:
+        directory.mkdir()
+        if interrupted:
+            study = study_of(directory, experiment)
+            study.begin_with(own)
+            with monkeypatch.context() as patch:
+                patch.setattr(FloatDistribution, "to_internal_repr", killed)
+                with pytest.raises(KeyboardInterrupt):
+                    study.ask()
+        study = study_of(directory, experiment)
+        study.begin_with(own)
+        return [study.ask().settings for _ in range(3)]
+
+    undisturbed = proposals(tmp_path / "undisturbed", interrupted=False)
+    assert undisturbed[0] == own
+    assert proposals(tmp_path / "interrupted", interrupted=True) == undisturbed
+
+
 def test_an_interrupted_trial_is_still_running_when_the_study_is_opened_again(tmp_path: Path) -> None:
     experiment = searched(tmp_path)
     first = study_of(tmp_path, experiment).ask()
@@ -295,4 +325,7 @@ def test_the_jobs_own_settings_are_compared_with_nothing(tmp_path: Path) -> None
     study.begin_with(own)
     study.end(study.ask(), "complete", score=1.0, spent={})
     assert comparison.compared(experiment, study) is None
-    assert "no trial was better, so there is nothing to compare" in comparison.report(folder, experiment)
+    told = comparison.report(folder, experiment)
+    assert "no trial was better, so there is nothing to compare" in told
+    assert "runs are finished" not in told
+    assert "left out later" not in told
