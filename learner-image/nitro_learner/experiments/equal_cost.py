@@ -34,11 +34,10 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
         return
     yield (
         f"At equal modelled cost: returns where each run had spent {cells.dollars(dollars)}, the most at "
-        "which all of their returns are known. A variant that goes on beyond the budget is read there, too.\n"
+        "which all of their returns are known. A variant that goes on beyond the budget is read there, too. "
+        "The cost to the target counts wherever a run reached it.\n"
     )
-    paid = (
-        {} if target is None else {name: _paid(results, experiment, name, dollars) for name in results.runs}
-    )
+    paid = {} if target is None else {name: _paid(results, experiment, name) for name in results.runs}
     yield from cells.head(
         [
             "variant",
@@ -86,8 +85,8 @@ def _best(fixed: Sequence[str], finals: Mapping[str, Floats], paid: Mapping[str,
     return min(often, key=lambda variant: float(np.nanmean(paid[variant]))), True
 
 
-def _paid(results: Results, experiment: Experiment, variant: str, most: float) -> Floats:
-    """Modelled dollars of each run when its score first reached the target, f64 [seeds]; NaN above `most`."""
+def _paid(results: Results, experiment: Experiment, variant: str) -> Floats:
+    """Modelled dollars of each run when its score first reached the target, f64 [seeds]; NaN when never."""
     assert experiment.target is not None
     curves = results.curves(variant, experiment.score, _UNIT)
-    return np.array([curve.reaches(experiment.target, most) for curve in curves])
+    return np.array([curve.reaches(experiment.target, np.inf) for curve in curves])
