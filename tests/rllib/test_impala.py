@@ -156,8 +156,8 @@ def test_a_round_is_described_and_measured_and_stays_as_it_was(name: str) -> Non
         assert measured.ratio is not None
         assert measured.lambda_min < 0 < measured.lambda_max
     trajectories = result.surrogate.trajectories("total")
-    assert len(trajectories.terms) == 4
-    assert gradient_noise(trajectories, result.surrogate.size) is not None
+    assert len(trajectories.mean.terms) == 4
+    assert gradient_noise(trajectories) is not None
     assert _state(learner) == before
 
 

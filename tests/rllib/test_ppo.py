@@ -95,7 +95,7 @@ def test_its_gradient_noise_is_our_own_ppo_s(objective: Objective) -> None:
     sampled it."""
     fragments = [fragment(slot, envs=4) for slot in range(3)]
     theirs, ours = (
-        gradient_noise(surrogate.trajectories(objective), surrogate.size)
+        gradient_noise(surrogate.trajectories(objective))
         for surrogate in (learner.update(fragments, 1).surrogate for learner in _both())
     )
     assert theirs is not None

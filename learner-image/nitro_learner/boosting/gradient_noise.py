@@ -12,23 +12,27 @@ import torch
 from torch import Tensor
 
 from nitro_api.spec.scaling import Scaling
-from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
+from nitro_learner.boosting.surrogate import Objective, Surrogate, Trajectories
 
 
 @dataclass(frozen=True, slots=True)
 class GradientNoise:
     """Signal and noise of one round's gradient.
 
-    With B_big transitions in all, g_big their gradient, and |g_small|^2 the mean over parts of B_small
-    transitions each:
+    With g_i the gradient's part of trajectory i, which has n_i of the round's K summands:
 
-        G = (B_big |g_big|^2 - B_small |g_small|^2) / (B_big - B_small)
-        S = (|g_small|^2 - |g_big|^2) / (1 / B_small - 1 / B_big)
+        G = (|sum g_i|^2 - sum |g_i|^2) / (1 - q),  q = sum (n_i / K)^2
+        S = (sum |g_i|^2 - G q) K
+
+    because E |g_i|^2 = G (n_i / K)^2 + S n_i / K^2. Where all n_i are equal, these are the paper's estimates
+    with batches of n_i and K.
 
     Attributes:
         signal: G, an unbiased estimate of the expected gradient's squared norm; below zero where noise hides
             it.
-        noise: S, of the trace of the covariance of one transition's gradient; never below zero.
+        noise: S, of the trace of the covariance of one transition's gradient; never below zero. A transition
+            is the environment's: where agents are not alive, or several share a policy, it stands for fewer
+            or more summands than one.
     """
 
     signal: float
@@ -39,21 +43,13 @@ class GradientNoise:
         return self.signal * transitions / self.noise if self.noise > 0 else None
 
 
-def estimate(small: float, big: float, small_size: int, big_size: int) -> GradientNoise:
-    """G and S from the squared norms |g_small|^2 and |g_big|^2."""
-    return GradientNoise(
-        signal=(big_size * big - small_size * small) / (big_size - small_size),
-        noise=(small - big) / (1 / small_size - 1 / big_size),
-    )
+def gradient_noise(found: Trajectories) -> GradientNoise | None:
+    """G and S of a round's objective.
 
-
-def gradient_noise(function: Function, size: int) -> GradientNoise | None:
-    """G and S of a function of `size` transitions, of which each term has an equal part.
-
-    None with fewer than two terms, or where a gradient is not finite.
+    None where fewer than two trajectories have summands, or where a gradient is not finite.
     """
-    parts = len(function.terms)
-    if parts < 2:
+    function, summands = found.mean, sum(found.sizes)
+    if sum(size > 0 for size in found.sizes) < 2:
         return None
     total: list[Tensor] = [torch.zeros_like(p, dtype=torch.float64) for p in function.parameters]
     squares = 0.0
@@ -62,12 +58,13 @@ def gradient_noise(function: Function, size: int) -> GradientNoise | None:
             gradients = torch.autograd.grad(term(), list(function.parameters), materialize_grads=True)
         for sum_, gradient in zip(total, gradients, strict=True):
             sum_ += gradient
-        # A term is its part's share of the mean: the part's own gradient is `parts` times as long.
-        squares += parts * _square(gradients)
-    big = _square(total)
-    if not math.isfinite(squares) or not math.isfinite(big):
+        squares += _square(gradients)
+    whole = _square(total)
+    if not math.isfinite(squares) or not math.isfinite(whole):
         return None
-    return estimate(squares, big, size // parts, size)
+    q = sum((size / summands) ** 2 for size in found.sizes)
+    signal = (whole - squares) / (1 - q)
+    return GradientNoise(signal, noise=max(0.0, squares - signal * q) * found.transitions)
 
 
 def _square(tensors: Sequence[Tensor]) -> float:
@@ -115,6 +112,6 @@ class NoiseMeter:
 
     def measure(self, surrogate: Surrogate) -> NoiseMeasurement:
         begin = time.perf_counter()
-        noise = gradient_noise(surrogate.trajectories(self._objective), surrogate.size)
+        noise = gradient_noise(surrogate.trajectories(self._objective))
         snr = noise.snr(self._transitions) if noise else None
         return NoiseMeasurement(noise, snr, time.perf_counter() - begin)

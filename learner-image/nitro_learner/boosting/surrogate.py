@@ -26,6 +26,21 @@ class Function:
     parameters: Sequence[Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class Trajectories:
+    """A round's objective by trajectory.
+
+    Attributes:
+        mean: the objective, one term for each environment of each fragment.
+        sizes: how many of the summands of the mean are in each term; none of an agent that was not alive.
+        transitions: of all environments, also those in which no agent acted.
+    """
+
+    mean: Function
+    sizes: Sequence[float]
+    transitions: int
+
+
 class Surrogate(Protocol):
     """Round k's data. Valid until the algorithm's next update."""
 
@@ -45,8 +60,8 @@ class Surrogate(Protocol):
         it plays."""
         ...
 
-    def trajectories(self, objective: Objective) -> Function:
-        """The objective's mean over all transitions, one term for each environment of each fragment.
+    def trajectories(self, objective: Objective) -> Trajectories:
+        """The objective's mean over all transitions, by trajectory.
 
         At theta_k, which sampled them, where the algorithm is on-policy; else at the present parameters.
         """

@@ -33,13 +33,15 @@ class PolicyBatch:
         samples: with advantages that are not standardised.
         values: f32 [N], of the critic before the update.
         slots: fragments.
-        lanes: trajectories of each fragment, whose steps alternate in the samples.
+        envs: environments of each fragment, whose steps alternate in the samples, agent by agent.
+        agents: of each environment in the samples.
     """
 
     samples: TeamSamples
     values: Tensor
     slots: int
-    lanes: int
+    envs: int
+    agents: int
 
 
 class BatchMaker:
@@ -165,8 +167,8 @@ class BatchMaker:
         samples, values = self.samples(
             policy, network, rollouts, rows, critic, gamma=gamma, gae_lambda=gae_lambda
         )
-        lanes = rollouts.envs * (rollouts.agents if chosen is None else 1)
-        return PolicyBatch(samples, values, rollouts.slots, lanes)
+        agents = rollouts.agents if chosen is None else 1
+        return PolicyBatch(samples, values, rollouts.slots, rollouts.envs, agents)
 
     def _take_in(self, policy: AgentPolicy, rollouts: PolicyRollouts) -> None:
         """Merge a round's observations and states into the statistics, for the next round."""

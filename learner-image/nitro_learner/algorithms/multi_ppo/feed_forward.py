@@ -59,7 +59,7 @@ class MultiPpo(MultiPpoLearner[StackedActorCritic, PolicyBatch, TeamSamples]):
     def _surrogate(
         self, step: PolicyStep[StackedActorCritic], samples: TeamSamples, batch: PolicyBatch
     ) -> MultiPpoSurrogate:
-        return MultiPpoSurrogate(step, samples, batch.slots, batch.lanes)
+        return MultiPpoSurrogate(step, samples, batch.agents, batch.slots, batch.envs)
 
     def _distributions(
         self, network: StackedActorCritic, policy: Tensor, inputs: Tensor, available: Tensor | None

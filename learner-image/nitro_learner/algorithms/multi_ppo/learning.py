@@ -221,14 +221,18 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         trained = self._train(network, sampled, [policy.adam for policy in before], batches, update)
         for index, (name, batch, policy) in enumerate(zip(names, batches, before, strict=True)):
             parameters, terms, kl = trained.parameters[index], trained.terms[index], policy.kl_coefficient
+            stats = {"learning_rate": update.rate, "kl_coefficient": kl}
+            acted = bool((batch.samples.weights > 0).any())
             if not torch.isfinite(parameters).all():
                 raise FloatingPointError(
                     f"round {round}: the weights of the policy {name} became infinite or NaN; "
                     "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
                 )
-            after = policy.trained(
-                parameters.clone(), trained.adam[index], adapted(kl, terms["kl"], settings.kl_target)
-            )
+            after = policy
+            if acted:  # else none of its agents played, and only Adam's momentum would move it
+                stats |= terms | batch_stats(batch)
+                kl_after = adapted(kl, terms["kl"], settings.kl_target)
+                after = policy.trained(parameters.clone(), trained.adam[index], kl_after)
             self._policies[name] = after
             step = PolicyStep(
                 network,
@@ -238,7 +242,6 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
                 batch.samples.standardised(),
                 replace(update.coefficients, kl=kl),
             )
-            stats = terms | batch_stats(batch) | {"learning_rate": update.rate, "kl_coefficient": kl}
             results[name] = UpdateResult(stats, self._surrogate(step, trained.samples.of(index), batch))
         return results
 

@@ -17,7 +17,7 @@ from nitro_learner.algorithms.multi_ppo.samples import Data, TeamSamples
 from nitro_learner.algorithms.multi_ppo.update import Network, PolicyStep
 from nitro_learner.algorithms.ppo.loss import terms
 from nitro_learner.algorithms.ppo.surrogate import policy_objective
-from nitro_learner.boosting.surrogate import Function, Objective
+from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
 
 CHUNK = 1024
 """Transitions of one pass."""
@@ -31,10 +31,12 @@ class PolicySurrogate(ABC, Generic[Network, Data]):
     Attributes:
         step: of this policy.
         samples: of this policy, as the loss sees them.
+        agents: of each environment in the samples.
     """
 
     step: PolicyStep[Network]
     samples: Data
+    agents: int
 
     @property
     def size(self) -> int:
@@ -48,8 +50,11 @@ class PolicySurrogate(ABC, Generic[Network, Data]):
         parts = self._drawn(self._seen(objective), rows.to(self.samples.weights.device))
         return self._function(self.step.parameters, objective, parts)
 
-    def trajectories(self, objective: Objective) -> Function:
-        return self._function(self.step.sampled.clone(), objective, self._each(self._seen(objective)))
+    def trajectories(self, objective: Objective) -> Trajectories:
+        parts = self._each(self._seen(objective))
+        mean = self._function(self.step.sampled.clone(), objective, parts)
+        sizes = [part.weights.sum().item() for part in parts]
+        return Trajectories(mean, sizes, self.size // self.agents)
 
     @abstractmethod
     def _drawn(self, seen: Data, rows: Tensor) -> Sequence[Data]:
@@ -57,7 +62,7 @@ class PolicySurrogate(ABC, Generic[Network, Data]):
 
     @abstractmethod
     def _each(self, seen: Data) -> Sequence[Data]:
-        """The trajectories."""
+        """The trajectories of each environment, with all its agents: they share returns."""
 
     @abstractmethod
     def _distributions(self, policy: Tensor, part: Data) -> Tensor:
@@ -98,22 +103,23 @@ class MultiPpoSurrogate(PolicySurrogate[StackedActorCritic, TeamSamples]):
 
     Attributes:
         slots: fragments in the samples, all of one length.
-        lanes: trajectories of each fragment, whose steps alternate in the samples.
+        envs: environments of each fragment, whose steps alternate in the samples, agent by agent.
     """
 
     slots: int
-    lanes: int
+    envs: int
 
     def _drawn(self, seen: TeamSamples, rows: Tensor) -> list[TeamSamples]:
         return [seen.rows(part) for part in torch.split(rows[None], CHUNK, 1)]
 
     def _each(self, seen: TeamSamples) -> list[TeamSamples]:
-        # Rows are ordered by slot, then step, then lane.
-        numbers = torch.arange(self.size, device=seen.weights.device).view(self.slots, -1, self.lanes)
+        # Rows are ordered by slot, then step, then environment, then agent.
+        shape = (self.slots, -1, self.envs, self.agents)
+        numbers = torch.arange(self.size, device=seen.weights.device).view(shape)
         return [
-            seen.rows(numbers[slot, :, lane][None])
+            seen.rows(numbers[slot, :, env].reshape(1, -1))
             for slot in range(self.slots)
-            for lane in range(self.lanes)
+            for env in range(self.envs)
         ]
 
     def _distributions(self, policy: Tensor, part: TeamSamples) -> Tensor:

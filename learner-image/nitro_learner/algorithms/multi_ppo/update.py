@@ -92,10 +92,8 @@ class Update:
 
 
 def batch_stats(batch: RoundBatch) -> dict[str, float]:
-    """Statistics of a policy's batch, over the samples of agents that acted."""
+    """Statistics of a policy's batch, over the samples of agents that acted, of which there are some."""
     acted = batch.samples.weights > 0
-    if not acted.any():
-        return {"explained_variance": 0.0, "advantage_std": 0.0}
     returns, advantages = batch.samples.samples.returns[acted], batch.samples.samples.advantages[acted]
     return {
         "explained_variance": explained_variance(batch.values[acted], returns),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, surrogate, terms
-from nitro_learner.boosting.surrogate import Function, Objective
+from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
 from nitro_learner.networks.actor_critic import ActorCritic, chunk_size
 from nitro_learner.networks.distributions import Distribution
 
@@ -51,11 +51,12 @@ class PpoSurrogate:
         chunks = self._seen(objective).rows(rows.to(device)).slices(chunk_size(self.network, device.type))
         return self._function(self.network, objective, chunks, len(rows))
 
-    def trajectories(self, objective: Objective) -> Function:
+    def trajectories(self, objective: Objective) -> Trajectories:
         # Rows are ordered by slot, then step, then environment.
         by_slot = self._seen(objective).slices(self.size // self.slots)
         parts = [slot.every(self.envs, start) for slot in by_slot for start in range(self.envs)]
-        return self._function(self.sampled or self.network, objective, parts, self.size)
+        mean = self._function(self.sampled or self.network, objective, parts, self.size)
+        return Trajectories(mean, [len(part) for part in parts], self.size)
 
     def _seen(self, objective: Objective) -> Samples:
         if objective == "total" or self.standardised is None:

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from nitro_learner.algorithms.q_learning.mixers import Mixer
 from nitro_learner.algorithms.q_learning.network import QNetwork
-from nitro_learner.boosting.surrogate import Function, Objective
+from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
 
 CHUNK = 1024
 """Rows of one term, whose results stay in the cache."""
@@ -111,8 +111,9 @@ class TdSurrogate:
     def function(self, objective: Objective, rows: Tensor) -> Function:
         return self._function(objective, torch.split(rows.to(self.targets.device), CHUNK))
 
-    def trajectories(self, objective: Objective) -> Function:
-        return self._function(objective, self.lanes)
+    def trajectories(self, objective: Objective) -> Trajectories:
+        sizes = [self.weights[:, rows].sum().item() for rows in self.lanes]
+        return Trajectories(self._function(objective, self.lanes), sizes, self.size)
 
     def _function(self, objective: Objective, parts: Sequence[Tensor]) -> Function:
         total = sum(self.weights[:, rows].sum().item() for rows in parts)

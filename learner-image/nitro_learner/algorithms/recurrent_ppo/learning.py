@@ -31,10 +31,15 @@ from nitro_learner.data.batch import Fragment
 
 @dataclass(frozen=True, slots=True)
 class SequenceBatch:
-    """One policy's sequences of a round; see `RoundBatch`."""
+    """One policy's sequences of a round; see `RoundBatch`.
+
+    Attributes:
+        agents: of each environment in the sequences.
+    """
 
     sequences: Sequences
     values: Tensor
+    agents: int
 
     @property
     def samples(self) -> TeamSamples:
@@ -84,7 +89,8 @@ class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Seq
             self._tensor(each.reshape(len(ends) * lanes, -1)[lane][None])
             for each in (rollouts.memory, before)
         )
-        return SequenceBatch(Sequences(samples, length, self._tensor(keep), memory, critic_memory), values)
+        sequences = Sequences(samples, length, self._tensor(keep), memory, critic_memory)
+        return SequenceBatch(sequences, values, agents if chosen is None else 1)
 
     def _train(
         self,
@@ -109,9 +115,9 @@ class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Seq
         self,
         step: PolicyStep[RecurrentActorCritic],
         samples: Sequences,
-        batch: SequenceBatch,  # noqa: ARG002
+        batch: SequenceBatch,
     ) -> RecurrentSurrogate:
-        return RecurrentSurrogate(step, samples)
+        return RecurrentSurrogate(step, samples, batch.agents)
 
     def _distributions(
         self, network: RecurrentActorCritic, policy: Tensor, inputs: Tensor, available: Tensor | None

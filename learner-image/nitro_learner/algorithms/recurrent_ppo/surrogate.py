@@ -26,7 +26,7 @@ class RecurrentSurrogate(PolicySurrogate[RecurrentActorCritic, Sequences]):
         return only.take(needed[None]).parts(CHUNK)
 
     def _each(self, seen: Sequences) -> list[Sequences]:
-        return seen.parts(1)
+        return seen.parts(self.agents * seen.length)  # an environment's agents follow each other
 
     def _distributions(self, policy: Tensor, part: Sequences) -> Tensor:
         return self.step.network.distributions(policy, part)

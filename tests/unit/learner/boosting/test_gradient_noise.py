@@ -1,6 +1,7 @@
 """Gradient noise: the estimate's formula, a problem of known noise scale, and a PPO round recomputed."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,24 +15,16 @@ from learner_support import HOPPER, fragment, job
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Samples
-from nitro_learner.boosting.gradient_noise import GradientNoise, NoiseMeter, estimate, gradient_noise
-from nitro_learner.boosting.surrogate import Function, Objective
-
-positive = st.floats(1e-3, 1e3)
+from nitro_learner.boosting.gradient_noise import GradientNoise, NoiseMeter, gradient_noise
+from nitro_learner.boosting.surrogate import Function, Objective, Trajectories
 
 
-@given(st.floats(-1e3, 1e3), positive, st.integers(1, 500), st.integers(2, 50))
-def test_the_estimate_inverts_the_expected_norms(signal: float, noise: float, size: int, n: int) -> None:
-    """E|g_B|^2 = |G|^2 + tr(Sigma) / B, for both batch sizes."""
-    found = estimate(signal + noise / size, signal + noise / (n * size), size, n * size)
-    assert found.signal == pytest.approx(signal, rel=1e-6, abs=1e-6 * noise)
-    assert found.noise == pytest.approx(noise, rel=1e-6, abs=1e-6 * abs(signal) * size)
-
-
-def linear(slopes: Tensor) -> Function:
-    """Parts whose gradients are the rows of `slopes` [n, d]."""
+def linear(slopes: Tensor, sizes: Sequence[float], transitions: int | None = None) -> Trajectories:
+    """Trajectories of so many summands each, whose mean gradients are the rows of `slopes` [n, d]."""
     theta = torch.zeros(slopes.shape[1], requires_grad=True)
-    return Function([partial(torch.dot, slope / len(slopes), theta) for slope in slopes], [theta])
+    parts = zip(slopes, sizes, strict=True)
+    terms = [partial(torch.dot, slope * size / sum(sizes), theta) for slope, size in parts]
+    return Trajectories(Function(terms, [theta]), sizes, transitions or int(sum(sizes)))
 
 
 def test_a_known_noise_scale_is_found_without_bias() -> None:
@@ -42,7 +35,7 @@ def test_a_known_noise_scale_is_found_without_bias() -> None:
     found = []
     for _ in range(400):
         slopes = mean + deviation * rng.standard_normal((8, 20)) / math.sqrt(32)
-        measured = gradient_noise(linear(torch.from_numpy(slopes).float()), 256)
+        measured = gradient_noise(linear(torch.from_numpy(slopes).float(), [32] * 8))
         assert measured is not None
         found.append((measured.signal, measured.noise))
     means, errors = np.mean(found, 0), np.std(found, 0) / math.sqrt(400)
@@ -51,17 +44,47 @@ def test_a_known_noise_scale_is_found_without_bias() -> None:
     assert errors[0] < 0.03 * signal, "the test could not tell"
 
 
+@given(st.integers(2, 9), st.integers(1, 50), st.integers(0, 100))
+def test_equal_trajectories_give_the_papers_estimates(count: int, size: int, seed: int) -> None:
+    slopes = torch.randn(count, 5, generator=torch.Generator().manual_seed(seed))
+    found = gradient_noise(linear(slopes, [size] * count))
+    assert found is not None
+    signal, noise = by_hand(list(slopes), size)
+    assert found.signal == pytest.approx(signal, rel=1e-4, abs=1e-5)
+    assert found.noise == pytest.approx(noise, rel=1e-4)
+
+
+def test_trajectories_of_unequal_size_bias_neither() -> None:
+    """Some of the agents die early. Half of the environments' transitions are of nobody."""
+    rng = np.random.default_rng(0)
+    sizes = [10, 10, 20, 40, 80, 100, 100, 120]
+    mean, deviation = rng.standard_normal(20) * 0.2, 1 + rng.random(20)
+    signal, noise = float(mean @ mean), float(deviation @ deviation)
+    found = []
+    for _ in range(400):
+        slopes = mean + deviation * rng.standard_normal((8, 20)) / np.sqrt(sizes)[:, None]
+        measured = gradient_noise(linear(torch.from_numpy(slopes).float(), sizes, 2 * sum(sizes)))
+        assert measured is not None
+        found.append((measured.signal, measured.noise))
+    means, errors = np.mean(found, 0), np.std(found, 0) / math.sqrt(400)
+    assert np.all(np.abs(means - [signal, 2 * noise]) < 4 * errors)
+    assert errors[1] < 0.03 * noise, "the test could not tell"
+    same = gradient_noise(linear(torch.ones(8, 20), sizes))
+    assert same == GradientNoise(signal=pytest.approx(20, rel=1e-4), noise=pytest.approx(0, abs=1e-2))
+
+
 def test_the_noise_is_never_negative_and_the_signal_may_be() -> None:
-    opposite = gradient_noise(linear(torch.tensor([[1.0], [-1.0]])), 64)
+    opposite = gradient_noise(linear(torch.tensor([[1.0], [-1.0]]), [32, 32]))
     assert opposite == GradientNoise(signal=pytest.approx(-1.0), noise=pytest.approx(64.0))
     assert opposite.snr(64) == pytest.approx(-1.0)
     assert opposite.snr(640) == pytest.approx(-10.0)
 
 
 def test_without_noise_the_ratio_is_unknown() -> None:
-    assert gradient_noise(linear(torch.ones(1, 3)), 64) is None
-    assert gradient_noise(linear(torch.tensor([[1.0], [math.nan]])), 64) is None
-    equal = gradient_noise(linear(torch.ones(4, 3)), 64)
+    assert gradient_noise(linear(torch.ones(1, 3), [64])) is None
+    assert gradient_noise(linear(torch.tensor([[1.0], [math.nan]]), [32, 32])) is None
+    assert gradient_noise(linear(torch.ones(3, 3), [64, 0, 0])) is None, "one trajectory has all of it"
+    equal = gradient_noise(linear(torch.ones(4, 3), [16] * 4))
     assert equal is not None
     assert equal.signal == pytest.approx(3.0)
     assert equal.noise == pytest.approx(0.0, abs=1e-5)
@@ -140,7 +163,7 @@ def test_an_impact_rounds_trajectories_are_those_that_arrived_in_it() -> None:
     algorithm = Impact(job("paper", **settings, **sizes).spec, HOPPER)
     algorithm.take([fragment(slot, length=32, envs=2) for slot in range(3)])
     surrogate = algorithm.end_round(1).surrogate
-    parts = surrogate.trajectories("clip").terms
+    parts = surrogate.trajectories("clip").mean.terms
     assert len(parts) == 6
     whole = surrogate.function("clip", torch.arange(surrogate.size)).terms
     assert sum(part().item() for part in parts) == pytest.approx(

@@ -145,6 +145,28 @@ def test_steps_of_dead_agents_teach_nothing() -> None:
     assert moved(of_three(), fragments, changed) == set()
 
 
+@pytest.mark.parametrize("preset", ["tuned", "paper"])
+def test_a_policy_of_which_nobody_acted_stays_as_it_is(preset: str) -> None:
+    """Its KL coefficient adapts to nothing, and the level of its critic waits for its first round."""
+    learner = MultiPpo(team(algorithm="ippo", preset=preset))
+    learner.update(round_of(), 1)
+    before = learner.state_dict()["policies"]
+    absent = []
+    for part in round_of():
+        fields = {name: array.copy() for name, array in part.by_class["agent"].items()}
+        fields["alive"][..., 0] = fields["died"][..., 0] = False
+        absent.append(replace(part, classes={"agent": fields}))
+    results = learner.update(absent, 2)
+    after = learner.state_dict()["policies"]
+    for name in AGENTS:
+        old, new = before[name]["parameters"], after[name]["parameters"]
+        assert all(torch.equal(value, old[key]) for key, value in new.items()) == (name == "agent_0")
+    assert torch.equal(after["agent_0"]["adam"]["exp_avg"], before["agent_0"]["adam"]["exp_avg"])
+    assert after["agent_0"]["kl_coefficient"] == before["agent_0"]["kl_coefficient"]
+    assert set(results["agent_0"].stats) == {"learning_rate", "kl_coefficient"}
+    assert {"kl", "explained_variance"} <= set(results["agent_1"].stats)
+
+
 def test_agents_that_live_as_long_as_their_episode_need_no_lives_in_fragments() -> None:
     fragments, without = round_of(), []
     for part in fragments:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms.multi_ppo.feed_forward import MultiPpo
 from nitro_learner.algorithms.recurrent_ppo.learning import RecurrentMultiPpo
 from nitro_learner.boosting.detector import Detector
+from nitro_learner.boosting.gradient_noise import GradientNoise, gradient_noise
 from nitro_learner.boosting.surrogate import Function, Objective, Surrogate
 from recurrent_q_support import SIZE, remembering
 
@@ -55,8 +58,10 @@ def test_trajectories_are_of_the_policy_that_sampled_and_add_up_to_all_rows(obje
     learner, found = surrogates()
     before = MultiPpo(learner._team).state_dict()["policies"]
     for name, surrogate in found.items():
-        function = surrogate.trajectories(objective)
-        assert len(function.terms) == 3 * 2
+        found = surrogate.trajectories(objective)
+        function = found.mean
+        assert len(function.terms) == len(found.sizes) == 3 * 2
+        assert sum(found.sizes) == len(surrogate.drawable) < found.transitions == ROWS
         start = torch.cat(
             [v.flatten() for k, v in before[name]["parameters"].items() if k.startswith("policy")]
         )
@@ -64,6 +69,40 @@ def test_trajectories_are_of_the_policy_that_sampled_and_add_up_to_all_rows(obje
         if objective == "ratio1":
             # E[A] of standardised advantages, over agents that acted.
             assert value(function) == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_agents_of_one_environment_are_one_trajectory(recurrent: bool) -> None:
+    """They share returns. All agents here live the same lives: they measure what one of them measures."""
+
+    def noise(agents: int) -> GradientNoise:
+        one = agent_class(agents=agents)
+        made = team(one, algorithm="ippo", preset="paper", group_batch="all")
+        if recurrent:
+            made.network.recurrent = Recurrent(hidden_size=SIZE)
+        parts = []
+        for slot in range(3):
+            part = remembering(agent_class(agents=1), slot=slot)
+            fields = part.by_class["agent"]
+            of_steps = fields["alive"].shape[:2]
+            alike = {
+                name: np.repeat(each, agents, 2 if each.shape[:2] == of_steps else 1)
+                for name, each in fields.items()
+            }
+            parts.append(replace(part, classes={"agent": alike}))
+        learner = (RecurrentMultiPpo if recurrent else MultiPpo)(made)
+        learner.regroup({"agent_0": list(one.agents)})
+        surrogate = learner.update(parts, 1)["agent_0"].surrogate
+        assert surrogate.size == agents * ROWS
+        found = gradient_noise(surrogate.trajectories("clip"))
+        assert found is not None
+        return found
+
+    alone = noise(1)
+    assert alone.noise > 0
+    assert noise(3) == GradientNoise(
+        signal=pytest.approx(alone.signal, rel=1e-3), noise=pytest.approx(alone.noise, rel=1e-3)
+    )
 
 
 def test_rows_of_dead_agents_do_not_count() -> None:

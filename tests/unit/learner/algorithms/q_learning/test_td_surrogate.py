@@ -63,7 +63,7 @@ def test_it_is_the_negative_mean_huber_loss_of_the_chosen_values() -> None:
 @pytest.mark.parametrize("algorithm", ["iql", "vdn", "qmix"])
 def test_trajectories_sum_to_the_whole_and_are_one_for_each_environment(algorithm: str) -> None:
     surrogate = _updated(algorithm)[2]["agent_0"].surrogate
-    by_lane = surrogate.trajectories("clip")
+    by_lane = surrogate.trajectories("clip").mean
     assert len(by_lane.terms) == 6
     assert np.isclose(_value(by_lane), _value(surrogate.function("clip", torch.arange(60))), rtol=1e-5)
 

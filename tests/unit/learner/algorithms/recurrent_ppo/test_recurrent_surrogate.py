@@ -93,7 +93,7 @@ def test_drawn_transitions_count_with_what_came_before_them() -> None:
 
 def test_noise_is_measured_over_sequences_of_the_policy_that_sampled() -> None:
     surrogate = updated().surrogate
-    function = surrogate.trajectories("ratio1")
+    function = surrogate.trajectories("ratio1").mean
     assert len(function.terms) == 4
     assert value(function) == pytest.approx(0, abs=1e-5)  # standardised advantages
     measured = NoiseMeter(Scaling(), ROWS).measure(surrogate)

@@ -55,7 +55,7 @@ def test_it_is_the_negative_mean_huber_loss_through_the_sequences() -> None:
 @pytest.mark.parametrize("algorithm", ["iql", "vdn", "qmix"])
 def test_trajectories_sum_to_the_whole_and_are_one_for_each_environment(algorithm: str) -> None:
     surrogate, _, _ = updated(algorithm)
-    by_lane = surrogate.trajectories("clip")
+    by_lane = surrogate.trajectories("clip").mean
     assert len(by_lane.terms) == 4
     assert value(by_lane) == pytest.approx(value(surrogate.function("clip", torch.arange(20))), rel=1e-5)
 
