@@ -41,6 +41,7 @@ class FakeKube:
         self.read: list[Kind] = []
         self.written: list[Object] = []
         self.deleted: list[str] = []  # kinds
+        self.versions: list[str | None] = []  # that the deletions asked for
         self.refused: dict[str, ApiError] = {}  # by kind
         self.hangs: set[str] = set()  # kinds
 
@@ -72,10 +73,11 @@ class FakeKube:
         meta = {"name": name, "namespace": namespace, "labels": {"nitro.dev/job": "hopper"}}
         return await self.create({"kind": kind.kind, **patch, "metadata": meta | patch.get("metadata", {})})
 
-    async def delete(self, kind: Kind, *_: Any, **__: Any) -> None:
+    async def delete(self, kind: Kind, *_: Any, version: str | None = None, **__: Any) -> None:
         if kind.kind in self.refused:
             raise self.refused[kind.kind]
         self.deleted.append(kind.kind)
+        self.versions.append(version)
 
     async def list(self, kind: Kind, *_: Any, **__: Any) -> list[Object]:
         if kind.kind in self.refused:

@@ -169,12 +169,20 @@ class Kube:
         return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER}, patch, MERGE_PATCH)
 
     async def delete(
-        self, kind: Kind, namespace: str, name: str, uid: str, *, foreground: bool = False
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        version: str | None = None,
+        foreground: bool = False,
     ) -> None:
-        """Delete the object with this uid. A missing object, or a newer one of the same name, is no error."""
+        """Delete the object with this uid, and this resourceVersion where one is given. A missing object, or
+        one that is newer, is no error."""
         body = {
             "propagationPolicy": "Foreground" if foreground else "Background",
-            "preconditions": {"uid": uid},
+            "preconditions": {"uid": uid} | ({"resourceVersion": version} if version else {}),
         }
         try:
             await self._request("DELETE", kind.path(namespace, name), body=body)

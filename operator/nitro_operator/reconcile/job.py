@@ -17,8 +17,9 @@ from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
-from nitro_operator.observation.observed import actor_pods, holds, observe, terminating
+from nitro_operator.observation.observed import actor_pods, observe, terminating
 from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.reconcile.ending import Ending
 from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.reconcile.publish import Publisher
 from nitro_operator.reconcile.share import Sharing
@@ -60,6 +61,7 @@ class Reconciler:
         self._config = config
         self._wake = wake
         self._starter = Starter(kube, cache, release)
+        self._ending = Ending(kube)
         self._memories: dict[JobKey, JobMemory] = {}
 
     def noticed(self, key: JobKey) -> None:
@@ -107,11 +109,12 @@ class Reconciler:
             await self._scale(run, 0)
             if reported.since(run.job, "completionTime", run.server_now) is None:
                 await self._publish(run)  # the status has the end before anything is deleted
-            await self._clean_up(run)
+            await self._ending.clean_up(run)
             await self._publish(run)
         elif run.judgement.stage in (Stage.SUSPENDED, Stage.NOT_ALLOWED):
             self._platform.withdraw(key)
-            await self._stop(run)
+            await self._scale(run, 0)
+            await self._ending.stop(run)
             await self._publish(run)
         else:
             self._platform.withdraw(key)
@@ -153,6 +156,8 @@ class Reconciler:
         await self._scale(run, self._sharing.actors(run, view, deployment))
         if run.waiting is None:
             await self._starter.start(run, view, deployment)
+            if run.memory.trouble and observe(self._cache, run.job).learner_job is None:
+                self._sharing.release(run)  # others may run until what refused it is mended
         self._watch_deadline(run)
 
     def _watch_deadline(self, run: ReconcileContext) -> None:
@@ -182,37 +187,6 @@ class Reconciler:
             run.again.append(max(heartbeat.next_look(run.now), 0) + 0.1)
 
     # ------------------------------------------------------------ jobs that do not run
-
-    async def _stop(self, run: ReconcileContext) -> None:
-        """Stop a job that may not run: the learner writes a checkpoint and ends, all actors are released."""
-        await self._scale(run, 0)
-        job = run.observed.learner_job
-        if job is not None and not terminating(job):
-            await self._delete_learner(run, job)
-
-    async def _clean_up(self, run: ReconcileContext) -> None:
-        job = run.observed.learner_job
-        ended = job is None or holds(job, "Complete") or holds(job, "Failed") or terminating(job)
-        if job is not None and not ended:
-            await self._delete_learner(run, job)
-        lifetime = run.job["spec"].get("ttlSecondsAfterFinished")
-        completed = reported.since(run.job, "completionTime", run.server_now)
-        if lifetime is None or completed is None:
-            return
-        left = lifetime - (run.server_now - completed).total_seconds()
-        if left > 0:
-            run.again.append(left + 0.1)
-            return
-        meta = run.job["metadata"]
-        await self._kube.delete(TRAINING_JOB, run.key.namespace, run.key.name, meta["uid"])
-
-    async def _delete_learner(self, run: ReconcileContext, job: Object) -> None:
-        # In the foreground: the Job stays until its pod has ended, so two learners never share a checkpoint.
-        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-        try:
-            await self._kube.delete(LEARNER_JOB, run.key.namespace, name, uid, foreground=True)
-        except ApiError as error:
-            run.memory.trouble["learner"] = refusal(LEARNER_JOB, name, error)
 
     async def _depart(self, key: JobKey, job: Object | None) -> None:
         """Handle a deleted job. Its children go with it, but only after its function is removed."""
@@ -276,6 +250,7 @@ class Reconciler:
                 else self._platform.limits.of(key.namespace)
             )
             self._platform.seen(key, min(reported.actors(job).granted or 0, most))
+            self._sharing.count(key, actor_pods(self._cache, key))
         return memory
 
     def _leave(self, key: JobKey) -> None:

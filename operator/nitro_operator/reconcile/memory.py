@@ -65,6 +65,8 @@ class JobMemory:
         """Resolve a new generation of the spec; each is resolved once."""
         generation = job["metadata"].get("generation")
         if generation == self._generation and (self.view or self.invalid):
+            if self.view is not None:  # labels, such as Kueue's, change without a new generation
+                self.view.job["metadata"] = job["metadata"]
             return
         self._generation = generation
         self.view, self.invalid, self.not_allowed = None, None, None

@@ -47,6 +47,11 @@ class Sharing:
             rooms = self._platform.room(), self._platform.room_in(run.key.namespace)
             run.waiting = limit_problem(minimum, *rooms)
 
+    def release(self, run: ReconcileContext) -> None:
+        """Give back the grant of a job that could not be started. It asks again at the next reconcile."""
+        self._platform.withdraw(run.key)
+        run.granted = run.held = 0
+
     def keep(self, run: ReconcileContext) -> None:
         """Keep the actors of a running job whose spec cannot be read: those that its Revision is set to."""
         run.requested = reported.actors(run.job).requested or 0

@@ -18,6 +18,18 @@ from operator_objects import CONFIG, make_job
 from operator_support import large_job
 
 
+def test_labels_that_come_later_are_those_of_the_run() -> None:
+    """As Kueue's queue: labels change without a new generation of the spec."""
+    job = make_job()
+    job["metadata"]["generation"] = 1
+    memory = JobMemory("uid", PodMeter())
+    memory.read(job, CONFIG)
+    labels = {"kueue.x-k8s.io/queue-name": "training"}
+    memory.read({**job, "metadata": job["metadata"] | {"labels": labels}}, CONFIG)
+    assert memory.view is not None
+    assert memory.view.job["metadata"]["labels"] == labels
+
+
 def test_only_a_request_that_was_observed_to_change_is_timed() -> None:
     clock = RequestClock()
     clock.see(make_job({"training": {"requestedActors": 4}}), 1.0)

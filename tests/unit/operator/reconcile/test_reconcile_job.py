@@ -155,6 +155,9 @@ async def test_no_learner_starts_when_the_api_server_refuses_its_actors(
     if not starts:
         assert conditions_of(bench)["Ready"]["reason"] == "Refused"
         assert "900 <= 600" in conditions_of(bench)["LearnerReady"]["message"]
+    held = bench.reconciler._platform.holds(KEY)
+    assert (held > 0) is starts, "a job that cannot start keeps no other waiting"
+    assert bench.kube.written[-1]["status"]["actors"]["granted"] == held
 
 
 KNATIVE_SAYS = (
@@ -260,7 +263,18 @@ async def test_a_new_job_is_not_billed_for_the_pods_of_a_deleted_job_of_its_name
     actors = bench.kube.written[-1]["status"]["actors"]
     assert (actors["podSeconds"], actors["started"]) == (3.0, 1)
     assert (actors["ready"], actors["draining"]) == (1, 0)
-    assert sum(bench.reconciler._platform._leaving.values()) == 17, "none of them had a grant"
+    assert sum(bench.reconciler._platform._leaving.values()) == 16, "the young one is of the new grant"
+
+
+async def test_pods_that_end_are_waited_for_before_their_job_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An operator that starts hears of all jobs first. Another job may be reconciled before this one."""
+    bench = Bench(monkeypatch, running=True)
+    for number in range(5):
+        bench.cache.put(POD, pod("actor", name=f"actor-{number}"))
+    bench.reconciler.noticed(KEY)
+    assert bench.reconciler._platform.room().taken == 5
 
 
 async def test_a_reconcile_that_hangs_is_counted_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,8 @@ async def test_a_finished_job_is_deleted_when_its_time_is_over(monkeypatch: pyte
     bench.kube.job["status"]["completionTime"] = "2026-01-01T00:00:01Z"
     await reconciled(bench)
     assert bench.kube.deleted == ["NitroTrainingJob"]
+    version = bench.kube.job["metadata"]["resourceVersion"]
+    assert bench.kube.versions == [version], "a job that a user has just changed stays"
 
 
 async def test_an_active_job_publishes_its_status_and_makes_what_it_needs(

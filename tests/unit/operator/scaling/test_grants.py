@@ -242,6 +242,7 @@ def test_actors_that_are_going_delay_growth_and_never_take_a_grant_away() -> Non
     platform.published(a, platform.ask(a, 8, 64, 0.5, 1, started=True))
     platform.exist(a, 64, 0)
     platform.published(a, platform.ask(a, 8, 8, 0.5, 1, started=True))
+    assert platform.room().taken == 8 + 56, "from the moment on in which the grant is smaller"
     platform.exist(a, 64, 0)  # Knative has not begun yet
     assert platform.room().taken == 8 + 56
     assert platform.ask(a, 8, 8, 0.5, 1, started=True) == 8

@@ -1,0 +1,50 @@
+"""The end of a job: its learner is deleted, and the job itself when its time to live is over."""
+
+from __future__ import annotations
+
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
+from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, Object
+from nitro_operator.observation import reported
+from nitro_operator.observation.observed import holds, terminating
+from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.reconcile.trouble import refusal
+
+
+class Ending:
+    """Deletes what a job that ends or stops leaves."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    async def stop(self, run: ReconcileContext) -> None:
+        """Have the learner write a checkpoint and end."""
+        job = run.observed.learner_job
+        if job is not None and not terminating(job):
+            await self._delete_learner(run, job)
+
+    async def clean_up(self, run: ReconcileContext) -> None:
+        """Delete the learner of a finished job, if it goes on, and the job when its time to live is over."""
+        job = run.observed.learner_job
+        if job is not None and not (holds(job, "Complete") or holds(job, "Failed") or terminating(job)):
+            await self._delete_learner(run, job)
+        lifetime = run.job["spec"].get("ttlSecondsAfterFinished")
+        completed = reported.since(run.job, "completionTime", run.server_now)
+        if lifetime is None or completed is None:
+            return
+        left = lifetime - (run.server_now - completed).total_seconds()
+        if left > 0:
+            run.again.append(left + 0.1)
+            return
+        # With its version: a user may have changed the job, and the watch may not have told it yet.
+        name, meta = run.key.name, run.job["metadata"]
+        version = meta["resourceVersion"]
+        await self._kube.delete(TRAINING_JOB, run.key.namespace, name, meta["uid"], version=version)
+
+    async def _delete_learner(self, run: ReconcileContext, job: Object) -> None:
+        # In the foreground: the Job stays until its pod has ended, so two learners never share a checkpoint.
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        try:
+            await self._kube.delete(LEARNER_JOB, run.key.namespace, name, uid, foreground=True)
+        except ApiError as error:
+            run.memory.trouble["learner"] = refusal(LEARNER_JOB, name, error)
