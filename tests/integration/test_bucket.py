@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import boto3
 import numpy as np
@@ -16,10 +18,13 @@ from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.spec.checkpoint import CheckpointBucket
 from nitro_learner.checkpoints.attachments import Attachment
 from nitro_learner.checkpoints.store import CheckpointError
+from nitro_learner.cli import learn
 from nitro_learner.run.bucket import BucketError, RunBucket
 from nitro_learner.run.rundir import RunDir
-from nitro_learner.run.runs import open_run
+from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.source import read_source
+from nitro_learner.training.failures import TrainingFailed
+from nitro_learner.training.round_report import Outcome
 
 JOB: dict[str, Any] = {
     "apiVersion": "nitro.dev/v1alpha1",
@@ -146,6 +151,26 @@ def test_logs_are_copied_once_at_the_end(bucket: RunBucket, tmp_path: Path) -> N
     bucket.keep(run.folder, ended=True)
     bucket.restore(RunDir(tmp_path / "third"))
     assert RunDir(tmp_path / "third").log.read_text() == "a line\n"
+
+
+def test_what_a_failed_sitting_cost_is_known_to_the_next_pod(
+    s3_endpoint: str, bucket: RunBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its round has no checkpoint, with which the ledger would be copied."""
+    where = {"bucket": "runs", "prefix": "team/a", "region": "us-east-1", "endpointUrl": s3_endpoint}
+    wanted = copy.deepcopy(JOB)
+    wanted["spec"]["learner"] = {"checkpoint": {"s3": where}}
+    monkeypatch.setenv("NITRO_RUN_DIR", str(tmp_path / "kept-1"))
+    monkeypatch.setenv("NITRO_RUN", "r")
+
+    async def train(opened: OpenRun, _: object) -> Outcome:
+        opened.folder.ledger.write_text(ledger(1))
+        raise TrainingFailed("no actor answers", resumable=True)
+
+    monkeypatch.setattr(learn, "_train", train)
+    assert learn._learn(resolve(load_job(wanted)), Mock()) == 75
+    bucket.restore(RunDir(tmp_path / "second"))
+    assert RunDir(tmp_path / "second").ledger.read_text() == ledger(1)
 
 
 def test_a_short_outage_of_the_bucket_costs_nothing_and_a_long_one_ends_the_run(

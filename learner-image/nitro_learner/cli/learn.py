@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import faulthandler
 import logging
 import os
@@ -104,7 +105,13 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
                 reporter.on_run_ended(outcome)
             else:
                 _announce(opened, reporter)
-                outcome = asyncio.run(_train(opened, reporter))
+                try:
+                    outcome = asyncio.run(_train(opened, reporter))
+                except (TrainingFailed, Aborted):
+                    if bucket:  # what failed was paid for, and the next pod must know it
+                        with contextlib.suppress(BucketError):
+                            bucket.keep(folder)
+                    raise
             if bucket:
                 bucket.keep(folder, ended=True)
     except RunDirBusy as error:

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobSpec, JobStatus
@@ -160,8 +161,9 @@ class StatusReporter(Listener):
         with self._changed:
             self._spend(outcome.cost.learner, outcome.cost.actors)
             self._training["busySeconds"] = round(outcome.busy_seconds, 1)
-            state = "Succeeded" if outcome.finished else "Running"
-            self.conclude(state, outcome.reason, outcome.message)
+            if outcome.evaluation:  # the final policy's; no round reports it
+                self._training["evaluationMean"] = _readable(fmean(outcome.evaluation), 3)
+            self.conclude("Succeeded" if outcome.finished else "Running", outcome.reason, outcome.message)
 
     def _rewind(self, round: int) -> None:
         """Remove what an earlier pod reported of rounds after the checkpoint, which are done again."""
@@ -254,8 +256,7 @@ class StatusReporter(Listener):
                 self._back_off(failures)
                 continue
             sent_at, self._sent = time.monotonic(), version
-            requests = body["training"].get("requests")
-            if requests:
+            if requests := body["training"].get("requests"):
                 self._watch.expect(requests["actors"])
 
     def _back_off(self, failures: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -23,7 +24,7 @@ from prometheus_client import (
 
 from nitro_learner.run.policy_metrics import PolicyMetrics
 from nitro_learner.sampling.drop_reasons import DROP_REASONS
-from nitro_learner.training.round_report import STAGES, Listener, RoundReport, Row
+from nitro_learner.training.round_report import STAGES, Listener, Outcome, RoundReport, Row
 
 if TYPE_CHECKING:
     from nitro_learner.training.sharing import Regrouping
@@ -251,6 +252,11 @@ class LearnerMetrics(Listener):
         self._set_actors("lost", report.lost)
         self._set_actors("failed", report.retries)
         self._set_actors("requested", report.next_actors)
+
+    def on_run_ended(self, outcome: Outcome) -> None:
+        if outcome.evaluation:  # the final policy's; no round reports it
+            self._values["evaluation_mean"].labels(*self._job).set(fmean(outcome.evaluation))
+            self._values["evaluation_std"].labels(*self._job).set(pstdev(outcome.evaluation))
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         self.toggles.labels(*self._job).inc()

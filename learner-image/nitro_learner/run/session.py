@@ -133,8 +133,9 @@ def signals(interrupt: Callable[[], None], on_first: Callable[[], None]) -> Iter
         nonlocal count
         count += 1
         if count == 1:
-            on_first()
             interrupt()
+            with contextlib.suppress(OSError):  # nobody may read what it prints
+                on_first()
         elif count == 2:
             task.cancel()
         else:

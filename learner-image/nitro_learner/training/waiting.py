@@ -48,7 +48,11 @@ class Interrupted(Exception):  # noqa: N818
 
 
 async def unless(work: Awaitable[T], *stops: asyncio.Event) -> T:
-    """The result of `work`; cancels it and raises Interrupted when one of `stops` is set first."""
+    """The result of `work`; cancels it and raises Interrupted when one of `stops` is set first.
+
+    Raises:
+        asyncio.CancelledError: the caller was cancelled, also while the cancelled work came to its end.
+    """
     task = asyncio.ensure_future(work)
     stopping = [asyncio.create_task(stop.wait()) for stop in stops]
     try:
@@ -61,5 +65,10 @@ async def unless(work: Awaitable[T], *stops: asyncio.Event) -> T:
             one.cancel()
         if not task.done():
             task.cancel()
+            caller = asyncio.current_task()
+            assert caller is not None
+            before = caller.cancelling()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+            if caller.cancelling() > before:
+                raise asyncio.CancelledError

@@ -15,12 +15,14 @@ import pytest
 from kubernetes.client import Configuration
 
 from nitro_api import load_job, resolve
+from nitro_api.costs.prices import RoundCost
 from nitro_learner.cli import learn
 from nitro_learner.cluster import api, status_reporter
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, WatchForbidden
 from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
+from nitro_learner.training.round_report import Outcome
 from replicas_support import replicas
 from report_support import report as round_report
 from train_support import job
@@ -163,6 +165,16 @@ def test_a_run_reports_its_rollouts_and_whether_they_cut_episodes() -> None:
     assert (training["rolloutLength"], training["envsPerActor"]) == (64, 4)
     assert training["cutShare"] == 0.75
     assert [entry.get("evaluationMean") for entry in training["history"]] == [25.0, None]
+
+
+def test_the_final_evaluation_is_the_jobs_newest() -> None:
+    """It comes after the last round, so no round's report has it."""
+    cluster = Cluster()
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        reporter.on_round_done(round_report(1))
+        cost = RoundCost(0.0, 0.0)
+        reporter.on_run_ended(Outcome("RoundsDone", "done", True, 1, cost, 0.0, evaluation=(40.0, 50.0)))
+    assert cluster.reported["training"]["evaluationMean"] == 45.0
 
 
 def test_a_restarted_learner_keeps_what_was_known_of_ready_actors() -> None:

@@ -10,9 +10,10 @@ import pytest
 from prometheus_client import generate_latest
 
 import nitro_learner
+from nitro_api.costs.prices import RoundCost
 from nitro_learner.run.metrics import ACTOR_STATES, COMPONENTS, RETRY_REASONS, TRACKERS, LearnerMetrics
 from nitro_learner.sampling.drop_reasons import DROP_REASONS
-from nitro_learner.training.round_report import STAGES
+from nitro_learner.training.round_report import STAGES, Outcome
 from report_support import report
 
 KNOWN = {
@@ -100,6 +101,15 @@ def test_a_restart_before_the_first_checkpoint_counts_nothing_again() -> None:
     assert _value(metrics, "nitro_job_cost_dollars_total", component="learner") == 0.009
     metrics.on_round_done(report(2, busy_seconds=80.0))
     assert _value(metrics, "nitro_actor_busy_seconds_total") == 10
+
+
+def test_the_final_evaluation_is_the_newest() -> None:
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
+    metrics.on_round_done(report(1))
+    ended = Outcome("RoundsDone", "done", True, 1, RoundCost(0.0, 0.0), 0.0, evaluation=(40.0, 50.0))
+    metrics.on_run_ended(ended)
+    assert _value(metrics, "nitro_evaluation_reward_mean") == 45.0
+    assert _value(metrics, "nitro_evaluation_reward_std") == 5.0
 
 
 def test_a_failed_detector_is_counted_and_leaves_the_last_ratio() -> None:
