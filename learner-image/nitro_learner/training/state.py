@@ -53,6 +53,7 @@ class TrainingState:
         policy_returns: the same of each policy: of the episodes of the agents that it plays.
         recent_cuts: of each of the last 10 rounds the share of its steps that belong to episodes which a
             rollout's end cut off for good.
+        recent_steps: of each of them its steps.
         end_states: newest end state of each slot ("state/..." tensors), whatever round it is from, or only
             those of the last round where idle slots are reset.
         evaluation_mean: mean return of the newest evaluation.
@@ -69,6 +70,7 @@ class TrainingState:
     recent_returns: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     policy_returns: dict[str, deque[float]] = field(default_factory=dict)
     recent_cuts: deque[float] = field(default_factory=lambda: deque(maxlen=_CUT_ROUNDS))
+    recent_steps: deque[int] = field(default_factory=lambda: deque(maxlen=_CUT_ROUNDS))
     end_states: dict[int, EndState] = field(default_factory=dict)
     evaluation_mean: float | None = None
     best_reward: float | None = None
@@ -92,8 +94,8 @@ class TrainingState:
 
     @property
     def cut_share(self) -> float | None:
-        """Mean of `recent_cuts`; None before the first round."""
-        return fmean(self.recent_cuts) if self.recent_cuts else None
+        """The share of the last rounds' steps that were cut off; None before the first round."""
+        return fmean(self.recent_cuts, self.recent_steps) if self.recent_cuts else None
 
     def progress(self, cost: float) -> Progress:
         """The values that the stop conditions compare; `cost` is that of the run so far."""
@@ -138,8 +140,10 @@ class TrainingState:
             else:
                 # Copies: the fragment's arrays are views of its whole message, which would stay in memory.
                 self.end_states[fragment.slot] = {name: np.array(value) for name, value in state.items()}
-        share = cut_off / max(self.env_steps - before, 1)
+        of_round = max(self.env_steps - before, 1)
+        share = cut_off / of_round
         self.recent_cuts.append(share)
+        self.recent_steps.append(of_round)
         # With resumeEpisodes: false, episodes are cut on purpose: no warning.
         if not resumable and not self.warned_of_cuts and short(share):
             self.warned_of_cuts = True
@@ -179,6 +183,7 @@ class TrainingState:
             "recent_returns": list(self.recent_returns),
             "policy_returns": {name: list(returns) for name, returns in self.policy_returns.items()},
             "recent_cuts": list(self.recent_cuts),
+            "recent_steps": list(self.recent_steps),
             "end_states": dict(self.end_states),
             "evaluation_mean": self.evaluation_mean,
             "best_reward": self.best_reward,
@@ -193,4 +198,5 @@ class TrainingState:
         policies = state.get("policy_returns") or {DEFAULT_POLICY: state["recent_returns"]}
         self.policy_returns = {name: deque(returns, maxlen=_WINDOW) for name, returns in policies.items()}
         self.recent_cuts = deque(state.get("recent_cuts", ()), maxlen=_CUT_ROUNDS)
+        self.recent_steps = deque(state.get("recent_steps", [1] * len(self.recent_cuts)), maxlen=_CUT_ROUNDS)
         self.end_states = dict(state["end_states"])
