@@ -53,9 +53,11 @@ class Sharing:
         run.granted = run.held = 0
 
     def keep(self, run: ReconcileContext) -> None:
-        """Keep the actors of a running job whose spec cannot be read: those that its Revision is set to."""
+        """Keep the actors of a running job whose spec cannot be read: those that its Revision is set to, but
+        no more than it was granted, because others than the operator may write to a Revision."""
         run.requested = reported.actors(run.job).requested or 0
         held = run.deployment.held(run.observed) if run.deployment is not None else 0
+        held = min(held, self._platform.holds(run.key))
         if held:
             # Its score does not matter, because it requests no more than its minimum.
             since = reported.waiting_since(run.job, run.server_now).timestamp()

@@ -119,6 +119,27 @@ async def test_one_more_actor_is_requested_while_none_answers(monkeypatch: pytes
     assert scales == [8, 9, 8], "not before there is one that could answer"
 
 
+async def test_a_job_that_cannot_be_read_keeps_no_more_than_its_grant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever may write to its Revision could otherwise take the actors of all other jobs."""
+    bench = Bench(monkeypatch, running=True)
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    await bench.reconciler.reconcile(KEY)
+    granted = bench.reconciler._platform.holds(KEY)
+    assert granted > 0
+    made = revision(**scale_annotations(4000))
+    made |= {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
+    made["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
+    bench.cache.put(REVISION, made)
+    unreadable = reported(version=2, seed=-1)
+    unreadable["metadata"]["generation"] = 2
+    bench.cache.put(TRAINING_JOB, unreadable)
+    await bench.reconciler.reconcile(KEY)
+    assert bench.kube.written[-1]["status"]["conditions"][0]["reason"] == "InvalidSpec"
+    assert bench.reconciler._platform.holds(KEY) == granted
+
+
 async def test_a_revision_that_is_not_deleted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed run waits for what was made before it, which may hang in somebody's finalizer."""
     bench = Bench(monkeypatch, running=False)
