@@ -111,8 +111,7 @@ class Controller:
         for server in controller._servers:
             await server.start()  # first: the kubelet asks while the lists are on their way
         await controller._leases.acquire()
-        lease = asyncio.create_task(controller._leases.keep(), name="lease")
-        controller._tasks = [lease]
+        controller._tasks = [asyncio.create_task(controller._leases.keep(), name="lease")]
         await controller._fill()
         controller._filled = True
         controller._queue.start()
@@ -236,7 +235,8 @@ class Controller:
             self._cache.expect_list(kind)
             lists = await asyncio.gather(*(self._list_in(kind, namespace) for namespace in namespaces))
             unseen = {name for name, found in zip(namespaces, lists, strict=True) if name and found is None}
-            for key in self._cache.replace(kind, itertools.chain.from_iterable(filter(None, lists)), unseen):
+            changed = self._cache.replace(kind, itertools.chain.from_iterable(filter(None, lists)), unseen)
+            for key in sorted(changed, key=self._reconciler.waits_since):
                 self._notice_job(key)
 
     async def _list_in(self, kind: Kind, namespace: str | None) -> list[Object] | None:

@@ -64,6 +64,15 @@ class Reconciler:
         self._ending = Ending(kube)
         self._memories: dict[JobKey, JobMemory] = {}
 
+    def waits_since(self, key: JobKey) -> float:
+        """The time since which a job asks for actors. Unix seconds; 0 of a job that is gone.
+
+        An operator that starts takes up the jobs in this order. A younger job that asked first would get
+        actors that an older one waits for.
+        """
+        job = self._cache.job(key)
+        return reported.waiting_since(job, self._kube.server_now()).timestamp() if job is not None else 0.0
+
     def noticed(self, key: JobKey) -> None:
         """Note that a job has changed: the latency of its scaling is measured from here."""
         job = self._cache.job(key)

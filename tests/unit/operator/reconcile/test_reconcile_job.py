@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 from nitro_operator.backends.knative import scale_annotations
 from nitro_operator.builders import actor_service, checkpoint_claim
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB, VOLUME_CLAIM
+from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB, VOLUME_CLAIM, JobKey
 from nitro_operator.kube.names import labels
 from nitro_operator.reconcile.job import Unfinished
 from operator_objects import RUNNING, make_job, make_view, pod, revision, terminated
@@ -296,6 +296,18 @@ async def test_pods_that_end_are_waited_for_before_their_job_is_looked_at(
         bench.cache.put(POD, pod("actor", name=f"actor-{number}"))
     bench.reconciler.noticed(KEY)
     assert bench.reconciler._platform.room().taken == 5
+
+
+async def test_jobs_are_taken_up_in_the_order_in_which_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, names = Bench(monkeypatch, running=False), ("young", "old", "middle")
+    for name, minute in zip(names, (3, 1, 2), strict=True):
+        job = make_job()
+        created = f"2025-12-31T23:0{minute}:00Z"
+        job["metadata"] |= {"name": name, "uid": name, "resourceVersion": "1", "creationTimestamp": created}
+        bench.cache.put(TRAINING_JOB, job)
+    keys = [JobKey("team", name) for name in (*names, "gone")]
+    taken = sorted(keys, key=bench.reconciler.waits_since)
+    assert [key.name for key in taken] == ["gone", "old", "middle", "young"]
 
 
 async def test_a_reconcile_that_hangs_is_counted_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
