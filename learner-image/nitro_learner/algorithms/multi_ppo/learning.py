@@ -222,14 +222,13 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         for index, (name, batch, policy) in enumerate(zip(names, batches, before, strict=True)):
             parameters, terms, kl = trained.parameters[index], trained.terms[index], policy.kl_coefficient
             stats = {"learning_rate": update.rate, "kl_coefficient": kl}
-            acted = bool((batch.samples.weights > 0).any())
             if not torch.isfinite(parameters).all():
                 raise FloatingPointError(
                     f"round {round}: the weights of the policy {name} became infinite or NaN; "
                     "lower hyperparameters.learningRate or set hyperparameters.maxGradNorm"
                 )
             after = policy
-            if acted:  # else none of its agents played, and only Adam's momentum would move it
+            if batch.samples.weights.any():  # else nobody acted, and only Adam's momentum would move it
                 stats |= terms | batch_stats(batch)
                 kl_after = adapted(kl, terms["kl"], settings.kl_target)
                 after = policy.trained(parameters.clone(), trained.adam[index], kl_after)
