@@ -33,6 +33,7 @@ from nitro_learner.experiments.on_cluster.manifests import LABEL, RUN, manifest,
 from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.runner import Runner, RunState
 from nitro_learner.experiments.search.scores import steps_reached
+from nitro_learner.experiments.search.trials import trial_runs
 from nitro_learner.experiments.spec import Experiment, load
 from nitro_learner.run import folders
 from nitro_learner.run.bucket import RunBucket
@@ -445,6 +446,19 @@ def test_a_manifest_has_what_the_experiment_and_its_variants_give(tmp_path: Path
         "large-permuted": 3,
     }
     assert all(spec["learner"]["checkpoint"]["pvc"]["retain"] is True for spec in specs.values())
+
+
+def test_a_trial_of_a_search_has_a_manifest(tmp_path: Path) -> None:
+    rate = "spec.algorithm.hyperparameters.learningRate"
+    wanted = spec(search={"trials": 2, "seeds": [7], "space": {rate: {"low": 1e-4, "high": 1e-2}}})
+    del wanted["variants"]
+    path = tmp_path / "search.yaml"
+    path.write_text(yaml.safe_dump(wanted))
+    experiment = load(path)
+    cluster_runs.check(experiment)
+    run = trial_runs(experiment, 0, {rate: 0.002})[0]
+    made = manifest(experiment, run, run.job, "one")["spec"]
+    assert made["algorithm"]["hyperparameters"]["learningRate"] == 0.002
 
 
 def test_the_command_finds_mistakes_and_says_where_the_jobs_are(

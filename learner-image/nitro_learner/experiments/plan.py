@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -42,6 +42,7 @@ class PlannedRun:
         control: how a control makes its actors of those of its sources; None of other runs.
         sources: the runs whose actors a control repeats. They must have ended before it begins. Until then
             `job` has a schedule of one round.
+        given: the fields that the experiment and the variant give, by path; the job has more by default.
     """
 
     environment: str
@@ -51,6 +52,7 @@ class PlannedRun:
     folder: PurePosixPath
     control: ControlKind | None = None
     sources: tuple[PlannedRun, ...] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -78,7 +80,7 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
         raise JobInvalid(list(mistakes.values()))
     runs: list[PlannedRun] = []
     for seed in experiment.seeds:
-        of_seed = {key: _run(job, key[1], seed) for key, job in jobs.items()}
+        of_seed = {key: _run(experiment, job, key[1], seed) for key, job in jobs.items()}
         runs += of_seed.values()
         runs += [
             _control(run, name, "permuted", (run,))
@@ -99,15 +101,16 @@ def _control(run: PlannedRun, name: str, kind: ControlKind, sources: tuple[Plann
     job = with_schedule(run.job, [run.job.spec.scaling.initial_actors])
     job.metadata.name = name
     folder = run.folder.parent.parent / name / run.folder.name
-    return PlannedRun(run.environment, name, run.seed, job, folder, kind, sources)
+    return PlannedRun(run.environment, name, run.seed, job, folder, kind, sources, run.given)
 
 
-def _run(job: NitroTrainingJob, variant: str, seed: int) -> PlannedRun:
+def _run(experiment: Experiment, job: NitroTrainingJob, variant: str, seed: int) -> PlannedRun:
     seeded = job.model_copy(deep=True)
     seeded.spec.seed = seed
     environment = job.spec.environment.id
     folder = PurePosixPath("runs", slug(environment), variant, f"seed-{seed}")
-    return PlannedRun(environment, variant, seed, seeded, folder)
+    given = {**experiment.set, **experiment.variants[variant]}
+    return PlannedRun(environment, variant, seed, seeded, folder, given=given)
 
 
 def slug(environment: str) -> str:

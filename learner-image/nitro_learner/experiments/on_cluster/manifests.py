@@ -70,8 +70,7 @@ def manifest(experiment: Experiment, run: PlannedRun, job: NitroTrainingJob, ide
 
 def _given(experiment: Experiment, run: PlannedRun) -> dict[str, Any]:
     """The run's job with the fields that the experiment's file gives, and no defaults."""
-    variant = run.sources[0].variant if run.sources else run.variant
     data: dict[str, Any] = copy.deepcopy(experiment.job)
-    for path, value in {**experiment.set, **experiment.variants[variant]}.items():
+    for path, value in run.given.items():
         set_field(data, path.split("."), copy.deepcopy(value))  # plan() has found the mistakes
     return data
