@@ -43,13 +43,13 @@ class GradientNoise:
         return self.signal * transitions / self.noise if self.noise > 0 else None
 
 
-def gradient_noise(found: Trajectories) -> GradientNoise | None:
+def gradient_noise(trajectories: Trajectories) -> GradientNoise | None:
     """G and S of a round's objective.
 
     None where fewer than two trajectories have summands, or where a gradient is not finite.
     """
-    function, summands = found.mean, sum(found.sizes)
-    if sum(size > 0 for size in found.sizes) < 2:
+    function, sizes = trajectories.mean, trajectories.sizes
+    if sum(size > 0 for size in sizes) < 2:
         return None
     total: list[Tensor] = [torch.zeros_like(p, dtype=torch.float64) for p in function.parameters]
     squares = 0.0
@@ -62,9 +62,10 @@ def gradient_noise(found: Trajectories) -> GradientNoise | None:
     whole = _square(total)
     if not math.isfinite(squares) or not math.isfinite(whole):
         return None
-    q = sum((size / summands) ** 2 for size in found.sizes)
+    summands = sum(sizes)
+    q = sum((size / summands) ** 2 for size in sizes)
     signal = (whole - squares) / (1 - q)
-    return GradientNoise(signal, noise=max(0.0, squares - signal * q) * found.transitions)
+    return GradientNoise(signal, noise=max(0.0, squares - signal * q) * trajectories.transitions)
 
 
 def _square(tensors: Sequence[Tensor]) -> float:

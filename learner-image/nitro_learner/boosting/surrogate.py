@@ -32,7 +32,7 @@ class Trajectories:
 
     Attributes:
         mean: the objective, one term for each environment of each fragment.
-        sizes: how many of the summands of the mean are in each term; none of an agent that was not alive.
+        sizes: number of summands in each term. Steps of agents that were not alive are no summands.
         transitions: of all environments, also those in which no agent acted.
     """
 

@@ -150,7 +150,7 @@ class Runner:
         except RunDirError as error:
             if state.run.control is None:
                 raise
-            state.message = str(error)  # of its source, which has for example more rounds than a schedule may
+            state.message = str(error)  # for example, its source has more rounds than a schedule can have
             self._change(state, "failed")
             return
         self._change(state, "running")

@@ -33,9 +33,7 @@ class Platform:
         self._requests: dict[JobKey, GrantRequest] = {}
         self._target: dict[JobKey, int] | None = None  # of the present requests
         self._held: dict[JobKey, int] = {}
-        self._existing: dict[JobKey, int] = {}
-        self._leaving: dict[JobKey, int] = {}  # actors beyond a job's grant, or going
-        self._going: dict[JobKey, int] = {}
+        self._existing: dict[JobKey, tuple[int, int]] = {}  # actors, and those of them that are going
         self.version = 0
         """Number that grows whenever grants of other jobs may have to change."""
 
@@ -62,10 +60,12 @@ class Platform:
     def exist(self, key: JobKey, actors: int, going: int) -> None:
         """Note the actors that a job has, and how many of them are going. Other jobs wait until they are
         gone."""
-        before = self._leaving.get(key, 0)
-        self._existing[key], self._going[key] = actors, going
-        self._recount(key)
-        if self._leaving.get(key, 0) < before:
+        before = self._leaving(key)
+        if actors:
+            self._existing[key] = actors, going
+        else:
+            self._existing.pop(key, None)
+        if self._leaving(key) < before:
             self.version += 1
 
     def ask(
@@ -111,7 +111,6 @@ class Platform:
         if now < minimum:
             now = 0
         self._held[key] = max(now, self._held.get(key, 0))
-        self._recount(key)
         return now
 
     def withdraw(self, key: JobKey) -> None:
@@ -125,7 +124,6 @@ class Platform:
         if granted < self.holds(key):
             self.version += 1
         self._held[key] = granted
-        self._recount(key)
 
     def forget(self, key: JobKey) -> None:
         """Remove a deleted job."""
@@ -139,17 +137,10 @@ class Platform:
         moves = {key: target[key] - self._held.get(key, 0) for key in target}
         return [key for key in sorted(moves, key=lambda k: moves[k]) if moves[key] != 0]
 
-    def _recount(self, key: JobKey) -> None:
-        """Find out how many of a job's actors other jobs must wait for, by its present grant."""
-        actors, going = self._existing.get(key, 0), self._going.get(key, 0)
-        left = max(going, actors - self.holds(key), 0)
-        if left:
-            self._leaving[key] = left
-        else:
-            self._leaving.pop(key, None)
-        if not actors:
-            self._existing.pop(key, None)
-            self._going.pop(key, None)
+    def _leaving(self, key: JobKey) -> int:
+        """A job's actors that other jobs must wait for: those beyond its grant, or that are going."""
+        actors, going = self._existing.get(key, (0, 0))
+        return max(going, actors - self.holds(key), 0)
 
     def _left(self, asking: JobKey | None = None) -> Counter[str]:
         """Actors that exist beyond the grants, by namespace, for a job that asks for its own.
@@ -161,8 +152,8 @@ class Platform:
         held, left = Counter[str](), Counter[str]()
         for key, actors in self._held.items():
             held[key.namespace] += actors
-        for key, actors in self._leaving.items():
-            left[key.namespace] += self._going.get(key, 0) if key == asking else actors
+        for key, (_, going) in self._existing.items():
+            left[key.namespace] += going if key == asking else self._leaving(key)
         for namespace in left:
             left[namespace] = min(left[namespace], max(self.limits.of(namespace) - held[namespace], 0))
         return left

@@ -92,7 +92,7 @@ class Update:
 
 
 def batch_stats(batch: RoundBatch) -> dict[str, float]:
-    """Statistics of a policy's batch, over the samples of agents that acted, of which there are some."""
+    """Statistics of a policy's batch, over the samples of agents that acted. There must be such samples."""
     acted = batch.samples.weights > 0
     returns, advantages = batch.samples.samples.returns[acted], batch.samples.samples.advantages[acted]
     return {

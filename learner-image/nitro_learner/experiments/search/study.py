@@ -119,7 +119,7 @@ class SearchStudy:
     def trials(self) -> list[Trial]:
         """All trials in the order of their numbers, without those that were interrupted while they were
         drawn."""
-        return [self._trial(one) for one in self._drawn() if one.params]
+        return [self._trial(one) for one in self._drawn() if one.params]  # a trial that waits has none
 
     def best(self) -> Trial | None:
         """The complete trial with the highest score, the earliest of several; None before there is one."""

@@ -177,7 +177,7 @@ def test_a_run_with_more_rounds_than_a_schedule_has_no_control(tmp_path: Path) -
 
 
 class Pretending:
-    """A place that only pretends to train: a round of each number in ACTORS."""
+    """A place that only pretends to train: each run gets `rounds` rounds of one actor."""
 
     def __init__(self, folder: ExperimentDir, rounds: int) -> None:
         self._folder, self._rounds = folder, rounds

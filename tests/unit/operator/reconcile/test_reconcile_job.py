@@ -284,7 +284,7 @@ async def test_a_new_job_is_not_billed_for_the_pods_of_a_deleted_job_of_its_name
     actors = bench.kube.written[-1]["status"]["actors"]
     assert (actors["podSeconds"], actors["started"]) == (3.0, 1)
     assert (actors["ready"], actors["draining"]) == (1, 0)
-    assert sum(bench.reconciler._platform._leaving.values()) == 16, "the young one is of the new grant"
+    assert sum(bench.reconciler._platform._left().values()) == 16, "the young one is of the new grant"
 
 
 async def test_pods_that_end_are_waited_for_before_their_job_is_looked_at(
