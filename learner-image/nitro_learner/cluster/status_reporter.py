@@ -133,7 +133,7 @@ class StatusReporter(Listener):
     def on_round_done(self, report: RoundReport) -> None:
         with self._changed:
             self._policies.played(report.policies)
-            busy = {"busySeconds": round(report.busy_seconds, 1)}
+            busy = {"busySeconds": round(report.work.seconds, 1)}
             self._take(report.row(), ready=report.ready, **busy, **_request(report.next_actors))
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
@@ -160,7 +160,7 @@ class StatusReporter(Listener):
     def on_run_ended(self, outcome: Outcome) -> None:
         with self._changed:
             self._spend(outcome.cost.learner, outcome.cost.actors)
-            self._training["busySeconds"] = round(outcome.busy_seconds, 1)
+            self._training["busySeconds"] = round(outcome.work.seconds, 1)
             if outcome.evaluation:  # the final policy's; no round reports it
                 self._training["evaluationMean"] = _readable(fmean(outcome.evaluation), 3)
             self.conclude("Succeeded" if outcome.finished else "Running", outcome.reason, outcome.message)

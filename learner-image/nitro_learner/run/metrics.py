@@ -22,8 +22,10 @@ from prometheus_client import (
     start_http_server,
 )
 
+from nitro_api.costs.prices import RoundCost
 from nitro_learner.run.policy_metrics import PolicyMetrics
 from nitro_learner.sampling.drop_reasons import DROP_REASONS
+from nitro_learner.training.costs import ActorWork
 from nitro_learner.training.round_report import STAGES, Listener, Outcome, RoundReport, Row
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ class LearnerMetrics(Listener):
         self._costs = dict.fromkeys(COMPONENTS, 0.0)
         self._steps = 0
         self._begun = begun
-        self._busy: float | None = None if begun else 0.0
+        self._work: ActorWork | None = None if begun else ActorWork()
         self._make_gauges()
         self._make_counters()
         self._make_histograms()
@@ -134,12 +136,11 @@ class LearnerMetrics(Listener):
 
         self.steps = counter("nitro_env_steps", "Environment steps trained on")
         self.slots = counter("nitro_actor_slots", "Slots of finished rounds: rollouts that were asked for")
-        self.ready = counter(
-            "nitro_actor_slots_ready", "Those of them that found a ready actor when they were asked for"
-        )
+        self.ready = counter("nitro_actor_slots_ready", "Those of them that did not wait for an actor")
         self.busy = counter("nitro_actor_busy_seconds", "Seconds that actors worked")
         self.invocations = counter(
-            "nitro_actor_invocations", "Invocations that are billed, failed and repeated ones included"
+            "nitro_actor_invocations",
+            "Invocations that are billed, failed and repeated ones and evaluations included",
         )
         self.estimated = counter(
             "nitro_actor_invocations_estimated",
@@ -204,17 +205,8 @@ class LearnerMetrics(Listener):
     def _show_zeros(self) -> None:
         """Create all counters at the start: `increase` does not see the step from nothing to a number."""
         for counter in (
-            self.steps,
-            self.slots,
-            self.ready,
-            self.busy,
-            self.invocations,
-            self.estimated,
-            self.cold_starts,
-            self.misses,
-            self.bytes,
-            self.failures,
-            self.toggles,
+            *(self.steps, self.slots, self.ready, self.busy, self.invocations, self.estimated),
+            *(self.cold_starts, self.misses, self.bytes, self.failures, self.toggles),
         ):
             counter.labels(*self._job)
         for reason in RETRY_REASONS:
@@ -254,6 +246,7 @@ class LearnerMetrics(Listener):
         self._set_actors("requested", report.next_actors)
 
     def on_run_ended(self, outcome: Outcome) -> None:
+        self._count_spent(outcome.cost, outcome.work)
         if outcome.evaluation:  # the final policy's; no round reports it
             self._values["evaluation_mean"].labels(*self._job).set(fmean(outcome.evaluation))
             self._values["evaluation_std"].labels(*self._job).set(pstdev(outcome.evaluation))
@@ -275,18 +268,23 @@ class LearnerMetrics(Listener):
         self._steps = report.env_steps
         self.slots.labels(*job).inc(report.actors)
         self.ready.labels(*job).inc(report.ready)
-        # The first report of a resumed run only says where the run stands.
-        before = report.busy_seconds if self._busy is None else self._busy
-        self.busy.labels(*job).inc(max(0.0, report.busy_seconds - before))
-        self._busy = report.busy_seconds
-        self.invocations.labels(*job).inc(report.invocations)
-        self.estimated.labels(*job).inc(report.estimated)
         self.cold_starts.labels(*job).inc(report.cold_starts)
         self.bytes.labels(*job).inc(report.fragment_bytes)
         self.misses.labels(*job).inc(report.deadline_misses)
         self._count_by_reason(self.retries, report.retried)
         self._count_by_reason(self.dropped, report.dropped)
-        for component, total in (("learner", report.cost_learner), ("actors", report.cost_actors)):
+        self._count_spent(RoundCost(report.cost_learner, report.cost_actors), report.work)
+
+    def _count_spent(self, cost: RoundCost, work: ActorWork) -> None:
+        """Count what the run has cost so far, and what its actors have done for it."""
+        job = self._job
+        # The first report of a resumed run only says where the run stands.
+        new = work.since(work if self._work is None else self._work)
+        self._work = work
+        self.busy.labels(*job).inc(new.seconds)
+        self.invocations.labels(*job).inc(new.invocations)
+        self.estimated.labels(*job).inc(new.estimated)
+        for component, total in (("learner", cost.learner), ("actors", cost.actors)):
             # A meter may correct itself downwards (a lost response was estimated too high); a counter may
             # not.
             self.cost.labels(*job, component).inc(max(0.0, total - self._costs[component]))

@@ -24,7 +24,7 @@ from nitro_learner.run.tracking.availability import check_installed
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
 from nitro_learner.training.compute import device_name
-from nitro_learner.training.costs import worked_seconds
+from nitro_learner.training.costs import ActorWork
 from nitro_learner.training.round_report import Outcome
 from nitro_learner.training.short_episodes import reason, short
 from nitro_learner.training.state import TrainingState
@@ -156,8 +156,8 @@ def earlier_outcome(run: OpenRun) -> Outcome | None:
     if run.ended is None or reason is None:
         return None
     with open_ledger(run.folder) as ledger:
-        cost, repeated, busy = ledger.total, ledger.repeated_cost.total, worked_seconds(ledger)
-    return Outcome(reason.reason, reason.message, True, run.ended.round, cost, repeated, busy_seconds=busy)
+        cost, repeated, work = ledger.total, ledger.repeated_cost.total, ActorWork.of(ledger)
+    return Outcome(reason.reason, reason.message, True, run.ended.round, cost, repeated, work=work)
 
 
 def open_ledger(folder: RunDir) -> Ledger:
@@ -211,7 +211,7 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         },
     }
     if outcome.pod_seconds is not None:
-        result["actors"] = {"podSeconds": outcome.pod_seconds, "busySeconds": outcome.busy_seconds}
+        result["actors"] = {"podSeconds": outcome.pod_seconds, "busySeconds": outcome.work.seconds}
     if last:
         result |= {
             "envSteps": int(last["env_steps"]),  # a float where it was read from metrics.csv

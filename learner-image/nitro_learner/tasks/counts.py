@@ -16,7 +16,8 @@ class TaskStats:
     ``task_seconds``: the worker's own time per task; ``seconds``: ``total`` = ``sample`` (what the workers'
     own times take, packed without gaps) + ``dispatch`` (the rest: queueing, transfer, cold starts, retries).
 
-    ``ready``: tasks that found a ready worker when they were asked for.
+    ``late``: answered tasks that had to wait for a worker, because none was ready and free, or because the
+    first request failed.
 
     ``overhead_seconds``: of each answered request, what it took beyond the worker's own time: queueing in
     front of the worker, a cold start, transfer.
@@ -32,7 +33,7 @@ class TaskStats:
     deadline_misses: int
     overhead_seconds: list[float]
     seconds: Mapping[str, float]
-    ready: int = 0
+    late: int = 0
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Counts:
     task_seconds: dict[int, float] = field(default_factory=dict)
     deadline_misses: int = 0
     overhead_seconds: list[float] = field(default_factory=list)
-    ready: int = 0
+    late: int = 0
 
     def bill(self, seconds: float, *, estimated: bool) -> None:
         """Count one invocation."""
@@ -68,7 +69,7 @@ class Counts:
             self.task_seconds[key] = seconds
         self.deadline_misses += other.deadline_misses
         self.overhead_seconds += other.overhead_seconds
-        self.ready += other.ready
+        self.late += other.late
 
     def stats(self, seconds: float, at_once: int) -> TaskStats:
         """Return the statistics of tasks that took `seconds`, with at most `at_once` requests at a time."""
@@ -86,5 +87,5 @@ class Counts:
             deadline_misses=self.deadline_misses,
             overhead_seconds=list(self.overhead_seconds),
             seconds={"total": seconds, "sample": sample, "dispatch": seconds - sample},
-            ready=self.ready,
+            late=self.late,
         )

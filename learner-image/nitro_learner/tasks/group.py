@@ -188,10 +188,11 @@ class TaskGroup(Generic[T]):
             message = f"answered for {ack.slot} attempt {ack.attempt}, not {task.index} {attempt}"
             raise RetryableError("bad_answer", message, ack.billed_seconds, estimated=ack.estimated)
         self.counts.bill(ack.billed_seconds, estimated=ack.estimated)
-        self.counts.task_seconds[task.index] = ack.seconds["total"]
         self.counts.overhead_seconds.append(max(0.0, ack.wall_seconds - ack.seconds["total"]))
         self.counts.cold_starts += ack.cold_start
-        self.counts.ready += ack.found_ready and attempt == 0
+        if task.index not in self.counts.task_seconds:  # its first answer
+            self.counts.late += attempt > 0 or not ack.found_ready
+        self.counts.task_seconds[task.index] = ack.seconds["total"]
 
     def _note(self, task: Task[T], reason: str, trouble: Trouble) -> None:
         self._meet(task, trouble)

@@ -6,15 +6,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from nitro_api.costs.ledger import Ledger
 from nitro_api.costs.prices import RoundCost, learner_cost, pod_cost, serverless_cost, vm_cost
 from nitro_api.spec.pricing import Pricing
 
 
-def worked_seconds(ledger: Ledger) -> float:
-    """Time that actors have worked, by the ledger's entries. Unit: actor-seconds."""
-    return math.fsum(float(one.details.get("billedSeconds", 0.0)) for one in ledger.entries)
+@dataclass(frozen=True)
+class ActorWork:
+    """What a run's actors have done so far: all that was billed, what was done again included.
+
+    Attributes:
+        seconds: time that they worked. Unit: actor-seconds.
+        invocations: failed and repeated ones, evaluations, and those that were broken off included.
+        estimated: those of them whose billed time is an estimate.
+    """
+
+    seconds: float = 0.0
+    invocations: int = 0
+    estimated: int = 0
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> ActorWork:
+        """The work in a ledger's entries. Older versions wrote down no numbers of invocations."""
+        details = [entry.details for entry in ledger.entries]
+        return cls(
+            math.fsum(float(each.get("billedSeconds", 0.0)) for each in details),
+            sum(int(each.get("invocations", 0)) for each in details),
+            sum(int(each.get("estimatedInvocations", 0)) for each in details),
+        )
+
+    def since(self, before: ActorWork) -> ActorWork:
+        """The part of it that came after `before`."""
+        return ActorWork(
+            max(0.0, self.seconds - before.seconds),
+            max(0, self.invocations - before.invocations),
+            max(0, self.estimated - before.estimated),
+        )
 
 
 class Meter:
@@ -49,7 +78,7 @@ class Meter:
         self._per_pod = per_pod
         entries = ledger.entries
         self._metered = float(entries[-1].details.get("podSeconds", 0.0)) if entries else 0.0
-        self._busy = worked_seconds(ledger)
+        self._work = ActorWork.of(ledger)
 
     @property
     def total(self) -> RoundCost:
@@ -62,9 +91,9 @@ class Meter:
         return self._ledger.repeated_cost.total
 
     @property
-    def busy_seconds(self) -> float:
-        """Time that actors have worked so far, what was done again included. Unit: actor-seconds."""
-        return self._busy
+    def work(self) -> ActorWork:
+        """What actors have done so far."""
+        return self._work
 
     @property
     def pod_seconds(self) -> float | None:
@@ -107,5 +136,9 @@ class Meter:
             details.setdefault("invocationDollars", cost.actors)
             cost = vm_cost(self._pricing, seconds)
         self._ledger.append(number, cost, **details)
-        self._busy += sum(billed)
+        self._work = ActorWork(
+            self._work.seconds + sum(billed),
+            self._work.invocations + len(billed),
+            self._work.estimated + estimated,
+        )
         return cost

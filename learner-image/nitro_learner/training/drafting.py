@@ -91,11 +91,9 @@ def draft(
             for name, values in stats.items()
         },
         reward_std=state.reward_std,
-        invocations=len(sampled.billed_seconds),
-        estimated=sampled.estimated,
         retried=sampled.retries,
         dropped=sampled.dropped,
-        ready=min(sampled.ready, state.actors),
+        ready=max(0, state.actors - sampled.late - len(result.lost)),
         staleness=result.staleness,
         deadline_misses=sampled.deadline_misses,
     )

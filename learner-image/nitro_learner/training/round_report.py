@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from nitro_learner.training.costs import ActorWork
+
 if TYPE_CHECKING:
     from nitro_api.costs.prices import RoundCost
     from nitro_learner.training.sharing import Regrouping
@@ -70,8 +72,8 @@ class RoundReport:
     round waited for a stage; stages that run beside others (detector, evaluation, checkpoint) count only
     where the round stood still. `seconds_actor` is the mean duration of an invocation that sampled;
     `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
-    queueing in front of it, a cold start, transfer. `ready` counts the slots that found a ready actor when
-    the round asked for them; `busy_seconds` is the time that actors have worked in the run so far.
+    queueing in front of it, a cold start, transfer. `ready` counts the slots that did not wait for an actor;
+    `work` is what actors have done in the run so far.
     """
 
     round: int
@@ -116,13 +118,11 @@ class RoundReport:
     # Not in metrics.csv: only counters of listeners need them.
     policies: dict[str, PolicyReport] = field(default_factory=dict)
     reward_std: float | None = None
-    invocations: int = 0
-    estimated: int = 0
     retried: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     ready: int = 0
     cost_round: float = 0.0
-    busy_seconds: float = 0.0
+    work: ActorWork = field(default_factory=ActorWork)
     staleness: int = 0
     deadline_misses: int = 0
     detector_seconds: float | None = None
@@ -145,12 +145,10 @@ class RoundReport:
 _NOT_COLUMNS = {
     "policies",
     "reward_std",
-    "invocations",
-    "estimated",
     "retried",
     "dropped",
     "ready",
-    "busy_seconds",
+    "work",
     "staleness",
     "deadline_misses",
     "detector_seconds",
@@ -168,7 +166,7 @@ class Outcome:
             TimeUp, or Interrupted.
         finished: a stop condition held; False = it was interrupted and `--resume` goes on.
         cost: of the run so far, the evaluation at the end included.
-        busy_seconds: time that actors worked in the run so far.
+        work: what actors have done in the run so far.
         pod_seconds: time that their pods existed; None where there are none.
         repeated: US dollars of it that went into rounds that were done again after a crash.
         evaluation: episode returns of the final policies by mean actions, summed over the agents; empty when
@@ -186,7 +184,7 @@ class Outcome:
     evaluation: tuple[float, ...] = ()
     agent_evaluation: Mapping[str, float] = field(default_factory=dict)
     class_evaluation: Mapping[str, float] = field(default_factory=dict)
-    busy_seconds: float = 0.0
+    work: ActorWork = field(default_factory=ActorWork)
     pod_seconds: float | None = None
 
 

@@ -213,7 +213,7 @@ class RoundRunner:
         groups = self.policies.groups()
         report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, self.meter.total)
         report.cost_round = own.total
-        report.busy_seconds = self.meter.busy_seconds
+        report.work = self.meter.work
         return report
 
     async def _decide(self, stages: Stages, early: int) -> None:

@@ -235,7 +235,7 @@ class Trainer:
             evaluation=tuple(played.returns.tolist()) if played else (),
             agent_evaluation=played.agent_means() if played else {},
             class_evaluation=played.class_means() if played else {},
-            busy_seconds=self._meter.busy_seconds,
+            work=self._meter.work,
             pod_seconds=self._meter.pod_seconds,
         )
         for listener in self._listeners:

@@ -13,6 +13,7 @@ import nitro_learner
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.run.metrics import ACTOR_STATES, COMPONENTS, RETRY_REASONS, TRACKERS, LearnerMetrics
 from nitro_learner.sampling.drop_reasons import DROP_REASONS
+from nitro_learner.training.costs import ActorWork
 from nitro_learner.training.round_report import STAGES, Outcome
 from report_support import report
 
@@ -39,7 +40,7 @@ def test_every_series_has_the_job_and_labels_of_known_values() -> None:
     metrics = LearnerMetrics("ml", "hopper", begun=False)
     metrics.on_run_started(round=0, rounds=5, history=[])
     metrics.on_round_requested(round=1, actors=8)
-    seen = {"dropped": {"duplicate": 2}, "retried": {"timeout": 1}, "invocations": 9, "estimated": 1}
+    seen = {"dropped": {"duplicate": 2}, "retried": {"timeout": 1}, "work": ActorWork(70.0, 9, 1)}
     metrics.on_round_done(report(1, reward_std=2.5, **seen))
     for _, labels, _ in _samples(metrics):
         assert (labels.pop("namespace"), labels.pop("job_name")) == ("ml", "hopper")
@@ -95,12 +96,23 @@ def test_a_restart_before_the_first_checkpoint_counts_nothing_again() -> None:
     metrics = LearnerMetrics("ml", "hopper", begun=True)
     metrics.on_run_started(round=0, rounds=5, history=[])
     assert _value(metrics, "nitro_job_cost_dollars_total", component="learner") is None, "0 would be a reset"
-    metrics.on_round_done(report(1, busy_seconds=70.0, cost_learner=0.009))
+    metrics.on_round_done(report(1, work=ActorWork(70.0, 9, 1), cost_learner=0.009))
     assert _value(metrics, "nitro_env_steps_total") == 4096
     assert _value(metrics, "nitro_actor_busy_seconds_total") == 0
     assert _value(metrics, "nitro_job_cost_dollars_total", component="learner") == 0.009
-    metrics.on_round_done(report(2, busy_seconds=80.0))
+    metrics.on_round_done(report(2, work=ActorWork(80.0, 12, 1)))
     assert _value(metrics, "nitro_actor_busy_seconds_total") == 10
+    assert _value(metrics, "nitro_actor_invocations_total") == 3
+
+
+def test_what_is_billed_after_the_last_round_counts() -> None:
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
+    metrics.on_round_done(report(1, work=ActorWork(70.0, 9, 1), cost_actors=0.001))
+    work = ActorWork(76.0, 11, 1)  # an evaluation
+    metrics.on_run_ended(Outcome("RoundsDone", "done", True, 1, RoundCost(0.0, 0.003), 0.0, work=work))
+    assert _value(metrics, "nitro_actor_invocations_total") == 11
+    assert _value(metrics, "nitro_actor_busy_seconds_total") == 76
+    assert _value(metrics, "nitro_job_cost_dollars_total", component="actors") == pytest.approx(0.003)
 
 
 def test_the_final_evaluation_is_the_newest() -> None:

@@ -162,6 +162,7 @@ async def test_pool_asks_again_for_a_result_that_was_refused_and_counts_the_reas
     assert group.results() == [0, 1, 4]
     counts = group.take_counts()
     assert (counts.dropped, counts.retries) == ({"wrong": 2}, {"refused": 2})
+    assert counts.late == 0, "a worker was ready at the first request"
     assert [attempt for task, attempt in workers.asked if task == 2] == [0, 1, 2]
     await pool.close(group)
 
@@ -218,6 +219,7 @@ async def test_pool_restores_the_inputs_that_the_cache_lost(
     group.submit(range(3))
     await pool.settle(group, now())
     assert restored.times == 2
+    assert group.take_counts().late == 3
     await pool.close(group)
 
 

@@ -88,7 +88,8 @@ def test_paid_and_busy_seconds_go_on_after_a_restart(tmp_path: Path) -> None:
         with Ledger(tmp_path / "ledger.jsonl") as ledger:
             meter = Meter(ledger, pricing, lambda seconds=seconds: seconds)
             meter.round(1, 20.0, BILLED, 3)
-    assert meter.busy_seconds == pytest.approx(2 * sum(BILLED))
+    assert meter.work.seconds == pytest.approx(2 * sum(BILLED))
+    assert meter.work.invocations == 2 * len(BILLED)
     assert meter.pod_seconds == 160.0
     with Ledger(tmp_path / "local.jsonl") as ledger:
         assert Meter(ledger, pricing).pod_seconds is None

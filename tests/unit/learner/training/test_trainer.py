@@ -39,6 +39,7 @@ SMALL: dict[str, Any] = {
     "evaluation": {"episodes": 3, "everyRounds": 2},
     "stop": {"rounds": 3},
 }
+IMPACT = {"name": "impact", "hyperparameters": {"batchSize": STEPS, "epochs": 1, "minibatchSize": 24}}
 
 
 class RecordingListener(Listener):
@@ -146,9 +147,8 @@ def broken() -> RetryableError:
 
 def test_trainer_samples_only_the_tensors_that_its_algorithm_learns_from(new_run: NewRun) -> None:
     """The log-probabilities and the distribution of PPO, the log-probabilities alone of IMPACT."""
-    impact = {"name": "impact", "hyperparameters": {"batchSize": STEPS, "epochs": 1, "minibatchSize": 24}}
     sizes = {}
-    for name, algorithm in (("ppo", SMALL["algorithm"]), ("impact", impact)):
+    for name, algorithm in (("ppo", SMALL["algorithm"]), ("impact", IMPACT)):
         fragments: list[FragmentContainer] = []
 
         class Listening(MemoryCache):
@@ -648,10 +648,25 @@ async def test_trainer_that_actors_leave_alone_can_be_resumed(new_run: NewRun) -
     assert (outcome.reason, outcome.rounds) == ("RoundsDone", 3)
 
 
+async def test_trainer_reports_actors_that_a_round_did_not_start_as_not_late(new_run: NewRun) -> None:
+    """A round of IMPACT goes on with lanes that an earlier round has started."""
+    run, second_begun = new_run(algorithm=IMPACT), asyncio.Event()
+    trainer = run.sitting()
+
+    async def hold_one_of_the_first(request: Request) -> None:
+        if request["round"] == 2:
+            second_begun.set()
+        elif (request["kind"], request["round"], request["slot"]) == ("rollout", 1, 2):
+            await second_begun.wait()
+
+    run.backend.before = hold_one_of_the_first
+    await trainer.run()
+    first, second, _ = run.listener.reports
+    assert len(run.requested("rollout", 2)) < second.actors
+    assert (first.ready, second.ready) == (first.actors, second.actors)
+
+
 # Another run's policies.
-
-
-IMPACT = {"name": "impact", "hyperparameters": {"batchSize": STEPS, "epochs": 1, "minibatchSize": 24}}
 
 
 @pytest.mark.parametrize("algorithm", [SMALL["algorithm"], IMPACT], ids=["ppo", "impact"])
