@@ -8,7 +8,7 @@ from nitro_api.algorithms.registry import RECORDS, TEAM_RECORDS, listed
 from nitro_api.base import Rule, declare, matches, set_to
 from nitro_api.errors import ABSENT, FieldError
 from nitro_api.resolution.episodes import NOT_RESUMABLE, RESUMABLE
-from nitro_api.resolution.resolve import resolve
+from nitro_api.resolution.resolve import preset_of
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.sharing import Sharing
 
@@ -26,6 +26,7 @@ _TEAMS, _COMMON = list(TEAM_RECORDS), [name for name, record in RECORDS.items() 
 _ONE_AGENT_IDS = sorted(RESUMABLE | NOT_RESUMABLE)
 _A_TEAM = f"self.algorithm.name in {_TEAMS}"
 _ITS_ID = "has(self.environment.id) && !has(self.environment.entryPoint)"
+_WINDOW = Sharing.model_fields["window"].default
 _NAMES = listed(_TEAMS, "or") if _TEAMS else "one"
 
 
@@ -108,6 +109,20 @@ declare(
         "environment have none; set it, or give each side an entry of algorithm.policies",
         holds=lambda spec: not (_lacks_a_common_reward(spec) and spec.environment.id in COMPETITIVE),
     ),
+    Rule(
+        path="sharing.toggles",
+        cel="!has(self.sharing) || !has(self.sharing.toggles) || !has(self.stop) || !has(self.stop.rounds) "
+        f"|| self.sharing.toggles * (has(self.sharing.window) ? self.sharing.window : {_WINDOW}) "
+        "< self.stop.rounds",
+        sentence="must be less than stop.rounds / sharing.window, because there are sharing.window rounds "
+        "before each toggle; lower it or the window, or raise stop.rounds",
+        holds=lambda spec: (
+            spec.sharing is None
+            or spec.sharing.toggles is None
+            or spec.stop.rounds is None
+            or spec.sharing.toggles * spec.sharing.window < spec.stop.rounds
+        ),
+    ),
 )
 declare(
     Sharing,
@@ -140,7 +155,7 @@ def _lacks_a_common_reward(spec: JobSpec) -> bool:
 def mistakes(job: NitroTrainingJob) -> list[FieldError]:
     """Errors that depend on the environment's arguments, which rules in CEL cannot read, or on values that
     the job leaves out."""
-    return [*_own_rewards(job.spec), *_too_many_toggles(job)]
+    return [*_own_rewards(job.spec), *_too_many_toggles(job.spec)]
 
 
 def _own_rewards(spec: JobSpec) -> list[FieldError]:
@@ -155,16 +170,16 @@ def _own_rewards(spec: JobSpec) -> list[FieldError]:
     return [FieldError("spec.algorithm.teamReward", spec.algorithm.team_reward or ABSENT, text)]
 
 
-def _too_many_toggles(job: NitroTrainingJob) -> list[FieldError]:
-    toggles = job.spec.sharing.toggles if job.spec.sharing else None
-    if toggles is None:
+def _too_many_toggles(spec: JobSpec) -> list[FieldError]:
+    """The rule of sharing.toggles above, for a job that leaves stop.rounds out."""
+    if spec.sharing is None or spec.sharing.toggles is None or "rounds" in spec.stop.to_dict():
         return []
-    spec = resolve(job).spec
-    most = (spec.stop.rounds - 1) // spec.sharing.window
+    rounds, window, toggles = preset_of(spec)["stop.rounds"], spec.sharing.window, spec.sharing.toggles
+    most = (rounds - 1) // window
     if toggles <= most:
         return []
     text = (
-        f"must be at most {most}, because there are spec.sharing.window, {spec.sharing.window}, rounds "
-        f"before each, and stop.rounds is {spec.stop.rounds}; lower it or the window, or raise stop.rounds"
+        f"must be at most {most}, because there are spec.sharing.window, {window}, rounds before each, and "
+        f"stop.rounds is {rounds} by default; lower it or the window, or set stop.rounds"
     )
     return [FieldError("spec.sharing.toggles", toggles, text)]

@@ -90,9 +90,12 @@ def test_toggles_must_fit_the_run() -> None:
     sharing = {"mode": "random-toggle", "toggles": 10}
     (error,) = refusal(job(sharing=sharing, stop={"rounds": 100}))
     assert (error.path, error.value) == ("spec.sharing.toggles", 10)
-    assert error.message.startswith("must be at most 9, because there are spec.sharing.window, 10, rounds")
+    assert error.message.startswith("must be less than stop.rounds / sharing.window")
     load_job(job(sharing=sharing, stop={"rounds": 101}))
     load_job(job(sharing={**sharing, "window": 5}, stop={"rounds": 51}))
+    usual = resolve(load_job(job())).spec.stop.rounds
+    (error,) = refusal(job(sharing=sharing | {"toggles": usual // 10}))
+    assert error.message.startswith(f"must be at most {(usual - 1) // 10}, because there are")
 
 
 @pytest.mark.parametrize(
