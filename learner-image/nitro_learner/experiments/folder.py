@@ -171,7 +171,8 @@ class ExperimentDir:
         if run.control:
             old = folder.path.with_name(f".{folder.path.name}.old")
             shutil.rmtree(old, ignore_errors=True)  # of a removal that was killed
-            if _begun_otherwise(folder, job):
+            schedule = job.spec.scaling.schedule or []
+            if folder.has_run() and folder.job.exists() and not _scaling_begun(folder, schedule):
                 folder.path.rename(old)  # at once: after a kill, half of a run would be taken for one
                 shutil.rmtree(old)
         folders.mark(folder.path)
@@ -190,30 +191,19 @@ class ExperimentDir:
             schedule = mean_profile(profiles)
         else:
             schedule = permuted(profiles[0], run.sources[0].job.spec.scaling.window, run.seed)
-        return with_schedule(run.job, schedule, self._limits_begun(run, schedule))
-
-    def _limits_begun(self, run: PlannedRun, schedule: Sequence[int]) -> tuple[int, int] | None:
-        """minActors and maxActors with which a control has begun on a schedule; None if it has not.
-
-        An older version gave a control the range of its schedule. Such a run stays what it is.
-        """
-        folder = self.run(run)
-        if not folder.job.exists():
-            return None
-        scaling = folder.read_job()["spec"]["scaling"]
-        begun, low, high = (scaling.get(name) for name in ("schedule", "minActors", "maxActors"))
-        if not (begun and low and high) or begun != schedule[: len(begun)]:
-            return None
-        return low, high
+        # An older version gave a control the range of its schedule. Such a run stays what it is.
+        begun = _scaling_begun(self.run(run), schedule)
+        low, high = begun.get("minActors"), begun.get("maxActors")
+        return with_schedule(run.job, schedule, (low, high) if low and high else None)
 
 
-def _begun_otherwise(folder: RunDir, job: NitroTrainingJob) -> bool:
-    """Whether there is a run that has another schedule than the job, as far as it goes."""
-    if not (folder.has_run() and folder.job.exists()):
-        return False
-    begun: list[int] = folder.read_job()["spec"]["scaling"].get("schedule", [])
-    now: list[int] = job.to_dict()["spec"]["scaling"]["schedule"]
-    return begun != now[: len(begun)]
+def _scaling_begun(folder: RunDir, schedule: Sequence[int]) -> dict[str, Any]:
+    """spec.scaling of the folder's job, if its schedule is the beginning of this one; else nothing."""
+    if not folder.job.exists():
+        return {}
+    scaling: dict[str, Any] = folder.read_job()["spec"]["scaling"]
+    begun = scaling.get("schedule", [])
+    return scaling if begun == list(schedule[: len(begun)]) else {}
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
