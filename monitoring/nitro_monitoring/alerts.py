@@ -21,6 +21,7 @@ _HEADER = """\
 """
 _JOB = "(namespace, job_name)"
 _RUNNING = f'and on {_JOB} nitro_job_status_phase{{phase="Running"}}'
+_HEARTBEATS = f"max by {_JOB} (changes(nitro_job_status_heartbeat_timestamp_seconds[2m]))"
 _WHO = "{{ $labels.namespace }}/{{ $labels.job_name }}"
 
 
@@ -72,7 +73,7 @@ JOB_ALERTS = (
     Alert(
         "NitroLearnerSilent",
         # Changes, not ages: the learner's clock may be wrong.
-        f"max by {_JOB} (changes(nitro_job_status_heartbeat_timestamp_seconds[2m]))\n{_RUNNING}",
+        f"{_HEARTBEATS}\n{_RUNNING}",
         "== 0",
         "1m",
         "critical",
@@ -87,7 +88,7 @@ JOB_ALERTS = (
         "warning",
         f"{_WHO} does not start",
         "Its learner's pod has been starting for ten minutes: an image, a node, a quota or a volume is "
-        "missing. The message of the job's condition Ready says which one.",
+        "missing, or its former pod cannot end. The message of the job's condition Ready says which.",
     ),
     Alert(
         "NitroJobFailed",
@@ -103,7 +104,8 @@ JOB_ALERTS = (
         "NitroActorsBelowGranted",
         f"max by {_JOB} (max_over_time(nitro_job_status_actors_ready[5m])\n"
         f"/ min_over_time(nitro_job_status_actors_granted[5m]))\n{_RUNNING}",
-        "< 1",
+        # A silent learner keeps its grant without pods, and NitroLearnerSilent fires.
+        f"< 1\nunless on {_JOB} {_HEARTBEATS} == 0",
         "5m",
         "warning",
         f"{_WHO} has fewer actors than it was granted",
@@ -125,7 +127,7 @@ JOB_ALERTS = (
     Alert(
         "NitroRoundDeadlineMisses",
         f"sum by {_JOB} (increase(nitro_round_deadline_misses_total[30m]))",
-        "> 2",
+        "> 2.5",  # more than two: `increase` extrapolates two misses to 2.01
         "0m",
         "warning",
         f"Actors of {_WHO} miss the rounds' deadlines",

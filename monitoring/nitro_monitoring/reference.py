@@ -28,7 +28,7 @@ Service, `nitro train` on `--metrics-port`; as Prometheus' text format, or OpenM
   `nitro_job_cost_dollars_total` count the whole job, over all restarts, and never go back.
 - A learner's series end with its pod, a job's `nitro_job_status_*` when the job is deleted. What a job does
   not have (a budget, a ratio before the first round) has no series.
-- Both also export Python's `process_*`, among them `process_resident_memory_bytes` and
+- The operator also exports Python's `process_*`, among them `process_resident_memory_bytes` and
   `process_cpu_seconds_total`.
 - Histograms have the series `_bucket{le}`, `_sum` and `_count`.
 """

@@ -24,6 +24,13 @@ scrape_configs:
     scrape_interval: {{ .Values.metrics.podMonitor.interval }}
     # A tenant chooses what runs there: its series are of its own namespace, whatever they say, and never the operator's.
     honor_labels: false
+    honor_timestamps: false
+    # A redirection would show the tenant what only Prometheus can reach.
+    follow_redirects: false
+    # As many as a learner has ten times over: what a tenant's image serves must not fill Prometheus.
+    sample_limit: 10000
+    label_limit: 30
+    body_size_limit: 10MB
     metric_relabel_configs:
       - {source_labels: [__name__], regex: {{ include "nitro.operatorsSeries" . | quote }}, action: drop}
       - {regex: exported_namespace, action: labeldrop}

@@ -114,7 +114,9 @@ class LearnerMetrics(Listener):
                 "nitro_evaluation_reward_std", "Standard deviation of the newest evaluation's returns"
             ),
             "boosting_score": gauge("nitro_boosting_score", "Boosting score S_k of the newest round"),
-            "convexity_ratio": gauge("nitro_convexity_ratio", "Newest convexity ratio R_k that was measured"),
+            "convexity_ratio": gauge(
+                "nitro_convexity_ratio", "Newest convexity ratio R_k, if the scaler uses it"
+            ),
             "staleness": gauge(
                 "nitro_fragment_staleness_versions",
                 "Policy versions by which the newest round's oldest fragment was behind",
@@ -230,7 +232,8 @@ class LearnerMetrics(Listener):
         self.round.labels(*job).set(report.round)
         for name, gauge in self._values.items():
             value = getattr(report, name)
-            if value is not None:
+            # A ratio that only sharing wanted would stay, like that of a detector which has stopped.
+            if value is not None and (name != "convexity_ratio" or report.ratio_wanted):
                 gauge.labels(*job).set(value)
         self._policies.measured(report.policies)
         self._count(report)

@@ -73,7 +73,8 @@ class RoundReport:
     where the round stood still. `seconds_actor` is the mean duration of an invocation that sampled;
     `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
     queueing in front of it, a cold start, transfer. `ready` counts the slots that did not wait for an actor;
-    `work` is what actors have done in the run so far.
+    `work` is what actors have done in the run so far. `ratio_wanted` says whether the scaler asks for
+    `convexity_ratio`; it is also measured where sharing toggles.
     """
 
     round: int
@@ -127,6 +128,7 @@ class RoundReport:
     deadline_misses: int = 0
     detector_seconds: float | None = None
     detector_failed: bool = False
+    ratio_wanted: bool = True
 
     def row(self) -> dict[str, Any]:
         """The columns of metrics.csv, in order."""
@@ -153,6 +155,7 @@ _NOT_COLUMNS = {
     "deadline_misses",
     "detector_seconds",
     "detector_failed",
+    "ratio_wanted",
 }
 COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(RoundReport) if item.name not in _NOT_COLUMNS)
 

@@ -96,6 +96,7 @@ class Scoring:
             ratios: whether the convexity ratios are needed, whatever the scaler asks for.
         """
         measuring = None
+        report.ratio_wanted = "curvature" in self._scaler.needs
         needs: frozenset[Need] = self._scaler.needs | frozenset({"curvature"} if ratios else ())
         if needs and all(update.surrogate.size >= self._transitions for update in updates.values()):
             measure = self._compute.measure(self._measure_all, updates, report.round, needs)

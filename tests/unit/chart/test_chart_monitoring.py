@@ -60,12 +60,16 @@ def test_the_plain_configuration_equals_the_monitors() -> None:
     operator, learners = yaml.safe_load(scraping(documents)["nitro.scrape.yaml"])["scrape_configs"]
     service = named(documents, "ServiceMonitor", "-operator")["spec"]
     pods = named(documents, "PodMonitor", "-learners")["spec"]
-    for config, endpoint, selected, honoured in (
-        (operator, service["endpoints"][0], service["selector"], True),
-        (learners, pods["podMetricsEndpoints"][0], pods["selector"], False),
+    for config, monitor, endpoint, honoured in (
+        (operator, service, service["endpoints"][0], True),
+        (learners, pods, pods["podMetricsEndpoints"][0], False),
     ):
         assert config["scrape_interval"] == endpoint["interval"]
         assert config["honor_labels"] is endpoint["honorLabels"] is honoured
+        for field in ("honor_timestamps", "follow_redirects"):
+            assert config.get(field) is endpoint.get(camel(field))
+        for field in ("sample_limit", "label_limit", "body_size_limit"):
+            assert config.get(field) == monitor.get(camel(field))
         rules = [
             {camel(name): value for name, value in rule.items()}
             for rule in config.get("metric_relabel_configs", [])
@@ -74,9 +78,19 @@ def test_the_plain_configuration_equals_the_monitors() -> None:
         (discovery,) = config["kubernetes_sd_configs"]
         (selector,) = discovery["selectors"]
         labels = dict(pair.split("=") for pair in selector["label"].split(","))
-        assert labels == selected["matchLabels"]
+        assert labels == monitor["selector"]["matchLabels"]
         kept = [rule["regex"] for rule in config["relabel_configs"] if rule.get("action") == "keep"]
         assert kept == [endpoint["port"]]
+
+
+def test_a_learner_can_neither_flood_prometheus_nor_send_it_elsewhere() -> None:
+    """A tenant chooses the image of the learner."""
+    _, learners = yaml.safe_load(scraping(render(EVERYTHING))["nitro.scrape.yaml"])["scrape_configs"]
+    samples = sum(len(family.samples) for family in exposition.learner().collect())
+    assert samples * 5 < learners["sample_limit"] < samples * 100
+    assert learners["label_limit"] >= 30
+    assert learners["body_size_limit"] == "10MB"
+    assert learners["follow_redirects"] is learners["honor_timestamps"] is False
 
 
 def camel(name: str) -> str:

@@ -104,6 +104,23 @@ CASES = [
         "12m",
         job("team", job_status_actors_ready="8x200", job_status_actors_granted="8x40 24x200"),
     ),
+    Case(  # a silent learner keeps its grant, without pods
+        "NitroActorsBelowGranted",
+        "12m",
+        job(
+            "silent",
+            job_status_actors_ready="0x200",
+            job_status_actors_granted="8x200",
+            job_status_heartbeat_timestamp_seconds="1000x200",
+        )
+        | job(
+            "team",
+            job_status_actors_ready="4x200",
+            job_status_actors_granted="8x200",
+            job_status_heartbeat_timestamp_seconds="1000+15x200",
+        ),
+        {"team": "50%"},
+    ),
     Case(
         "NitroActorsPaidIdle",
         "50m",
@@ -137,6 +154,11 @@ CASES = [
         job("team", round_deadline_misses_total="0x20 3x200")
         | job("rivals", round_deadline_misses_total="0x20 1x200"),
         {"team": "3"},
+    ),
+    Case(  # `increase` extrapolates two misses to more than two
+        "NitroRoundDeadlineMisses",
+        "20m7s",
+        job("team", round_deadline_misses_total="5x21 6x20 7x200"),
     ),
     Case(  # one that is over is over
         "NitroRoundDeadlineMisses",

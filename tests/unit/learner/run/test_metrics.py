@@ -105,6 +105,15 @@ def test_a_restart_before_the_first_checkpoint_counts_nothing_again() -> None:
     assert _value(metrics, "nitro_actor_invocations_total") == 3
 
 
+def test_a_ratio_that_only_sharing_asked_for_is_not_shown() -> None:
+    """It would stay until the next toggle, like that of a detector which always finds the same."""
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
+    metrics.on_round_done(report(1, convexity_ratio=1.25, ratio_wanted=False))
+    assert _value(metrics, "nitro_convexity_ratio") is None
+    metrics.on_round_done(report(2, convexity_ratio=1.25))
+    assert _value(metrics, "nitro_convexity_ratio") == 1.25
+
+
 def test_what_is_billed_after_the_last_round_counts() -> None:
     metrics = LearnerMetrics("ml", "hopper", begun=False)
     metrics.on_round_done(report(1, work=ActorWork(70.0, 9, 1), cost_actors=0.001))

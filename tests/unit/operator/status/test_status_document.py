@@ -87,6 +87,14 @@ class TestStatus:
         crashed = self.situation(observed=observed_with(terminated(1), phase="Failed"))
         assert document.phase(crashed) == "Starting"
 
+    def test_a_learner_whose_former_pod_cannot_end_names_the_node(self) -> None:
+        pod = {"metadata": {"name": "hopper-learner-x", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+        pod |= {"spec": {"nodeName": "node-7"}, "status": {"phase": "Running"}}
+        observed = replace(observed_with(terminated(1), phase="Running"), learner_pod=pod)
+        found = {c.type: c for c in document.conditions(self.situation(observed=observed))}["LearnerReady"]
+        assert (found.status, found.reason) == (False, "Starting")
+        assert "pod hopper-learner-x has to end first on node node-7" in found.message
+
     def test_time_in_a_queue_before_the_first_start_does_not_count_towards_the_deadline(self) -> None:
         held = learner_job(namespace="team")
         held["spec"]["suspend"] = True
