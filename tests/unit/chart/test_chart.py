@@ -328,6 +328,8 @@ def test_long_names_fit(render: Render) -> None:
         ('lambda.endpoints=["localhost:65536"]', "endpoints"),
         ('lambda.endpoints=["localhost:0"]', "endpoints"),
         ("networkPolicy.learnerEgress.rules=[{}]", "rules"),
+        ('networkPolicy.learnerEgress.rules=[{"ports": [{"prot": 443}]}]', "prot"),
+        ('networkPolicy.learnerEgress.rules=[{"to": [{"ipBlock": {"cidr": "10.0.0.1"}}]}]', "cidr"),
         ("serviceAccount.create=false", "name"),
     ],
 )
