@@ -30,7 +30,7 @@ from nitro_learner.export.networks import as_onnx, as_torch
 from nitro_learner.run.rundir import RunDir
 from train_support import job as small_job
 from train_support import nitro as command
-from untrained_runs import environment_of, untrained
+from untrained_runs import environment_of, resolved, untrained
 
 ROWS = 1000
 CARTPOLE = {"environment": {"id": "CartPole-v1", "rolloutLength": 32, "envsPerActor": 2, "frameStack": 3}}
@@ -242,10 +242,65 @@ def test_an_interrupt_while_the_actors_start_keeps_what_the_card_tells(
     monkeypatch.setattr(hub, "as_onnx", lambda _: {"policy.onnx": b""})
     card = hub.as_hub(run.policy(), run)["README.md"].decode()
     assert f"| Environment steps | {before['envSteps']:,} |" in card
-    assert "Return at the end of training" in card
+    assert f"| Return | {before['evaluation']['mean']:.2f} +/- " in card
+    assert "| Training | has not ended |" in card
     # The run of an earlier version may have a summary without its steps.
     RunDir(run.path).write_summary({name: value for name, value in before.items() if name != "envSteps"})
     assert "Environment steps" not in hub.as_hub(run.policy(), run)["README.md"].decode()
+
+
+def _untrained_run(folder: Path, **spec: Any) -> nitro.Run:
+    """A run folder whose policy is of round 1."""
+    job = untrained(small_job(**CARTPOLE, **spec), folder)
+    RunDir(folder).job.write_text(job.to_yaml())
+    return nitro.Run(folder)
+
+
+@pytest.mark.parametrize("part", ["actor", "learner"])
+def test_a_hub_folder_has_no_values_of_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setattr(hub, "as_onnx", lambda _: {"policy.onnx": b""})
+    run = _untrained_run(tmp_path, **{part: {"env": [{"name": "PASSWORD", "value": "hunter2"}]}})
+    files = hub.as_hub(run.policy(), run)
+    assert not [name for name, data in files.items() if b"hunter2" in data]
+    job = resolved(yaml.safe_load(files["job.yaml"]))
+    assert getattr(job.spec, part).to_dict()["env"] == [{"name": "PASSWORD"}]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "finished", "training", "versions"),
+    [
+        (None, False, "has not ended", False),
+        (0, True, "has not ended", False),  # extended, it trains: the summary is of its first end
+        (1, False, "has not ended", True),
+        (1, True, None, True),
+        (2, True, "went on after this round", True),
+        (2, False, "went on after this round", True),
+    ],
+)
+def test_a_card_says_of_an_end_what_is_true_of_the_policy(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rounds: int | None,
+    finished: bool,
+    training: str | None,
+    versions: bool,
+) -> None:
+    monkeypatch.setattr(hub, "as_onnx", lambda _: {"policy.onnx": b""})
+    run = _untrained_run(tmp_path)
+    if rounds is not None:
+        told = {
+            "rounds": rounds,
+            "finished": finished,
+            "cost": {"total": 1.5},
+            "versions": {"torch": "9.8.7"},
+        }
+        RunDir(tmp_path).write_summary(told)
+    card = hub.as_hub(run.policy(), run)["README.md"].decode()
+    assert re.findall(r"^\| Training \| (.*) \|$", card, re.MULTILINE) == ([training] if training else [])
+    assert ("| Versions | torch 9.8.7 |" in card) == versions
+    assert ("| Cost of the training | $1.5000 |" in card) == (rounds == 1)
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:

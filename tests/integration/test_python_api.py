@@ -24,6 +24,7 @@ from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, No
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.training.round_report import RoundReport
 from train_support import job as small_job
+from train_support import write_job
 from untrained_runs import environment_of, resolved, untrained
 
 ROOT = Path(__file__).parents[2]
@@ -147,8 +148,10 @@ def test_what_does_not_fit_is_refused_by_name(hopper: tuple[nitro.Run, list[int]
         nitro.load(tmp_path)
     with pytest.raises(NoCheckpointError, match="nowhere does not exist"):
         nitro.load(tmp_path / "nowhere")
-    with pytest.raises(CheckpointError, match="s3://BUCKET/PREFIX/RUN"):
+    with pytest.raises(NoCheckpointError, match="s3://BUCKET/PREFIX/RUN"):
         nitro.load("s3://bucket")
+    with pytest.raises(NoCheckpointError, match="its bucket or prefix is wrong: must be lower-case letters"):
+        nitro.load("s3://my bucket/run")
     old = tmp_path / "round-000001.safetensors"
     write(old, 1, {"run": "a"})
     with pytest.raises(CheckpointError, match="an earlier version wrote this checkpoint"):
@@ -235,3 +238,16 @@ def test_a_run_goes_on_to_the_result_of_a_run_that_was_never_stopped(tmp_path: P
         nitro.resume(whole, rounds=0)
     with pytest.raises(RunDirError, match="no run folder"):
         nitro.resume(tmp_path)
+
+
+def test_a_job_file_of_the_user_is_not_taken_for_a_run(tmp_path: Path) -> None:
+    path = write_job(tmp_path, **CARTPOLE)
+    before = path.read_bytes()
+    with pytest.raises(RunDirError) as refused:
+        nitro.resume(tmp_path, rounds=1)
+    assert str(refused.value) == (
+        f"{tmp_path} holds no run to resume: nitro did not write its job.yaml. Nothing was changed. "
+        f"To train that job: nitro.train('{path}')"
+    )
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path], "the folder is marked as one of nitro's"

@@ -85,12 +85,14 @@ def resume(
 
     Raises:
         JobInvalid: `rounds` is not allowed.
-        RunDirError: the folder holds no run; or the learning rate falls to zero over the rounds, so that
-            their number cannot change.
+        RunDirError: the folder holds no run of nitro; or the learning rate falls to zero over the rounds, so
+            that their number cannot change.
         CheckpointError: all checkpoints are damaged.
         TrainingFailed, KeyboardInterrupt: see `train`.
     """
     folder = RunDir(run.path if isinstance(run, Run) else Path(run))
+    if folder.job.exists():
+        folder.check_ours(f"nitro.train({str(folder.job)!r})")
     saved = folder.read_job()
     more = [] if rounds is None else [f"spec.stop.rounds={rounds}"]
     resolved = resolved_job(dict(saved), [*_LOCAL, *more], saved)

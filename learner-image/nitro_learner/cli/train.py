@@ -105,16 +105,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _saved_run(arguments: argparse.Namespace) -> RunDir:
     """The folder of the run to resume."""
-    from nitro_learner.run.rundir import RunDir
+    from nitro_learner.run.rundir import RunDir, RunDirError
 
     folder = RunDir(arguments.resume)
     if not folder.job.exists():
         raise CommandError(f"{folder.path} holds no run to resume (it has no job.yaml)")
-    if not folder.is_ours():
-        raise CommandError(
-            f"{folder.path} holds no run to resume: nitro did not write its job.yaml. Nothing was changed. "
-            f"To train that job: {train_output.command([str(folder.job)], arguments.overrides, arguments)}"
-        )
+    try:
+        folder.check_ours(train_output.command([str(folder.job)], arguments.overrides, arguments))
+    except RunDirError as error:
+        raise CommandError(str(error)) from None
     return folder
 
 

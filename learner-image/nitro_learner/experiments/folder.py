@@ -19,7 +19,7 @@ from nitro_learner.experiments.controls import actors_of, mean_profile, permuted
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.run import folders
-from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.rundir import EXPERIMENT, RunDir, RunDirError
 from nitro_learner.run.runs import package_versions
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
 from nitro_learner.training.compute import device_name
@@ -34,7 +34,7 @@ class ExperimentDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.spec = path / "experiment.yaml"
+        self.spec = path / EXPERIMENT
         self.machine = path / "machine.json"
         self.seeds = path / "seeds.json"
         self.report = path / "report.md"
@@ -66,7 +66,8 @@ class ExperimentDir:
         Raises:
             RunDirError: the folder holds something else.
         """
-        others = [entry for entry in self.path.glob("*") if not entry.name.startswith(".")]
+        # The seeds are written first: a kill may have left them alone.
+        others = [one for one in self.path.glob("*") if not one.name.startswith(".") and one != self.seeds]
         if others and not self.spec.exists():
             raise RunDirError(f"{self.path} holds something that is no experiment. Choose another --dir.")
         name = self._name()

@@ -11,6 +11,7 @@ from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.run import Run
 from nitro_learner.export.networks import as_onnx, takes_available
 from nitro_learner.run.policy_file import EXPORTED
+from nitro_learner.run.published import published_job
 from nitro_learner.run.rundir import RunDir
 
 
@@ -21,7 +22,7 @@ def as_hub(policy: TrainedPolicy, run: Run) -> dict[str, bytes]:
         RunDirError: the run folder is damaged.
     """
     networks = as_onnx(policy)
-    job = yaml.safe_dump(run.job.to_dict(), sort_keys=False)
+    job = yaml.safe_dump(published_job(run.job.to_dict()), sort_keys=False)
     return {
         "README.md": _card(policy, run, next(iter(networks))).encode(),
         "job.yaml": job.encode(),
@@ -33,10 +34,12 @@ def as_hub(policy: TrainedPolicy, run: Run) -> dict[str, bytes]:
 def _card(policy: TrainedPolicy, run: Run, network: str) -> str:
     # Of a run that was extended later, too: its earlier end may be that of this policy.
     job, summary = run.job, RunDir(run.path).read_summary()
+    rounds = summary.get("rounds", -1)
     name, environment, algorithm = job.metadata.name, job.spec.environment.id, job.spec.algorithm.name
-    # What the summary says is of the run's end: of an earlier checkpoint's policy it would be untrue.
-    of_end = bool(summary) and summary.get("rounds") == policy.round
-    evaluation: dict[str, Any] | None = summary.get("evaluation") if of_end else None
+    # The summary's figures are those of the policy that its sitting ended with: of another one they would be
+    # untrue.
+    of_policy, ended = rounds == policy.round, bool(summary.get("finished"))
+    evaluation: dict[str, Any] | None = summary.get("evaluation") if of_policy else None
     front: dict[str, Any] = {
         "library_name": "nitro-learner",
         "pipeline_tag": "reinforcement-learning",
@@ -58,17 +61,17 @@ def _card(policy: TrainedPolicy, run: Run, network: str) -> str:
         front["model-index"] = [{"name": name, "results": [result]}]
         rows.append(
             (
-                "Return at the end of training",
+                "Return at the end of training" if ended else "Return",
                 f"{value}, mean and standard deviation over {evaluation['episodes']} episodes",
             )
         )
-    if of_end:
+    if of_policy:
         if "envSteps" in summary:  # a run that was interrupted before its first round has none
             rows.append(("Environment steps", f"{summary['envSteps']:,}"))
         rows.append(("Cost of the training", f"${summary['cost']['total']:.4f}"))
-    else:
-        rows.append(("Training", "went on after this round" if summary else "has not ended"))
-    if summary:
+    if not (of_policy and ended):
+        rows.append(("Training", "went on after this round" if policy.round < rounds else "has not ended"))
+    if policy.round <= rounds:  # an older summary has the versions of an earlier sitting
         versions = {key: value for key, value in summary["versions"].items() if key != "machine"}
         rows.append(("Versions", ", ".join(f"{key} {value}" for key, value in versions.items())))
     table = "\n".join(f"| {title} | {value} |" for title, value in rows)
@@ -77,7 +80,8 @@ def _card(policy: TrainedPolicy, run: Run, network: str) -> str:
 
 # {name}
 
-A policy that Nitro has trained. `job.yaml` is the whole job: `nitro train job.yaml` trains it again.
+A policy that Nitro has trained. `job.yaml` is the whole job, but for the values of `env`:
+`nitro train job.yaml` trains it again.
 
 | | |
 |---|---|

@@ -131,6 +131,7 @@ def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: 
     spec["stop"] = {"rounds": last}
     spec["evaluation"] = {"episodes": _EPISODES, "everyRounds": last}
     spec["backend"] = {"type": "Local", "local": {"processes": 1}}
+    spec.pop("tracking", None)  # the user's trackers are for the run itself, not for each of its branches
     variant = f"round-{round}-{kind}"
     # Each factor and length has its own folder, so that a run can be measured with several of them. Version
     # 0.1 kept its branches, whose additional slots began with a reset, in `branches`.

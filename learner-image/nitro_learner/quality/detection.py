@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import sys
 from collections.abc import Sequence
@@ -74,7 +75,7 @@ def measure(runs: Sequence[tuple[RunDir, NitroTrainingJob]], plan: Plan) -> dict
     """Everything that is reported; NaN as None.
 
     Raises:
-        RunDirError: the runs are too short, or lack the checkpoints.
+        RunDirError: the runs are too short, or lack the checkpoints, or another command measures the gain.
         TrainingFailed: branches failed.
     """
     table = {
@@ -105,8 +106,12 @@ def _look_again(
     def progress(round: int) -> None:
         print(f"round {round} measured {plan.repeats} times", file=sys.stderr, flush=True)
 
-    measured = asyncio.run(repeat(folder, job, rounds, plan.repeats, progress))
-    gained_by = _gains(folder, planned, rounds, plan.jobs) if planned else None
+    planted = BranchDir(folder.path / "detector", folder)
+    with contextlib.ExitStack() as stack:
+        if planned:  # before the measurement, which takes long: another command may be training the branches
+            stack.enter_context(RunDir(planted.path).locked("leave --gain out"))
+        measured = asyncio.run(repeat(folder, job, rounds, plan.repeats, progress))
+        gained_by = _gains(planted, planned, rounds, plan.jobs) if planned else None
     for name, values in measured.items():
         correlation = intraclass_correlation(values)
         table.setdefault(name, {}).update(
@@ -153,9 +158,8 @@ def _rounds(folder: RunDir, count: int) -> list[int]:
     return [possible[round(index * step)] for index in range(min(count, len(possible)))]
 
 
-def _gains(folder: RunDir, runs: Sequence[PlannedRun], rounds: Sequence[int], jobs: int | None) -> Gains:
+def _gains(planted: BranchDir, runs: Sequence[PlannedRun], rounds: Sequence[int], jobs: int | None) -> Gains:
     """Train the branches that have not been trained yet, and return the gains."""
-    planted = BranchDir(folder.path / "detector", folder)
     longest = max(run.job.spec.stop.rounds for run in runs)
     place, jobs = LocalRuns(planted), jobs or machine()["cores"]
     runner = Runner(planted, runs, Budget(rounds=longest), place, jobs=jobs)

@@ -5,7 +5,6 @@ checkpoints/attachments/ has what many checkpoints share: a replay buffer's roun
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator
@@ -18,6 +17,9 @@ import yaml
 
 from nitro_learner.checkpoints import files
 from nitro_learner.run import folders
+
+EXPERIMENT = "experiment.yaml"
+"""The file by which the folder of an experiment is known."""
 
 
 class RunDirError(Exception):
@@ -77,27 +79,41 @@ class RunDir:
         raise RunDirError(f"{base}: no free name for {stem}")
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, instead: str = "choose another folder") -> Iterator[None]:
         """Keep a second learner out of the folder while the context is open; the lock ends with the process,
         however that dies.
+
+        Args:
+            instead: what the user of a second one can do besides waiting.
 
         Raises:
             RunDirBusy: another learner holds it.
         """
-        with folders.mark(self.path).open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunDirBusy(
-                    f"{self.path}: another nitro process is training in this folder. "
-                    "Wait for it, or choose another folder."
-                ) from None
+        busy = RunDirBusy(
+            f"{self.path}: another nitro process is training in this folder. Wait for it, or {instead}."
+        )
+        with folders.held(folders.mark(self.path), busy):
             yield
 
     def is_ours(self) -> bool:
         """Whether `nitro` made what is in the folder. A run of an older version, or one copied without hidden
         files, is recognised by its checkpoints."""
         return folders.is_marked(self.path) or any(self.checkpoints.glob("round-*.safetensors"))
+
+    def check_ours(self, instead: str) -> None:
+        """Make sure that no job of the user's own is taken for that of a run to go on with.
+
+        Args:
+            instead: what trains that job.
+
+        Raises:
+            RunDirError: nitro did not write job.yaml.
+        """
+        if not self.is_ours():
+            raise RunDirError(
+                f"{self.path} holds no run to resume: nitro did not write its job.yaml. Nothing was changed. "
+                f"To train that job: {instead}"
+            )
 
     def check_free(self) -> None:
         """Make sure that a new run overwrites no other files.
@@ -107,6 +123,11 @@ class RunDir:
         """
         if self.path.is_file():
             raise RunDirError(f"{self.path} is a file. Name a folder that is new or empty.")
+        if (self.path / EXPERIMENT).exists():  # such a folder has the same mark as a run's
+            raise RunDirError(
+                f"the folder holds an experiment ({EXPERIMENT}). Nothing was changed. Name a folder that is "
+                "new or empty."
+            )
         if not self.is_ours() and (names := folders.contents(self.path)):
             raise RunDirError(
                 f"the folder holds something else than a run of nitro ({folders.shown(names)}). Nothing was "

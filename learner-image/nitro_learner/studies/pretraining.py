@@ -16,6 +16,7 @@ import numpy as np
 from nitro_api import JobSpec, Ledger, NitroTrainingJob
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.run.folders import held_beside
 from nitro_learner.run.metrics_file import read_numbers
 from nitro_learner.run.recorders import CsvMetrics
 from nitro_learner.run.same_job import deciding
@@ -141,25 +142,29 @@ def pretrain(
         warn: called when a signal asks for an end.
 
     Raises:
-        AgentError: the file holds another agent.
+        AgentError: the file holds another agent, or another process pre-trains this one.
         Interrupted: a signal came. The earlier episodes are in the file.
         Aborted, TrainingFailed, CheckpointError, OSError
     """
     spec = job.spec
     assert spec.scaling.agent, "the job's validation asks for it"
     path = Path(spec.scaling.agent)
-    agent = _open(path, spec, beta)
-    _clear(_folder(path, agent.episodes))
-    while agent.episodes < episodes:
-        number = agent.episodes + 1
-        folder = _folder(path, number)
-        episode = asyncio.run(_play(job, agent, number, folder, beta, warn))
-        agent.learn(episode.choices, episode.rewards)
-        agent.spent += episode.spent
-        agent.save(path)
-        # Not earlier: if this process dies before, the next call counts what the folder's attempts cost.
-        _clear(folder)
-        done(number, episode)
+    busy = AgentError(
+        path, "is being pre-trained by another nitro process; wait for it, or name another file"
+    )
+    with held_beside(path, busy):
+        agent = _open(path, spec, beta)
+        _clear(_folder(path, agent.episodes))
+        while agent.episodes < episodes:
+            number = agent.episodes + 1
+            folder = _folder(path, number)
+            episode = asyncio.run(_play(job, agent, number, folder, beta, warn))
+            agent.learn(episode.choices, episode.rewards)
+            agent.spent += episode.spent
+            agent.save(path)
+            # Not earlier: if this process dies before, the next call counts what the folder's attempts cost.
+            _clear(folder)
+            done(number, episode)
     return agent
 
 

@@ -16,6 +16,7 @@ import yaml
 
 from nitro_learner.run.learner_functions import FunctionCost, function_cost
 from nitro_learner.run.metrics_file import columns_of, read_metrics
+from nitro_learner.run.published import published_spec
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.training.short_episodes import end_short, known, reason
 from nitro_learner.views.agent_groups import AgentGroups, groups_of, rows_of
@@ -41,7 +42,7 @@ class RunReport:
     """What the page says.
 
     Attributes:
-        job: as YAML would hold it: metadata and spec.
+        job: as YAML would hold it: metadata, and the spec that may be published.
         outcome: how the run ended, or where it is.
         columns: its rounds, as metrics.csv names them.
         cost: US dollars by component, `total` last.
@@ -221,7 +222,7 @@ def of_run(path: Path) -> RunReport:
     job = folder.read_job()
     rounds = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
     return RunReport(
-        job={"metadata": {"name": job["metadata"]["name"]}, "spec": job["spec"]},
+        job={"metadata": {"name": job["metadata"]["name"]}, "spec": published_spec(job["spec"])},
         scaler=job["spec"]["scaling"]["scaler"],
         outcome=summary.get("message", "not ended yet"),
         columns=columns,
@@ -255,7 +256,7 @@ def of_job(job: Mapping[str, Any]) -> RunReport:
     return RunReport(
         job={
             "metadata": {"name": job["metadata"]["name"], "namespace": job["metadata"]["namespace"]},
-            "spec": job["spec"],
+            "spec": published_spec(job["spec"]),
         },
         scaler=status.get("scaler"),
         outcome=f"{phase}: {message}" if message else phase,

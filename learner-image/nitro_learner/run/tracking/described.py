@@ -14,21 +14,6 @@ from nitro_learner.run.policy_file import EXPORTED, policy_file
 from nitro_learner.run.rundir import RunDir
 
 
-def config_of(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The resolved job without the values of variables, which may be secret, and without what the cluster
-    keeps in it."""
-    spec = dict(job["spec"])
-    for part in ("actor", "learner"):
-        if spec.get(part, {}).get("env"):
-            spec[part] = spec[part] | {"env": [{"name": one["name"]} for one in spec[part]["env"]]}
-    return {
-        "apiVersion": job["apiVersion"],
-        "kind": job["kind"],
-        "metadata": {"name": job["metadata"]["name"]},
-        "spec": spec,
-    }
-
-
 def flattened(config: Mapping[str, Any], path: str = "") -> dict[str, str]:
     """The leaves of a config by their paths, such as `algorithm.learningRate`, as text."""
     found: dict[str, str] = {}

@@ -37,6 +37,18 @@ def test_the_folder_of_another_experiment_is_not_changed(tmp_path: Path) -> None
     assert load(folder.spec).seeds == [0, 1, 2]
 
 
+def test_an_experiment_that_was_killed_before_its_file_was_written_begins_again(tmp_path: Path) -> None:
+    folder, experiment = ExperimentDir(tmp_path / "results"), load(write_spec(tmp_path))
+    folder.open(experiment)
+    folder.spec.unlink()  # it is written last
+    folder.open(experiment)
+    assert load(folder.spec) == experiment
+    folder.spec.unlink()
+    (folder.path / "mine.txt").touch()
+    with pytest.raises(RunDirError, match="holds something that is no experiment"):
+        folder.open(experiment)
+
+
 def test_a_run_that_ended_at_a_smaller_budget_is_not_complete_for_a_larger_one(tmp_path: Path) -> None:
     """Also when the run was broken off, by kill -9, before it had gone on to the larger one."""
     folder, _ = _trained(tmp_path)

@@ -14,8 +14,9 @@ from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_learner.algorithms.multi_ppo.memories import CriticMemories
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.networks.normalise import RewardNormaliser
+from nitro_learner.quality import detection
 from nitro_learner.quality.branches import BranchDir, branches
-from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.rundir import RunDir, RunDirBusy
 from nitro_learner.training.round_report import COLUMNS
 
 
@@ -52,6 +53,33 @@ def test_a_long_run_has_branches_too() -> None:
     """A schedule has at most 1000 entries."""
     planned = branches(_job(), [1200], factor=2, seeds=1, ahead=3)
     assert [run.job.spec.stop.rounds for run in planned] == [1203, 1203, 1204]
+
+
+def test_the_users_trackers_are_not_told_of_branches() -> None:
+    data = spec()["job"]
+    data["spec"]["tracking"] = {"wandb": {"project": "mine"}}
+    job = resolve(load_job(data))
+    assert [run.job.spec.tracking for run in branches(job, [2], factor=2, seeds=1, ahead=3)] == [None] * 3
+    assert job.spec.tracking
+
+
+def test_a_second_command_is_refused_while_branches_are_trained(
+    source: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would rewrite the jobs of branches that train, and remove their summaries."""
+
+    async def repeat(*_: Any) -> dict[str, Any]:
+        pytest.fail("it measures before it is refused")
+
+    monkeypatch.setattr(detection, "repeat", repeat)
+    state = {"run": "abc", "training": {"actors": 4, "end_states": {}}}
+    CheckpointStore(source.checkpoints, keep_last=9).save(3, state)
+    plan = detection.Plan(rounds=3, repeats=2, gain=2, factor=2, ahead=1, jobs=1)
+    with (
+        RunDir(source.path / "detector").locked(),
+        pytest.raises(RunDirBusy, match=r"detector: another nitro process .*\. Wait for it, or leave --gain"),
+    ):
+        detection._look_again(source, _job(), {}, plan)
 
 
 def test_a_branch_that_was_broken_off_in_planting_is_planted_again(source: RunDir) -> None:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,8 @@ from nitro_api.costs.ledger import Ledger
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.backends.local import LocalBackend
 from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.run import folders
+from nitro_learner.run.folders import held_beside
 from nitro_learner.run.metrics_file import columns_of, read_metrics, read_rows
 from nitro_learner.run.recorders import CsvMetrics, TensorBoard
 from nitro_learner.run.rundir import RunDir, RunDirError, naming
@@ -263,6 +265,47 @@ def test_a_file_is_no_folder_for_a_run(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(RunDirError, match=r"job\.yaml is a file\. Name a folder"):
         RunDir(file).check_free()
+
+
+def test_a_folder_of_an_experiment_is_no_folder_for_a_run(tmp_path: Path) -> None:
+    """Both have the same mark."""
+    with RunDir(tmp_path).locked():
+        (tmp_path / "experiment.yaml").touch()
+    with pytest.raises(RunDirError, match=r"holds an experiment \(experiment\.yaml\).* new or empty"):
+        RunDir(tmp_path).check_free()
+
+
+def test_work_on_a_file_is_locked_beside_it_and_leaves_nothing(tmp_path: Path) -> None:
+    path, busy = tmp_path / "agents" / "agent", RunDirError("busy")
+    for left in (False, True):
+        with held_beside(path, busy):
+            with pytest.raises(RunDirError, match="busy"), held_beside(path, busy):
+                pass
+            assert [one.name for one in path.parent.iterdir()] == [".agent.lock"], (
+                "the refused one removed it"
+            )
+        assert list(path.parent.iterdir()) == []
+        if not left:
+            (path.parent / ".agent.lock").touch()  # of a process that was killed
+
+
+def test_a_lock_that_its_holder_removes_at_this_moment_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    def take(file: IO[str], busy: Exception) -> None:
+        if not taken:
+            Path(file.name).unlink()
+        taken.append(file.fileno())
+        take_lock(file, busy)
+
+    take_lock = folders._take
+    monkeypatch.setattr(folders, "_take", take)
+    with held_beside(tmp_path / "agent", RunDirError("busy")):
+        assert len(taken) == 2
+        with pytest.raises(RunDirError), held_beside(tmp_path / "agent", RunDirError("busy")):
+            pass
 
 
 def test_a_rate_that_falls_over_all_rounds_keeps_their_number(

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from nitro_api import JobInvalid, load_job, resolve
+from nitro_learner.run.published import published_job
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.tracking import availability, process
-from nitro_learner.run.tracking.described import config_of, flattened
+from nitro_learner.run.tracking.described import flattened
 from nitro_learner.run.tracking.process import MOST_STARTS, TrackerProcess
 from nitro_learner.run.tracking.rounds import Rounds
 from shared_runs import shared_run
@@ -38,7 +39,7 @@ def test_rounds_are_read_once_and_only_whole_lines(tmp_path: Path) -> None:
 def test_a_config_has_the_whole_job_but_for_values_of_variables() -> None:
     variables = [{"name": "PASSWORD", "value": "secret"}]
     written = resolve(load_job(job(learner={"env": variables}, actor={"env": variables}))).to_dict()
-    config = config_of(written | {"status": {"phase": "Running"}})
+    config = published_job(written | {"status": {"phase": "Running"}})
     assert "secret" not in str(config)
     assert config["spec"]["actor"]["env"] == [{"name": "PASSWORD"}]
     assert {name: part for name, part in config["spec"].items() if name not in ("actor", "learner")} == {
@@ -65,7 +66,9 @@ def test_a_tracker_that_is_not_installed_is_named_with_the_extra(
         availability.check_installed(spec)
     (sentence,) = refusal.value.errors
     assert sentence.path == f"spec.tracking.{tracker}"
-    assert f"pip install 'nitro-learner[train,{tracker}]'" in sentence.message
+    assert (
+        f"in a checkout run pip install ./actor-image './learner-image[train,{tracker}]'" in sentence.message
+    )
     assert f"--build-arg EXTRAS={tracker}" in sentence.message
     availability.check_installed(resolve(load_job(job())).spec)
 

@@ -12,13 +12,14 @@ from learner_support import job
 from nitro_api import JobSpec, Ledger
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.checkpoints.store import CheckpointStore, pack, write
+from nitro_learner.run.folders import held_beside
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run, summary
 from nitro_learner.scalers import RoundOutcome, Scaler
 from nitro_learner.scalers.agent import AgentError, Choice, ScalingAgent, Spent, features
 from nitro_learner.studies.pretraining import _open as opened
 from nitro_learner.studies.pretraining import _spent as spent_by
-from nitro_learner.studies.pretraining import rewards
+from nitro_learner.studies.pretraining import pretrain, rewards
 from nitro_learner.training.round_report import Outcome
 from scaler_support import make
 
@@ -239,6 +240,21 @@ def test_pretraining_goes_on_with_an_older_agent_and_writes_down_its_job(tmp_pat
     opened(path, pretrained(path, algorithm__hyperparameters__clip=0.3), 1.0).save(path)
     with pytest.raises(AgentError, match="clip"):
         opened(path, pretrained(path), 1.0)
+
+
+def test_an_agent_is_pretrained_by_one_process_at_a_time(tmp_path: Path) -> None:
+    """Two would play the same episode, and each remove the other's attempt."""
+    path = tmp_path / "agents" / "agent.safetensors"
+    scaled = job(
+        scaling__scaler="minionsrl", scaling__agent=path, stop__targetReward=500, stop__budgetDollars=0.08
+    )
+    with (
+        held_beside(path, AssertionError()),
+        pytest.raises(AgentError, match=r"agent\.safetensors is being pre-trained by another nitro process"),
+    ):
+        pretrain(scaled, 0, beta=1.0)
+    assert pretrain(scaled, 0, beta=1.0).episodes == 0
+    assert list(path.parent.iterdir()) == []
 
 
 def run_of(folder: Path, path: Path, **scaler_state: Any) -> OpenRun:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from matplotlib.figure import Figure
 
 from nitro_learner.cli import main
@@ -273,6 +274,17 @@ def test_a_job_whose_rollouts_cut_episodes_shows_its_evaluations() -> None:
     assert "Last evaluation, mean actions 98.0" in text
     assert "Training returns are those of short episodes only" in text
     assert "<figcaption>Return per episode</figcaption>" in html
+
+
+@pytest.mark.parametrize("part", ["actor", "learner"])
+def test_the_page_has_names_of_variables_without_their_values(tmp_path: Path, part: str) -> None:
+    env = "{env: [{name: PASSWORD, value: hunter2}]}"
+    folder = run_folder(tmp_path / "run", 2, f"{JOB}  {part}: {env}\n")
+    written = yaml.safe_load((folder / "job.yaml").read_text())
+    job = {"metadata": {"name": "hopper", "namespace": "team-a"}, "spec": written["spec"]}
+    for found in (of_run(folder), of_job(job)):
+        assert found.job["spec"][part]["env"] == [{"name": "PASSWORD"}]
+        assert "hunter2" not in found.html()
 
 
 def test_a_job_without_a_status_gives_a_page_too() -> None:

@@ -1,0 +1,27 @@
+"""A job as others may see it: without the values of its variables, which may be secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def published_job(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The job without the values of variables, and without what the cluster keeps in it. It stays a valid
+    job."""
+    return {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "metadata": {"name": job["metadata"]["name"]},
+        "spec": published_spec(job["spec"]),
+    }
+
+
+def published_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec with the names alone of its variables: an entry may lack a value."""
+    found = dict(spec)
+    for part in ("actor", "learner"):
+        settings = found.get(part) or {}
+        if settings.get("env"):
+            found[part] = {**settings, "env": [{"name": one["name"]} for one in settings["env"]]}
+    return found
