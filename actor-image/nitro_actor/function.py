@@ -1,7 +1,7 @@
 """The actor as a Lambda function: events and the answers to them.
 
     {"kind": "spec"}                                          the health invocation
-        -> {"status": 200, "body": the environment's spaces and the protocol version}
+        -> {"status": 200, "body": the environment's spaces, the protocol version, and the number of envs}
     {"kind": "rollout", "request": BASE64}                    weights and fragment through Redis
         -> {"status": 200, "body": the acknowledgement}
     {"kind": "rollout", "request": BASE64, "weights": BASE64} weights and fragment in the messages
@@ -54,7 +54,9 @@ class Function:
             if kind == "rollout":
                 return self._rollout(fields)
             if kind == "spec":
-                return {"status": 200, "body": self._actor.environment.spec.to_json()}
+                environment = self._actor.environment
+                # Somebody else may have set their number, so whoever uses the function has to check it.
+                return {"status": 200, "body": environment.spec.to_json() | {"envs": environment.count}}
             raise wire.WireError(f"kind: {kind!r} is neither 'rollout' nor 'spec'")
         except Exception as error:
             status, body = failure(error)

@@ -44,6 +44,14 @@ class JobInvalid(ValueError):  # noqa: N818
         super().__init__("\n".join(str(error) for error in self.errors))
 
 
+def installing(*extras: str) -> str:
+    """The remedy where the learner lacks packages: how to install these extras of it.
+
+    The packages of a release are on no index, so that only a checkout has them.
+    """
+    return f"in a checkout run pip install ./actor-image './learner-image[{','.join(extras)}]'"
+
+
 def _shown(value: Any, limit: int = 60) -> str:
     """The value in JSON, cut to `limit` characters, so that an error stays one line."""
     try:

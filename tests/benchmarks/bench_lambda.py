@@ -33,7 +33,7 @@ import boto3
 from bench_dispatch import machine, measure
 from botocore.config import Config
 
-from dispatch_support import ENVIRONMENT, STEPS, ack_json, dispatcher, plan, stored
+from dispatch_support import ENVIRONMENT, ENVS, STEPS, ack_json, dispatcher, plan, stored
 from lambda_support import CREDENTIALS, NAME, front, function, lambda_round, settings
 from local_support import sample
 from nitro_actor import wire
@@ -104,7 +104,7 @@ def _http(body: object) -> bytes:
 def nitro(url: str, requests: int) -> Iterator[FanOut]:
     """The learner: dispatcher, backend, payloads, bills."""
     with asyncio.Runner() as runner:
-        backend = LambdaBackend(settings(url), ENVIRONMENT["id"], limit=requests)
+        backend = LambdaBackend(settings(url), ENVIRONMENT["id"], envs=ENVS, limit=requests)
         runner.run(backend.start())
         cache = backend.open_cache("run-1")
         runner.run(cache.publish_weights(0, WEIGHTS))
@@ -177,7 +177,7 @@ async def handler() -> None:
     starts = []
     for _ in range(3):
         async with front(what) as (aws, url):
-            backend = LambdaBackend(settings(url), "Hopper-v5", limit=1)
+            backend = LambdaBackend(settings(url), "Hopper-v5", envs=8, limit=1)
             await backend.start()
             starts.append(aws.bills[0])
             await backend.close()

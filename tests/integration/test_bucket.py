@@ -109,7 +109,9 @@ def test_the_policies_of_another_run_are_read_with_the_jobs_own_settings_of_s3(
         source("s3://runs/team/a/kept-2")
     with pytest.raises(JobInvalid, match=r"spec.network.hiddenSizes is .* there and \[8\] here"):
         source("s3://runs/team/a/kept-1", network={"hiddenSizes": [8]})
-    with pytest.raises(BucketError, match="s3://away/kept-1/"):
+    with pytest.raises(
+        BucketError, match=r"s3://away/kept-1/.*Check the address, spec.learner.checkpoint.s3"
+    ):
         source("s3://away/kept-1")
 
 
@@ -139,6 +141,10 @@ def test_a_policy_is_loaded_from_the_bucket(
     assert loaded.act([0, 0]) == 1
     with pytest.raises(CheckpointError, match="s3://runs/team/a/kept-2: no checkpoint in it"):
         nitro.load("s3://runs/team/a/kept-2")
+    with pytest.raises(BucketError, match=r"s3://away/kept-1/: .*\. Check the address, .* boto3") as refused:
+        nitro.load("s3://away/kept-1")
+    assert "spec." not in str(refused.value), "no job names a bucket"
+    assert "goes on" not in str(refused.value), "nothing is trained"
 
 
 def test_logs_are_copied_once_at_the_end(bucket: RunBucket, tmp_path: Path) -> None:

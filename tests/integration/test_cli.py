@@ -66,6 +66,27 @@ def test_help_loads_no_models_of_jobs(command: list[str]) -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("missing", "arguments", "sentence"),
+    [
+        ("safetensors", ["serve", "."], "serve loads a policy, which takes more: {0}[play]'"),
+        ("nitro_actor", ["export", ".", "--format", "safetensors"], "export loads a policy, {1}{0}[play]'"),
+        ("torch", ["export", "{run}", "--format", "onnx"], "needs the package torch: {0}[train,export]'"),
+    ],
+)
+def test_what_only_loads_a_policy_asks_for_no_package_that_trains(
+    run: Path, missing: str, arguments: list[str], sentence: str
+) -> None:
+    script = (
+        f"import sys; sys.modules[{missing!r}] = None; from nitro_learner.cli import main; sys.exit(main())"
+    )
+    words = [word.format(run=run) for word in arguments]
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    install = "in a checkout run pip install ./actor-image './learner-image"
+    assert sentence.format(install, "which takes more: ") in done.stderr
+
+
 def test_validate_reports_every_mistake_with_its_path(tmp_path: Path) -> None:
     job = write_job(tmp_path, scaling={"minActors": 9, "maxActors": 3}, seed=-1)
     bad = nitro("validate", "--json", job)

@@ -1,6 +1,7 @@
 """Actors that die, hang, lie or answer garbage, by really doing it: never a hang, never a wrong batch."""
 
 import asyncio
+import math
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +14,8 @@ from aiohttp import web
 from dispatch_support import ENVIRONMENT, STEPS, dispatcher, fragment_bytes, fragment_of, plan, stored
 from local_support import assert_same, computing, local_round, redis_server, sample, spec
 from nitro_learner.backends import knative
-from nitro_learner.backends.base import BackendError, FatalError
+from nitro_learner.backends.actor_answers import read_failure
+from nitro_learner.backends.base import BackendError, FatalError, RetryableError
 from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.cache.redis_cache import RedisCache
 from nitro_learner.sampling.dispatch import Dispatcher
@@ -207,11 +209,10 @@ async def test_dispatcher_drops_a_duplicate_fragment(cluster: Cluster) -> None:
     assert result.stats.dropped == {"duplicate": 1}
 
 
-def acknowledged(total: float = 0.001, bytes: int = 1) -> dict[str, Any]:
-    """The answer of an actor that has stored its fragment."""
+def acknowledged(total: float = 0.001, attempt: int = 0) -> dict[str, Any]:
+    """The answer of an actor that has stored its fragment: no more than the learner needs of it."""
     seconds = {"weights": 0.0, "rollout": 0.0, "store": 0.0, "total": total}
-    about = {"slot": 1, "attempt": 0, "steps": 1, "bytes": bytes, "rssBytes": 1}
-    return about | {"coldStart": False, "seconds": seconds}
+    return {"slot": 1, "attempt": attempt, "coldStart": False, "seconds": seconds}
 
 
 @pytest.mark.parametrize(
@@ -222,6 +223,7 @@ def acknowledged(total: float = 0.001, bytes: int = 1) -> dict[str, Any]:
         (500, {"code": "environment", "error": "ValueError: x"}, "environment"),
         (500, b"Internal Server Error", "server_error"),
         (502, b"<html>", "unavailable"),
+        (502, b"EOF\n", "connection"),
         (503, {"code": "busy", "error": "one at a time"}, "busy"),
         (503, {"code": "redis_unreachable", "error": "gone"}, "redis_unreachable"),
         (503, {"code": ["strange"]}, "unavailable"),
@@ -236,7 +238,7 @@ def acknowledged(total: float = 0.001, bytes: int = 1) -> dict[str, Any]:
         (200, acknowledged(total=10**400), "bad_answer"),
         (200, acknowledged(total=1e306), "bad_answer"),
         (200, acknowledged(total=3600.0), "bad_answer"),  # longer than the request: it would be billed
-        (200, acknowledged(bytes=10**400), "bad_answer"),
+        (200, acknowledged(attempt=10**400), "bad_answer"),
         (403, b"<html>of a proxy on the way", "bad_answer"),
     ],
 )
@@ -248,6 +250,65 @@ async def test_dispatcher_retries_after_an_answer_that_may_pass(
     assert_sound(result)
     assert result.stats.retries == {reason: 1}
     assert cluster.actor.tokens == {"Bearer secret"}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "wall", "allowed", "reason", "billed"),
+    [
+        (504, b"activator request timeout", 60.1, 60.0, "timeout", 60.1),
+        (504, b"activator request timeout", 60.1, math.inf, "unavailable", 0.0),  # no actor may have had it
+        (504, b"upstream request timeout", 15.0, 60.0, "unavailable", 0.0),  # of a mesh, with its own limit
+        (502, b"EOF\n", 12.0, 60.0, "connection", 12.0),
+        (502, b"EOF\n", 12.0, math.inf, "connection", 12.0),
+        (502, b"dial tcp 10.0.0.7:8012: connect: connection refused\n", 12.0, 60.0, "unavailable", 0.0),
+        (502, b"read tcp 10.0.0.7:8012: connection reset by peer\n", 12.0, 60.0, "unavailable", 0.0),
+        (503, {"code": "busy", "error": "one at a time"}, 60.1, 60.0, "busy", 0.0),
+    ],
+)
+def test_a_proxy_that_ends_what_an_actor_worked_on_makes_a_try(
+    status: int, body: Any, wall: float, allowed: float, reason: str, billed: float
+) -> None:
+    error = read_failure(status, body, wall, allowed)
+    assert isinstance(error, RetryableError)
+    assert (error.reason, error.billed_seconds) == (reason, billed)
+    assert error.is_try == (billed > 0)
+
+
+async def test_a_rollout_that_knative_ends_at_its_time_out_is_a_try_and_billed(cluster: Cluster) -> None:
+    async def late(_actor: StandIn, _meta: dict[str, Any], _request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(1.85)  # of 2; the learner's own time-outs are mostly rounded up
+        return web.Response(status=504, text="activator request timeout")
+
+    cluster.backend.set_ready(3)
+    cluster.actor.script[1] = [late]
+    result = await cluster.sample(timeout=2.0)
+    assert_sound(result)
+    assert result.stats.retries == {"timeout": 1}
+    assert max(result.stats.billed_seconds) > 1.8
+
+
+async def test_dispatcher_needs_no_more_of_an_acknowledgement_than_it_uses(cluster: Cluster) -> None:
+    async def terse(actor: StandIn, meta: dict[str, Any], _request: web.Request) -> web.StreamResponse:
+        await actor.push(meta, stored(meta))
+        return web.json_response(acknowledged())
+
+    cluster.actor.script[1] = [terse]
+    result = await cluster.sample()
+    assert_sound(result)
+    assert result.stats.estimated == 0, "every answer was read, and says what to bill"
+
+
+async def test_a_mesh_that_would_compress_answers_is_told_not_to(cluster: Cluster) -> None:
+    async def through_mesh(actor: StandIn, meta: dict[str, Any], request: web.Request) -> web.StreamResponse:
+        answer = await good(actor, meta, request)
+        assert isinstance(answer, web.Response)
+        answer.enable_compression()  # by what the client accepts
+        return answer
+
+    cluster.actor.default = through_mesh
+    result = await cluster.sample()
+    assert_sound(result)
+    assert result.stats.estimated == 0, "every answer was read, and says what to bill"
 
 
 @pytest.mark.parametrize(

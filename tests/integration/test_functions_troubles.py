@@ -222,6 +222,11 @@ class TestNotManaged:
         ("answer", "reason"),
         [
             ({"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5"}}, None),
+            ({"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5", "envs": 8}}, None),
+            (
+                {"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Hopper-v5", "envs": 4}},
+                "EnvsDiffer",
+            ),
             ({"status": 200, "body": {"protocol": 0, "id": "Hopper-v5"}}, "ProtocolMismatch"),
             ({"status": 200, "body": {"protocol": PROTOCOL_VERSION, "id": "Ant-v5"}}, "OtherEnvironment"),
             ({"errorMessage": "secret words"}, "FunctionUnhealthy"),
@@ -230,7 +235,7 @@ class TestNotManaged:
     async def test_an_existing_function_is_asked_once(
         self, world: World, answer: Object, reason: str | None
     ) -> None:
-        name = f"theirs-{reason}"
+        name = f"theirs-{world.namespace}"
         world.service.client().create_function(
             FunctionName=name, Role=ROLE, PackageType="Image", Code={"ImageUri": "theirs:1"},
             MemorySize=512, Timeout=60,

@@ -118,7 +118,7 @@ async def test_a_slow_link_changes_nothing_but_the_time() -> None:
 async def test_invalid_settings_of_the_function_are_reported_in_the_words_of_its_sandbox() -> None:
     wrong = function({"id": "Hopper-v5", "envs": 0})
     async with front(wrong) as (aws, url):
-        backend = LambdaBackend(settings(url), "Hopper-v5", limit=1)
+        backend = LambdaBackend(settings(url), "Hopper-v5", envs=2, limit=1)
         with pytest.raises(BackendError, match=r"cannot start: .*envs is 0"):
             await backend.start()
         assert backend.take_bills() == [bill.billed_ms / 1e3 for bill in aws.bills]
@@ -126,18 +126,19 @@ async def test_invalid_settings_of_the_function_are_reported_in_the_words_of_its
 
 
 @pytest.mark.parametrize(
-    ("changes", "plays", "message"),
+    ("changes", "plays", "envs", "message"),
     [
-        ({"functionName": "other"}, "Hopper-v5", "there is no Lambda function other"),
-        ({"memoryMiB": 2048}, "Hopper-v5", f"memoryMiB: 2048; function {NAME} has 1024"),
-        ({}, "Walker2d-v5", "spec.environment.id: 'Walker2d-v5'; function nitro-test plays 'Hopper-v5'"),
+        ({"functionName": "other"}, "Hopper-v5", 2, "there is no Lambda function other"),
+        ({"memoryMiB": 2048}, "Hopper-v5", 2, f"memoryMiB: 2048; function {NAME} has 1024"),
+        ({}, "Walker2d-v5", 2, "spec.environment.id: 'Walker2d-v5'; function nitro-test plays 'Hopper-v5'"),
+        ({}, "Hopper-v5", 8, f"spec.environment.envsPerActor: 8; function {NAME} has 2; set .* the same"),
     ],
 )
 async def test_a_function_that_does_not_fit_is_refused(
-    changes: dict[str, Any], plays: str, message: str
+    changes: dict[str, Any], plays: str, envs: int, message: str
 ) -> None:
     async with front() as (_, url):
-        backend = LambdaBackend(settings(url, **changes), plays, limit=1)
+        backend = LambdaBackend(settings(url, **changes), plays, envs=envs, limit=1)
         with pytest.raises(FatalError, match=message):
             await backend.start()
         await backend.close()
@@ -149,7 +150,7 @@ async def test_a_function_that_the_operator_still_makes_is_waited_for(
     monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
     async with front() as (aws, url):
         aws.functions["made-later"] = aws.functions.pop(NAME)
-        backend = LambdaBackend(settings(url), "Hopper-v5", limit=1, created_elsewhere=True)
+        backend = LambdaBackend(settings(url), "Hopper-v5", envs=2, limit=1, created_elsewhere=True)
         aws.on_refusal = lambda: aws.functions.update({NAME: aws.functions["made-later"]})
         assert (await backend.start())["id"] == "Hopper-v5"
         assert aws.refused[0] == "ResourceNotFoundException"
@@ -171,7 +172,7 @@ async def test_wrong_credentials_are_reported_soon_as_a_retryable_error(
     monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
     async with front() as (_, url):
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-        backend = LambdaBackend(settings(url), "Hopper-v5", limit=1)
+        backend = LambdaBackend(settings(url), "Hopper-v5", envs=2, limit=1)
         with pytest.raises(RetryableError, match=r"credentials: .*InvalidSignature.*must be valid"):
             await backend.start()
         await backend.close()
@@ -179,7 +180,7 @@ async def test_wrong_credentials_are_reported_soon_as_a_retryable_error(
 
 async def test_an_unreachable_aws_at_the_start_is_a_retryable_error() -> None:
     backend = LambdaBackend(
-        settings(f"http://127.0.0.1:{free_port()}"), "Hopper-v5", limit=1, ready_seconds=0
+        settings(f"http://127.0.0.1:{free_port()}"), "Hopper-v5", envs=2, limit=1, ready_seconds=0
     )
     with pytest.raises(RetryableError, match=f"connection: Lambda function {NAME} does not answer; the last"):
         await backend.start()
@@ -200,14 +201,50 @@ async def test_a_request_that_lambda_would_not_take_is_refused_with_its_size(
 
 async def test_a_function_with_a_token_works_for_the_learner_that_has_it() -> None:
     guarded = function(variables={"NITRO_TOKEN_SHA256": hashlib.sha256(b"mine").hexdigest()})
-    async with front(guarded) as (_, url):
+    async with front(guarded) as (aws, url):
         async with lambda_round(url, token="mine") as (_, work):
             assert (await sample(work, 2)).stats.retries == {}
         for token in (None, "other"):
-            stranger = LambdaBackend(settings(url), "Hopper-v5", limit=1, token=token, ready_seconds=0.0)
-            with pytest.raises(RetryableError, match="refuses the token"):
+            done = len(aws.bills)
+            stranger = LambdaBackend(settings(url), "Hopper-v5", envs=2, limit=1, token=token)
+            with pytest.raises(FatalError, match=f"{NAME} refuses the token; set the variable NITRO_TOKEN"):
                 await stranger.start()
+            assert stranger.take_bills() == [bill.billed_ms / 1e3 for bill in aws.bills[done:]]
             await stranger.close()
+
+
+async def test_a_function_that_has_no_new_token_yet_is_paid_for_and_that_is_no_try() -> None:
+    guarded = function(variables={"NITRO_TOKEN_SHA256": hashlib.sha256(b"old").hexdigest()})
+    async with front(guarded) as (aws, url):
+        made = LambdaBackend(
+            settings(url),
+            "Hopper-v5",
+            envs=2,
+            limit=1,
+            token="new",
+            ready_seconds=0.0,
+            created_elsewhere=True,
+        )
+        with pytest.raises(RetryableError, match="refuses the token; the operator gives it") as refusal:
+            await made.start()
+        assert isinstance(refusal.value.__cause__, RetryableError)
+        assert not refusal.value.__cause__.is_try, "the operator changes the function soon"
+        assert made.take_bills() == [bill.billed_ms / 1e3 for bill in aws.bills]
+        await made.close()
+
+
+async def test_an_invocation_at_the_start_whose_answer_is_lost_is_paid_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
+    async with front() as (aws, url):
+        backend = LambdaBackend(settings(url), "Hopper-v5", envs=2, limit=1)
+        aws.faults.script = ["lost"]
+        assert (await backend.start())["id"] == "Hopper-v5"
+        guess, reported = backend.take_bills()
+        assert guess >= aws.bills[0].billed_ms / 1e3
+        assert reported == aws.bills[1].billed_ms / 1e3
+        await backend.close()
 
 
 async def test_a_fragment_that_no_response_takes_is_refused_by_the_actor() -> None:
@@ -223,7 +260,7 @@ async def test_a_fragment_that_no_response_takes_is_refused_by_the_actor() -> No
 async def test_a_sandbox_out_of_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nitro_learner.backends.lambda_backend._PAUSE_SECONDS", 0.05)
     async with front(function(memory_mib=40)) as (_, url):
-        backend = LambdaBackend(settings(url, memoryMiB=128), "Hopper-v5", limit=1)
+        backend = LambdaBackend(settings(url, memoryMiB=128), "Hopper-v5", envs=2, limit=1)
         message = r"of 40 MiB were in use; raise spec.backend.lambda.memoryMiB"
         with pytest.raises(BackendError, match=message) as failure:
             await backend.start()
@@ -241,7 +278,9 @@ async def test_one_endpoint_serves_the_function_that_was_made_there(monkeypatch:
     try:
         async with serve(Front(control_plane=control)) as (aws, url):
             await asyncio.to_thread(_make_function, control, url)
-            backend = LambdaBackend(settings(url, functionName="made", memoryMiB=512), "Hopper-v5", limit=1)
+            backend = LambdaBackend(
+                settings(url, functionName="made", memoryMiB=512), "Hopper-v5", envs=2, limit=1
+            )
             assert (await backend.start())["id"] == "Hopper-v5"
             assert [bill.memory_mib for bill in aws.bills] == [512]
             await backend.close()

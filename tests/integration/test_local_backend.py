@@ -106,6 +106,33 @@ async def test_a_program_that_is_no_actor_is_reported() -> None:
         await backend.start()
 
 
+STARTS_ANOTHER = "import subprocess, sys, time; subprocess.Popen(['sleep', '300'])"
+
+
+async def test_an_actor_that_ends_at_its_start_is_noticed_although_its_output_stays_open() -> None:
+    """A process that its environment started has inherited it."""
+    program = f"{STARTS_ANOTHER}; sys.exit('no such robot')"
+    backend = LocalBackend(spec(1), "run-1", command=(sys.executable, "-c", program))
+    async with asyncio.timeout(60):
+        with pytest.raises(BackendError, match=r"ended at its start with code 1.*\n.*no such robot"):
+            await backend.start()
+
+
+async def test_a_child_is_stopped_although_its_output_stays_open() -> None:
+    program = f"{STARTS_ANOTHER}; print('begun', flush=True); time.sleep(300)"
+    begun = asyncio.Event()
+    group = ProcessGroup()
+    await group.start()
+    try:
+        child = await group.spawn("parent", [sys.executable, "-c", program], {}, lambda _: begun.set())
+        async with asyncio.timeout(60):
+            await begun.wait()
+            await child.stop()
+            assert await child.ended(0.0) == -signal.SIGKILL
+    finally:
+        await group.close()
+
+
 async def test_stopping_a_child_leaves_its_exit_code_to_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     """Popen polls before it signals; a child that has just died would then have two who wait for it."""
 

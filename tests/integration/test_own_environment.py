@@ -256,6 +256,25 @@ async def test_the_actors_log_is_bounded(tmp_path: Path, monkeypatch: pytest.Mon
     assert "actor process 0: 512 xxx" in path.read_text()
 
 
+async def test_structured_lines_of_the_environment_are_output_and_the_actors_own_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        {"event": "reset", "level": "info"},
+        {"event": "reset", "level": "error", "time": "2026-01-01T00:00:00Z"},
+        {"event": "reset", "time": 1.5},
+    ]
+    printing = f"self.steps += 1; print({chr(10).join(map(json.dumps, lines))!r})"
+    (tmp_path / "mine.py").write_text(SOURCE.replace("self.steps += 1", printing))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    path = tmp_path / "actors.log"
+    async with local_round(spec(1, own()), output=path) as (_, _, work):
+        await sample(work, 1, steps=16)
+    text = path.read_text()
+    assert all(f"actor process 0: {json.dumps(line)}" in text for line in lines)
+    assert not re.search("ready|listening|done", text)
+
+
 def test_the_documented_environment_learns(tmp_path: Path) -> None:
     """docs/development.md shows it, and says where its return is after 30 rounds."""
     page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")

@@ -1,18 +1,23 @@
 """`nitro serve` as a process: actions are the library's, and bad requests are refused in a sentence."""
 
+import asyncio
 import re
+import select
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 import nitro_learner as nitro
 from agents_jobs import job as agents_job
@@ -89,7 +94,12 @@ def test_several_agents_and_images_are_served(tmp_path: Path) -> None:
             "agent: an observation has the shape [11], a batch [B, 11]; this is [10]",
         ),
         ({"observation": [[0] * 11, [0]]}, "observation: must be numbers, in rows of equal length"),
-        ({"observation": ["a"] * 11}, "observation: must be numbers, not <U1"),
+        ({"observation": ["a"] * 11}, "observation, available and state: must be without strings"),
+        (b'{"observation": [0], "observation": [0]}', "and have no name twice"),
+        (
+            {"observation": [[0] * 11] * (app.MOST_ROWS + 1)},
+            "observation: a batch of 4097 rows, but this policy takes 4096 at most; divide it among several",
+        ),
         ({"observation": None}, "observation: must be numbers, not object"),
         ({"observation": {"agent": [0] * 11}}, "the policy is of one agent"),
         ({"observation": {"nobody": [0] * 11}}, "there is no agent 'nobody'"),
@@ -120,23 +130,91 @@ def test_what_is_too_large_or_not_there_is_refused(hopper: tuple[Path, str]) -> 
     assert ask(url, {}, path="/v1/policy")[0] == 405
 
 
-def test_a_body_of_nothing_but_brackets_takes_little_memory(tmp_path: Path) -> None:
-    """Each `[]` of two bytes becomes a list of 56 bytes. The pod of the example has 512 MiB."""
-    untrained(small_job(), tmp_path)
+LARGEST = [
+    # Each `[]` of two bytes becomes a list of 56 bytes.
+    (400, b'{"observation": [' + b",".join([b"[]"] * (app.MOST_BYTES // 3 - 10)) + b"]}"),
+    # NumPy gives each of these numbers the room of the string, 4 kB.
+    (400, b'{"observation": ["' + b"a" * 1000 + b'",' + b",".join([b"0"] * 1_000_000) + b"]}"),
+    # The policy below remembers 4 kB of a row, and tells them in 20 kB.
+    (400, b'{"observation": [' + b",".join([b"[0,0,0,0,0,0,0,0,0,0,0]"] * 80_000) + b"]}"),
+    (200, b'{"observation": [' + b",".join([b"[0,0,0,0,0,0,0,0,0,0,0]"] * 256) + b"]}"),
+]
+
+
+def test_no_body_takes_much_memory(tmp_path: Path) -> None:
+    """The pod of the example has 512 MiB."""
+    untrained(small_job(network={"hiddenSizes": [8], "recurrent": {"hiddenSize": 1024}}), tmp_path)
     # A program by itself, because a fork counts what it shares.
     words = [sys.executable, "-m", "nitro_learner", "serve", tmp_path, "--port", "0"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
         url = process.stdout.readline().split()[-1]
-        body = b'{"observation": [' + b",".join([b"[]"] * (app.MOST_BYTES // 3 - 10)) + b"]}"
-        for _ in range(3):
-            assert ask(url, body)[0] == 400
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        assert int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) < 300 * 1024
+        for status, body in LARGEST * 2:
+            assert len(body) <= app.MOST_BYTES
+            assert ask(url, body)[0] == status
+        told = Path(f"/proc/{process.pid}/status").read_text()
+        assert int(re.findall(r"VmHWM:\s+(\d+) kB", told)[0]) < 300 * 1024
     finally:
         process.kill()
         process.communicate()
+
+
+@contextmanager
+def _begun(url: str, count: int, sent: int) -> Iterator[list[socket.socket]]:
+    """Connections whose clients have sent so much of a body, and stop."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    head = f"POST /v1/act HTTP/1.1\r\nHost: a\r\nContent-Length: {app.MOST_BYTES}\r\n\r\n"
+    with ExitStack() as stack:
+        connections = []
+        for _ in range(count):
+            connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            connection.sendall(head.encode() + b" " * sent)
+            connections.append(connection)
+        yield connections
+
+
+def test_clients_that_send_slowly_hold_up_no_others(tmp_path: Path) -> None:
+    untrained(small_job(), tmp_path)
+    with served(tmp_path) as url:
+        with _begun(url, 40, sent=1):
+            begin = time.monotonic()
+            assert ask(url, {"observation": [0] * 11})[0] == 200
+            assert time.monotonic() - begin < app.BODY_SECONDS / 2
+        with _begun(url, 17, sent=app.MOST_BYTES - 1) as connections:  # one more than there is memory for
+            answered, _, _ = select.select(connections, [], [], app.BODY_SECONDS / 2)
+            answer = answered[0].recv(4096)
+            assert b"503" in answer.splitlines()[0]
+            assert b'{"error": "other requests fill the memory; try again later"}' in answer
+        end = time.monotonic() + app.BODY_SECONDS / 2
+        while ask(url, {"observation": [0] * 11})[0] == 503:  # not all have been seen to leave yet
+            assert time.monotonic() < end
+
+
+async def test_a_request_waits_for_the_policy_for_a_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untrained(small_job(), tmp_path)
+    policy = nitro.load(tmp_path)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(*_: Any, **__: Any) -> Any:
+        begun.set()
+        assert goes_on.wait(60)
+        return np.zeros(3)
+
+    monkeypatch.setattr(policy, "act", slow)
+    monkeypatch.setattr(app, "WAIT_SECONDS", 0.2)
+    asked = {"observation": [0] * 11}
+    async with TestClient(TestServer(app.make_app(policy))) as client:
+        first = asyncio.create_task(client.post("/v1/act", json=asked))
+        await asyncio.to_thread(begun.wait, 60)
+        late = await client.post("/v1/act", json=asked)
+        assert late.status == 503
+        assert await late.json() == {"error": "other requests took more than 0.2 s; try again later"}
+        goes_on.set()
+        assert (await first).status == 200
+        assert (await client.post("/v1/act", json=asked)).status == 200
 
 
 def test_a_client_that_sends_no_body_is_let_go(tmp_path: Path) -> None:
@@ -155,6 +233,7 @@ def test_a_policy_or_port_that_is_not_there_ends_the_command(tmp_path: Path) -> 
     for words, code, message in (
         ((tmp_path,), 2, "no checkpoint in it"),
         ((tmp_path / "nowhere",), 2, "nowhere does not exist"),
+        (("s3://bucket",), 2, "s3://bucket: the address of a run is s3://BUCKET/PREFIX/RUN"),
         ((tmp_path, "--port", "70000"), 2, "--port 70000: must be from 0 to 65535"),
         ((tmp_path, "--seed", "-1"), 2, "--seed -1: must be 0 or more"),
     ):

@@ -111,11 +111,8 @@ def ack(meta: dict[str, Any]) -> Ack:
     return Ack(
         slot=answer["slot"],
         attempt=answer["attempt"],
-        bytes=answer["bytes"],
-        steps=answer["steps"],
         cold_start=answer["coldStart"],
         seconds=answer["seconds"],
-        rss_bytes=answer["rssBytes"],
         wall_seconds=0.02,
     )
 
@@ -165,6 +162,7 @@ class FunctionBackend:
     """A backend whose actors are functions: ``script[slot]`` lists what its attempts do, then `good`."""
 
     redis_url = "redis://nowhere"
+    grace_seconds = 0.0
 
     def __init__(self, cache: RecordingCache, limit: int = 100) -> None:
         self.cache = cache

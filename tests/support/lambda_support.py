@@ -94,6 +94,7 @@ async def lambda_round(
     backend = LambdaBackend(
         settings(url, **transport, **changes),
         plays,
+        envs=envs,
         limit=limit,
         token=token,
         redis_url=redis_url,

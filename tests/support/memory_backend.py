@@ -33,6 +33,8 @@ class MemoryBackend:
     holds the metadata of all that began, and the names of the end state that came with them.
     """
 
+    grace_seconds = 0.0
+
     def __init__(self, spec: JobSpec, *, limit: int = 8) -> None:
         self._config = EnvironmentConfig.from_json(json.dumps(spec.environment.to_actor()))
         self._capacity = Capacity(limit)

@@ -53,7 +53,7 @@ def make_smax(config: EnvironmentConfig, map_name: str) -> AgentsEnvironment:
     if not all(map(_exists, ("jax", "flatbuffers"))):
         raise EnvironmentConfigError(
             f"environment {config.id} needs JAX, which is not installed; use the image nitro-actor-smax, or "
-            "pip install 'nitro-actor[smax,smax-source]'"
+            "in a checkout run pip install './actor-image[smax,smax-source]'"
         )
     from nitro_actor.agents.smax.engine import SmaxEngine
 

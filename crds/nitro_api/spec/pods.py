@@ -56,7 +56,8 @@ class Actor(PodTemplate):
 
     round_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
     """Time after which missing rollouts of a round are asked for once more; at least timeoutSeconds. Unit:
-    seconds. Default: the larger of timeoutSeconds and three times the median round."""
+    seconds. Default: the larger of timeoutSeconds (on Lambda 15 more, for the start of a sandbox) and three
+    times the median round."""
 
 
 def actors_per_pod(spec: Mapping[str, Any]) -> int:

@@ -24,9 +24,10 @@ def load(source: str | Path, *, seed: int | None = None) -> TrainedPolicy:
         seed: of the actions that are drawn; None for a random one.
 
     Raises:
-        NoCheckpointError: there is no such folder or file, or no checkpoint in it.
+        NoCheckpointError: there is no such folder or file, or no checkpoint in it, or an address names no
+            run.
         CheckpointError: there is no checkpoint that can be read, or it is of a version of Nitro that did not
-            keep what actors play.
+            keep what actors play; or the bucket cannot be reached.
     """
     if str(source).startswith("s3://"):
         from nitro_learner.run.bucket import RunBucket  # the client of S3 takes a second to import

@@ -4,10 +4,11 @@ Bodies are JSON, as bytes or parsed. A body that is not exactly as expected is n
 """
 
 import json
+import math
 from typing import Any
 
 from nitro_actor import PROTOCOL_VERSION
-from nitro_learner.backends.base import Ack, Evidence, FatalError, RetryableError
+from nitro_learner.backends.base import ALL_OF_ITS_TIME, Ack, Evidence, FatalError, RetryableError
 
 _REASONS = {
     404: "unavailable",  # a proxy that starts and does not have the actors' route yet
@@ -36,6 +37,11 @@ _FATAL = frozenset({400, 401, 409, 413})
 _ACCEPTED = _WORK_CODES | {"server_error", "weights_missing", "redis_full", "redis_unreachable"}
 """Reasons that an actor gives after it began to work, so that the invocation is billed."""
 
+_BROKEN_OFF = b"EOF"
+"""What Knative's proxies answer with 502 where the actor's process, or its pod, ended in the midst of a
+request. They have other texts for an actor that cannot be reached (`dial tcp ...`), and for one that refuses
+a request before it has read the body (`read tcp ...: connection reset by peer`)."""
+
 _SECONDS = ("weights", "rollout", "store", "total")
 _CLOCK_SECONDS = 1.0
 """The actor's clock may differ from the learner's by this much over one request."""
@@ -57,19 +63,21 @@ def read_ack(body: object, wall: float) -> Ack:
         return Ack(
             slot=_whole(value["slot"]),
             attempt=_whole(value["attempt"]),
-            bytes=_whole(value["bytes"]),
-            steps=_whole(value["steps"]),
             cold_start=cold,
             seconds=seconds,
-            rss_bytes=_whole(value["rssBytes"]),
             wall_seconds=wall,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise RetryableError("bad_answer", f"{error!r} in the answer {excerpt(body)}", wall) from error
 
 
-def read_failure(status: int, body: object, wall: float) -> RetryableError | FatalError:
-    """The error of any other status; ``wall`` is the time to bill where the actor began to work."""
+def read_failure(
+    status: int, body: object, wall: float, allowed: float = math.inf
+) -> RetryableError | FatalError:
+    """The error of any other status; ``wall`` is the time to bill where the actor began to work.
+
+    ``allowed`` is the request's time-out, where an actor has surely had the request from its beginning.
+    """
     value = read_object(body) or {}
     text = str(value.get("error", ""))[:2000] or excerpt(body)
     code = str(value.get("code"))
@@ -82,15 +90,28 @@ def read_failure(status: int, body: object, wall: float) -> RetryableError | Fat
                 "use an actor image and a learner of the same release"
             )
         return FatalError(f"the actor refuses the request (HTTP {status}): {text}")
-    reason = code if code in _CODES else _REASONS.get(status, "bad_answer")
+    ended = None if code in _CODES else _ended_by_proxy(status, body, wall >= ALL_OF_ITS_TIME * allowed)
+    reason = ended or (code if code in _CODES else _REASONS.get(status, "bad_answer"))
+    if ended:
+        text += f" after {wall:.1f} s"
     environment = reason == "environment"
     return RetryableError(
         reason,
         text if environment else f"HTTP {status}: {text}",
-        wall if reason in _ACCEPTED else 0.0,
+        wall if ended or reason in _ACCEPTED else 0.0,
         deterministic=reason in _WORK_CODES,
         evidence=Evidence(environment, trace=str(value.get("trace", ""))),
     )
+
+
+def _ended_by_proxy(status: int, body: object, all_its_time: bool) -> str | None:
+    """Why a proxy, which answers without a code, ended a request that an actor worked on; None where the
+    actor need not have had the request at all."""
+    if status == 504 and all_its_time:  # before the learner's own time-out, which comes a moment later
+        return "timeout"
+    if status == 502 and isinstance(body, bytes) and body.strip() == _BROKEN_OFF:
+        return "connection"
+    return None
 
 
 def read_spec(body: object, where: str) -> dict[str, Any]:

@@ -52,10 +52,11 @@ class ActorProcess:
         self.proven = False
 
         def read(line: str) -> None:
-            output.hear(line)
             port = None if listening.done() else _port(line)
             if port is not None:
                 listening.set_result(port)
+            else:
+                output.hear(line)
 
         self.process = await self._spawn(self.name, read)
         try:

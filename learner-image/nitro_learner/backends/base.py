@@ -13,7 +13,7 @@ ROLLOUT = 0
 EVALUATION = 1
 """Priority of evaluation requests: they take only capacity that no rollout waits for."""
 
-_ALL_OF_ITS_TIME = 0.9
+ALL_OF_ITS_TIME = 0.9
 """Share of a request's time-out. A request that is cancelled after this time counts as too long: its round's
 deadline is often as long as the time-out, and cancels it just before."""
 
@@ -121,14 +121,14 @@ def answering(timeout: float) -> Iterator[None]:
         yield
     except asyncio.CancelledError as error:
         seconds = clock() - began
-        late = seconds >= _ALL_OF_ITS_TIME * timeout
+        late = seconds >= ALL_OF_ITS_TIME * timeout
         trouble = RetryableError("timeout", f"no answer in {timeout:g} s") if late else None
         raise AbandonedError(seconds, trouble) from error
 
 
 @dataclass(frozen=True)
 class Ack:
-    """An actor's confirmation that it has stored a fragment of ``bytes`` bytes.
+    """An actor's confirmation that it has stored a fragment.
 
     ``seconds`` has the actor's own times: weights, rollout, store and total; ``wall_seconds`` is the
     request's time as the learner saw it, without waiting for capacity. ``reported_seconds`` is what the
@@ -138,11 +138,8 @@ class Ack:
 
     slot: int
     attempt: int
-    bytes: int
-    steps: int
     cold_start: bool
     seconds: Mapping[str, float]
-    rss_bytes: int
     wall_seconds: float
     reported_seconds: float | None = None
     estimated: bool = False
@@ -179,6 +176,11 @@ class ActorBackend(Protocol):
     def at_once(self) -> int:
         """Requests that actors work on at once, now: `limit`, or fewer while some of them are still starting.
         Deadlines go by it."""
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long after its time-out a request may still be answered: it counts from when work on it begins,
+        and a deadline that does not wait for that pays for the work and throws it away."""
 
     def set_limit(self, limit: int) -> None:
         """Change the limit at once (>= 1); requests in flight are not cancelled when it shrinks."""

@@ -22,6 +22,11 @@ class Capacity:
         return self._limit
 
     @property
+    def in_flight(self) -> int:
+        """Requests that have room."""
+        return self._in_use
+
+    @property
     def outstanding(self) -> int:
         """Requests in flight and waiting."""
         return self._in_use + len(self._waiting)

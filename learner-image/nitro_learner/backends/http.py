@@ -4,6 +4,7 @@ Shared by the backends whose actors are servers. Nothing is retried here: the di
 deadline.
 """
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -21,20 +22,24 @@ class HttpClient:
     """Keep-alive connections to actors, as many as there are requests at once."""
 
     def __init__(self, token: str | None = None) -> None:
-        self._headers = {"Content-Type": "application/octet-stream"}
+        # No answer is decompressed, because a few bytes may become gigabytes: a mesh must not compress any.
+        self._headers = {"Content-Type": "application/octet-stream", "Accept-Encoding": "identity"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._session: aiohttp.ClientSession | None = None
 
-    async def rollout(self, url: str, request: bytes, timeout: float) -> Ack:
-        """Send one wire request. Raises RetryableError or FatalError."""
+    async def rollout(self, url: str, request: bytes, timeout: float, *, waits: bool = False) -> Ack:
+        """Send one wire request. Raises RetryableError or FatalError.
+
+        ``waits`` says that the request may wait for an actor behind `url`, for all its time at worst.
+        """
         began = time.perf_counter()
         with answering(timeout):
             status, body = await self._exchange("POST", f"{url}/v1/rollout", request, timeout)
         wall = time.perf_counter() - began
         if status == 200:
             return read_ack(body, wall)
-        raise read_failure(status, body, wall)
+        raise read_failure(status, body, wall, math.inf if waits else timeout)
 
     async def environment(self, url: str, timeout: float) -> dict[str, Any]:
         """The EnvironmentSpec that the actor reports. Raises RetryableError or FatalError."""

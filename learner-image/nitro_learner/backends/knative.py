@@ -28,6 +28,8 @@ class KnativeBackend:
     activator, whose time-out counts queueing as well. ``silent`` is called now and then with the reason why
     no actor has answered yet, and None when one has."""
 
+    grace_seconds = 0.0
+
     def __init__(
         self,
         url: str,
@@ -95,8 +97,11 @@ class KnativeBackend:
     async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         found_ready = self._ready is None or self._capacity.outstanding < self._ready
         await self._capacity.acquire(priority)
+        # Where too few actors are ready, it may wait in the activator. The activator's time-out, a 504, then
+        # says nothing about an actor.
+        waits = self._ready is None or self._capacity.in_flight > self._ready
         try:
-            ack = await self._client.rollout(self._url, request, timeout)
+            ack = await self._client.rollout(self._url, request, timeout, waits=waits)
             return dataclasses.replace(ack, found_ready=found_ready)
         finally:
             self._capacity.release()

@@ -56,6 +56,7 @@ class LambdaBackend:
     Args:
         settings: resolved spec.backend.lambda.
         environment: the id that the function must play; its settings are not the learner's.
+        envs: copies of it that the function must have, spec.environment.envsPerActor.
         limit: requests at once; the function's reserved concurrency, where it has one, is kept to as well.
         token: what the function asks for; None where it asks for nothing.
         redis_url: where this learner reaches the Redis of `transport: Redis`; None with `Payload`.
@@ -63,11 +64,14 @@ class LambdaBackend:
         created_elsewhere: whether the operator makes the function, so that it may not be there yet.
     """
 
+    grace_seconds = _INIT_SECONDS + _MARGIN_SECONDS
+
     def __init__(
         self,
         settings: LambdaBackendSpec,
         environment: str,
         *,
+        envs: int,
         limit: int,
         token: str | None = None,
         redis_url: str | None = None,
@@ -77,6 +81,7 @@ class LambdaBackend:
         self._settings = settings
         self._name = settings.function_name
         self._environment = environment
+        self._envs = envs
         entry = f'"token":{json.dumps(token)},' if token is not None else ""
         self._plain = Prefix(f'{{{entry}"kind":"rollout",'.encode())
         self._probe = Payload(Prefix(f'{{{entry}"kind":"spec"}}'.encode()), b"")
@@ -138,8 +143,7 @@ class LambdaBackend:
                 # The payload carries the weights and the end state that a request otherwise only names.
                 asked = Request.decode(request) if self._cache else None
                 event = self._event(request, asked)
-                seconds = timeout + _INIT_SECONDS + _MARGIN_SECONDS
-                invoked = await self._client.invoke(event, seconds, credentials)
+                invoked = await self._client.invoke(event, timeout + self.grace_seconds, credentials)
                 return self._ack(invoked, asked)
         finally:
             self._capacity.release()
@@ -152,9 +156,9 @@ class LambdaBackend:
         await self._client.close()
 
     async def _spec(self) -> dict[str, Any]:
-        credentials = await self._client.credentials(_PROBE_SECONDS)
-        invoked = await self._client.invoke(self._probe, _PROBE_SECONDS, credentials)
         try:
+            credentials = await self._client.credentials(_PROBE_SECONDS)
+            invoked = await self._client.invoke(self._probe, _PROBE_SECONDS, credentials)
             status, body, _, report = self._read(invoked)
         except RetryableError as error:
             if error.billed_seconds:
@@ -176,14 +180,20 @@ class LambdaBackend:
                 f"spec.environment.id: {self._environment!r}; function {self._name} plays "
                 f"{spec.get('id')!r}; change its NITRO_ENVIRONMENT or name another function"
             )
+        envs = spec.pop("envs", self._envs)  # functions of earlier releases do not tell it
+        if envs != self._envs:
+            raise FatalError(
+                f"spec.environment.envsPerActor: {self._envs}; function {self._name} has {envs!r}; set "
+                "envsPerActor, or envs in the function's NITRO_ENVIRONMENT, to the same value"
+            )
         return spec
 
     def _event(self, request: bytes, asked: Request | None) -> Payload:
         """The event of a rollout. Raises FatalError where it is larger than Lambda takes."""
         prefix = self._prefix(self._cache, asked.weights_key) if self._cache and asked else self._plain
         event = Payload(prefix, b'"request":"' + base64.b64encode(request) + b'"}')
-        if len(event.body) > payload_rules.LIMIT_BYTES:
-            size = len(event.body) // 4 * 3
+        if event.size > payload_rules.LIMIT_BYTES:
+            size = event.size // 4 * 3
             raise FatalError(
                 payload_rules.too_large("a request with weights and end state", size, "lower hiddenSizes")
             )
@@ -243,11 +253,18 @@ class LambdaBackend:
         if invoked.function_error:
             raise lambda_errors.failure(invoked.body, report, invoked.wall_seconds)
         answer = read_object(invoked.body)
+        billed = invoked.wall_seconds if report is None else report.billed_seconds
         if answer is not None and answer.get("status") == 401:
-            text = f"function {self._name} refuses the token; the operator gives it the job's new one"
-            raise RetryableError("not_ready", text)
+            # It is paid for, but it is no try of a slot: only time helps, or nothing does.
+            self._bills.append(billed)
+            if self._created_elsewhere:
+                text = f"function {self._name} refuses the token; the operator gives it the job's new one"
+                raise RetryableError("not_ready", text)
+            raise FatalError(
+                f"Lambda function {self._name} refuses the token; set the variable NITRO_TOKEN to the one "
+                "whose SHA-256 is the function's NITRO_TOKEN_SHA256, or remove that from the function"
+            )
         if answer is None or type(answer.get("status")) is not int:
-            billed = invoked.wall_seconds if report is None else report.billed_seconds
             raise RetryableError(
                 "bad_answer",
                 f"function {self._name} answered {excerpt(invoked.body)}; is it the actor's image?",

@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
@@ -31,6 +31,9 @@ _KEEP_SECONDS = 60.0
 _TCP_KEEP_SECONDS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 30}
 _REFRESH_SECONDS = 30.0
 """How often botocore is asked whether the credentials have changed."""
+
+_PIECE_BYTES = 2**18
+"""What a connection gets at once. It keeps a copy of what the network does not take at once."""
 
 _HEADERS = {
     "Content-Type": "application/json",
@@ -60,16 +63,28 @@ class Prefix:
 
 
 class Payload:
-    """The JSON of one event, and its digest.
+    """The JSON of one event, its size, and its digest.
 
-    The weights, which are equal for a whole round, stand first and are encoded and digested once (`Prefix`).
+    The weights, which are equal for a whole round, stand first and are encoded, digested and kept once
+    (`Prefix`): up to a thousand requests are in flight, each until its actor answers.
     """
 
     def __init__(self, prefix: Prefix, rest: bytes) -> None:
         digest = prefix.digest.copy()
         digest.update(rest)
         self.digest = digest.hexdigest()
-        self.body = prefix.text + rest
+        self.size = len(prefix.text) + len(rest)
+        self._parts = (prefix.text, rest)
+
+    async def pieces(self) -> AsyncIterator[bytes | memoryview]:
+        """What to send, all of it at every call. A small event is one piece, and leaves in one packet."""
+        if self.size <= _PIECE_BYTES:
+            yield b"".join(self._parts)
+            return
+        for part in self._parts:
+            view = memoryview(part)
+            for start in range(0, len(view), _PIECE_BYTES):
+                yield view[start : start + _PIECE_BYTES]
 
 
 class LambdaClient:
@@ -105,6 +120,9 @@ class LambdaClient:
                 socket_factory=_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
+            # No answer is decompressed, because a few bytes may become gigabytes: a proxy must not compress
+            # any. The header is not signed, because a proxy may change it.
+            headers={"Accept-Encoding": "identity"},
             auto_decompress=False,
             trust_env=False,  # otherwise aiohttp looks for proxies in a thread at every request
         )
@@ -131,11 +149,12 @@ class LambdaClient:
         """One request, one answer. Raises RetryableError where there was none."""
         assert self._session is not None, "the client is not open"
         headers = self._signer.sign(credentials, payload.digest)
+        headers["Content-Length"] = str(payload.size)  # AWS takes no chunked encoding
         began = time.perf_counter()
         with broken_connections(self.url, timeout):
             async with self._session.post(
                 self.url,
-                data=payload.body,
+                data=payload.pieces(),
                 headers=headers,
                 proxy=self._proxy,
                 allow_redirects=False,

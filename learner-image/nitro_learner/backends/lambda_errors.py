@@ -44,6 +44,9 @@ _THROTTLED = frozenset({"RequestThrottled", "RequestThrottledException", "Thrott
 _STS_TROUBLE = frozenset({"IDPCommunicationError", "Throttling"})
 """Errors of STS with status 400 that may pass with another try."""
 
+_DEATHS = frozenset({"Runtime.ExitError", "Runtime.Unknown"})
+"""Errors of a sandbox whose process ended. Lambda does not always say that it ran out of memory."""
+
 _MEMORY_SHARE = 0.98
 """Share of its memory: a sandbox that was killed while it used this much ran out of memory."""
 
@@ -124,13 +127,15 @@ def failure(body: bytes, report: InvocationReport | None, wall: float) -> Retrya
     reason = "function_error"
     if kind == "Sandbox.Timedout" or "Task timed out" in text:
         reason = "timeout"
-    elif kind in ("Runtime.ExitError", "Runtime.Unknown"):
+    elif kind == "Runtime.OutOfMemory" or (kind in _DEATHS and _full(report)):
+        reason = "out_of_memory"
+        used = f"{report.used_mib} of {report.memory_mib} MiB were in use; " if report else ""
+        text += f" ({used}raise spec.backend.lambda.memoryMiB)"
+    elif kind in _DEATHS:
         reason = "sandbox_died"
-        if report and report.used_mib >= _MEMORY_SHARE * report.memory_mib:
-            reason = "out_of_memory"
-            text += (
-                f" ({report.used_mib} of {report.memory_mib} MiB were in use; raise "
-                "spec.backend.lambda.memoryMiB)"
-            )
     billed = wall if report is None else report.billed_seconds
     return RetryableError(reason, f"{kind}: {text}" if kind else text, billed, estimated=report is None)
+
+
+def _full(report: InvocationReport | None) -> bool:
+    return report is not None and report.used_mib >= _MEMORY_SHARE * report.memory_mib

@@ -16,9 +16,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-_FIELD = re.compile(
-    r"(Billed Duration|Init Duration|Duration|Memory Size|Max Memory Used): ([0-9.]+) (?:ms|MB)"
-)
+_FIELD = re.compile(r"(Billed Duration|Memory Size|Max Memory Used): ([0-9.]+) (?:ms|MB)")
 
 
 @dataclass(frozen=True)
@@ -27,15 +25,11 @@ class InvocationReport:
 
     Attributes:
         billed_seconds: what is paid for, the init phase included.
-        seconds: of the handler alone.
-        init_seconds: of the init phase, None on a warm start.
         memory_mib: of the function.
         used_mib: most that the sandbox ever used.
     """
 
     billed_seconds: float
-    seconds: float
-    init_seconds: float | None
     memory_mib: int
     used_mib: int
 
@@ -58,24 +52,19 @@ def _from_json(line: str) -> InvocationReport | None:
     try:
         metrics = json.loads(line)["record"]["metrics"]
         names = {
-            "Duration": "durationMs",
             "Billed Duration": "billedDurationMs",
             "Memory Size": "memorySizeMB",
             "Max Memory Used": "maxMemoryUsedMB",
-            "Init Duration": "initDurationMs",
         }
-        return _report({name: float(metrics[key]) for name, key in names.items() if key in metrics})
+        return _report({name: float(metrics[key]) for name, key in names.items()})
     except (ValueError, TypeError, KeyError):
         return None
 
 
 def _report(values: dict[str, Any]) -> InvocationReport | None:
     try:
-        init = values.get("Init Duration")
         report = InvocationReport(
             billed_seconds=values["Billed Duration"] / 1e3,
-            seconds=values["Duration"] / 1e3,
-            init_seconds=None if init is None else init / 1e3,
             memory_mib=round(values["Memory Size"]),
             used_mib=round(values["Max Memory Used"]),
         )

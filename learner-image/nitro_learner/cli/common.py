@@ -212,6 +212,7 @@ def lambda_backend(spec: Any, *, operated: bool) -> Any:
     return LambdaBackend(
         spec.backend.lambda_,
         spec.environment.id,
+        envs=spec.environment.envs_per_actor,
         limit=spec.scaling.max_actors + SLOTS,
         token=os.environ.get("NITRO_TOKEN"),
         redis_url=redis_url,

@@ -84,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _files(policy: TrainedPolicy, format: str, run: Run | None) -> dict[str, bytes]:
     """The files of a format by name; `hub` needs the run."""
+    from nitro_api.errors import installing
     from nitro_learner.api.exported import write_exported
     from nitro_learner.run.policy_file import EXPORTED
 
@@ -98,8 +99,7 @@ def _files(policy: TrainedPolicy, format: str, run: Run | None) -> dict[str, byt
         return as_onnx(policy) if format == "onnx" else as_torch(policy)
     except ImportError as error:
         raise CommandError(
-            f"--format {format} needs the package {error.name}: pip install 'nitro-learner[train,export]'",
-            FAILED,
+            f"--format {format} needs the package {error.name}: {installing('train', 'export')}", FAILED
         ) from None
 
 

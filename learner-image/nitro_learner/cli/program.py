@@ -13,8 +13,12 @@ from typing import Any
 
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, EPILOG, FAILED, NO_ROOM, CommandError
 
-_TRAINING = ("nitro_actor", "redis", "safetensors", "tensorboard", "torch")
-"""What only the extra `train` installs."""
+_PLAYING = ("nitro_actor", "safetensors")
+"""What the extra `play` installs, and `train` too."""
+_TRAINING = (*_PLAYING, "redis", "tensorboard", "torch")
+"""What the extra `train` installs."""
+_PLAYERS = ("export", "serve")
+"""Commands that load a policy and train nothing."""
 
 
 def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -> int:
@@ -72,17 +76,20 @@ def _module(name: str) -> ModuleType:
 
 def _ended(command: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     """Run a subcommand and return its exit code; what ends it early is reported."""
-    from nitro_api import JobInvalid  # `nitro --help` takes a seventh of the time without it
+    # `nitro --help` takes a seventh of the time without it.
+    from nitro_api import JobInvalid
+    from nitro_api.errors import installing
 
     try:
         code = command(arguments)
         print(end="", flush=True)  # whether all of the output could be written
         return code
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in _TRAINING:
+        if (missing := (error.name or "").split(".")[0]) not in _TRAINING:
             raise
-        install = "pip install ./actor-image './learner-image[train]'"
-        return _say(f"{arguments.command} trains, which takes more: in a checkout {install}", FAILED)
+        plays = arguments.command in _PLAYERS and missing in _PLAYING
+        does, extra = ("loads a policy", "play") if plays else ("trains", "train")
+        return _say(f"{arguments.command} {does}, which takes more: {installing(extra)}", FAILED)
     except CommandError as error:
         return _say(str(error), error.code)
     except JobInvalid as error:  # what only the start of a run finds, such as the file of a scaling agent

@@ -17,9 +17,10 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import ValidationError
 
 from nitro_api.spec.checkpoint import CheckpointBucket
-from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore
+from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, NoCheckpointError
 from nitro_learner.run.rundir import RunDir
 
 logger = logging.getLogger(__name__)
@@ -30,10 +31,26 @@ _PARTIAL = ".partial"
 _MISSES = 5
 """Checkpoints in a row that the bucket may miss."""
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_OWN_RUN = (
+    "Check spec.learner.checkpoint.s3, its credentials and the bucket's policy; the run goes on from its "
+    "last checkpoint there."
+)
+_OTHER_RUN = (
+    "Check the address, spec.learner.checkpoint.s3 with its credentials, by which it is reached, and the "
+    "bucket's policy."
+)
+_NO_JOB = (
+    "Check the address, the credentials, region and endpoint that boto3 finds, such as AWS_ACCESS_KEY_ID, "
+    "AWS_DEFAULT_REGION and AWS_ENDPOINT_URL, and the bucket's policy."
+)
 
 
 class BucketError(CheckpointError):
     """The bucket cannot be read or written now. The run can go on later from what it holds."""
+
+
+class NoRunAddressError(BucketError, NoCheckpointError):
+    """An address names no bucket and run."""
 
 
 class RunBucket:
@@ -42,6 +59,7 @@ class RunBucket:
     Args:
         where: spec.learner.checkpoint.s3.
         run: name of the run's own folder there.
+        remedy: what to check where the bucket cannot be reached.
 
     Credentials are those of the Secret that the job names; the operator passes them in
     NITRO_S3_AWS_ACCESS_KEY_ID and so on. Without them, boto3 looks for credentials.
@@ -50,7 +68,8 @@ class RunBucket:
         BucketError: the credentials are incomplete, or the endpoint is no URL.
     """
 
-    def __init__(self, where: CheckpointBucket, run: str) -> None:
+    def __init__(self, where: CheckpointBucket, run: str, remedy: str = _OWN_RUN) -> None:
+        self._remedy = remedy
         self.bucket = where.bucket
         self.prefix = str(PurePosixPath(where.prefix or "") / run) + "/"
         keys = {name.lower(): os.environ.get(f"NITRO_S3_{name}") for name in _KEYS}
@@ -67,19 +86,26 @@ class RunBucket:
             own: the other bucket; without it, boto3 looks for the region and the endpoint.
 
         Raises:
-            BucketError: as above, or the address names no bucket and run.
+            NoRunAddressError: the address names no bucket and run, or a bucket that S3 cannot have.
+            BucketError: as above.
         """
         bucket, *folders = address.removeprefix("s3://").rstrip("/").split("/")
         if not folders or "" in (bucket, *folders):
-            raise BucketError(f"{address}: the address of a run is s3://BUCKET/PREFIX/RUN")
+            raise NoRunAddressError(f"{address}: the address of a run is s3://BUCKET/PREFIX/RUN")
         run = folders.pop()
-        where = CheckpointBucket(
-            bucket=bucket,
-            prefix="/".join(folders) or None,
-            region=own.region if own else None,
-            endpoint_url=own.endpoint_url if own else None,
-        )
-        return cls(where, run)
+        try:
+            where = CheckpointBucket(
+                bucket=bucket,
+                prefix="/".join(folders) or None,
+                region=own.region if own else None,
+                endpoint_url=own.endpoint_url if own else None,
+            )
+        except ValidationError as error:
+            raise NoRunAddressError(
+                f"{address}: the address of a run is s3://BUCKET/PREFIX/RUN; its bucket or prefix is wrong: "
+                f"{error.errors()[0]['msg']}"
+            ) from None
+        return cls(where, run, _OTHER_RUN if own else _NO_JOB)
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
@@ -165,10 +191,7 @@ class RunBucket:
         try:
             yield
         except (BotoCoreError, ClientError, OSError, ValueError, boto3.exceptions.Boto3Error) as error:
-            raise BucketError(
-                f"{self}: the run could not be {verb} ({error}). Check spec.learner.checkpoint.s3, its "
-                "credentials and the bucket's policy; the run goes on from its last checkpoint there."
-            ) from error
+            raise BucketError(f"{self}: the run could not be {verb} ({error}). {self._remedy}") from error
 
 
 class _BucketCheckpoints(CheckpointStore):

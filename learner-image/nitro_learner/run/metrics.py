@@ -250,9 +250,9 @@ class LearnerMetrics(Listener):
 
     def on_run_ended(self, outcome: Outcome) -> None:
         self._count_spent(outcome.cost, outcome.work)
-        if outcome.evaluation:  # the final policy's; no round reports it
-            self._values["evaluation_mean"].labels(*self._job).set(fmean(outcome.evaluation))
-            self._values["evaluation_std"].labels(*self._job).set(pstdev(outcome.evaluation))
+        if returns := outcome.evaluation:  # the final policy's; no round reports it
+            self._values["evaluation_mean"].labels(*self._job).set(fmean(returns))
+            self._values["evaluation_std"].labels(*self._job).set(pstdev(returns))
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         self.toggles.labels(*self._job).inc()
@@ -282,8 +282,7 @@ class LearnerMetrics(Listener):
         """Count what the run has cost so far, and what its actors have done for it."""
         job = self._job
         # The first report of a resumed run only says where the run stands.
-        new = work.since(work if self._work is None else self._work)
-        self._work = work
+        new, self._work = work.since(self._work or work), work
         self.busy.labels(*job).inc(new.seconds)
         self.invocations.labels(*job).inc(new.invocations)
         self.estimated.labels(*job).inc(new.estimated)

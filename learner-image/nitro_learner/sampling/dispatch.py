@@ -79,7 +79,7 @@ class Dispatcher:
 
         ``optional_tensors`` are those that the algorithm wants in a fragment, as its record says.
         ``memory`` is the numbers that the policies remember.
-        ``deadline_seconds`` None means max(``timeout_seconds``, 3 x median round).
+        ``deadline_seconds`` None means max(``timeout_seconds`` + the backend's grace, 3 x median round).
         """
         self._cache = cache
         self._environment = environment

@@ -7,7 +7,8 @@
 `observation`, `available`, `deterministic` and `state` are the arguments of `TrainedPolicy.act`, as JSON.
 Where the policy has a memory, the answer has the `state` after the observation, for the request with the
 episode's next one. A request without a state begins an episode. The server itself remembers nothing. What is
-wrong with a request is answered as {"error": TEXT} with a status of 400, 408 or 413.
+wrong with a request is answered as {"error": TEXT} with a status of 400, 408 or 413. A status of 503 says
+that the server has too much to do now: the same request may be served later.
 """
 
 from __future__ import annotations
@@ -25,11 +26,17 @@ from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.rows import LARGEST
 
 MOST_BYTES = 2 * 2**20
-"""Size of a request's body at most: twenty stacks of four Atari frames, or 10,000 observations of Hopper."""
+"""Size of a request's body at most: twenty stacks of four Atari frames, or 4,096 observations of Hopper."""
+MOST_ROWS = 4096
+"""Observations of a batch at most, of all agents together: a few bytes each, for which a network takes kB."""
+MOST_REMEMBERED = MOST_BYTES // 8
+"""Numbers of a batch's memories at most: with 8 characters each, they fill the next request's body."""
 BODY_SECONDS = 10.0
 """Time that a client has to send a body."""
-_AT_ONCE = 16
-"""Bodies that are read at a time; others wait."""
+WAIT_SECONDS = 10.0
+"""Time that a request waits for the policy, which answers one at a time."""
+_MOST_HELD = 16 * MOST_BYTES
+"""Size of all bodies at most: of those that arrive, and of those that wait."""
 _SHOWN = 200
 """Characters of what came that an error shows."""
 _FIELDS = ("observation", "available", "deterministic", "state")
@@ -37,7 +44,7 @@ _FIELDS = ("observation", "available", "deterministic", "state")
 
 def make_app(policy: TrainedPolicy) -> web.Application:
     """The application that serves a policy."""
-    app = web.Application(client_max_size=MOST_BYTES, middlewares=[_errors_as_json])
+    app = web.Application(middlewares=[_errors_as_json])
     served = _Served(policy)
     app.add_routes(
         [
@@ -54,25 +61,51 @@ class _Served:
         self._policy = policy
         # One thread, because a policy is not made for two. The event loop answers /healthz meanwhile.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
-        self._reading = asyncio.Semaphore(_AT_ONCE)
+        self._turn = asyncio.Lock()
+        self._held = 0
+        remembered = max(1, sum(policy.memory.values()))
+        self._most_rows = max(1, min(MOST_ROWS // len(policy.agents), MOST_REMEMBERED // remembered))
 
     async def act(self, request: web.Request) -> web.Response:
-        async with self._reading:
+        body = bytearray()
+        try:
             try:
                 async with asyncio.timeout(BODY_SECONDS):
-                    body = await request.read()
+                    await self._read(request, body)
             except TimeoutError:
                 return _error(408, f"the body took more than {BODY_SECONDS:g} s")
-            loop = asyncio.get_running_loop()
+            except ConnectionResetError:
+                return _error(400, "the client has left")  # for nobody, in place of a traceback in the log
             try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await self._turn.acquire()
+            except TimeoutError:
+                return _error(503, f"other requests took more than {WAIT_SECONDS:g} s; try again later")
+            try:
+                loop = asyncio.get_running_loop()
                 answer = await loop.run_in_executor(self._thread, self._answer, body)
             except (TypeError, ValueError) as error:
                 return _error(400, str(error))
+            finally:
+                self._turn.release()
+        finally:
+            self._held -= len(body)
         return web.Response(body=answer, content_type="application/json")
 
-    def _answer(self, body: bytes) -> bytes:
+    async def _read(self, request: web.Request, body: bytearray) -> None:
+        """Read a body. What has arrived counts, so that clients which send nothing hold up no others."""
+        async for chunk in request.content.iter_any():
+            body += chunk
+            self._held += len(chunk)
+            if len(body) > MOST_BYTES:
+                raise web.HTTPRequestEntityTooLarge(MOST_BYTES, len(body))
+            if self._held > _MOST_HELD:
+                raise web.HTTPServiceUnavailable(text="other requests fill the memory; try again later")
+
+    def _answer(self, body: bytearray) -> bytes:
         found = _parsed(body)
         observation, state = self._observation(found["observation"]), found.get("state")
+        rows = self._rows_of(observation)
         arguments: dict[str, Any] = {
             "deterministic": found.get("deterministic", True),
             "available": found.get("available"),
@@ -80,16 +113,28 @@ class _Served:
         if state is None and not any(self._policy.memory.values()):
             return json.dumps({"action": _listed(self._policy.act(observation, **arguments))}).encode()
         if state is None:
-            state = self._policy.initial_state(self._rows_of(observation))
+            state = self._policy.initial_state(rows)
         action, after = self._policy.act(observation, state=state, **arguments)
         return json.dumps({"action": _listed(action), "state": _listed(after)}).encode()
 
     def _rows_of(self, observation: Any) -> int | None:
-        """The size of the batch; None for observations without a batch axis."""
-        agent, rows = self._policy.agents[0], observation
-        if isinstance(observation, Mapping):
-            agent, rows = next(iter(observation.items()), (agent, np.empty(0)))
-        return len(rows) if rows.ndim > len(self._policy.of(agent).observation["shape"]) else None
+        """The size of the batch; None for observations without a batch axis.
+
+        Raises:
+            ValueError: the batch is too large.
+        """
+        each = observation if isinstance(observation, Mapping) else {self._policy.agents[0]: observation}
+        sizes = [
+            len(rows)
+            for agent, rows in each.items()
+            if rows.ndim > len(self._policy.of(agent).observation["shape"])
+        ]
+        if (rows := max(sizes, default=0)) > self._most_rows:
+            raise ValueError(
+                f"observation: a batch of {rows} rows, but this policy takes {self._most_rows} at most; "
+                "divide it among several requests"
+            )
+        return rows if sizes else None
 
     async def policy(self, _request: web.Request) -> web.Response:
         agents = {
@@ -132,7 +177,7 @@ def _listed(found: Any) -> Any:
     return found.tolist()
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
+def _parsed(body: bytearray) -> dict[str, Any]:
     """The request as a mapping with an observation.
 
     Raises:
@@ -155,6 +200,10 @@ def _parsed(body: bytes) -> dict[str, Any]:
     available = found.get("available")
     if available is not None and not isinstance(available, dict):
         raise ValueError("available: must be an object with the actions of each agent")
+    # NumPy gives each number of a list the room of the list's longest string. A name has two quotation marks.
+    objects = [found, *(part for part in found.values() if isinstance(part, dict))]
+    if body.count(b'"') > 2 * sum(map(len, objects)):
+        raise ValueError("observation, available and state: must be without strings, and have no name twice")
     return found
 
 

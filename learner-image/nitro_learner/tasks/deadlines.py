@@ -15,7 +15,9 @@ class Deadlines:
 
     Args:
         timeout_seconds: of one request.
-        deadline_seconds: of one wave; None means max(`timeout_seconds`, 3 x the median wave so far).
+        deadline_seconds: of one wave; None means max(`timeout_seconds` + `grace_seconds`, 3 x the median wave
+            so far).
+        grace_seconds: how long after its time-out a request may still be answered.
         at_once: requests that are worked on at once, now.
         pending: requests without a result, now.
     """
@@ -25,10 +27,11 @@ class Deadlines:
         timeout_seconds: float,
         deadline_seconds: float | None,
         *,
+        grace_seconds: float,
         at_once: Callable[[], int],
         pending: Callable[[], int],
     ) -> None:
-        self._timeout = timeout_seconds
+        self._longest = timeout_seconds + grace_seconds
         self._fixed = deadline_seconds
         self._at_once = at_once
         self._pending = pending
@@ -66,7 +69,7 @@ class Deadlines:
     def _wave(self) -> float:
         if self._fixed is not None:
             return self._fixed
-        return max(self._timeout, 3 * median(self._wave_seconds) if self._wave_seconds else 0.0)
+        return max(self._longest, 3 * median(self._wave_seconds) if self._wave_seconds else 0.0)
 
     def _waves(self, tasks: int) -> int:
         return max(1, -(-tasks // self._at_once()))

@@ -27,7 +27,8 @@ class TaskPool:
         workers: have the capacity, which all groups share.
         cache: holds a list of results for each group.
         timeout_seconds: of one request.
-        deadline_seconds: of one wave of requests; None means max(`timeout_seconds`, 3 x the median wave).
+        deadline_seconds: of one wave of requests; None means max(`timeout_seconds` + the workers' grace,
+            3 x the median wave).
         noun: what its tasks are called in messages.
     """
 
@@ -47,6 +48,7 @@ class TaskPool:
         self.deadlines = Deadlines(
             timeout_seconds,
             deadline_seconds,
+            grace_seconds=workers.grace_seconds,
             at_once=lambda: workers.at_once,
             pending=lambda: self.pending,
         )

@@ -63,6 +63,10 @@ class Workers(Protocol):
     def at_once(self) -> int:
         """The number of requests that workers can work on at once, now."""
 
+    @property
+    def grace_seconds(self) -> float:
+        """How long after its time-out a request may still be answered."""
+
     async def invoke(self, request: bytes, timeout: float, *, priority: int) -> Answer:
         """Run one request, which stores its result in the cache. Raises RetryableError or FatalError."""
 

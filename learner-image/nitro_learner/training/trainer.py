@@ -123,7 +123,7 @@ class Trainer:
         """Start the actors, build what learns and continue from the checkpoint."""
         spec = self._spec
         scaler = self._scaler or scalers.make(spec)
-        environment = await unless(self._backend.start(), self._stop)
+        environment = await self._start()
         cache = self._backend.open_cache(self.run_id)
         stack.push_async_callback(cache.close)
         dispatcher = Dispatcher(
@@ -182,6 +182,15 @@ class Trainer:
             listeners=self._listeners,
             stop=self._stop,
         )
+
+    async def _start(self) -> dict[str, Any]:
+        """Start the actors. What a start has cost is written down even if it fails."""
+        try:
+            return await unless(self._backend.start(), self._stop)
+        except BaseException:
+            if bills := self._backend.take_bills():
+                self._meter.round(0, 0.0, bills, actors=0)
+            raise
 
     async def _train(self, runner: RoundRunner) -> Outcome:
         try:

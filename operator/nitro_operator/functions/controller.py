@@ -77,6 +77,10 @@ class FunctionMemory:
     published: tuple[str, str] | None = None
     healthy: str | None = None
     failures: int = 0
+    due: bool = False
+    """Whether the next look may repeat a change that AWS could not make."""
+    broken: Problem | None = None
+    """Why AWS could not make the last change that it had accepted."""
     busy: int = 0
     """Tries in a row that failed for a reason which passes by itself."""
     told: set[str] = field(default_factory=set)
@@ -189,15 +193,18 @@ class FunctionController:
             memory.busy = 0
         if outcome.problem != memory.state.problem and outcome.problem is not None:
             logger.warning("%s: %s: %s", want.view.key, outcome.problem.reason, outcome.problem.message)
-        # While AWS changes the function, or does not answer, the last request to it is still valid.
+        # While AWS works or is silent, the last request and the reason of the last failure are still valid.
+        if not outcome.changing:
+            memory.broken = outcome.problem if outcome.failed else None
         provisioned = memory.state.provisioned if outcome.changing else outcome.provisioned
-        memory.state = FunctionState(outcome.ready, outcome.problem, provisioned)
-        if outcome.problem is not None:
+        memory.state = FunctionState(outcome.ready, outcome.problem or memory.broken, provisioned)
+        memory.due = outcome.problem is not None
+        if memory.due:
             memory.failures += 1
             return pause(memory.failures, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
-        memory.failures = 0
         if outcome.changing:
             return CHANGING_SECONDS
+        memory.failures = 0
         if not want.active:
             return None
         return min(outcome.again or LOOK_SECONDS, LOOK_SECONDS) * random.uniform(0.75, 1.0)
@@ -232,10 +239,10 @@ class FunctionController:
             active=want.active,
             actors=want.actors,
             published=memory.published,
-            again=memory.failures > 0,
+            again=memory.due,
         )
         memory.published = outcome.code_key
-        if outcome.failed and memory.failures > 0:
+        if outcome.failed and not outcome.ready and memory.due:
             await reconciler.remove(memory.uid)
         return outcome
 

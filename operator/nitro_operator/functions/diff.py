@@ -31,18 +31,20 @@ def next_change(
         found: the function as it is; None if there is none.
         active: whether the job runs. If not, no function is created and no concurrency is reserved, because
             the account's other functions could not use it.
-        again: whether to repeat a change that AWS could not make.
+        again: whether to repeat a change of code or settings that AWS could not make. Otherwise it waits,
+            although AWS may show the function as it was before, with the difference.
     """
     name = {"FunctionName": desired.name}
     if found is None:
         return Change("create_function", desired.creation()) if active else None
-    failed = again and found.update == "Failed"
-    retry_code = failed and found.update_reason[0] in IMAGE_FAILURES
-    if found.image != desired.image or found.architecture != desired.architecture or retry_code:
-        code = {"ImageUri": desired.image, "Architectures": [desired.architecture]}
-        return Change("update_function_code", name | code)
-    if found.configuration != desired.configuration or failed:
-        return Change("update_function_configuration", name | desired.configuration)
+    failed = found.update == "Failed"
+    if again or not failed:
+        retry_code = failed and found.update_reason[0] in IMAGE_FAILURES
+        if found.image != desired.image or found.architecture != desired.architecture or retry_code:
+            code = {"ImageUri": desired.image, "Architectures": [desired.architecture]}
+            return Change("update_function_code", name | code)
+        if found.configuration != desired.configuration or failed:
+            return Change("update_function_configuration", name | desired.configuration)
     if any(found.tags.get(key) != value for key, value in desired.tags.items()):
         return Change("tag_resource", {"Resource": found.arn, "Tags": desired.tags})
     reserved = desired.reserved if active else None

@@ -226,6 +226,15 @@ def other_environment(function: str, wanted: str) -> Problem:
     )
 
 
+def other_envs(function: str, has: int, wanted: int) -> Problem:
+    return Problem(
+        "EnvsDiffer",
+        f"Lambda function {function} has {has} environments, but the job needs {wanted}. Set "
+        "spec.environment.envsPerActor in a new job, or envs in the function's NITRO_ENVIRONMENT, to the "
+        "same value.",
+    )
+
+
 def waits(problem: Problem, seconds: float) -> Problem:
     """The reason why a deleted job still exists."""
     return Problem(

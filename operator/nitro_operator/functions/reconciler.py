@@ -32,7 +32,8 @@ class FunctionOutcome:
     changing: bool = False
     """AWS is changing it: look again soon."""
     failed: bool = False
-    """AWS could not create it: it must be removed before the next try."""
+    """AWS accepted its creation or a change, and could not make it. If that was the creation, it is not ready
+    and must be removed before the next try."""
     again: float | None = None
     """Seconds until provisioned concurrency may change."""
     code_key: tuple[str, str] | None = None
@@ -156,15 +157,17 @@ class FunctionReconciler:
         actors: int,
         published: tuple[str, str] | None,
     ) -> FunctionOutcome:
-        problem, again, provisioned = problems.broken(found, self._name), None, None
+        broken = problem = problems.broken(found, self._name)
+        again = provisioned = None
         if desired.minutes_between_changes is not None:
             if published != found.code_key:
                 await self._publish()
             provisioned, trouble, again = await self._provision(desired, actors)
-            problem = problem or trouble
+            problem = broken or trouble
         return FunctionOutcome(
             ready=True,
             problem=problem,
+            failed=broken is not None,
             again=again,
             code_key=found.code_key,
             provisioned=provisioned,
@@ -222,6 +225,7 @@ class FunctionReconciler:
     # ------------------------------------------------------------ health
 
     async def _health(self, view: JobView) -> Problem | None:
+        wanted = view.spec.environment
         answer = await self._call("invoke", FunctionName=self._name, Payload=HEALTH)
         try:
             told = json.loads(answer["Payload"])
@@ -229,12 +233,16 @@ class FunctionReconciler:
             if "FunctionError" in answer or told["status"] != 200:
                 raise ValueError
             protocol, environment = int(body["protocol"]), str(body["id"])
+            envs = int(body.get("envs", wanted.envs_per_actor))  # earlier releases do not tell it
         except (ValueError, KeyError, TypeError):
             return problems.unhealthy(self._name)
         if protocol != PROTOCOL_VERSION:
             return problems.other_protocol(self._name, protocol, PROTOCOL_VERSION)
-        wanted = view.spec.environment.id
-        return problems.other_environment(self._name, wanted) if environment != wanted else None
+        if environment != wanted.id:
+            return problems.other_environment(self._name, wanted.id)
+        if envs != wanted.envs_per_actor:
+            return problems.other_envs(self._name, envs, wanted.envs_per_actor)
+        return None
 
     async def _call(self, operation: str, **arguments: object) -> Object:
         return await self._aws.call(self._access, operation, **arguments)

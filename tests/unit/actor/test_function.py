@@ -108,10 +108,10 @@ def test_weights_stay_in_the_sandbox(function: Function, monkeypatch: pytest.Mon
     assert len(built) == 2
 
 
-def test_the_health_invocation_names_the_protocol(function: Function) -> None:
+def test_the_health_invocation_tells_the_protocol_and_the_number_of_environments(function: Function) -> None:
     answer = function({"kind": "spec"}, None)
     assert answer["status"] == 200
-    assert answer["body"]["protocol"] == PROTOCOL_VERSION
+    assert (answer["body"]["protocol"], answer["body"]["envs"]) == (PROTOCOL_VERSION, 2)
 
 
 @pytest.mark.parametrize(

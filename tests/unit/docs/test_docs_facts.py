@@ -45,6 +45,17 @@ def test_rllib_is_installed_in_the_versions_that_are_tested() -> None:
     assert all("--constraint constraints.txt" in line for line in installs)
 
 
+@pytest.mark.parametrize("folder", ["crds", "actor-image", "learner-image", "operator"])
+def test_no_message_has_the_packages_installed_from_an_index_which_has_none_of_them(folder: str) -> None:
+    told = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in (ROOT / folder).rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"install \"?'?nitro-|^f?\"'nitro-|nitro-(learner|actor)\[", line.strip())
+    ]
+    assert told == []
+
+
 def test_the_findings_are_one_short_page() -> None:
     assert len((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split()) < 2500
 

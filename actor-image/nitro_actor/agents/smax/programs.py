@@ -70,7 +70,8 @@ def _trace(map_name: str, copies: int, begin: Path, step: Path) -> None:
         there = sorted(int(path.stem.rpartition("-")[2]) for path in names)
         raise EnvironmentConfigError(
             f"environment smax/{map_name} is compiled for {there or 'no'} copies here, not for {copies}; set "
-            "environment.envsPerActor to one of these, or install nitro-actor[smax,smax-source]"
+            "environment.envsPerActor to one of these, or in a checkout run pip install "
+            "'./actor-image[smax,smax-source]'"
         )
     from nitro_actor.agents.smax.battle import functions
 

@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from nitro_api import FieldError, JobInvalid, JobSpec
+from nitro_api.errors import installing
 
 UNCHECKED = (
     "spec.algorithm.rllib: is checked when the learner starts, because the RLlib that it needs is not "
     "installed here"
 )
 _REMEDY = (
-    "run pip install 'nitro-learner[train,rllib]', on a cluster use a learner image that was built with "
+    f"{installing('train', 'rllib')}, on a cluster use a learner image that was built with "
     "--build-arg EXTRAS=rllib"
 )
 _PACKAGES = ("ray", "tree", "fsspec", "pandas", "pyarrow", "scipy")

@@ -45,8 +45,8 @@ def _text(
     yield (
         f"{len(trials)} of {search.trials} trials have ended ({told}). "
         f"They took {seconds / 3600:.2f} core-hours and ${dollars:.4f}. "
-        f"{_runs(search.seeds)} Optuna's TPE sampler proposes the settings, the first {STARTUP_TRIALS} at "
-        "random."
+        f"{_runs(search.seeds)} Optuna's TPE sampler proposes the settings, at random until "
+        f"{STARTUP_TRIALS} trials have ended (complete or pruned)."
     )
     if search.prune:
         yield (

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from nitro_api import FieldError
 from nitro_api.base import Model
-from nitro_api.errors import ABSENT
+from nitro_api.errors import ABSENT, installing
 from nitro_api.loading.yamlfile import whole_if_integral as short
 from nitro_api.schema.openapi import schema_at
 
@@ -68,7 +68,7 @@ def is_integer(path: str, parameter: Parameter) -> bool:
 def mistakes(search: Search, seeds: list[int]) -> Iterator[FieldError]:
     """The mistakes in a search that concern several fields together, or the program."""
     if importlib.util.find_spec("optuna") is None:
-        message = "needs the package optuna: pip install 'nitro-learner[train,search]'"
+        message = f"needs the package optuna: {installing('train', 'search')}"
         yield FieldError("search", ABSENT, message)
     if len({*search.seeds}) < len(search.seeds):
         yield FieldError("search.seeds", search.seeds, "holds a seed twice; remove one")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import metadata
 
 from nitro_api import FieldError, JobInvalid, JobSpec
-from nitro_api.errors import ABSENT
+from nitro_api.errors import ABSENT, installing
 
 _PACKAGES = {"wandb": "wandb", "mlflow": "mlflow-skinny"}
-"""The package that each tracker needs. The extra of nitro-learner that brings it has the tracker's name."""
+"""The package that each tracker needs. The extra of the learner that brings it has the tracker's name."""
 
 
 def trackers_of(spec: JobSpec) -> list[str]:
@@ -28,8 +28,8 @@ def check_installed(spec: JobSpec) -> None:
             metadata.version(_PACKAGES[tracker])
         except metadata.PackageNotFoundError:
             remedy = (
-                f"needs the package {_PACKAGES[tracker]}, which is not installed; run pip install "
-                f"'nitro-learner[train,{tracker}]', on a cluster use a learner image that was built with "
+                f"needs the package {_PACKAGES[tracker]}, which is not installed; "
+                f"{installing('train', tracker)}, on a cluster use a learner image that was built with "
                 f"--build-arg EXTRAS={tracker}"
             )
             mistakes.append(FieldError(f"spec.tracking.{tracker}", ABSENT, remedy))

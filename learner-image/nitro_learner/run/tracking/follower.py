@@ -4,7 +4,8 @@
 
 TOLD is a JSON object of `tracker`, `folder`, `run` and `tags`. On standard input the learner writes a line
 for each checkpoint, {"round": N}, and one at the end, {"end": STATUS}. When the input ends without that, the
-learner is gone. On standard output are lines {"opened": PLACE}, {"recorded": N} and {"failed": SENTENCE}.
+learner is gone. On standard output are lines {"opened": PLACE}, {"recorded": N}, {"failed": SENTENCE}, and at
+the end {"finished": true}.
 
 All that takes long or fails happens here, beside the training, in a library that the training never loads.
 Nothing waits in a queue: rounds that could not be recorded are read again from the folder.
@@ -24,9 +25,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from nitro_learner.run.published import published_job
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.tracking.base import TrackedRun, Tracker
-from nitro_learner.run.tracking.described import config_of, final_figures, write_policy
+from nitro_learner.run.tracking.described import final_figures, write_policy
 from nitro_learner.run.tracking.rounds import Rounds
 
 STUCK_SECONDS = 120.0
@@ -93,6 +95,7 @@ class Follower:
                 self._record()
                 if self._end:
                     self._finish(self._end)
+                    self._say(finished=True)
                     return
                 failures = 0
             except Exception as error:  # a library of others may raise anything
@@ -203,7 +206,7 @@ def main() -> None:
         id=told["run"],
         name=job["metadata"]["name"],
         settings=job["spec"]["tracking"][told["tracker"]],
-        config=config_of(job),
+        config=published_job(job),
         tags=told["tags"],
         folder=folder.path,
         learner=os.getppid(),

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import platform
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -45,6 +46,7 @@ class Trackers(Listener):
         listeners: Sequence[Listener] = (),
     ) -> None:
         self._listeners = listeners
+        self._folder = folder
         tags = {"environment": spec.environment.id or spec.environment.entry_point}
         tags |= {"algorithm": spec.algorithm.name, "python": platform.python_version(), **versions}
         told = {"folder": str(folder.absolute()), "run": run, "tags": tags}
@@ -81,15 +83,6 @@ class Trackers(Listener):
         """Have the trackers record the end of the run, and wait for them for a bounded time."""
         seconds = FINISH_SECONDS if outcome.finished else STOP_SECONDS
         await self._conclude("FINISHED" if outcome.finished else "KILLED", seconds)
-        for process in self._processes:
-            if process.recorded < self._round:
-                logger.warning(
-                    "%s has the run up to round %d of %d only (%s). A resumed run records what is missing.",
-                    process.title,
-                    process.recorded,
-                    self._round,
-                    process.failure or f"it took longer than {seconds:.0f} s",
-                )
 
     def leave(self) -> None:
         """Have `end` wait no longer."""
@@ -101,12 +94,39 @@ class Trackers(Listener):
         if not self._processes or not seconds:
             return
         ended = asyncio.gather(*(asyncio.wrap_future(process.ended) for process in self._processes))
-        left = asyncio.ensure_future(self._left.wait())
-        await asyncio.wait((ended, left), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        left.cancel()
+        leaving = asyncio.ensure_future(self._left.wait())
+        await asyncio.wait((ended, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        late = [process for process in self._processes if not process.ended.done()]
         for process in self._processes:
             process.stop()
         await asyncio.wait((ended,), timeout=1.0)
+        for process in self._processes:
+            if self._round and not process.finished:
+                reason = "its process ended"
+                if process in late:
+                    took = f"it took longer than {seconds:.0f} s"
+                    reason = "it was not waited for" if self._left.is_set() else took
+                self._lost(process, process.failure or reason)
+
+    def _lost(self, process: TrackerProcess, reason: str) -> None:
+        """Warn of a tracker that has not said that it has the end of the run, and count that as a failure."""
+        has, remedy = "has", "A resumed run records what is missing."
+        if process.tracker == "wandb":
+            files = f"{shlex.quote(str(self._folder / 'wandb'))}/*run-*"
+            has = "was given"  # what it was given waits in its files until its server has it
+            remedy += f" Or upload the rounds in W&B's files: wandb sync --include-online {files}"
+        logger.warning(
+            "%s lacks the end of the run (%s); it %s the rounds up to %d of %d. %s",
+            process.title,
+            reason,
+            has,
+            process.recorded,
+            self._round,
+            remedy,
+        )
+        for listener in self._listeners:
+            listener.on_tracking_failed(tracker=process.tracker)
 
     def _failed(self, tracker: str) -> None:
         """Tell the listeners in the learner's loop; a tracker's thread calls this."""

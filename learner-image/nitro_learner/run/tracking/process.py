@@ -34,8 +34,11 @@ class TrackerProcess:
         on_failed: called with the tracker's name after each failure, in a thread of this object.
 
     Attributes:
-        recorded: newest round that the tracker has.
-        failure: the newest failure, as a sentence.
+        tracker: its name.
+        title: the name that people know.
+        recorded: newest round that the tracker has. W&B's library only takes it, and sends it later.
+        failure: the newest failure, as a sentence; None once a round was recorded after it.
+        finished: whether the tracker has the end of the run, too.
         ended: is done when the process has ended after `conclude`.
     """
 
@@ -43,8 +46,9 @@ class TrackerProcess:
         self.title = _TITLES[tracker]
         self.recorded = 0
         self.failure: str | None = None
+        self.finished = False
         self.ended: Future[None] = Future()
-        self._tracker = tracker
+        self.tracker = tracker
         self._told = told
         self._on_failed = on_failed
         self._process: subprocess.Popen[str] | None = None
@@ -73,7 +77,7 @@ class TrackerProcess:
         # A process that reads nothing must not hold up the training.
         os.set_blocking(process.stdin.fileno(), False)
         self._process = process
-        threading.Thread(target=self._listen, args=(process,), name=self._tracker, daemon=True).start()
+        threading.Thread(target=self._listen, args=(process,), name=self.tracker, daemon=True).start()
 
     def tell(self, round: int) -> None:
         """Name the newest round that a checkpoint has."""
@@ -117,7 +121,9 @@ class TrackerProcess:
             said = json.loads(line)
             if "opened" in said:
                 logger.info("%s records the run: %s", self.title, said["opened"])
-            self.recorded = said.get("recorded", self.recorded)
+            if "recorded" in said:
+                self.recorded, self.failure = said["recorded"], None
+            self.finished = self.finished or "finished" in said
             if "failed" in said:
                 self._fail(said["failed"])
         code = process.wait()
@@ -136,9 +142,9 @@ class TrackerProcess:
                 "%s could not record the run (%s). The training goes on, and it is tried again.",
                 self.title,
                 sentence,
-                extra={"fields": {"tracker": self._tracker, "failures": self._failures}},
+                extra={"fields": {"tracker": self.tracker, "failures": self._failures}},
             )
-        self._on_failed(self._tracker)
+        self._on_failed(self.tracker)
 
 
 def _variables() -> dict[str, str]:

@@ -12,7 +12,12 @@ from parallel_environments import several
 @pytest.mark.parametrize(
     ("id_", "kwargs", "text"),
     [
-        ("smax/8m", {}, r"needs JAX, which is not installed; use the image nitro-actor-smax, or pip install"),
+        (
+            "smax/8m",
+            {},
+            r"needs JAX, which is not installed; use the image nitro-actor-smax, or in a checkout run pip "
+            r"install '\./actor-image\[smax,smax-source\]'",
+        ),
         ("smax/9m", {}, "smax/9m does not exist; set environment.id: smax/3s5z or smax/8m"),
         ("smax/8m", {"max_steps": 9}, r"takes no arguments, but has \['max_steps'\]; remove"),
     ],

@@ -18,8 +18,8 @@ from nitro_learner.training import failures
 from nitro_learner.training.failures import TrainingFailed
 
 REMEDY = (
-    "run pip install 'nitro-learner[train,rllib]', on a cluster use a learner image that was built with "
-    "--build-arg EXTRAS=rllib"
+    "in a checkout run pip install ./actor-image './learner-image[train,rllib]', on a cluster use a "
+    "learner image that was built with --build-arg EXTRAS=rllib"
 )
 MISSING = f'spec.algorithm.name: "rllib/ppo"; needs Ray\'s RLlib, which is not installed; {REMEDY}'
 

@@ -18,10 +18,12 @@ class Patient:
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
+        self.waits: list[bool] = []
 
-    async def rollout(self, url: str, request: bytes, timeout: float) -> Ack:  # noqa: ARG002
+    async def rollout(self, url: str, request: bytes, timeout: float, *, waits: bool) -> Ack:  # noqa: ARG002
+        self.waits.append(waits)
         await self.go.wait()
-        return Ack(0, 0, 1, 1, False, SECONDS, 1, 0.1)
+        return Ack(0, 0, False, SECONDS, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,34 @@ def test_as_many_requests_find_a_ready_actor_as_there_are(
         return await asyncio.gather(*asked)
 
     assert sum(ack.found_ready for ack in asyncio.run(scenario())) == expected
+
+
+@pytest.mark.parametrize(
+    ("limit", "ready", "expected"),
+    [
+        (8, 8, [False] * 8),
+        (8, 3, [False] * 3 + [True] * 5),
+        (8, 0, [True] * 8),
+        (2, 2, [False] * 8),  # six of them wait here, until one is answered
+        (8, None, [True] * 8),  # the operator has not said how many are ready
+    ],
+)
+def test_requests_may_wait_behind_the_address_where_too_few_actors_are_ready(
+    limit: int, ready: int | None, expected: list[bool]
+) -> None:
+    async def scenario() -> list[bool]:
+        backend = KnativeBackend("http://actors", None, "redis://nowhere", limit=limit)
+        client = Patient()
+        backend._client = client  # type: ignore[assignment]
+        if ready is not None:
+            backend.set_ready(ready)
+        asked = [asyncio.create_task(backend.invoke(b"", 1.0)) for _ in range(8)]
+        await asyncio.sleep(0)
+        client.go.set()
+        await asyncio.gather(*asked)
+        return client.waits
+
+    assert asyncio.run(scenario()) == expected
 
 
 def test_outstanding_requests_are_those_in_flight_and_those_that_wait() -> None:

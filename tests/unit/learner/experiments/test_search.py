@@ -114,7 +114,9 @@ def test_each_end_and_each_choice_is_tried_in_the_job(tmp_path: Path) -> None:
 
 def test_without_optuna_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(JobInvalid, match=r"search: needs the package optuna: pip install .*search\]'"):
+    with pytest.raises(
+        JobInvalid, match=r"needs the package optuna: in a checkout run pip install .*,search\]'"
+    ):
         load(file(tmp_path))
 
 
@@ -294,6 +296,7 @@ def test_the_report_has_the_best_settings_and_compares_them_on_fresh_seeds(tmp_p
     alone = comparison.report(folder, experiment)
     assert "8 of 8 trials have ended (6 complete, 1 pruned, 1 failed)" in alone
     assert "They took 8.00 core-hours and $2.0000." in alone
+    assert "at random until 5 trials have ended (complete or pruned)." in alone
     assert "### Best: trial 5" in alone
     assert "Its score is 5.0; the job's own settings, trial 0, have 0.0." in alone
     assert "pruned at 40% with 6.0" in alone

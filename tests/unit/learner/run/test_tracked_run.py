@@ -1,17 +1,21 @@
 """What trackers are told of a run, and their processes."""
 
+import asyncio
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from nitro_api import JobInvalid, load_job, resolve
+from nitro_api.costs.prices import RoundCost
 from nitro_learner.run.published import published_job
 from nitro_learner.run.rundir import RunDir
-from nitro_learner.run.tracking import availability, process
+from nitro_learner.run.tracking import availability, listener, process
 from nitro_learner.run.tracking.described import flattened
+from nitro_learner.run.tracking.listener import Trackers
 from nitro_learner.run.tracking.process import MOST_STARTS, TrackerProcess
 from nitro_learner.run.tracking.rounds import Rounds
+from nitro_learner.training.round_report import Listener, Outcome
 from shared_runs import shared_run
 from tracking_support import until
 from train_support import job
@@ -71,6 +75,59 @@ def test_a_tracker_that_is_not_installed_is_named_with_the_extra(
     )
     assert f"--build-arg EXTRAS={tracker}" in sentence.message
     availability.check_installed(resolve(load_job(job())).spec)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("exec sleep 600", "it took longer than 1 s"),
+        ("cat > /dev/null; exit 0", "its process ended"),
+        ("""cat > /dev/null; echo '{"failed": "the disk is full"}'; exit 1""", "the disk is full"),
+        ("""cat > /dev/null; echo '{"finished": true}'; exec sleep 600""", None),
+    ],
+)
+@pytest.mark.parametrize("tracker", ["wandb", "mlflow"])
+async def test_a_tracker_that_has_all_rounds_but_not_the_end_is_told_and_counted(
+    tracker: str,
+    script: str,
+    reason: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"""#!/bin/sh\necho '{{"recorded": 5}}'\n{script}\n""")
+    program.chmod(0o755)
+    monkeypatch.setattr(process.sys, "executable", str(program))
+    monkeypatch.setattr(listener, "FINISH_SECONDS", 1.0)
+    counted: list[str] = []
+
+    class Counter(Listener):
+        def on_tracking_failed(self, *, tracker: str) -> None:
+            counted.append(tracker)
+
+    tracking = {"wandb": {}} if tracker == "wandb" else {"mlflow": {"trackingUri": "http://mlflow"}}
+    spec = resolve(load_job(job(tracking=tracking))).spec
+    async with Trackers(spec, tmp_path / "a run", "5f3a", {}, [Counter()]) as trackers:
+        trackers.on_run_started(round=5, rounds=5, history=[])
+        (one,) = trackers._processes
+        await asyncio.to_thread(until, lambda: one.recorded == 5, "all rounds are recorded")
+        await trackers.end(Outcome("RoundsDone", "", True, 5, RoundCost(0.0, 0.0), 0.0))
+        await asyncio.sleep(0)
+    told = [record.getMessage() for record in caplog.records if "lacks the end" in record.getMessage()]
+    if reason is None:
+        assert (told, counted) == ([], [])
+        return
+    has, sync = "has", ""
+    if tracker == "wandb":
+        has = "was given"
+        files = f"'{tmp_path}/a run/wandb'/*run-*"
+        sync = f" Or upload the rounds in W&B's files: wandb sync --include-online {files}"
+    assert told == [
+        f"{one.title} lacks the end of the run ({reason}); it {has} the rounds up to 5 of 5. A resumed run "
+        f"records what is missing.{sync}"
+    ]
+    assert counted == [tracker] * (2 if "failed" in script else 1)
 
 
 def test_a_process_that_dies_is_started_again_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:

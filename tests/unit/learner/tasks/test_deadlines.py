@@ -18,9 +18,17 @@ class Requests:
     at_once: int
     pending: int
     age: float = 0.0
+    fixed: float | None = None
+    grace: float = 0.0
 
     def __post_init__(self) -> None:
-        self.deadlines = Deadlines(WAVE, None, at_once=lambda: self.at_once, pending=lambda: self.pending)
+        self.deadlines = Deadlines(
+            WAVE,
+            self.fixed,
+            grace_seconds=self.grace,
+            at_once=lambda: self.at_once,
+            pending=lambda: self.pending,
+        )
         self._at = self.deadlines.after(now() - self.age)
 
     @property
@@ -60,3 +68,11 @@ async def test_wave_is_three_times_the_median_so_far() -> None:
     for seconds in (600.0, 1000.0, 9000.0):
         requests.deadlines.learn(seconds, tasks=4)
     assert requests.left == 3 * 1000.0 / 2
+
+
+async def test_deadline_leaves_a_request_the_grace_in_which_it_may_still_be_answered() -> None:
+    assert Requests(at_once=2, pending=4, grace=15.0).left == 2 * (WAVE + 15.0)
+    assert Requests(at_once=2, pending=4, grace=15.0, fixed=WAVE).left == 2 * WAVE, "a deadline that is given"
+    requests = Requests(at_once=2, pending=2, grace=15.0)
+    requests.deadlines.learn(600.0, tasks=2)
+    assert requests.left == 3 * 600.0

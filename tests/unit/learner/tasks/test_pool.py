@@ -27,6 +27,8 @@ Request = dict[str, int]
 class Squares:
     """Workers that square numbers. ``script[task]`` lists what its attempts do instead."""
 
+    grace_seconds = 0.0
+
     def __init__(self, cache: MemoryCache, limit: int = 10) -> None:
         self.cache = cache
         self.capacity = Capacity(limit)
@@ -63,7 +65,7 @@ class Squares:
 
 
 def ack(meta: Request) -> Ack:
-    return Ack(meta["task"], meta["attempt"], 1, 1, False, {"total": 1.0}, 1, 1.25)
+    return Ack(meta["task"], meta["attempt"], False, {"total": 1.0}, 1.25)
 
 
 def encode(task: int, attempt: int) -> bytes:
@@ -147,6 +149,24 @@ async def test_pool_shares_its_capacity_among_groups(
     await pool.settle(first, now())
     assert now() == pytest.approx(2.0), "four tasks, two at once, a second each"
     await pool.close_all()
+
+
+async def test_pool_waits_for_a_request_as_long_as_its_worker_may_still_answer(
+    workers: Squares, cache: MemoryCache, work: Work[int]
+) -> None:
+    async def late(meta: Request) -> None:
+        await asyncio.sleep(5.5)  # 6.5 in all
+        await workers.square(meta)
+
+    workers.grace_seconds = 2.0
+    workers.script[1] = [late]
+    pool = TaskPool(workers, cache, timeout_seconds=5.0, deadline_seconds=None, noun="squares")
+    group = pool.open(work)
+    group.submit([1])
+    await pool.settle(group, now())
+    assert workers.asked == [(1, 0)]
+    assert group.results() == [1]
+    await pool.close(group)
 
 
 async def test_pool_asks_again_for_a_result_that_was_refused_and_counts_the_reason(

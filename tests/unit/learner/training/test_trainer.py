@@ -523,6 +523,21 @@ async def test_a_checkpoint_has_no_replays_of_a_round_that_was_broken_off(
     assert [report.round for report in run.listener.reports] == [1, 2]
 
 
+async def test_trainer_pays_for_a_start_that_failed(new_run: NewRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run()
+    trainer = run.sitting()
+
+    async def start() -> dict[str, Any]:
+        raise FatalError("memoryMiB differs")
+
+    monkeypatch.setattr(run.backend, "start", start)
+    monkeypatch.setattr(run.backend, "take_bills", lambda: [0.5, 2.0])
+    with pytest.raises(TrainingFailed, match="memoryMiB differs"):
+        await trainer.run()
+    (entry,) = run.paid(0)
+    assert (entry.details["invocations"], entry.details["billedSeconds"]) == (2, 2.5)
+
+
 async def test_trainer_interrupted_while_actors_start_does_nothing(new_run: NewRun) -> None:
     run = new_run()
     trainer = run.sitting()

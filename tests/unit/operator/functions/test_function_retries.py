@@ -21,6 +21,8 @@ from operator_objects import make_job, make_view
 from reconcile_bench import KEY, FakeKube
 
 FUNCTION = {"manage": False, "functionName": "mine", "region": "us-east-2"}
+MANAGED = {"image": IMAGE, "roleArn": ROLE}
+REASON = {"StateReasonCode": "SubnetOutOfIPAddresses", "StateReason": "no address is left"}
 
 
 class BusyAws(Aws):
@@ -40,13 +42,67 @@ class BusyAws(Aws):
         return {"State": "Active", "MemorySize": 1024, "Timeout": 900, "RevisionId": "1"}
 
 
+class UnwillingAws(Aws):
+    """AWS that accepts every change of a managed function, works on it, and cannot make it until `willing`.
+
+    Args:
+        shows_new: whether GetFunction shows the settings that could not be made, or the old ones.
+    """
+
+    WORK_SECONDS = 5.0
+
+    def __init__(self, *, shows_new: bool) -> None:
+        super().__init__()
+        self.willing = True
+        self.now = 0.0
+        self.changes: list[tuple[str, float]] = []
+        """Operations, and when they were asked for."""
+        self.settings: dict[str, Any] | None = None
+        self._shows_new = shows_new
+        self._done_at = 0.0
+
+    async def call(self, access: Access, operation: str, **arguments: Any) -> dict[str, Any]:
+        assert access.region == "us-east-2"
+        if operation == "get_function":
+            return self._told()
+        self.changes.append((operation, self.now))
+        self._done_at = self.now + self.WORK_SECONDS
+        if operation == "delete_function":
+            self.settings = None
+        elif operation == "create_function":
+            self.settings = arguments | {"LastUpdateStatus": "Successful"}
+            self.settings |= {"State": "Active"} if self.willing else REASON | {"State": "Failed"}
+        else:
+            assert operation == "update_function_configuration"
+            assert self.settings is not None
+            if self.willing or self._shows_new:
+                self.settings |= arguments
+            self.settings["LastUpdateStatus"] = "Successful" if self.willing else "Failed"
+            self.settings |= {f"LastUpdateStatus{name[5:]}": told for name, told in REASON.items()}
+        return {}
+
+    def _told(self) -> dict[str, Any]:
+        if self.settings is None:
+            raise AwsError("get_function", "ResourceNotFoundException", "there is none")
+        settings = {
+            **self.settings,
+            "FunctionArn": "arn:aws:lambda:us-east-2:123456789012:function:nitro-team_hopper",
+            "ImageConfigResponse": {"ImageConfig": self.settings["ImageConfig"]},
+        }
+        if self.now < self._done_at:
+            settings["LastUpdateStatus"] = "InProgress"
+        return {"Configuration": settings, "Code": self.settings["Code"], "Tags": self.settings["Tags"]}
+
+
 class Tended:
     """A job's function, which is looked at whenever the test says so."""
 
-    def __init__(self) -> None:
-        backend = {"type": "Lambda", "lambda": FUNCTION}
-        cache, self.aws = Cache(), BusyAws()
-        cache.put(TRAINING_JOB, make_job(backend=backend))
+    def __init__(self, aws: Any = None, function: dict[str, Any] = FUNCTION) -> None:
+        backend = {"type": "Lambda", "lambda": function}
+        cache, self.aws = Cache(), aws or BusyAws()
+        job = make_job(backend=backend)
+        job["metadata"]["finalizers"] = [FINALIZER]
+        cache.put(TRAINING_JOB, job)
         self.controller = FunctionController(
             FakeKube(),  # type: ignore[arg-type]
             cache,
@@ -61,6 +117,15 @@ class Tended:
         """Seconds until the next look, after each."""
         found = [await self.controller.tend(KEY) for _ in range(times)]
         return [again for again in found if again is not None]
+
+    async def passes(self, seconds: float) -> list[str | None]:
+        """Let simulated time pass. Returns the reason that was told after each look."""
+        reasons, end = [], self.aws.now + seconds
+        while self.aws.now < end:
+            (again,) = await self.looks(1)
+            reasons.append(self.reason)
+            self.aws.now += again
+        return reasons
 
     @property
     def reason(self) -> str | None:
@@ -90,6 +155,38 @@ async def test_a_trouble_that_passes_is_told_and_tried_less_often_when_it_lasts(
     function.aws.code = code
     assert await function.looks(QUICK_TRIES) == [CHANGING_SECONDS] * QUICK_TRIES, "it is counted anew"
     function.aws.close()
+
+
+@pytest.mark.parametrize("failing", ["creation", "change, new settings shown", "change, old settings shown"])
+async def test_a_change_that_aws_accepts_and_cannot_make_is_repeated_less_often_and_told_until_it_is_made(
+    monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    monkeypatch.setattr("nitro_operator.functions.controller.takes_token", lambda _: False)
+    aws = UnwillingAws(shows_new="new" in failing)
+    function = Tended(aws, MANAGED)
+    if failing != "creation":
+        await function.passes(60.0)
+        assert aws.settings is not None
+        aws.settings["MemorySize"] = 3008  # somebody has changed it
+        aws.changes.clear()
+    aws.willing = False
+    reasons = await function.passes(900.0)
+    first = reasons.index("SubnetOutOfIPAddresses")
+    assert set(reasons[first:]) == {"SubnetOutOfIPAddresses"}, "it stays true while AWS tries again"
+    assert function.controller.state(KEY).ready == (failing != "creation"), "a change leaves it as it was"
+    *_, (_, before), (_, last) = aws.changes
+    assert last - before >= LAST_RETRY_SECONDS / 2
+    assert len(aws.changes) <= 40
+    aws.willing = True
+    await function.passes(2 * LAST_RETRY_SECONDS + 20.0)
+    assert function.reason is None
+    assert function.controller.state(KEY).ready
+    assert aws.settings is not None
+    assert aws.settings["MemorySize"] == 1024
+    done = len(aws.changes)
+    await function.passes(200.0)
+    assert len(aws.changes) == done
+    aws.close()
 
 
 @pytest.mark.parametrize(("minutes", "released"), [(1, False), (11, True)])
