@@ -103,13 +103,13 @@ class Trackers(Listener):
         await asyncio.wait((ended,), timeout=1.0)
         for process in self._processes:
             if self._round and not process.finished:
-                reason = "its process ended"
+                why = "its process ended"
                 if process in late:
                     took = f"it took longer than {seconds:.0f} s"
-                    reason = "it was not waited for" if self._left.is_set() else took
-                self._lost(process, process.failure or reason)
+                    why = "it was not waited for" if self._left.is_set() else took
+                self._lost(process, process.failure or why)
 
-    def _lost(self, process: TrackerProcess, reason: str) -> None:
+    def _lost(self, process: TrackerProcess, why: str) -> None:
         """Warn of a tracker that has not said that it has the end of the run, and count that as a failure."""
         has, remedy = "has", "A resumed run records what is missing."
         if process.tracker == "wandb":
@@ -119,7 +119,7 @@ class Trackers(Listener):
         logger.warning(
             "%s lacks the end of the run (%s); it %s the rounds up to %d of %d. %s",
             process.title,
-            reason,
+            why,
             has,
             process.recorded,
             self._round,
