@@ -123,7 +123,7 @@ e2e: $(STAMP) ## build and load the images, install, and test on the cluster of 
 	PATH="$(abspath $(BIN)):$$PATH" scripts/e2e $(ARGS)
 
 .PHONY: paper-small
-paper-small: $(STAMP) ## the questions of docs/results/boosting.md in small, with their pages in docs/results/ (half an hour on two cores, an hour on slow ones)
+paper-small: $(STAMP) ## the questions of docs/results/boosting.md in small, with their pages in docs/results/ (half an hour on two fast cores)
 	$(BIN)/nitro experiment run experiments/boosting-small.yaml
 	$(BIN)/nitro experiment report runs/boosting-small --into docs/results/boosting-small.md \
 		--prices experiments/prices/{paper,spot-learner,cpu,h200}.yaml
