@@ -27,7 +27,7 @@ scrape_configs:
     honor_timestamps: false
     # A redirection would show the tenant what only Prometheus can reach.
     follow_redirects: false
-    # As many as a learner has ten times over: what a tenant's image serves must not fill Prometheus.
+    # A learner has a few hundred series. Whatever a tenant's image serves must not fill Prometheus.
     sample_limit: 10000
     label_limit: 30
     body_size_limit: 10MB

@@ -90,8 +90,10 @@ def read_failure(
                 "use an actor image and a learner of the same release"
             )
         return FatalError(f"the actor refuses the request (HTTP {status}): {text}")
-    ended = None if code in _CODES else _ended_by_proxy(status, body, wall >= ALL_OF_ITS_TIME * allowed)
-    reason = ended or (code if code in _CODES else _REASONS.get(status, "bad_answer"))
+    reason, ended = code, None
+    if code not in _CODES:
+        ended = _ended_by_proxy(status, body, wall >= ALL_OF_ITS_TIME * allowed)
+        reason = ended or _REASONS.get(status, "bad_answer")
     if ended:
         text += f" after {wall:.1f} s"
     environment = reason == "environment"

@@ -142,7 +142,7 @@ class LearnerMetrics(Listener):
         self.busy = counter("nitro_actor_busy_seconds", "Seconds that actors worked")
         self.invocations = counter(
             "nitro_actor_invocations",
-            "Invocations that are billed, failed and repeated ones and evaluations included",
+            "Invocations that are billed, also evaluations, and failed and repeated ones",
         )
         self.estimated = counter(
             "nitro_actor_invocations_estimated",

@@ -26,6 +26,19 @@ class Patient:
         return Ack(0, 0, False, SECONDS, 0.1)
 
 
+async def at_once(requests: int, limit: int, ready: int | None) -> tuple[list[Ack], list[bool]]:
+    """Make so many requests together. Returns their answers, and which of them might have waited."""
+    backend = KnativeBackend("http://actors", None, "redis://nowhere", limit=limit)
+    client = Patient()
+    backend._client = client  # type: ignore[assignment]
+    if ready is not None:
+        backend.set_ready(ready)
+    asked = [asyncio.create_task(backend.invoke(b"", 1.0)) for _ in range(requests)]
+    await asyncio.sleep(0)
+    client.go.set()
+    return await asyncio.gather(*asked), client.waits
+
+
 @pytest.mark.parametrize(
     ("limit", "ready", "requests", "expected"),
     [
@@ -39,18 +52,8 @@ class Patient:
 def test_as_many_requests_find_a_ready_actor_as_there_are(
     limit: int, ready: int | None, requests: int, expected: int
 ) -> None:
-    async def scenario() -> list[Ack]:
-        backend = KnativeBackend("http://actors", None, "redis://nowhere", limit=limit)
-        client = Patient()
-        backend._client = client  # type: ignore[assignment]
-        if ready is not None:
-            backend.set_ready(ready)
-        asked = [asyncio.create_task(backend.invoke(b"", 1.0)) for _ in range(requests)]
-        await asyncio.sleep(0)
-        client.go.set()
-        return await asyncio.gather(*asked)
-
-    assert sum(ack.found_ready for ack in asyncio.run(scenario())) == expected
+    acks, _ = asyncio.run(at_once(requests, limit, ready))
+    assert sum(ack.found_ready for ack in acks) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,19 +69,8 @@ def test_as_many_requests_find_a_ready_actor_as_there_are(
 def test_requests_may_wait_behind_the_address_where_too_few_actors_are_ready(
     limit: int, ready: int | None, expected: list[bool]
 ) -> None:
-    async def scenario() -> list[bool]:
-        backend = KnativeBackend("http://actors", None, "redis://nowhere", limit=limit)
-        client = Patient()
-        backend._client = client  # type: ignore[assignment]
-        if ready is not None:
-            backend.set_ready(ready)
-        asked = [asyncio.create_task(backend.invoke(b"", 1.0)) for _ in range(8)]
-        await asyncio.sleep(0)
-        client.go.set()
-        await asyncio.gather(*asked)
-        return client.waits
-
-    assert asyncio.run(scenario()) == expected
+    _, waits = asyncio.run(at_once(8, limit, ready))
+    assert waits == expected
 
 
 def test_outstanding_requests_are_those_in_flight_and_those_that_wait() -> None:
