@@ -179,15 +179,17 @@ def _read(text: str) -> Any:
 
 
 def _unknown(location: Location, root: Schema | None) -> str:
-    """The message about an unknown field: it names the nearest field, here or anywhere in a job's spec."""
+    """The message about an unknown field: it names the nearest field here, or the one of that name in a
+    job's spec."""
     parent, name = location[:-1], str(location[-1])
     names = list((schema_at(parent, root) or {}).get("properties", ()))
     here = dotted(parent) or ("the job" if root is None else "this file")
     if close := nearest(name, names):
         return f"is not a field of {here}; did you mean {close}?"
-    elsewhere = {path.rpartition(".")[2]: path for path, _ in fields() if path.startswith("spec.")}
-    if name in elsewhere and root is None:
-        return f"is not a field of {here}; did you mean {elsewhere[name]}?"
+    elsewhere = [path for path, _ in fields() if path.startswith("spec.") and path.endswith(f".{name}")]
+    # A name that stands in several sections, such as `name`, says nothing about which of them was meant.
+    if root is None and len(elsewhere) == 1:
+        return f"is not a field of {here}; did you mean {elsewhere[0]}?"
     return f"is not a field of {here}; remove it, or use one of {', '.join(names)}"
 
 

@@ -267,6 +267,10 @@ def test_overrides_set_and_remove_fields_and_leave_the_source_alone() -> None:
         ("spec.seed=[", "must be a YAML value"),
         ("kind.seed=3", "has no fields, so kind.seed cannot be set there"),
         ("seed=3", "is not a field of the job; did you mean spec.seed?"),
+        (
+            "spec.environment.name=Hopper-v5",
+            "is not a field of spec.environment; remove it, or",
+        ),
     ],
 )
 def test_wrong_overrides_are_mistakes_like_others(override: str, expected: str) -> None:
