@@ -3,7 +3,8 @@
     python tests/benchmarks/bench_training.py --seeds 3
     python tests/benchmarks/bench_training.py --job examples/hopper-paper.yaml --scalers fixed --seeds 5 \\
         --set spec.scaling.initialActors=8 --set spec.stop.rounds=9 --steps 36864
-    python tests/benchmarks/bench_training.py --scalers nitro --peer build/peers/bin/python --seeds 5
+    python tests/benchmarks/bench_training.py --scalers fixed --set spec.stop.rounds=1000 \\
+        --peer build/peers/bin/python --seeds 5
 
 Each run is `nitro train` as a user starts it, stopped at the largest number of steps. --peer adds the PPO of
 Stable-Baselines3 and of SBX, its sibling on JAX, with CleanRL's settings. Runs take turns, seed by seed, so
@@ -110,6 +111,18 @@ def line(name: str, runs: list[Run], steps: list[int]) -> str:
     return f"| {name} | {' | '.join(cells)} |"
 
 
+def note(name: str, seed: int, run: Run, results: dict[str, list[Run]]) -> None:
+    """Keep a finished run, and report it: all of them take long."""
+    results.setdefault(name, []).append(run)
+    last = run.points[-1]
+    print(
+        f"{name}, seed {seed}: {last.value:,.0f} after {last.steps:,.0f} steps, {last.wall:.0f} s,"
+        f" {last.processor:.0f} s of processor time",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -122,6 +135,7 @@ def main() -> None:
     parser.add_argument(
         "--peer", metavar="PYTHON", help="interpreter of an environment with Stable-Baselines3 and SBX"
     )
+    parser.add_argument("--libraries", nargs="+", choices=list(PEERS), default=list(PEERS))
     options = parser.parse_args()
 
     print(f"{platform.platform()}, {os.cpu_count()} CPUs, Python {platform.python_version()}")
@@ -135,10 +149,10 @@ def main() -> None:
         for seed in range(options.seeds):
             for scaler in options.scalers:
                 run = nitro(options, scaler, seed, Path(temporary) / f"{scaler}-{seed}")
-                results.setdefault(f"{scaler} scaler", []).append(run)
-            for library, name in PEERS.items() if options.peer else ():
+                note(f"{scaler} scaler", seed, run, results)
+            for library in options.libraries if options.peer else ():
                 run = peer(options.peer, library, max(options.steps), seed)
-                results.setdefault(name, []).append(run)
+                note(PEERS[library], seed, run, results)
     for name, runs in results.items():
         print(line(name, runs, options.steps))
 
