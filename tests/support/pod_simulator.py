@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nitro_api import JobSpec
+from nitro_api.spec.environment import Environment
 from nitro_api.spec.scaling import Scaling
 from nitro_operator.scaling.bounds import bounds
 from nitro_operator.scaling.holding import Demand, Holding, PastRound, PodTimes
@@ -102,7 +104,7 @@ class Simulation:
     def __init__(self, trace: Sequence[TraceRound], place: Place, scaling: Scaling, rule: Rule) -> None:
         self._trace = trace
         self._place = place
-        self._scaling = scaling
+        self._spec = JobSpec(environment=Environment(id="Hopper-v5"), scaling=scaling)
         self._rule = rule
         self._times = place.times(max(1, max(one.actors for one in trace) // 2))
         self._ready: list[float] = []  # of each pod that is held: when it is ready
@@ -156,7 +158,7 @@ class Simulation:
         return until
 
     def _decide(self, index: int, actors: int, began: float, now: float) -> None:
-        fewest, most = bounds(self._scaling, index, actors)
+        fewest, most = bounds(self._spec, index, actors)
         demand = Demand(actors, now - began, self._past, self._place.slot, fewest, most)
         decision = self._rule(demand, len(self._ready), self._times)
         after = None if decision.seconds is None else now + max(decision.seconds, 0.01)

@@ -146,6 +146,13 @@ def scores_policies(spec: JobSpec) -> bool:
     return scaler == "marless" or (scaler == "random-score" and spec.algorithm.record.agents == "several")
 
 
+def fades(spec: JobSpec) -> bool:
+    """Whether round k + 1 can have no more than maxActors * d^k actors."""
+    scaling = spec.scaling
+    ours = scaling.scaler in ("nitro", "random-score") and not scores_policies(spec)
+    return ours and scaling.mode != "artifact"
+
+
 def _resolve_agents(spec: JobSpec) -> None:
     """Fill in what only several agents have: when they share, and the settings of each entry's algorithm."""
     if spec.algorithm.record.agents == "several":

@@ -8,7 +8,14 @@ from typing import Any
 
 from nitro_api.costs.round_costs import cost_ratio
 from nitro_api.resolution import episodes
-from nitro_api.resolution.resolve import most_actors, preset_of, resolve, scores_policies, usual_window
+from nitro_api.resolution.resolve import (
+    fades,
+    most_actors,
+    preset_of,
+    resolve,
+    scores_policies,
+    usual_window,
+)
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
@@ -56,7 +63,7 @@ def _decay_warning(spec: JobSpec) -> str | None:
     Mode `artifact` has no such round: its I_max d^(k^2) is a floor, and the decay does not bound its score.
     """
     scaling, rounds = spec.scaling, spec.stop.rounds
-    if scaling.scaler not in ("nitro", "random-score") or scaling.mode == "artifact" or scaling.decay == 1:
+    if not fades(spec) or scaling.decay == 1:
         return None
     if scaling.max_actors <= scaling.min_actors:
         return None

@@ -9,14 +9,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pydantic import ValidationError
-
-from nitro_api import JobInvalid, resolve_stored
+from nitro_api import resolve_stored
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_operator.builders import JobView
 from nitro_operator.functions import finalizer, problems
 from nitro_operator.functions.access import NoAccess, access_to, job_token, redis_url
-from nitro_operator.functions.aws import Access, Aws, AwsError
+from nitro_operator.functions.aws import Access, Aws
 from nitro_operator.functions.desired import desired_function
 from nitro_operator.functions.reconciler import FunctionOutcome, FunctionReconciler
 from nitro_operator.functions.state import NOT_SEEN, FunctionState
@@ -130,9 +128,11 @@ class FunctionController:
         return self._queue.loops
 
     def state(self, key: JobKey) -> FunctionState:
-        """The state that the last look found."""
-        memory = self._memories.get(key)
-        return memory.state if memory is not None else NOT_SEEN
+        """The state that the last look found. That of a deleted job of the same name does not count."""
+        memory, job = self._memories.get(key), self._cache.job(key)
+        if memory is None or job is None or memory.uid != job["metadata"]["uid"]:
+            return NOT_SEEN
+        return memory.state
 
     def want(self, key: JobKey, want: Want) -> None:
         """Note what a job requires of its function; if it is new, the function is queued."""
@@ -183,8 +183,10 @@ class FunctionController:
         assert function is not None
         try:
             outcome = await self._look(job, memory, want, function)
-        except (AwsError, NoAccess) as error:
-            problem = _problem(error, function)
+        except ApiError:
+            raise
+        except Exception as error:
+            problem = problems.of(error, function.function_name)
             memory.busy = 0 if problem.warning else memory.busy + 1
             told = problem.warning or memory.busy > QUICK_TRIES
             # A function that cannot be read now may still be there: only the problem is new.
@@ -266,17 +268,17 @@ class FunctionController:
     async def _try_to_remove(self, key: JobKey, job: Object, memory: FunctionMemory) -> Problem | None:
         try:
             function = resolve_stored({**job, "spec": whole_spec(job)}).spec.backend.lambda_
-        except (JobInvalid, ValidationError) as error:
+        except Exception as error:  # whatever it is, the job must not stay for ever
             return Problem("InvalidSpec", f"the job cannot be read: {error}")
         if function is None or not function.manage:
             return None
         try:
             access = await self._access(key.namespace, function, memory)
             await FunctionReconciler(self._aws, access, function.function_name).remove(memory.uid)
-        except (AwsError, NoAccess) as error:
-            return _problem(error, function)
         except ApiError as error:
             return Problem("ApiUnavailable", f"its Secret cannot be read: {error.reason}")
+        except Exception as error:
+            return problems.of(error, function.function_name)
         return None
 
     async def _access(self, namespace: str, function: LambdaBackendSpec, memory: FunctionMemory) -> Access:
@@ -292,9 +294,3 @@ class FunctionController:
         if problem.reason not in memory.told:
             memory.told.add(problem.reason)
             self._tell(job, Condition("Deleted", False, problem.reason, problem.message, warning=True))
-
-
-def _problem(error: AwsError | NoAccess, function: LambdaBackendSpec) -> Problem:
-    if isinstance(error, NoAccess):
-        return error.problem
-    return problems.refusal(error, function.function_name)

@@ -1,4 +1,4 @@
-"""Problems of a Lambda function, each with its cause and its remedy. Pure functions.
+"""Problems of a Lambda function, each with its cause and its remedy.
 
 The messages quote AWS, except for sentences that may contain a credential. They never quote what a function,
 or a server that is not AWS, has answered.
@@ -6,18 +6,38 @@ or a server that is not AWS, has answered.
 
 from __future__ import annotations
 
+import logging
 import re
 
 from nitro_api.spec.lambda_backend import REFUSED_CREDENTIALS, function_name, image_region
+from nitro_operator.functions.access import NoAccess
 from nitro_operator.functions.aws import CLIENT, ENDPOINT, NO_CREDENTIALS, NO_LEASE, UNREACHABLE, AwsError
 from nitro_operator.functions.observed import ObservedFunction
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation.diagnosis import Problem
 
+logger = logging.getLogger(__name__)
+
 _REDIS_URL = re.compile(r"rediss?:[^\s\"',}]*")
 
 AGAIN = "it is tried again by itself"
 PROTOCOL_MISMATCH = "ProtocolMismatch"
+
+
+def of(error: Exception, function: str) -> Problem:
+    """The reason why the work on a function failed."""
+    if isinstance(error, NoAccess):
+        return error.problem
+    if isinstance(error, AwsError):
+        return refusal(error, function)
+    # A job may name another server than AWS, which may answer anything: neither botocore nor we can read it.
+    logger.warning("the answers about function %s cannot be read", function, exc_info=error)
+    return Problem(
+        "AwsAnswerUnreadable",
+        f"Lambda function {function}: the operator cannot read the answers to its requests "
+        f"({type(error).__name__}). Correct spec.backend.lambda.endpointUrl in a new job if that is not an "
+        f"address of Lambda's API; {AGAIN}.",
+    )
 
 
 def refusal(error: AwsError, function: str) -> Problem:

@@ -20,7 +20,13 @@ async def get_or_create(kube: Kube, secret: Object) -> Object:
     except ApiError as error:
         if error.status != 404:
             raise
-        return await kube.create(secret)
+        try:
+            return await kube.create(secret)
+        except ApiError as refusal:
+            if refusal.reason != "AlreadyExists":
+                raise
+        # It may be our own: of a first try whose answer was lost.
+        found = await kube.get(SECRET, meta["namespace"], meta["name"])
     if not names.owned_by(found, meta["ownerReferences"][0]["uid"]):
         raise ApiError(
             409, "AlreadyExists", f"Secret {meta['name']} belongs to another owner; it must go first"

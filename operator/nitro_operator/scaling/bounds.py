@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 
-from nitro_api.spec.scaling import Scaling
+from nitro_api import JobSpec
+from nitro_api.resolution.resolve import fades
 
 
-def bounds(scaling: Scaling, round: int, requested: int) -> tuple[int, int]:
+def bounds(spec: JobSpec, round: int, requested: int) -> tuple[int, int]:
     """Fewest and most actors that any later round can request.
 
     Args:
-        scaling: resolved.
+        spec: resolved.
         round: last finished round; the present request is for the one after it.
         requested: the present request.
     """
+    scaling = spec.scaling
     fewest, most = scaling.min_actors, scaling.max_actors
     if scaling.scaler == "fixed":
         return requested, requested
@@ -23,7 +25,7 @@ def bounds(scaling: Scaling, round: int, requested: int) -> tuple[int, int]:
         return min(later), max(later)
     if scaling.scaler in ("hydrozoa", "kungfu"):  # never fewer than before
         return max(fewest, requested), most
-    if scaling.scaler in ("nitro", "random-score") and scaling.mode != "artifact":
+    if fades(spec):
         # The round after the present one is scored with d^(round + 1), and the score is 1 at most.
         return fewest, max(fewest, math.floor(most * scaling.decay ** (round + 1)))
     return fewest, most

@@ -53,7 +53,7 @@ def demand_of(spec: JobSpec, training: TrainingStatus | None, elapsed: float) ->
     ]
     worked = [one.actor_seconds for one in rounds[-WINDOW:] if one.actor_seconds is not None]
     done = (training.round if training is not None else None) or 0
-    fewest, most = bounds(spec.scaling, done, now)
+    fewest, most = bounds(spec, done, now)
     return Demand(now, elapsed, past, fmean(worked) if worked else 0.0, fewest, most)
 
 

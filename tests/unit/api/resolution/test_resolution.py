@@ -226,6 +226,12 @@ def test_the_decay_warning_names_the_first_round_without_boost(
     assert boostable(low, high, better + 1e-9, rounds - 1)
 
 
+def test_the_control_of_several_agents_has_no_decay_and_no_warning_of_it() -> None:
+    scaling = "spec.scaling={scaler: random-score, minActors: 8, maxActors: 24}"
+    agents = ("spec.environment.id=mpe2/simple_spread_v3", "spec.algorithm.name=ippo")
+    assert warnings(job(*agents, scaling, preset="paper")) == []
+
+
 @pytest.mark.parametrize(
     "scaling",
     [

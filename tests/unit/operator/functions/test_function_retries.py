@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -133,6 +133,17 @@ class Tended:
         return problem.reason if problem is not None else None
 
 
+def being_deleted(function: dict[str, Any], since: datetime) -> dict[str, Any]:
+    """A job with this function whose deletion was asked for at that time."""
+    job = make_job(backend={"type": "Lambda", "lambda": function})
+    job["metadata"] |= {
+        "deletionTimestamp": since.isoformat(),
+        "finalizers": [FINALIZER],
+        "resourceVersion": "2",
+    }
+    return job
+
+
 @pytest.mark.parametrize(
     ("code", "reason"), [("ResourceConflictException", "FunctionBusy"), ("NoLease", "AwsUnavailable")]
 )
@@ -197,13 +208,7 @@ async def test_a_deleted_job_whose_secret_may_not_be_read_is_released_all_the_sa
     function = Tended()
     kube: Any = function.controller._kube
     lambda_ = FUNCTION | {"manage": True, "image": IMAGE, "roleArn": ROLE, "credentialsSecret": "aws"}
-    job = make_job(backend={"type": "Lambda", "lambda": lambda_})
-    deleted = kube.server_now() - timedelta(minutes=minutes)
-    job["metadata"] |= {
-        "deletionTimestamp": deleted.isoformat(),
-        "finalizers": [FINALIZER],
-        "resourceVersion": "2",
-    }
+    job = being_deleted(lambda_, kube.server_now() - timedelta(minutes=minutes))
     function.controller._cache.put(TRAINING_JOB, job)
 
     async def get(kind: Kind, *_: Any) -> dict[str, Any]:
@@ -215,3 +220,39 @@ async def test_a_deleted_job_whose_secret_may_not_be_read_is_released_all_the_sa
     await function.looks(1)
     patches = [one["metadata"].get("finalizers") for one in kube.written]
     assert patches == ([[]] if released else [])
+
+
+class OtherServer(Aws):
+    """Another server than AWS's, behind the job's endpointUrl: botocore makes nothing of its web page."""
+
+    async def call(self, access: Access, operation: str, **_: Any) -> dict[str, Any]:
+        assert access.region == "us-east-2", operation
+        return {}
+
+
+@pytest.mark.parametrize(("minutes", "released"), [(1, False), (11, True)])
+async def test_a_server_that_is_not_aws_is_told_and_keeps_no_deleted_job(
+    monkeypatch: pytest.MonkeyPatch, minutes: int, released: bool
+) -> None:
+    monkeypatch.setattr("nitro_operator.functions.controller.takes_token", lambda _: False)
+    function = Tended(OtherServer(), MANAGED)
+    await function.looks(1)
+    assert function.reason == "AwsAnswerUnreadable"
+    kube: Any = function.controller._kube
+    kube.job = being_deleted(MANAGED, kube.server_now() - timedelta(minutes=minutes))
+    function.controller._cache.put(TRAINING_JOB, kube.job)
+    await function.looks(1)
+    assert [one["metadata"].get("finalizers") for one in kube.written] == ([[]] if released else [])
+    function.aws.close()
+
+
+async def test_the_function_of_a_deleted_job_does_not_count_for_a_new_one_of_its_name() -> None:
+    """The new job's learner would start before its own function exists."""
+    function = Tended()
+    await function.looks(1)
+    assert function.controller.state(KEY).ready
+    job = make_job(backend={"type": "Lambda", "lambda": FUNCTION})
+    job["metadata"] |= {"uid": "another", "creationTimestamp": "2026-01-01T00:00:09Z"}
+    function.controller._cache.put(TRAINING_JOB, job)
+    assert not function.controller.state(KEY).ready
+    function.aws.close()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from nitro_learner import scalers
 from nitro_learner.scalers.base import RoundOutcome
+from nitro_learner.scalers.marless import MarlessRandomScaler
 from nitro_operator.scaling.bounds import bounds
 from operator_objects import make_view
 
@@ -30,7 +31,18 @@ RANGE = {"minActors": 4, "maxActors": 24}
 )
 def test_bounds(scaling: dict[str, object], round: int, requested: int, expected: tuple[int, int]) -> None:
     spec = make_view(scaling={**({} if "schedule" in scaling else RANGE), **scaling}).spec
-    assert bounds(spec.scaling, round, requested) == expected
+    assert bounds(spec, round, requested) == expected
+
+
+def test_the_control_of_several_agents_has_no_decay() -> None:
+    """`random-score` is then a MARLess scaler, whose requests do not fade."""
+    view = make_view(
+        environment={"id": "mpe2/simple_spread_v3"},
+        algorithm={"name": "ippo"},
+        scaling={"scaler": "random-score", **RANGE, "decay": 0.5},
+    )
+    assert bounds(view.spec, 9, 24) == (4, 24)
+    assert isinstance(scalers.make(view.spec), MarlessRandomScaler)
 
 
 @given(
@@ -46,5 +58,5 @@ def test_no_scaler_leaves_its_bounds(name: str, ratios: list[float], decay: floa
         outcome = RoundOutcome(round=number, actors=asked[-1], statistics={"convexity_ratio": ratio})
         asked.append(scaler.decide(outcome).actors)
     for round, requested in enumerate(asked[:-1]):
-        fewest, most = bounds(spec.scaling, round, requested)
+        fewest, most = bounds(spec, round, requested)
         assert all(fewest <= later <= most for later in asked[round + 1 :])
