@@ -102,11 +102,15 @@ def _actors(found: builders.Dashboard) -> None:
     found.with_panel(
         graph(
             "Actors granted, against the limit",
-            "What all jobs hold together, and platform.maxActors. At the limit jobs sample in waves, and new "
-            "ones wait for their minimum.",
+            "What all jobs hold together, and platform.maxActors; sums, where several operators serve a "
+            "cluster. At the limit jobs sample in waves, and new ones wait for their minimum.",
             "none",
-            Query("max(nitro_operator_granted_actors)", "granted"),
-            Query("max(nitro_operator_platform_limit_actors > 0)", "limit"),
+            Query("sum(nitro_operator_granted_actors)", "granted"),
+            # An operator that waits for its Lease has a limit, too, but no resync.
+            Query(
+                "sum(nitro_operator_platform_limit_actors > 0 and nitro_operator_resync_timestamp_seconds)",
+                "limit",
+            ),
         )
     )
     found.with_panel(
@@ -204,9 +208,10 @@ def _operator(found: builders.Dashboard) -> None:
     found.with_panel(
         graph(
             "Since the last resync",
-            "The loop comes by every 20 s. Above 90 s the liveness probe restarts the operator.",
+            "The loop comes by every 20 s. Above 90 s the liveness probe restarts the operator. Of several "
+            "operators, the one that is furthest behind.",
             "s",
-            Query("time() - max(nitro_operator_resync_timestamp_seconds)", "age"),
+            Query("time() - min(nitro_operator_resync_timestamp_seconds)", "age"),
             width=WIDTH // 4,
             steps=((None, GREEN), (60, YELLOW), (90, RED)),
         )
@@ -217,7 +222,7 @@ def _operator(found: builders.Dashboard) -> None:
             "Jobs that wait for a reconcile, and for how long the longest of those under way has been "
             "running.",
             "none",
-            Query("max(nitro_operator_queued_jobs)", "jobs waiting"),
+            Query("sum(nitro_operator_queued_jobs)", "jobs waiting"),
             Query("max(nitro_operator_longest_reconcile_seconds)", "longest, in seconds"),
             width=WIDTH // 4,
         )

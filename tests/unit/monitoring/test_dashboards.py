@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nitro_monitoring import exposition, files, job_dashboard
+from nitro_monitoring import exposition, files, job_dashboard, platform_dashboard
 from nitro_monitoring.alerts import ALERTS
 from nitro_monitoring.queries import filled, panels, queries
 from prometheus_support import promtool
@@ -156,11 +156,45 @@ def test_a_job_that_changes_phase_has_the_new_one_alone(
         {"expr": filled(found[title], VARIABLES), "eval_time": "4m", "exp_samples": samples}
         for title, samples in expected.items()
     ]
+    ask_prometheus(values, asked, tmp_path)
+
+
+def ask_prometheus(values: dict[str, str], asked: list[dict[str, Any]], folder: Path) -> None:
+    """Assert the answers of promtool, which has these series, one value a minute."""
     series = [{"series": name, "values": value} for name, value in values.items()]
     test = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
-    file = tmp_path / "test.yaml"
+    file = folder / "test.yaml"
     file.write_text(yaml.safe_dump({"tests": [test]}))
     promtool("test", "rules", file)
+
+
+def test_several_operators_are_added_up_and_the_one_that_is_behind_is_seen(tmp_path: Path) -> None:
+    """Each of two serves its own namespaces, and the first has a successor that waits for its Lease."""
+    values = {
+        f'nitro_operator_{name}{{pod="{pod}"}}': f"{value}x2"
+        for pod, found in {
+            "one": {"granted_actors": 20, "platform_limit_actors": 64, "queued_jobs": 3},
+            "other": {"granted_actors": 8, "platform_limit_actors": 32, "queued_jobs": 2},
+            "waiting": {"granted_actors": 0, "platform_limit_actors": 64, "queued_jobs": 0},
+        }.items()
+        for name, value in found.items()
+    }
+    values |= {
+        f'nitro_operator_resync_timestamp_seconds{{pod="{pod}"}}': f"{seconds}x2"
+        for pod, seconds in (("one", 100), ("other", 20))
+    }
+    expected = {
+        ("Actors granted, against the limit", "granted"): 28,
+        ("Actors granted, against the limit", "limit"): 96,
+        ("Queue", "jobs waiting"): 5,
+        ("Since the last resync", "age"): 100,
+    }
+    found = {(query.panel, query.legend): query.expr for query in queries(BOARDS[platform_dashboard.UID])}
+    asked = [
+        {"expr": found[panel], "eval_time": "2m", "exp_samples": [{"labels": "{}", "value": value}]}
+        for panel, value in expected.items()
+    ]
+    ask_prometheus(values, asked, tmp_path)
 
 
 def test_no_metric_is_forgotten() -> None:
