@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -81,6 +82,11 @@ class JobView:
         """Whether learner and actors share a Secret. A function that somebody else manages knows no token."""
         function = self.spec.backend.lambda_
         return self.has_redis or (function is not None and function.manage)
+
+    def whole_pods(self, actors: int) -> int:
+        """The actors of the fewest pods that have so many."""
+        per_pod = self.spec.actor.per_pod
+        return math.ceil(actors / per_pod) * per_pod
 
     @property
     def queue_labels(self) -> dict[str, str]:

@@ -253,12 +253,12 @@ class Reconciler:
             lifetimes = PodLifetimes.restored(job, pods, server_now)
             memory = self._memories[key] = JobMemory(uid, meter, lifetimes)
             memory.read(job, self._config)
-            most = (
-                memory.view.spec.scaling.max_actors
-                if memory.view is not None
-                else self._platform.limits.of(key.namespace)
-            )
-            self._platform.seen(key, min(reported.actors(job).granted or 0, most))
+            granted, view = reported.actors(job).granted or 0, memory.view
+            if view is None:
+                granted = min(granted, self._platform.limits.of(key.namespace))
+            else:  # an earlier release granted parts of pods
+                granted = view.whole_pods(min(granted, view.spec.scaling.max_actors))
+            self._platform.seen(key, granted)
             self._sharing.count(key, actor_pods(self._cache, key))
         return memory
 

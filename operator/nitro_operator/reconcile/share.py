@@ -34,18 +34,26 @@ class Sharing:
         if not deployment.limited:
             run.granted, run.held = max(run.requested, held), held
             return
-        minimum = view.spec.scaling.min_actors
-        wanted = min(run.requested, held)
+        minimum = view.whole_pods(view.spec.scaling.min_actors)
+        wanted, held = view.whole_pods(min(run.requested, held)), view.whole_pods(held)
         if started and not _is_held(run, view, deployment):
             wanted = held = minimum  # a silent learner keeps its place, not its pods
         score = demand.score(training)
-        idle = held - wanted
         since = reported.waiting_since(run.job, run.server_now).timestamp()
-        run.granted = self._platform.ask(run.key, minimum, wanted, score, since, idle=idle, started=started)
+        run.granted = self._platform.ask(
+            run.key,
+            minimum,
+            wanted,
+            score,
+            since,
+            idle=held - wanted,
+            step=view.spec.actor.per_pod,
+            started=started,
+        )
         run.held = run.granted
         if run.granted == 0 and not started:
             rooms = self._platform.room(), self._platform.room_in(run.key.namespace)
-            run.waiting = limit_problem(minimum, *rooms)
+            run.waiting = limit_problem(minimum, *rooms, per_pod=view.spec.actor.per_pod)
 
     def release(self, run: ReconcileContext) -> None:
         """Give back the grant of a job that could not be started. It asks again at the next reconcile."""

@@ -59,6 +59,8 @@ class GrantRequest:
     """Time since which it waits, or waited. Unix seconds."""
     idle: int = 0
     """Actors beyond `wanted` that it would hold for later rounds. They give way to any job's use."""
+    step: int = 1
+    """Actors in a pod, which come and go together. All numbers of the request are multiples of it."""
 
     @property
     def held(self) -> int:
@@ -69,9 +71,9 @@ def grants(requests: Mapping[K, GrantRequest], limits: Limits) -> dict[K, int]:
     """Divide the platform's actors between jobs.
 
     Returns:
-        For each job 0 (it waits) or a number from its minimum to what it would hold. The sum is at most the
-        limit, of the platform and of each namespace, or the sum of the minima of admitted jobs, if that is
-        more.
+        For each job 0 (it waits) or a number from its minimum to what it would hold, in whole pods. The sum
+        is at most the limit, of the platform and of each namespace, or the sum of the minima of admitted
+        jobs, if that is more.
     """
     granted = {key: r.minimum if r.admitted else 0 for key, r in requests.items()}
     _admit(requests, granted, limits)
@@ -157,8 +159,8 @@ def _divide(
     tops = Counter({name: max(used[name], min(top, limits.of(name))) for name, top in tops.items()})
     shares = _even(used, tops, left)
     for key in hungry:
-        namespace = requests[key].namespace
-        more = min(most[key] - granted[key], shares[namespace] - used[namespace])
+        namespace, step = requests[key].namespace, requests[key].step
+        more = min(most[key] - granted[key], shares[namespace] - used[namespace]) // step * step
         granted[key] += more
         used[namespace] += more
 

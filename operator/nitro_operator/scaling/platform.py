@@ -77,9 +77,10 @@ class Platform:
         since: float,
         *,
         idle: int = 0,
+        step: int = 1,
         started: bool = False,
     ) -> int:
-        """Set a job's request. Returns its grant.
+        """Set a job's request. Returns its grant, which is a multiple of `step`.
 
         Args:
             key: the job.
@@ -88,10 +89,11 @@ class Platform:
             score: its boosting score.
             since: time since which it waits, or waited. Unix seconds.
             idle: actors beyond `wanted` that it would hold for later rounds.
+            step: actors in a pod. The numbers above are multiples of it.
             started: whether its learner already exists.
         """
         admitted = started or self.holds(key) > 0
-        request = GrantRequest(key.namespace, minimum, wanted, score, admitted, since, idle)
+        request = GrantRequest(key.namespace, minimum, wanted, score, admitted, since, idle, step)
         if self._requests.get(key) != request:
             self._requests[key] = request
             self._target = None
@@ -107,7 +109,7 @@ class Platform:
             self.limits.of(namespace),
             left[namespace],
         )
-        now = min(of_all, of_namespace)
+        now = min(of_all, of_namespace) // step * step
         if now < minimum:
             now = 0
         self._held[key] = max(now, self._held.get(key, 0))
@@ -147,7 +149,7 @@ class Platform:
 
         Of a namespace they are at most as many as it could still be granted: whoever may create pods there
         can make any number that look like actors, and must not keep other namespaces waiting. A job that asks
-        can use its own surplus, which whole pods of several actors leave, except actors that are going.
+        can use its own surplus, except actors that are going.
         """
         held, left = Counter[str](), Counter[str]()
         for key, actors in self._held.items():

@@ -15,6 +15,7 @@ from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB, VOLUME_CLAIM, JobKey
 from nitro_operator.kube.names import labels
 from nitro_operator.reconcile.job import Unfinished
+from nitro_operator.scaling.grants import Limits
 from operator_objects import RUNNING, make_job, make_view, pod, revision, terminated
 from reconcile_bench import GOING, KEY, Bench, conditions_of, note, reported
 
@@ -93,6 +94,26 @@ async def test_invocations_of_a_function_take_nothing_from_the_platforms_limit(
     await bench.reconciler.reconcile(KEY)
     assert bench.kube.written[-1]["status"]["actors"]["requested"] == 8
     assert bench.reconciler._platform.held == 0
+
+
+@pytest.mark.parametrize(("limit", "granted", "pods"), [(8, 6, 2), (9, 9, 3), (10**6, 9, 3)])
+async def test_pods_of_several_actors_stay_within_the_platforms_limit(
+    monkeypatch: pytest.MonkeyPatch, limit: int, granted: int, pods: int
+) -> None:
+    """It has 4 actors at least and requests 8."""
+    bench = Bench(monkeypatch, running=True)
+    bench.cache.put(TRAINING_JOB, reported(version=2, actor={"perPod": 3}))
+    made = revision() | {"apiVersion": REVISION.api_version, "kind": REVISION.kind}
+    made["metadata"] |= {"namespace": "team", "labels": {"nitro.dev/job": "hopper"}}
+    bench.cache.put(REVISION, made)
+    bench.reconciler._platform.limits = Limits(limit)
+    monkeypatch.setattr(bench.reconciler._starter, "start", lambda *_: note([], None))
+    await bench.reconciler.reconcile(KEY)
+    patched = [one for one in bench.kube.written if one["kind"] == "Revision"]
+    annotations = patched[-1]["metadata"]["annotations"]
+    assert {name: annotations[name] for name in scale_annotations(pods)} == scale_annotations(pods)
+    actors = bench.kube.written[-1]["status"]["actors"]
+    assert (actors["requested"], actors["granted"]) == (8, granted)
 
 
 async def test_one_more_actor_is_requested_while_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,26 @@ from nitro_operator.scaling.platform import Platform
 
 @st.composite
 def request(draw: st.DrawFn) -> GrantRequest:
+    return whole_pods(draw, 1)
+
+
+def whole_pods(draw: st.DrawFn, step: int) -> GrantRequest:
     minimum = draw(st.integers(1, 20))
     return GrantRequest(
         namespace="team",
-        minimum=minimum,
-        wanted=draw(st.integers(minimum, 64)),
+        minimum=minimum * step,
+        wanted=draw(st.integers(minimum, 64)) * step,
         score=draw(st.floats(0, 1)),
         admitted=draw(st.booleans()),
         since=float(draw(st.integers(0, 3000))),
+        idle=draw(st.integers(0, 4)) * step if step > 1 else 0,
+        step=step,
     )
+
+
+@st.composite
+def request_of_pods(draw: st.DrawFn) -> GrantRequest:
+    return whole_pods(draw, draw(st.integers(1, 8)))
 
 
 REQUESTS = st.dictionaries(st.sampled_from("abcdefgh"), request(), max_size=8)
@@ -43,6 +54,18 @@ def test_grants_are_zero_or_at_least_the_minimum_and_their_sum_keeps_the_limit(
     assert sum(found.values()) <= max(limit.platform, needed(requests))
     for key, number in found.items():
         assert number == 0 or requests[key].minimum <= number <= requests[key].wanted
+
+
+@given(st.dictionaries(st.sampled_from("abcdefgh"), request_of_pods(), max_size=8), LIMITS)
+def test_grants_are_whole_pods_within_the_limit(requests: dict[str, GrantRequest], limit: Limits) -> None:
+    found = grants(requests, limit)
+    assert sum(found.values()) <= max(limit.platform, needed(requests))
+    left = limit.platform - sum(found.values())
+    for key, number in found.items():
+        one = requests[key]
+        assert number % one.step == 0
+        assert number == 0 or one.minimum <= number <= one.held
+        assert number in (0, one.held) or left < one.step, "another pod would not fit"
 
 
 @given(REQUESTS, LIMITS)
@@ -269,11 +292,22 @@ def test_pods_that_only_look_like_actors_keep_no_other_namespace_waiting() -> No
     assert platform.ask(JobKey("evil", "real"), 4, 64, 1.0, 1) == 0, "its own namespace waits"
 
 
-def test_whole_pods_of_several_actors_do_not_stop_their_own_job() -> None:
+def test_a_job_gets_whole_pods_of_what_others_leave() -> None:
+    platform = Platform(Limits(20))
+    a, b = JobKey("n", "a"), JobKey("m", "b")
+    platform.published(b, platform.ask(b, 3, 3, 0.5, 1))
+    assert platform.ask(a, 8, 24, 0.5, 2, step=8) == 16
+    platform.published(a, 16)
+    assert platform.unsettled() == [], "what is left is no pod"
+    assert platform.ask(JobKey("n", "c"), 8, 8, 0.5, 3, step=8) == 0
+    assert platform.ask(b, 3, 5, 0.5, 1) == 4
+
+
+def test_pods_beyond_its_grant_do_not_stop_their_own_job() -> None:
     platform = Platform(Limits(64))
     a, b = JobKey("n", "a"), JobKey("m", "b")
     platform.published(a, platform.ask(a, 4, 17, 0.5, 1))
-    platform.exist(a, 24, 0)  # three pods of eight
+    platform.exist(a, 24, 0)
     assert platform.ask(b, 4, 64, 0.5, 2) == 40, "others wait for what is more than its grant"
     platform.withdraw(b)
     platform.published(b, 0)

@@ -77,6 +77,11 @@ class TestStatus:
         assert found.reason == reason
         assert words in found.message
 
+    def test_a_job_whose_pods_are_too_large_for_the_limit_says_so(self) -> None:
+        found = limit_problem(9, Room(8, 0), Room(8, 0), per_pod=3)
+        assert "needs 9 actors in pods of 3, the platform may have 8 in all" in found.message
+        assert "lower spec.scaling.minActors or spec.actor.perPod" in found.message
+
     def test_a_learner_that_succeeded_is_not_shown_as_starting(self) -> None:
         """Its pod is over before its Job is Complete."""
         done = self.situation(observed=observed_with(terminated(0, reason="Completed"), phase="Succeeded"))
