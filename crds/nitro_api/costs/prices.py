@@ -7,6 +7,7 @@ two prices; that one is for being ready and the other for an invocation is AWS's
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,22 +46,33 @@ def vm_cost(pricing: Pricing, seconds: float) -> RoundCost:
 
 
 def serverless_cost(
-    pricing: Pricing, seconds: float, billed: Sequence[float], provisioned: int = 0
+    pricing: Pricing,
+    seconds: float,
+    billed: Sequence[float],
+    provisioned: int = 0,
+    *,
+    at_once: int | None = None,
 ) -> RoundCost:
     """Cost of a round whose actors are invocations.
 
     P_k p_learner + sum_i [ceil_1ms(d_i) GB p_x + p_request] + P_k provisioned GB p_pc. `seconds` is P_k, the
     round's wall time; `billed` holds d_i, the whole of each invocation in seconds, retries included;
-    `provisioned` is the provisioned concurrency. The first `provisioned` invocations run under it, at its
-    lower price. Raises ValueError for a time that is negative or not finite. `pricing` must be resolved.
+    `provisioned` is the provisioned concurrency. An invocation runs under it, at its lower price, if one of
+    its sandboxes is free when the invocation begins. That is computed as if at most `at_once` invocations
+    ran at a time (None: all of them), each as soon as another one has ended. Raises ValueError for a time
+    that is negative or not finite. `pricing` must be resolved.
     """
     memory = pricing.actor_memory_gb
     actors = (
         _sane(seconds, "seconds") * _sane(provisioned, "provisioned") * memory * pricing.provisioned_gb_second
     )
-    for index, duration in enumerate(billed):
-        price = pricing.lambda_provisioned_gb_second if index < provisioned else pricing.lambda_gb_second
-        actors += billed_seconds(duration) * memory * price + pricing.lambda_request
+    free = [(0.0, sandbox) for sandbox in range(min(len(billed), at_once or len(billed)))]  # a heap, by time
+    for duration in billed:
+        paid = billed_seconds(duration)
+        began, sandbox = free[0]
+        heapq.heapreplace(free, (began + paid, sandbox))
+        price = pricing.lambda_provisioned_gb_second if sandbox < provisioned else pricing.lambda_gb_second
+        actors += paid * memory * price + pricing.lambda_request
     return RoundCost(learner_cost(pricing, seconds), actors)
 
 

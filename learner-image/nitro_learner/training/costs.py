@@ -101,7 +101,13 @@ class Meter:
         return self._metered if self._pod_seconds is not None else None
 
     def round(
-        self, number: int, seconds: float, billed: Sequence[float], actors: int, estimated: int = 0
+        self,
+        number: int,
+        seconds: float,
+        billed: Sequence[float],
+        actors: int,
+        estimated: int = 0,
+        at_once: int | None = None,
     ) -> RoundCost:
         """Write down a round and return its own cost.
 
@@ -110,12 +116,13 @@ class Meter:
             seconds: the round's wall time.
             billed: seconds of every invocation, failed and evaluation ones included.
             estimated: how many of them nobody reported, so that their time is a guess.
+            at_once: how many of them ran at a time at most; None = all.
 
         Raises:
             OSError: the journal cannot be written (disk full).
         """
         provisioned = self._provisioned()
-        cost = serverless_cost(self._pricing, seconds, billed, provisioned)
+        cost = serverless_cost(self._pricing, seconds, billed, provisioned, at_once=at_once)
         details = {
             "actors": actors,
             "seconds": seconds,

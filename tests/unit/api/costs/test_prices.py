@@ -38,6 +38,24 @@ def test_provisioned_concurrency_is_paid_idle_and_makes_invocations_cheaper() ->
     assert some == pytest.approx(2 * 9.7222e-6 + 1.66667e-5 + 3 * 2e-7)
 
 
+@pytest.mark.parametrize(
+    ("billed", "at_once", "cheap"),
+    [
+        ([1.0] * 6, 2, 6.0),  # three waves of two
+        ([1.0] * 6, 1, 6.0),
+        ([1.0] * 6, 3, 4.0),  # two waves of three, of which one is on demand
+        ([1.0, 1.0, 4.0, 1.0, 1.0], 3, 4.0),  # the one on demand is busy
+        ([3.0, 3.0, 1.0, 1.0, 1.0], 3, 6.0),  # the one on demand is free again first
+    ],
+)
+def test_waves_run_under_the_provisioned_concurrency_that_is_free_again(
+    billed: list[float], at_once: int, cheap: float
+) -> None:
+    found = serverless_cost(PRICING, 0.0, billed, provisioned=2, at_once=at_once).actors
+    dear = sum(billed) - cheap
+    assert found == pytest.approx(cheap * 9.7222e-6 + dear * 1.66667e-5 + len(billed) * 2e-7)
+
+
 def test_pods_are_paid_by_their_life() -> None:
     assert pod_cost(Pricing(pod_gb_second=1e-5, actor_memory_gb=0.5), 1000.0) == pytest.approx(5e-3)
     assert learner_cost(PRICING, 3600.0) == 3.06

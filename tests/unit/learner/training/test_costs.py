@@ -52,6 +52,8 @@ def test_sandboxes_that_are_kept_ready_are_paid_for_the_whole_round(tmp_path: Pa
         assert idle.actors == pytest.approx(0.96, rel=1e-3), "64 GB for an hour: nitro-spec, section 6"
         busy = meter.round(2, 20.0, BILLED, 3)
         assert ledger.entries[1].details["provisioned"] == 64
+        waves = meter.round(3, 20.0, BILLED * 40, 120, at_once=64)
+        assert waves.actors == pytest.approx(40 * 8.0 * 9.7222e-6 + 120 * 2e-7 + 20.0 * 64 * 4.1667e-6)
     # Invocations under provisioned concurrency have their own, lower price.
     expected = 8.0 * 9.7222e-6 + 3 * 2e-7 + 20.0 * 64 * 4.1667e-6
     assert busy.actors == pytest.approx(expected)
