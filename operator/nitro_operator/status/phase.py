@@ -58,7 +58,8 @@ def phase_of(
 
     The learner's Job decides. The published status decides only if there is no Job, or if a failed Job is
     being deleted. `suspend` deletes a failed Job so that the run can continue; a deletion by hand leaves the
-    run failed. A job that succeeded stays so. A job is suspended until a learner with other settings is gone:
+    run failed. A job that succeeded stays so, and one that failed keeps its cause when its deadline passes
+    later, unless somebody wants it to go on. A job is suspended until a learner with other settings is gone:
     somebody suspended, changed and resumed it before the operator saw that.
 
     Args:
@@ -73,7 +74,8 @@ def phase_of(
         return Judgement(Stage.SUCCEEDED)
     if invalid is not None and learner is None:
         return Judgement(Stage.INVALID, Problem(INVALID_SPEC, invalid))
-    if _overdue(job, now):
+    failure = _failure(job, observed)
+    if _overdue(job, now) and (failure is None or spec.get("suspend")):
         return Judgement(Stage.FAILED, deadline_problem())
     if spec.get("suspend") or _mended(learner, settings):
         return Judgement(Stage.SUSPENDED)
@@ -81,14 +83,23 @@ def phase_of(
         if invalid is not None:
             return Judgement(Stage.HELD, Problem(INVALID_SPEC, f"{HELD} {invalid}"))
         return Judgement(Stage.ACTIVE)
-    if learner is not None and not terminating(learner):
-        return Judgement(Stage.FAILED, finished_message(learner, observed.learner_pod))
-    remembered = condition(job, FAILED)
-    if remembered is not None and remembered.get("status") == "True":
-        reason = remembered.get("reason") or FAILED
-        if reason != INVALID_SPEC:
-            return Judgement(Stage.FAILED, Problem(reason, remembered.get("message") or ""))
-    return Judgement(Stage.ACTIVE)
+    return Judgement(Stage.ACTIVE) if failure is None else Judgement(Stage.FAILED, failure)
+
+
+def _failure(job: Object, observed: Observed) -> Problem | None:
+    """Why the run has failed; None if it has not."""
+    learner, pod = observed.learner_job, observed.learner_pod
+    if learner is not None and not holds(learner, "Failed"):
+        return None
+    published = condition(job, FAILED) or {}
+    reason = published.get("reason") or FAILED
+    known = None
+    if published.get("status") == "True" and reason != INVALID_SPEC:
+        known = Problem(reason, published.get("message") or "")
+    if learner is None or terminating(learner):
+        return known
+    # The learner's last words go with its pod, as when an idle node is removed.
+    return known if pod is None and known is not None else finished_message(learner, pod)
 
 
 def _mended(learner: Object | None, settings: str | None) -> bool:

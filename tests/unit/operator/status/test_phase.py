@@ -124,6 +124,30 @@ class TestStage:
         assert "KeyError" in problem.message
         assert "spec.suspend" in problem.message
 
+    def test_a_failure_is_still_known_when_its_pod_is_gone(self) -> None:
+        """As when the node is removed that nobody uses any more."""
+        published = condition("Failed", reason="InvalidJob") | {"message": "it said: no such environment"}
+        job = make_job({"conditions": [published]})
+        problem = phase_of(job, Observed(learner_job=learner_job("Failed")), None, NOW).problem
+        assert problem is not None
+        assert (problem.reason, problem.message) == ("InvalidJob", "it said: no such environment")
+        unknown = phase_of(make_job(), Observed(learner_job=learner_job("Failed")), None, NOW).problem
+        assert unknown is not None
+        assert unknown.reason == "LearnerFailed"
+
+    @pytest.mark.parametrize("learner", [None, learner_job("Failed")], ids=["deleted", "failed"])
+    @pytest.mark.parametrize(("suspend", "reason"), [(False, "LearnerFailed"), (True, "DeadlineExceeded")])
+    def test_a_deadline_that_passes_after_a_failure_does_not_replace_its_cause(
+        self, learner: Object | None, suspend: bool, reason: str
+    ) -> None:
+        status = {"startTime": "2026-01-01T00:30:00Z"}
+        status |= {"conditions": [condition("Failed", reason="LearnerFailed")]}
+        job = make_job(status, activeDeadlineSeconds=1800, suspend=suspend)
+        judged = phase_of(job, Observed(learner_job=learner), None, NOW)
+        assert judged.stage is Stage.FAILED
+        assert judged.problem is not None
+        assert judged.problem.reason == reason
+
     def test_exit_code_2_is_reported_as_an_invalid_job(self) -> None:
         ended = pod(
             "learner", phase="Failed", learner=terminated(2, "spec.environment.id: no such 'x' in \"y\"")
