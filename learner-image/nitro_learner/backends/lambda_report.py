@@ -48,6 +48,11 @@ def parse(log: str | None) -> InvocationReport | None:
     return None
 
 
+def billed_seconds(report: InvocationReport | None, wall: float) -> float:
+    """What is paid for; where the report is lost, an estimate: the time that the request took."""
+    return wall if report is None else report.billed_seconds
+
+
 def _from_json(line: str) -> InvocationReport | None:
     try:
         metrics = json.loads(line)["record"]["metrics"]
