@@ -63,7 +63,10 @@ class FakeKube:
         refusal = self.refused.get(obj["kind"], self.refusal)
         if refusal is not None:
             raise refusal
-        return obj | {"metadata": obj["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
+        made = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+        if obj["kind"] == "Job":  # by which its pods are told from those of another Job
+            made["uid"] = "made"
+        return obj | {"metadata": obj["metadata"] | made}
 
     async def apply(self, obj: Object, *, subresource: str | None = None, **_: Any) -> Object:
         answer = await self.create(obj)

@@ -30,7 +30,9 @@ class Observed:
 
     learner_job: Object | None = None
     learner_pod: Object | None = None
-    """The newest one."""
+    """The newest one of that Job."""
+    former_pods: list[Object] = field(default_factory=list)
+    """Pods that a deleted Job of this run has left and that have not ended: they may go on training."""
     actor_service: Object | None = None
     revision: Object | None = None
     actor_pods: list[Object] = field(default_factory=list)
@@ -61,10 +63,13 @@ def observe(cache: Cache, job: Object) -> Observed:
         foreign.append(f"{VOLUME_CLAIM} {claim['metadata']['name']}")
     revision = cache.get(REVISION, key, names.revision(key.name))
     pods = cache.children(POD, key)
-    learners = [p for p in pods if _component(p) == names.LEARNER and _is_of(p, learner_job)]
+    pods = [pod for pod in pods if _component(pod) == names.LEARNER]
+    learners = [pod for pod in pods if _is_of(pod, learner_job)]
+    former = [pod for pod in pods if pod not in learners and alive(pod) and _created(pod) >= _created(job)]
     return Observed(
         learner_job=learner_job,
         learner_pod=max(learners, key=_created, default=None),
+        former_pods=former,
         actor_service=service,
         revision=revision,
         actor_pods=[pod for pod in actor_pods(cache, key) if _created(pod) >= _created(job)],

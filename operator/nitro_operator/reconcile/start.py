@@ -54,7 +54,8 @@ class Starter:
 
     async def start(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
         """Create and correct the children. The learner comes last, when everything that it needs is there."""
-        if run.observed.foreign:
+        alone = run.observed.learner_job is not None or not run.observed.former_pods
+        if run.observed.foreign or not alone:
             run.again.append(WAIT_SECONDS)
             return
         if run.observed.learner_job is None and await self._renew(run, view, deployment):

@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 from nitro_operator.backends.knative import scale_annotations
 from nitro_operator.builders import actor_service, checkpoint_claim
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import POD, REVISION, TRAINING_JOB, VOLUME_CLAIM, JobKey
+from nitro_operator.kube.kinds import LEARNER_JOB, POD, REVISION, TRAINING_JOB, VOLUME_CLAIM, JobKey
 from nitro_operator.kube.names import labels
 from nitro_operator.reconcile.job import Unfinished
 from nitro_operator.scaling.grants import Limits
@@ -114,6 +114,27 @@ async def test_pods_of_several_actors_stay_within_the_platforms_limit(
     assert {name: annotations[name] for name in scale_annotations(pods)} == scale_annotations(pods)
     actors = bench.kube.written[-1]["status"]["actors"]
     assert (actors["requested"], actors["granted"]) == (8, granted)
+
+
+async def test_a_learner_whose_job_was_deleted_ends_before_another_one_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`kubectl delete job` removes the Job at once, and its pod has two minutes to write a checkpoint."""
+    bench = Bench(monkeypatch, running=True)
+    await bench.reconciler.reconcile(KEY)
+    former = bench.cache.get(LEARNER_JOB, KEY, "hopper-learner")
+    assert former is not None
+    bench.cache.remove(LEARNER_JOB, former)
+    bench.kube.written.clear()
+    await bench.reconciler.reconcile(KEY)
+    assert "Job" not in [one["kind"] for one in bench.kube.written]
+    told = conditions_of(bench)["LearnerReady"]
+    assert (told["reason"], "its pods must end first: p." in told["message"]) == ("Waiting", True)
+    ended = pod("learner", phase="Succeeded", redis=RUNNING, learner=terminated(0))
+    ended["metadata"]["resourceVersion"] = "2"
+    bench.cache.put(POD, ended)
+    await bench.reconciler.reconcile(KEY)
+    assert "Job" in [one["kind"] for one in bench.kube.written]
 
 
 async def test_one_more_actor_is_requested_while_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:

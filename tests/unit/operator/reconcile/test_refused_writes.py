@@ -184,6 +184,7 @@ async def test_actors_of_another_image_that_cannot_be_deleted_are_told_and_the_s
 ) -> None:
     bench = refusing(monkeypatch, "Service")
     bench.cache.remove(LEARNER_JOB, learner_job(namespace="team", labels={"nitro.dev/job": "hopper"}))
+    bench.cache.remove(POD, pod("learner"))
     old = actor_service(make_view(actor={"image": "registry.test/actor:0"}))
     old["metadata"] |= {"uid": "old", "creationTimestamp": "2026-01-01T00:00:00Z"}
     bench.cache.put(KNATIVE_SERVICE, old)
