@@ -108,7 +108,7 @@ def reporting(learner: Learner) -> Iterator[tuple[StatusReporter, queue.SimpleQu
     spec = resolve_stored(learner.job).spec
     with StatusReporter(learner.client(), None) as reporter:
         reporter.mirror.on_actors(lambda granted, _: grants.put(granted))
-        reporter.starting(spec, round=0, actors=3)
+        reporter.starting(spec, round=0, version=0, actors=3)
         yield reporter, grants
 
 

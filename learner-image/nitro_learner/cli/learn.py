@@ -133,9 +133,14 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
 
 def _announce(opened: OpenRun, reporter: StatusReporter) -> None:
     """Report at once where the run goes on, and with how many actors."""
+    from nitro_learner.algorithms.policy_set import saved_policies
+
     spec, checkpoint = opened.job.spec, opened.checkpoint
-    actors = checkpoint.state["training"]["actors"] if checkpoint else spec.scaling.initial_actors
-    reporter.starting(spec, round=checkpoint.round if checkpoint else 0, actors=actors)
+    if checkpoint is None:
+        reporter.starting(spec, round=0, version=0, actors=spec.scaling.initial_actors)
+        return
+    version, actors = saved_policies(checkpoint.state)["version"], checkpoint.state["training"]["actors"]
+    reporter.starting(spec, round=checkpoint.round, version=version, actors=actors)
 
 
 async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:

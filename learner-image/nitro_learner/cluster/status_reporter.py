@@ -46,7 +46,7 @@ class StatusReporter(Listener):
     """Keep status.training, policies, sharing, cost, and round and time of status.checkpoint current.
 
         with StatusReporter(client, job.get("status")) as reporter:
-            reporter.starting(job.spec, round=0, actors=8)
+            reporter.starting(job.spec, round=0, version=0, actors=8)
             reporter.mirror.on_actors(lambda granted, ready: backend.set_limit(granted))
             ...                                         # the trainer calls its listeners
             reporter.conclude("Succeeded", outcome.reason, outcome.message)
@@ -67,9 +67,8 @@ class StatusReporter(Listener):
         left = before.get("training", {})
         self._history: deque[dict[str, Any]] = deque(left.pop("history", []), maxlen=_HISTORY)
         ended = ("updatedAt", "reason", "message")
-        self._training = {name: value for name, value in left.items() if name not in ended} | {
-            "state": "Running"
-        }
+        kept = {name: value for name, value in left.items() if name not in ended}
+        self._training: dict[str, Any] = {"weightsVersion": 0} | kept | {"state": "Running"}
         self._cost: dict[str, float] = before.get("cost", {})
         saved = before.get("checkpoint", {})
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
@@ -101,10 +100,11 @@ class StatusReporter(Listener):
 
     # Events of the training
 
-    def starting(self, spec: JobSpec, *, round: int, actors: int) -> None:
+    def starting(self, spec: JobSpec, *, round: int, version: int, actors: int) -> None:
         """Report the start, before there are actors: the operator has to know how many are requested.
 
-        Later versions need the rollouts' size, because their defaults may differ.
+        Later versions need the rollouts' size, because their defaults may differ. `version` is that of the
+        weights; each round and each toggle of sharing makes the next one.
         """
         with self._changed:
             if self._training.get("round") != round:
@@ -112,7 +112,7 @@ class StatusReporter(Listener):
             self._policies.starting(spec.sharing)
             self._update(
                 round=round,
-                weightsVersion=round,
+                weightsVersion=version,
                 rolloutLength=spec.environment.rollout_length,
                 envsPerActor=spec.environment.envs_per_actor,
                 **_request(actors),
@@ -125,7 +125,7 @@ class StatusReporter(Listener):
             self._history.clear()
             for row in history:
                 self._take(row, ready=ready.get(row["round"]))
-            self._update(round=round, weightsVersion=round)
+            self._update(round=round)
 
     def on_round_requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
         self._update(**_request(actors))
@@ -134,12 +134,13 @@ class StatusReporter(Listener):
         with self._changed:
             self._policies.played(report.policies)
             busy = {"busySeconds": round(report.work.seconds, 1)}
-            self._take(report.row(), ready=report.ready, **busy, **_request(report.next_actors))
+            more = {"weightsVersion": self._training["weightsVersion"] + 1, **_request(report.next_actors)}
+            self._take(report.row(), ready=report.ready, **busy, **more)
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         with self._changed:
             self._policies.regrouped(regrouping)
-            self._update()
+            self._update(weightsVersion=self._training["weightsVersion"] + 1)
 
     def actors_silent(self, trouble: str | None) -> None:
         """Report why no actor has answered yet; None when one has."""
@@ -200,7 +201,6 @@ class StatusReporter(Listener):
             self._spend(float(row["cost_learner"]), float(row["cost_actors"]))
             self._update(
                 round=int(row["round"]),
-                weightsVersion=int(row["round"]),
                 envSteps=int(row["env_steps"]),
                 rewardMean=_readable(reward, 3),
                 cutShare=_readable(row["cut_share"], 3),

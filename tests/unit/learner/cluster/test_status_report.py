@@ -23,6 +23,7 @@ from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
 from nitro_learner.training.round_report import Outcome
+from nitro_learner.training.sharing import Regrouping
 from replicas_support import replicas
 from report_support import report as round_report
 from train_support import job
@@ -158,7 +159,7 @@ def test_a_run_reports_its_rollouts_and_whether_they_cut_episodes() -> None:
     cluster = Cluster()
     spec = resolve(load_job(job())).spec
     with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
-        reporter.starting(spec, round=0, actors=2)
+        reporter.starting(spec, round=0, version=0, actors=2)
         for number in (1, 2):
             reporter.on_round_done(round_report(number, cut_share=0.75))
     training = cluster.reported["training"]
@@ -186,11 +187,29 @@ def test_a_restarted_learner_keeps_what_was_known_of_ready_actors() -> None:
             first.on_round_done(report)
     spec = resolve(load_job(job())).spec
     with StatusReporter(cluster, cluster.reported) as second:  # type: ignore[arg-type]
-        second.starting(spec, round=2, actors=2)  # the third was after the last checkpoint
+        second.starting(spec, round=2, version=2, actors=2)  # the third was after the last checkpoint
         second.on_run_started(round=2, rounds=6, history=[report.row() for report in done[:2]])
         second.on_round_done(round_report(3, ready=1))
     history = cluster.reported["training"]["history"]
     assert [(entry["round"], entry["ready"]) for entry in history] == [(1, 4), (2, 5), (3, 1)]
+
+
+def test_each_round_and_each_toggle_of_sharing_makes_a_version_of_the_weights() -> None:
+    cluster, spec = Cluster(), resolve(load_job(job())).spec
+    toggle = Regrouping(1, 2, True, {"a_0": ("a_0", "a_1")}, frozenset(["a_0"]), "returns fell")
+    with StatusReporter(cluster, None) as first:  # type: ignore[arg-type]
+        first.starting(spec, round=0, version=0, actors=2)
+        for number in (1, 2):
+            first.on_round_done(round_report(number))
+        first.on_policies_regrouped(toggle)
+    assert cluster.reported["training"]["weightsVersion"] == 3
+    with StatusReporter(cluster, cluster.reported) as second:  # type: ignore[arg-type]
+        second.starting(spec, round=1, version=1, actors=2)  # the second was after the last checkpoint
+        second.on_run_started(round=1, rounds=6, history=[round_report(1).row()])
+        second.on_round_done(round_report(2))
+        second.on_policies_regrouped(toggle)
+        second.on_round_done(round_report(3))
+    assert cluster.reported["training"]["weightsVersion"] == 4
 
 
 class Gone(Cluster):
