@@ -11,7 +11,6 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from nitro_learner.algorithms.multi_ppo.loss import acted_in
 from nitro_learner.algorithms.multi_ppo.network import StackedActorCritic
 from nitro_learner.algorithms.multi_ppo.samples import Data, TeamSamples
 from nitro_learner.algorithms.multi_ppo.update import Network, PolicyStep
@@ -48,12 +47,11 @@ class PolicySurrogate(ABC, Generic[Network, Data]):
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
         parts = self._drawn(self._seen(objective), rows.to(self.samples.weights.device))
-        return self._function(self.step.parameters, objective, parts)
+        return self._mean_of(self.step.parameters, objective, parts)[0]
 
     def trajectories(self, objective: Objective) -> Trajectories:
         parts = self._each(self._seen(objective))
-        mean = self._function(self.step.sampled.clone(), objective, parts)
-        sizes = [part.weights.sum().item() for part in parts]
+        mean, sizes = self._mean_of(self.step.sampled.clone(), objective, parts)
         return Trajectories(mean, sizes, self.size // self.agents)
 
     @abstractmethod
@@ -75,17 +73,24 @@ class PolicySurrogate(ABC, Generic[Network, Data]):
     def _seen(self, objective: Objective) -> Data:
         return self.samples if objective == "total" else self.samples.with_advantages(self.step.standardised)
 
-    def _function(self, theta: Tensor, objective: Objective, parts: Sequence[Data]) -> Function:
+    def _mean_of(
+        self, theta: Tensor, objective: Objective, parts: Sequence[Data]
+    ) -> tuple[Function, list[float]]:
+        """The mean over the parts, a term for each of them, and the number of summands in each."""
         policies, critics = self.step.network.split(theta)
         # No copy of the policy: `nitro landscape` moves it, and plays the learner's weights.
         policy, critic = policies.detach().requires_grad_(), critics.detach().clone().requires_grad_()
-        acted = float(acted_in(parts))
-        return Function(
-            terms=[partial(self._mean, policy, critic, objective, part, acted) for part in parts],
+        sizes = [part.weights.sum().item() for part in parts]
+        acted = max(sum(sizes), 1.0)
+        mean = Function(
+            terms=[partial(self._share, policy, critic, objective, part, acted) for part in parts],
             parameters=[policy, critic] if objective == "total" else [policy],
         )
+        return mean, sizes
 
-    def _mean(self, policy: Tensor, critic: Tensor, objective: Objective, part: Data, acted: float) -> Tensor:
+    def _share(
+        self, policy: Tensor, critic: Tensor, objective: Objective, part: Data, acted: float
+    ) -> Tensor:
         """The part's share of the mean."""
         distribution, c = self.step.distribution, self.step.coefficients
         if objective == "total":

@@ -109,20 +109,21 @@ class TdSurrogate:
         return self.weights.any(0).nonzero()[:, 0].cpu()
 
     def function(self, objective: Objective, rows: Tensor) -> Function:
-        return self._function(objective, torch.split(rows.to(self.targets.device), CHUNK))
+        return self._mean_of(objective, torch.split(rows.to(self.targets.device), CHUNK))[0]
 
     def trajectories(self, objective: Objective) -> Trajectories:
-        sizes = [self.weights[:, rows].sum().item() for rows in self.lanes]
-        return Trajectories(self._function(objective, self.lanes), sizes, self.size)
+        mean, sizes = self._mean_of(objective, self.lanes)
+        return Trajectories(mean, sizes, self.size)
 
-    def _function(self, objective: Objective, parts: Sequence[Tensor]) -> Function:
-        total = sum(self.weights[:, rows].sum().item() for rows in parts)
+    def _mean_of(self, objective: Objective, parts: Sequence[Tensor]) -> tuple[Function, list[float]]:
+        """The mean over parts, lists of rows: a term for each part, and the number of summands in each."""
+        sizes = [self.weights[:, rows].sum().item() for rows in parts]
         sign = 1.0 if objective == "total" else -1.0
-        scale = sign / max(total, 1.0)
+        scale = sign / max(sum(sizes), 1.0)
         leaves = [one.parameters for one in self.played]
         if self.mixer.size:
             leaves.append(self.mixer_parameters)
-        return Function([partial(self._loss, rows, scale) for rows in parts], leaves)
+        return Function([partial(self._loss, rows, scale) for rows in parts], leaves), sizes
 
     def _loss(self, rows: Tensor, scale: float) -> Tensor:
         chosen = torch.cat([one.chosen(rows) for one in self.played])

@@ -63,4 +63,4 @@ class SequenceSurrogate(TdSurrogate):
             (part * length + steps).flatten()
             for part in torch.split(needed[:, None], max(1, CHUNK // length))
         ]
-        return replace(self, weights=self.weights * drawn)._function(objective, parts)
+        return replace(self, weights=self.weights * drawn)._mean_of(objective, parts)[0]
