@@ -50,7 +50,7 @@ class TrainingState:
         env_steps: environment steps trained on.
         seconds: wall time of the rounds done, over all sittings.
         recent_returns: undiscounted returns of the last 20 training episodes.
-        policy_returns: the same of each policy: of the episodes of the agents that it plays.
+        policy_returns: the same of each policy: of each episode the mean over the agents that it plays.
         recent_cuts: of each of the last 10 rounds the share of its steps that belong to episodes which a
             rollout's end cut off for good.
         recent_steps: of each of them its steps.
@@ -88,7 +88,7 @@ class TrainingState:
         return pstdev(self.recent_returns) if self.recent_returns else None
 
     def policy_reward(self, policy: str) -> float | None:
-        """Mean return of the last 20 episodes of a policy's agents; None before the first has ended."""
+        """Mean return of a policy's agents in the last 20 episodes; None before the first has ended."""
         returns = self.policy_returns.get(policy)
         return fmean(returns) if returns else None
 
@@ -130,9 +130,11 @@ class TrainingState:
             self.actor_rounds += 1
             self.env_steps += steps
             finished.extend(fragment.team_returns.tolist())
-            for agent, returns in fragment.returns_of(list(agents)).items():
-                recent = self.policy_returns.setdefault(agents[agent], deque(maxlen=_WINDOW))
-                recent.extend(returns.tolist())
+            by_agent = fragment.returns_of(list(agents))
+            for policy in dict.fromkeys(agents.values()):
+                own = [by_agent[agent] for agent, played in agents.items() if played == policy]
+                recent = self.policy_returns.setdefault(policy, deque(maxlen=_WINDOW))
+                recent.extend(np.mean(own, axis=0).tolist())
             state = {name: value for name, value in fragment.tensors.items() if name.startswith("state/")}
             if not (state and keep_end_states):
                 cut_off += steps - int(fragment.tensors["episode_lengths"].sum())
@@ -194,8 +196,8 @@ class TrainingState:
         for name, value in state.items():
             setattr(self, name, value)
         self.recent_returns = deque(state["recent_returns"], maxlen=_WINDOW)
-        # Checkpoints before version 0.2 have none: of one policy they are the run's.
-        policies = state.get("policy_returns") or {DEFAULT_POLICY: state["recent_returns"]}
+        # Checkpoints before version 0.2 do not have them: of one policy they are the run's.
+        policies = state.get("policy_returns", {DEFAULT_POLICY: state["recent_returns"]})
         self.policy_returns = {name: deque(returns, maxlen=_WINDOW) for name, returns in policies.items()}
         self.recent_cuts = deque(state.get("recent_cuts", ()), maxlen=_CUT_ROUNDS)
         self.recent_steps = deque(state.get("recent_steps", [1] * len(self.recent_cuts)), maxlen=_CUT_ROUNDS)

@@ -95,6 +95,26 @@ def test_steps_of_episodes_that_were_cut_off_are_counted(resumable: bool) -> Non
     assert again.cut_share == 0, "what happened ten rounds ago is forgotten"
 
 
+def test_a_policys_reward_is_of_all_agents_that_it_plays() -> None:
+    """In a fragment with more episodes than are remembered too."""
+    state = TrainingState(actors=1)
+    returns = np.stack([np.zeros(30), np.full(30, 10.0), np.full(30, 4.0)], axis=1)
+    tensors = {"episode_returns": returns, "episode_lengths": np.ones(30, np.int64)}
+    agents = {"a_0": "a_0", "a_1": "a_0", "a_2": "a_2"}
+    state.absorb([Fragment({"slot": 0, "steps": 30}, tensors)], agents, keep_end_states=False)
+    assert (state.policy_reward("a_0"), state.policy_reward("a_2")) == (5.0, 4.0)
+    assert state.reward_mean == 14.0, "the run's is a sum over the agents"
+
+
+def test_policies_without_an_episode_yet_stay_so_in_a_run_that_goes_on() -> None:
+    state = TrainingState(actors=1)
+    state.absorb([fragment(64, [3.0], [64])], {"a_0": "a_0"}, keep_end_states=False)
+    state.forget_policies(["a_0"], kept=["a_0"])
+    again = TrainingState(actors=1)
+    again.load_state_dict(state.state_dict())
+    assert again.state_dict() == state.state_dict()
+
+
 def evaluation(version: int, lengths: list[int]) -> EvaluationResult:
     return EvaluationResult(version, np.ones(len(lengths)), np.array(lengths), Counts().stats(1.0, 1))
 
