@@ -59,6 +59,7 @@ def report(number: int, **values: Any) -> RoundReport:
         "policy_loss": -0.01,
         "explained_variance": 0.9,
         "advantage_std": 12.0,
+        "learned": 8,
     }
     return RoundReport(**{**base, **values})
 

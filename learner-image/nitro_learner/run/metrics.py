@@ -243,7 +243,7 @@ class LearnerMetrics(Listener):
             self.detector.labels(*job).observe(report.detector_seconds)
         if report.detector_failed:
             self.failures.labels(*job).inc()
-        self._set_actors("succeeded", report.actors - report.lost)
+        self._set_actors("succeeded", report.learned)
         self._set_actors("lost", report.lost)
         self._set_actors("failed", report.retries)
         self._set_actors("requested", report.next_actors)

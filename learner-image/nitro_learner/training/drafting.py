@@ -93,6 +93,7 @@ def draft(
         reward_std=state.reward_std,
         retried=sampled.retries,
         dropped=sampled.dropped,
+        learned=len(result.fragments),
         ready=max(0, state.actors - sampled.late - len(result.lost)),
         staleness=result.staleness,
         deadline_misses=sampled.deadline_misses,

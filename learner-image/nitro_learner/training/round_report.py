@@ -72,9 +72,10 @@ class RoundReport:
     round waited for a stage; stages that run beside others (detector, evaluation, checkpoint) count only
     where the round stood still. `seconds_actor` is the mean duration of an invocation that sampled;
     `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
-    queueing in front of it, a cold start, transfer. `ready` counts the slots that did not wait for an actor;
-    `work` is what actors have done in the run so far. `ratio_wanted` says whether the scaler asks for
-    `convexity_ratio`; it is also measured where sharing toggles.
+    queueing in front of it, a cold start, transfer. `learned` counts the rollouts that the round learned
+    from, `ready` the slots that did not wait for an actor; `work` is what actors have done in the run so far.
+    `ratio_wanted` says whether the scaler asks for `convexity_ratio`; it is also measured where sharing
+    toggles.
     """
 
     round: int
@@ -121,6 +122,7 @@ class RoundReport:
     reward_std: float | None = None
     retried: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    learned: int = 0
     ready: int = 0
     cost_round: float = 0.0
     work: ActorWork = field(default_factory=ActorWork)
@@ -149,6 +151,7 @@ _NOT_COLUMNS = {
     "reward_std",
     "retried",
     "dropped",
+    "learned",
     "ready",
     "work",
     "staleness",

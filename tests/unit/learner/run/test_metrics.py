@@ -61,6 +61,14 @@ def test_every_series_has_the_job_and_labels_of_known_values() -> None:
     assert _value(metrics, "nitro_job_cost_dollars_total", component="actors") == 0.0005
 
 
+def test_slots_succeed_that_were_learned_from() -> None:
+    """An off-policy round goes on without half of its slots, and loses slots of earlier rounds as well."""
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
+    metrics.on_round_done(report(1, actors=2, learned=1, lost=5))
+    assert _value(metrics, "nitro_round_actors", state="succeeded") == 1
+    assert _value(metrics, "nitro_round_actors", state="lost") == 5
+
+
 def test_no_series_comes_with_a_round_that_was_not_there_before() -> None:
     """`increase` does not see a counter's step from nothing to a number."""
     metrics = LearnerMetrics("ml", "hopper", begun=False)

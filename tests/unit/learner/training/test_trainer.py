@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -679,6 +680,10 @@ async def test_trainer_reports_actors_that_a_round_did_not_start_as_not_late(new
     first, second, _ = run.listener.reports
     assert len(run.requested("rollout", 2)) < second.actors
     assert (first.ready, second.ready) == (first.actors, second.actors)
+    steps = [0, *(report.env_steps for report in run.listener.reports)]
+    learned = [(later - earlier) // STEPS for earlier, later in pairwise(steps)]
+    assert [report.learned for report in run.listener.reports] == learned
+    assert first.learned == 2, "the round ends without the third"
 
 
 # Another run's policies.
