@@ -89,7 +89,7 @@ class PolicyFiles(Listener):
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         """Drop what is after `round` (it will be made again) and a last line that was cut."""
-        kept = [row for row in read_rows(self._folder.policies) if int(row["round"]) <= round]
+        kept = [row for number, row in _read(self._folder) if number <= round]
         text = _lines([dict.fromkeys(COLUMNS, "") | row for row in kept], head=True)
         self._folder.write_text(self._folder.policies, text)
         toggles = [toggle for toggle in read_toggles(self._folder) if toggle.round <= round]
@@ -138,13 +138,18 @@ def read_groups(folder: RunDir) -> list[tuple[int, str, tuple[str, ...]]]:
     Raises:
         RunDirError: the file is damaged.
     """
+    return [(round, row["policy"], tuple(row["agents"].split())) for round, row in _read(folder)]
+
+
+def _read(folder: RunDir) -> list[tuple[int, dict[str, str]]]:
+    """Round and row of every row of policies.csv. Raises RunDirError where the file is damaged."""
     try:
-        return [
-            (int(row["round"]), row["policy"], tuple(row["agents"].split()))
-            for row in read_rows(folder.policies)
-        ]
+        rows = [(int(row["round"]), row) for row in read_rows(folder.policies)]
     except (ValueError, KeyError) as error:
         raise RunDirError(f"{folder.policies} is damaged: {error}.") from None
+    if any("policy" not in row or "agents" not in row for _, row in rows):
+        raise RunDirError(f"{folder.policies} is damaged: it lacks policies or agents.")
+    return rows
 
 
 def _lines(rows: Sequence[dict[str, Any]], *, head: bool = False) -> str:

@@ -80,6 +80,11 @@ def test_a_line_that_a_crash_cut_is_left_out_and_a_damaged_file_is_named(tmp_pat
     folder.policies.write_text("round,policy\n1,a\n")
     with pytest.raises(RunDirError, match=r"policies\.csv is damaged"):
         read_groups(folder)
+    for damaged in ("policy\na\n", "round,policy\none,a\n"):
+        folder.policies.write_text(damaged)
+        with pytest.raises(RunDirError, match=r"policies\.csv is damaged"):
+            PolicyFiles(folder).on_run_started(round=2, rounds=5, history=[])
+        assert folder.policies.read_text() == damaged
 
 
 def test_a_run_of_one_agent_has_neither(tmp_path: Path) -> None:
