@@ -405,8 +405,14 @@ def test_every_variant_is_checked_before_the_first_job(tmp_path: Path) -> None:
 
 
 def test_names_are_the_same_each_time_and_those_of_no_other_run(tmp_path: Path) -> None:
-    variants = {"a" * 39: {}, "a" * 40: {}}
-    experiment = load(write_spec(tmp_path, variants=variants, environments=["Hopper-v5", "Walker2d-v5"]))
+    experiment = load(
+        write_spec(
+            tmp_path,
+            variants={"a" * 39: {}, "a" * 40: {}},
+            environments=["Hopper-v5", "Walker2d-v5"],
+            set={"spec.environment.entryPoint": None},
+        )
+    )
     names = [object_name("one", run) for run in plan(experiment)]
     assert names == [object_name("one", run) for run in plan(experiment)]
     assert len({*names}) == 8

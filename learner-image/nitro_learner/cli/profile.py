@@ -70,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
             "dollarsPer1000Steps": profiling.pod_dollars(measured, spec.pricing),
         },
     }
-    print(json.dumps(result) if arguments.json else _shown(result))
+    print(json.dumps(result) if arguments.json else shown(result))
     return DONE
 
 
-def _shown(result: dict[str, Any]) -> str:
+def shown(result: dict[str, Any]) -> str:
     """The result for people."""
     best, pod = result["lambda"]["memoryMiB"], result["knative"]
     lines = [
@@ -88,7 +88,7 @@ def _shown(result: dict[str, Any]) -> str:
         note = "too little memory" if not row["fits"] else "recommended" if row["memoryMiB"] == best else ""
         lines.append(
             f"  {row['memoryMiB']:>10,} {row['cores']:>7.2f} {row['rolloutSeconds']:>10.3f} "
-            f"{row['dollarsPer1000Steps']:>18.7f}  {note}".rstrip()
+            f"{row['dollarsPer1000Steps']:>18.3g}  {note}".rstrip()
         )
     request = pod["requests"]
     lines += [
@@ -99,6 +99,6 @@ def _shown(result: dict[str, Any]) -> str:
         f"Knative: spec.actor.resources: {{requests: {{cpu: {request['cpu']}, memory: {request['memory']}}}, "
         f"limits: {{memory: {request['memory']}}}}}",
         f"         spec.actor.perPod: {pod['perPod']}, so that fewer and larger pods start and end",
-        f"         ${pod['dollarsPer1000Steps']:.7f} per 1,000 steps while a pod is busy",
+        f"         ${pod['dollarsPer1000Steps']:.3g} per 1,000 steps while a pod is busy",
     ]
     return "\n".join(lines)

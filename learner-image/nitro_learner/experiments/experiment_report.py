@@ -64,7 +64,7 @@ def write(
     finished = list(rows(folder, experiment, collected))
     writer.write_text(folder.path / "runs.csv", _csv(finished))
     writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
-    text = "\n".join(_text(folder, experiment, results, finished, priced, searched)).rstrip() + "\n"
+    text = "\n".join(_text(folder, experiment, collected, finished, priced, searched)).rstrip() + "\n"
     writer.write_text(folder.report, text)
     return text
 
@@ -94,11 +94,12 @@ def insert(text: str, folder: ExperimentDir, name: str, page: Path) -> None:
 def _text(
     folder: ExperimentDir,
     experiment: Experiment,
-    results: Sequence[Results],
+    collected: Sequence[Results],
     finished: Sequence[Line],
     priced: _Priced,
     searched: str,
 ) -> Iterator[str]:
+    results = [one for one in collected if one.seeds]
     budget = experiment.budget
     assert budget is not None
     yield f"# {experiment.name}\n"
@@ -120,6 +121,7 @@ def _text(
     if experiment.compared:  # a search may have found nothing to compare
         yield _made_by(folder, experiment, finished)
         yield from left_out.changed_seeds(folder, experiment)
+        yield from left_out.environments(collected)
     if searched:
         yield searched
     yield from question_answers.table(experiment, results)

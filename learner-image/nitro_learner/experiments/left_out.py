@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.results import Results
@@ -24,6 +24,14 @@ def changed_seeds(folder: ExperimentDir, experiment: Experiment) -> Iterator[str
     left_out = [seed for seed in first["seeds"] if seed not in experiment.seeds]
     if left_out:
         yield f"Planned, but left out later: the seeds {', '.join(map(str, left_out))}.\n"
+
+
+def environments(collected: Sequence[Results]) -> Iterator[str]:
+    """The environments without a seed that counts, of which a report has no section."""
+    for one in collected:
+        if not one.seeds:
+            told = f"{one.environment} is left out: no seed is finished by every variant."
+            yield f"{told} {ended_early(one)}".rstrip() + "\n"
 
 
 def compared(results: Results) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve
+from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import set_field
+from nitro_api.schema.wording import value_at
 from nitro_learner.experiments.controls import with_schedule
 from nitro_learner.experiments.spec import Budget, ControlKind, Experiment
 
@@ -29,6 +31,8 @@ _AIMS = {
 }
 """Stop conditions that some scalers look at. Other variants cannot have them: a run that one of them ends
 before the budget cannot be compared."""
+_ENVIRONMENT = ("spec", "environment", "id")
+_CONSTRUCTOR = ("spec", "environment", "entryPoint")
 _FURTHER = "spec.stop.rounds"
 """A variant may go on beyond a budget in rounds."""
 _STOP = {"actorRounds": "actorRounds", "envSteps": "envSteps", "dollars": "budgetDollars"}
@@ -135,14 +139,16 @@ def _job(
     if isinstance(further, int) and further < budget.amount:
         message = f"must not be below the budget of {budget.amount:g} rounds; raise it or remove it"
         mistakes.append(FieldError(_FURTHER, further, message))
-    if environment:
-        wanted["spec.environment.id"] = environment
     aims = {path: wanted.pop(path) for path in _AIMS if path in wanted}
     stop = {path.rpartition(".")[2]: value for path, value in aims.items()}
     stop |= _limits(budget) | ({"rounds": further} if further is not None else {})
     wanted |= {"spec.stop": stop, "spec.backend": _BACKEND}
+    before = value_at(data, _ENVIRONMENT)
     for path, value in wanted.items():
         mistakes += set_field(data, path.split("."), copy.deepcopy(value))
+    if environment:
+        mistakes += _of_environments(data, before)
+        mistakes += set_field(data, list(_ENVIRONMENT), environment)
     try:
         job = load_job(data)
         scaler = resolve(job).spec.scaling.scaler
@@ -163,6 +169,22 @@ def _job(
     if mistakes:
         raise JobInvalid(mistakes)
     return job
+
+
+def _of_environments(data: Any, before: Any) -> Iterator[FieldError]:
+    """What a job cannot have beside `environments`: another environment, which they would replace, or a
+    constructor, which would play in place of each of them.
+
+    Args:
+        before: the id in the base job.
+    """
+    id = value_at(data, _ENVIRONMENT)
+    if id not in (before, ABSENT, None):
+        yield FieldError(".".join(_ENVIRONMENT), id, "is given by environments; remove it here")
+    constructor = value_at(data, _CONSTRUCTOR)
+    if constructor not in (ABSENT, None):
+        message = "plays in place of all environments; remove it, or remove environments"
+        yield FieldError(".".join(_CONSTRUCTOR), constructor, message)
 
 
 def _early(scalers: str) -> str:

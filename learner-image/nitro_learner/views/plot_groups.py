@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 # These names say the most; what follows from them (a schedule, a preset's values) would only crowd the
 # legend.
 _PLAIN = ("environment.id", "algorithm.name", "algorithm.preset", "scaling.scaler")
+_LONGEST = 30
+"""Characters of a value in a label."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def group(runs: Sequence[RunCurves]) -> dict[str, list[RunCurves]]:
     for members, each in zip(groups, flat, strict=True):
         alike = [other for other in flat if all(str(other.get(key)) == str(each.get(key)) for key in telling)]
         label = ", ".join(
-            str(each.get(key)) if key in _PLAIN else f"{key.split('.')[-1]} {each.get(key)}"
+            str(each.get(key)) if key in _PLAIN else f"{key.split('.')[-1]} {_short(each.get(key))}"
             for key in [*telling, *_differing(alike)[:3]]
         )
         label = label or "last 20 training episodes"
@@ -98,6 +100,12 @@ def group(runs: Sequence[RunCurves]) -> dict[str, list[RunCurves]]:
             label += "'"
         labels[label] = members
     return labels
+
+
+def _short(value: Any) -> str:
+    """A field's value in a legend. The schedule of fifty rounds would be wider than the picture."""
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _differing(specs: Sequence[Mapping[str, Any]]) -> list[str]:

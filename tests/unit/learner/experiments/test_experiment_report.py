@@ -303,6 +303,32 @@ def test_a_dollar_budget_may_be_reached_outside_of_rounds(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_an_environment_of_which_nothing_can_be_compared_is_named(tmp_path: Path) -> None:
+    """In the second one no run is finished; in the third each variant has a run that ended early."""
+    adapt = {"spec.scaling.scaler": "minionsrl-adapt", "spec.stop.targetReward": 50}
+    spec = load(
+        write_spec(
+            tmp_path,
+            variants={"adapt": adapt},
+            environments=["done", "begun", "early"],
+            set={"spec.environment.entryPoint": None},
+        )
+    )
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        actors = [4] if run.environment == "early" else [4, 4]
+        pretend(folder, run, actors=actors, returns=[0, 20], finished=run.environment != "begun")
+    text = experiment_report.write(folder, spec)
+    assert "## done" in text
+    assert "begun is left out: no seed is finished by every variant.\n" in text
+    assert (
+        "early is left out: no seed is finished by every variant. Left out, because runs of theirs ended "
+        "before the budget: adapt (2 runs)." in text
+    )
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_a_variant_of_which_a_run_ended_before_the_budget_is_not_compared(tmp_path: Path) -> None:
     """The scaler looks at the target, so the variant must have one, and seed 1 reaches it half way."""
     adapt = {"spec.scaling.scaler": "minionsrl-adapt", "spec.stop.targetReward": 50}

@@ -92,6 +92,35 @@ def test_mistakes_in_a_variant_are_reported_with_its_name(
     assert sentence in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"variants": {"fixed": {}, "odd": {"spec.environment.id": "Acrobot-v1"}}},
+            'variants.odd: spec.environment.id: "Acrobot-v1"; is given by environments; remove it here',
+        ),
+        (
+            {"variants": {"fixed": {}, "odd": {"spec.environment": {"id": "Acrobot-v1"}}}},
+            'variants.odd: spec.environment.id: "Acrobot-v1"; is given by environments; remove it here',
+        ),
+        (
+            {"set": {}},
+            'variants.fixed: spec.environment.entryPoint: "learner_environments:TwoState"; plays in place of '
+            "all environments; remove it, or remove environments",
+        ),
+    ],
+)
+def test_environments_and_another_environment_exclude_each_other(
+    tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    """Both variants, or all environments, would be the same under two names."""
+    given = {"environments": ["CartPole-v1", "Pendulum-v1"], "set": {"spec.environment.entryPoint": None}}
+    experiment = load(write_spec(tmp_path, **given | changes))
+    with pytest.raises(JobInvalid) as refused:
+        plan(experiment)
+    assert sentence in str(refused.value)
+
+
 def test_random_toggles_need_a_budget_in_rounds() -> None:
     """Other budgets allow a million rounds; toggles drawn from those come after a run's end."""
     experiment = load(ROOT / "experiments" / "marless-small.yaml", ["budget={envSteps: 200000}"])
@@ -100,10 +129,8 @@ def test_random_toggles_need_a_budget_in_rounds() -> None:
 
 
 def test_runs_are_environments_times_variants_times_seeds_seed_by_seed(tmp_path: Path) -> None:
-    experiment = load(
-        write_spec(tmp_path, environments=["two-state", "other"], set={"spec.scaling.window": 9}),
-        ["seeds=[4, 2]"],
-    )
+    by_id = {"spec.scaling.window": 9, "spec.environment.entryPoint": None}
+    experiment = load(write_spec(tmp_path, environments=["two-state", "other"], set=by_id), ["seeds=[4, 2]"])
     runs = plan(experiment)
     assert [(run.seed, run.environment, run.variant) for run in runs] == [
         (seed, environment, variant)

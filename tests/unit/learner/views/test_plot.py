@@ -177,6 +177,27 @@ def test_the_legend_names_every_group_and_lies_beside_the_panels(
     assert box.y0 > max(axis.get_tightbbox().y1 for axis in axes[0])
 
 
+def test_long_schedules_do_not_push_the_legend_out_of_the_picture(
+    tmp_path: Path, drawn: list[tuple[Any, Any]]
+) -> None:
+    """Permuted controls differ in nothing else; two of these begin alike."""
+    scaling = {"scaler": "schedule", "minActors": 4, "maxActors": 32}
+    schedules = [[4, 32] * 25, [4, 32] * 24 + [32, 4], [8, 16] * 25]
+    paths = [
+        _run(tmp_path / str(number), scaling={**scaling, "schedule": schedule})
+        for number, schedule in enumerate(schedules)
+    ]
+    draw(paths, tmp_path / "compared.png")
+    ((figure, _),) = drawn
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][:3] == [
+        "schedule [4, 32, 4, 32, 4, 32, 4, 32, …",
+        "schedule [4, 32, 4, 32, 4, 32, 4, 32, …'",
+        "schedule [8, 16, 8, 16, 8, 16, 8, 16, …",
+    ]
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_one_seed_without_a_return_does_not_hide_the_others_curve(
     tmp_path: Path, drawn: list[tuple[Any, Any]]
 ) -> None:
