@@ -46,7 +46,7 @@ Write the report of what is finished: report.md with tables and pictures, runs.c
 examples:
   nitro experiment report runs/paper-small
   nitro experiment report runs/paper-small --into docs/results/paper-small.md
-  nitro experiment report runs/boosting-small --prices experiments/prices/*.yaml
+  nitro experiment report runs/boosting-small --prices experiments/prices/*.yaml --busy
 """
 
 
@@ -85,12 +85,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="price lists: also say what the runs would have cost by them (see experiments/prices/)",
     )
+    report.add_argument(
+        "--busy",
+        action="store_true",
+        help="the machine did other work beside the runs: leave out what they cost by its clock",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "run":
         return _run(arguments)
-    return _report(arguments.dir, arguments.into, arguments.prices)
+    return _report(arguments.dir, arguments.into, arguments.prices, arguments.busy)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -122,7 +127,7 @@ def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun
         ) from None
 
 
-def _report(path: Path, page: Path | None, listed: list[Path]) -> int:
+def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> int:
     from nitro_learner.experiments.folder import ExperimentDir
     from nitro_learner.run.rundir import RunDirError
 
@@ -136,6 +141,9 @@ def _report(path: Path, page: Path | None, listed: list[Path]) -> int:
     experiment, runs = _read(folder.spec, [])
     if not (runs or experiment.search):
         raise CommandError(f"{path}: this experiment has no runs to report; its commands say what they made")
+    if busy and experiment.budget and experiment.budget.unit == "dollars":
+        message = "cannot leave out measured costs, because the budget is in dollars; report without it"
+        raise CommandError(f"--busy: {message}")
     from nitro_learner.experiments import experiment_report, price_list
     from nitro_learner.experiments.search import comparison
 
@@ -148,7 +156,7 @@ def _report(path: Path, page: Path | None, listed: list[Path]) -> int:
                 "\n".join([f"{one} is not a valid price list:", *(f"  {item}" for item in error.errors)])
             ) from None
     try:
-        text = comparison.report(folder, experiment, prices)
+        text = comparison.report(folder, experiment, prices, busy=busy)
         if page is not None:
             experiment_report.insert(text, folder, experiment.name, page)
     except RunDirError as error:

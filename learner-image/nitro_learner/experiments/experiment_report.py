@@ -39,13 +39,20 @@ _Priced = Sequence[tuple[PriceList, Sequence[Results]]]
 
 
 def write(
-    folder: ExperimentDir, experiment: Experiment, prices: Sequence[PriceList] = (), searched: str = ""
+    folder: ExperimentDir,
+    experiment: Experiment,
+    prices: Sequence[PriceList] = (),
+    *,
+    searched: str = "",
+    busy: bool = False,
 ) -> str:
     """Write everything into the folder and return the text of report.md.
 
     Args:
         prices: adds what the runs would have cost by each of these lists.
         searched: the text about the search that found the variants; it stands above the comparison.
+        busy: whether the machine did other work beside the runs. Measured costs, which follow the clock, are
+            left out.
 
     Raises:
         RunDirError: no seed is finished by all variants, and nothing was searched. Variants without a
@@ -64,7 +71,7 @@ def write(
     finished = list(rows(folder, experiment, collected))
     writer.write_text(folder.path / "runs.csv", _csv(finished))
     writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
-    text = "\n".join(_text(folder, experiment, collected, finished, priced, searched)).rstrip() + "\n"
+    text = "\n".join(_text(folder, experiment, collected, finished, priced, searched, busy)).rstrip() + "\n"
     writer.write_text(folder.report, text)
     return text
 
@@ -98,6 +105,7 @@ def _text(
     finished: Sequence[Line],
     priced: _Priced,
     searched: str,
+    busy: bool,
 ) -> Iterator[str]:
     results = [one for one in collected if one.seeds]
     budget = experiment.budget
@@ -124,9 +132,11 @@ def _text(
         yield from left_out.environments(collected)
     if searched:
         yield searched
-    yield from question_answers.table(experiment, results)
+    if busy:
+        yield "The machine did other work at the same time, so what the runs cost by its clock is left out.\n"
+    yield from question_answers.table(experiment, results, busy=busy)
     for one in results:
-        yield from _environment(folder, experiment, one, priced)
+        yield from _environment(folder, experiment, one, priced, busy)
 
 
 def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[Line]) -> str:
@@ -155,7 +165,7 @@ def _gpu(machine: Mapping[str, Any]) -> str:
 
 
 def _environment(
-    folder: ExperimentDir, experiment: Experiment, results: Results, priced: _Priced
+    folder: ExperimentDir, experiment: Experiment, results: Results, priced: _Priced, busy: bool
 ) -> Iterator[str]:
     yield f"\n## {results.environment}\n"
     yield left_out.compared(results)
@@ -180,11 +190,11 @@ def _environment(
     else:
         yield f"\nNot every run has a {experiment.score} at the budget, so nothing is compared by it.\n"
     for score in known:
-        yield from _score_tables(experiment, results, score)
+        yield from _score_tables(experiment, results, score, busy)
     yield from gain_shape.table(results, experiment)
     for prices, found in priced:
         (by_list,) = (one for one in found if one.environment == results.environment)
-        yield from modelled_costs.table(by_list, prices)
+        yield from modelled_costs.table(by_list, prices, busy=busy)
         yield from equal_cost.table(by_list, experiment)
         yield from gain_shape.best_number(by_list, experiment)
         path = folder.path / "figures" / f"{name}-{experiment.score}-{slug(prices.name)}.png"
@@ -199,15 +209,15 @@ def _environment(
     yield ""
 
 
-def _score_tables(experiment: Experiment, results: Results, score: str) -> Iterator[str]:
+def _score_tables(experiment: Experiment, results: Results, score: str, busy: bool) -> Iterator[str]:
     title = TITLES[score]
     yield f"### {title}\n"
     yield _training(results, score)
     target = experiment.target if score == experiment.score else None
     heads = ["variant", "at the budget", "IQM", "worst to best seed", "over training"]
-    heads += ["rounds", "steps", "cost"]
-    if target is not None:
-        heads.append(f"cost to reach {target:g}")
+    heads += ["rounds", "steps"]
+    if not busy:
+        heads += ["cost"] if target is None else ["cost", f"cost to reach {target:g}"]
     yield from cells.head(heads)
     for variant in results.runs:
         final = results.at_budget(variant, score)
@@ -219,10 +229,10 @@ def _score_tables(experiment: Experiment, results: Results, score: str) -> Itera
             cells.interval(statistics.mean(results.over_training(variant, score))),
             cells.number(float(results.spent(variant, "rounds").mean())),
             f"{results.spent(variant, 'envSteps').mean():,.0f}",
-            f"${results.spent(variant, 'dollars').mean():.4f}",
         ]
-        if target is not None:
-            row.append(cells.price(results.price_of_target(variant)))
+        if not busy:
+            row.append(f"${results.spent(variant, 'dollars').mean():.4f}")
+            row += [] if target is None else [cells.price(results.price_of_target(variant))]
         yield cells.line(row)
     yield ""
     comparisons = results.comparisons(score)

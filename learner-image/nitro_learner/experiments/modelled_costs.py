@@ -10,19 +10,25 @@ from nitro_learner.experiments.price_list import PriceList
 from nitro_learner.experiments.results import Results
 
 
-def table(results: Results, prices: PriceList) -> Iterator[str]:
-    """The lines of the section: how it is modelled, each variant, and each comparison."""
+def table(results: Results, prices: PriceList, *, busy: bool = False) -> Iterator[str]:
+    """The lines of the section: how it is modelled, each variant, and each comparison.
+
+    Args:
+        busy: leave out what the runs cost by the clock of a machine that did other work.
+    """
     yield f"### Modelled cost: {prices.name}\n"
     yield _inputs(prices)
-    heads = ["variant", "modelled cost", "modelled seconds", "measured cost"]
-    yield from cells.head(heads)
+    yield from cells.head(
+        ["variant", "modelled cost", "modelled seconds", *([] if busy else ["measured cost"])]
+    )
     for variant in results.runs:
         row = [
             variant,
             cells.dollars(float(results.spent(variant, "modelledDollars").mean())),
             f"{results.spent(variant, 'modelledSeconds').mean():,.1f}",
-            cells.dollars(float(results.spent(variant, "dollars").mean())),
         ]
+        if not busy:
+            row.append(cells.dollars(float(results.spent(variant, "dollars").mean())))
         yield cells.line(row)
     yield ""
     pairs = [pair for pair in results.pairs if results.spent(pair[1], "modelledDollars").all()]

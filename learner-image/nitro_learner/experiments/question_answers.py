@@ -13,22 +13,25 @@ from nitro_learner.experiments.results import Results
 from nitro_learner.experiments.spec import Experiment
 
 
-def table(experiment: Experiment, results: Sequence[Results]) -> Iterator[str]:
+def table(experiment: Experiment, results: Sequence[Results], *, busy: bool = False) -> Iterator[str]:
     """The table's lines: every question in every environment; none where the experiment asks nothing.
 
     All answers are corrected together, so a file that asks more gets fewer verdicts.
+
+    Args:
+        busy: answer by return only. Measured costs say nothing where the machine did other work.
     """
     if not experiment.questions:
         return
     several, target = len(results) > 1, experiment.target
     texts = ["question", "compared", *(["environment"] if several else [])]
-    numbers = ["return at the budget", "cost of the budget"]
-    if target is not None:
-        numbers.append(f"cost to reach {target:g}")
+    numbers = ["return at the budget"]
+    if not busy:
+        numbers += ["cost of the budget", *([] if target is None else [f"cost to reach {target:g}"])]
     rows = [
         (
             [question, f"{variant} - {other}", *([one.environment] if several else [])],
-            list(_answers(one, experiment, variant, other)),
+            list(_answers(one, experiment, variant, other))[: len(numbers)],
         )
         for question, (variant, other) in experiment.questions.items()
         for one in results

@@ -42,15 +42,19 @@ def compared(experiment: Experiment, study: SearchStudy) -> Experiment | None:
     return experiment.comparing(name_of(best.number), dict(best.settings))
 
 
-def report(folder: ExperimentDir, experiment: Experiment, prices: Sequence[PriceList] = ()) -> str:
+def report(
+    folder: ExperimentDir, experiment: Experiment, prices: Sequence[PriceList] = (), *, busy: bool = False
+) -> str:
     """Write the report of an experiment, with or without a search, and return its text.
+
+    The arguments are those of experiment_report.write.
 
     Raises:
         RunDirError: there is nothing to report yet, or the search's study cannot be used.
     """
     if experiment.search is None:
-        return experiment_report.write(folder, experiment, prices)
+        return experiment_report.write(folder, experiment, prices, busy=busy)
     study = open_study(folder, experiment)
     searched = search_report.write(folder, experiment, study)
     found = compared(experiment, study) or experiment.model_copy(update={"search": None, "seeds": []})
-    return experiment_report.write(folder, found, prices, searched)
+    return experiment_report.write(folder, found, prices, searched=searched, busy=busy)

@@ -66,6 +66,28 @@ def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "from the list's table for ppo `tuned`" in tabled
 
 
+def test_a_busy_machines_clock_is_left_out_of_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
+    monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
+    folder, spec = finished(tmp_path)
+    spec = spec.model_copy(update={"questions": {"Is it?": ["nitro", "fixed"]}, "target": 1.0})
+    prices = [price_list.load(write_prices(tmp_path))]
+    asked = ("| Is it? | nitro - fixed | too few seeds: ", "| fixed | $36.8000 | 20.0 |")
+    quiet = experiment_report.write(folder, spec, prices)
+    busy = experiment_report.write(folder, spec, prices, busy=True)
+    columns = [
+        [len(line.split("|")) for line in text.splitlines() if line.startswith(asked)]
+        for text in (quiet, busy)
+    ]
+    assert columns == [[7, 6], [5, 5]], "two answers and one measured cost less"
+    assert "$0.0800" in quiet
+    assert "$0.0800" not in busy
+    assert "| variant | at the budget | IQM | worst to best seed | over training | rounds | steps |\n" in busy
+    assert "The machine did other work at the same time" in busy
+
+
 def test_variants_are_compared_at_an_equal_modelled_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
