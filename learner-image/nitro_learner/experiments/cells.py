@@ -45,9 +45,10 @@ def number(value: float, *, sign: bool = False) -> str:
 
 
 def interval(found: Interval, *, sign: bool = False, unit: str = "") -> str:
-    """Value and limits, `3.0 [2.0, 4.0]`; the value alone where there are no limits."""
+    """Value and limits, such as `3.0 [2.0, 4.0]`; the value alone where there are no limits."""
     value, low, high = (number(one, sign=sign) for one in (found.value, found.low, found.high))
-    return f"{value}{unit}" if math.isnan(found.low) else f"{value}{unit} [{low}, {high}]"
+    between = " to " if "," in low + high else ", "  # a comma would look like one of the thousands
+    return f"{value}{unit}" if math.isnan(found.low) else f"{value}{unit} [{low}{between}{high}]"
 
 
 def price(prices: Floats) -> str:

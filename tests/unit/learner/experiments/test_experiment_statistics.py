@@ -220,3 +220,9 @@ def test_a_statistic_is_correlated_with_the_gain_of_the_next_round() -> None:
     over = over_runs([found, {"entropy": 0.5}])
     assert over["entropy"].value == pytest.approx(-0.25)
     assert "kl" not in over
+
+
+def test_the_comma_of_thousands_is_not_the_one_between_limits() -> None:
+    assert cells.interval(statistics.Interval(3, 2, 4, 0.5)) == "3.0 [2.0, 4.0]"
+    wide = statistics.Interval(291, -1998, 2580, 0.5)
+    assert cells.interval(wide, sign=True, unit=" %") == "+291.0 % [-1,998 to +2,580]"
