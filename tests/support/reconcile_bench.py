@@ -64,7 +64,7 @@ class FakeKube:
         if refusal is not None:
             raise refusal
         made = {"creationTimestamp": "2026-01-01T00:00:00Z"}
-        if obj["kind"] == "Job":  # by which its pods are told from those of another Job
+        if obj["kind"] == "Job":  # its pods name this uid
             made["uid"] = "made"
         return obj | {"metadata": obj["metadata"] | made}
 

@@ -166,7 +166,7 @@ class LambdaBackend:
             if error.reason == "function_error":  # its settings are wrong, and stay wrong at every try
                 raise BackendError(f"Lambda function {self._name} cannot start: {error.message}") from error
             raise
-        self._bills.append(lambda_report.billed_seconds(report, invoked.wall_seconds))
+        self._bills.append(lambda_report.paid_seconds(report, invoked.wall_seconds))
         if status != 200:
             raise read_failure(status, body, 0.0)
         if report and report.memory_mib != self._settings.memory_mib:
@@ -253,7 +253,7 @@ class LambdaBackend:
         if invoked.function_error:
             raise lambda_errors.failure(invoked.body, report, invoked.wall_seconds)
         answer = read_object(invoked.body)
-        billed = lambda_report.billed_seconds(report, invoked.wall_seconds)
+        billed = lambda_report.paid_seconds(report, invoked.wall_seconds)
         if answer is not None and answer.get("status") == 401:
             # It is paid for, but it is no try of a slot: only time helps, or nothing does.
             self._bills.append(billed)

@@ -8,7 +8,7 @@ from typing import Any
 from nitro_api.spec.lambda_backend import REFUSED_CREDENTIALS
 from nitro_learner.backends.actor_answers import excerpt, read_object
 from nitro_learner.backends.base import FatalError, RetryableError
-from nitro_learner.backends.lambda_report import InvocationReport, billed_seconds
+from nitro_learner.backends.lambda_report import InvocationReport, paid_seconds
 
 _THROTTLES = {
     "ReservedFunctionConcurrentInvocationLimitExceeded": (
@@ -133,7 +133,7 @@ def failure(body: bytes, report: InvocationReport | None, wall: float) -> Retrya
         text += f" ({used}raise spec.backend.lambda.memoryMiB)"
     elif kind in _DEATHS:
         reason = "sandbox_died"
-    billed = billed_seconds(report, wall)
+    billed = paid_seconds(report, wall)
     return RetryableError(reason, f"{kind}: {text}" if kind else text, billed, estimated=report is None)
 
 

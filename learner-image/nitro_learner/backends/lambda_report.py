@@ -48,8 +48,8 @@ def parse(log: str | None) -> InvocationReport | None:
     return None
 
 
-def billed_seconds(report: InvocationReport | None, wall: float) -> float:
-    """What is paid for; where the report is lost, an estimate: the time that the request took."""
+def paid_seconds(report: InvocationReport | None, wall: float) -> float:
+    """The seconds that are paid for. Where the report is lost, the time of the request is the estimate."""
     return wall if report is None else report.billed_seconds
 
 

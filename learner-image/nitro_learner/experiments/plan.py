@@ -178,9 +178,9 @@ def _of_environments(data: Any, before: Any) -> Iterator[FieldError]:
     Args:
         before: the id in the base job.
     """
-    id = value_at(data, _ENVIRONMENT)
-    if id not in (before, ABSENT, None):
-        yield FieldError(".".join(_ENVIRONMENT), id, "is given by environments; remove it here")
+    other = value_at(data, _ENVIRONMENT)
+    if other not in (before, ABSENT, None):
+        yield FieldError(".".join(_ENVIRONMENT), other, "is given by environments; remove it here")
     constructor = value_at(data, _CONSTRUCTOR)
     if constructor not in (ABSENT, None):
         message = "plays in place of all environments; remove it, or remove environments"

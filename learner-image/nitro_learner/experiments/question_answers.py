@@ -31,7 +31,7 @@ def table(experiment: Experiment, results: Sequence[Results], *, busy: bool = Fa
     rows = [
         (
             [question, f"{variant} - {other}", *([one.environment] if several else [])],
-            list(_answers(one, experiment, variant, other))[: len(numbers)],
+            list(_answers(one, experiment, variant, other, len(numbers))),
         )
         for question, (variant, other) in experiment.questions.items()
         for one in results
@@ -47,16 +47,16 @@ def table(experiment: Experiment, results: Sequence[Results], *, busy: bool = Fa
 
 
 def _answers(
-    results: Results, experiment: Experiment, variant: str, other: str
+    results: Results, experiment: Experiment, variant: str, other: str, count: int
 ) -> Iterator[tuple[str, Difference | None]]:
-    """The answers of one row: by return, by what the budget cost, by what the target cost.
+    """The first `count` answers of one row: by return, by what the budget cost, by what the target cost.
 
     Each is its text, and the difference that it gets a verdict for, if there is one.
     """
     pair = (variant, other)
     if not all(one in results.runs for one in pair):
         told = "ended early" if results.early.keys() & pair else "not finished"
-        yield from [(told, None)] * (2 if experiment.target is None else 3)
+        yield from [(told, None)] * count
         return
     ours, theirs = (results.at_budget(one, experiment.score) for one in pair)
     gain = statistics.paired_difference(ours, theirs)
@@ -64,8 +64,9 @@ def _answers(
         yield cells.interval(gain, sign=True), Difference(gain, len(ours))
     else:
         yield "not known", None
-    yield dearer(*(results.spent(one, "dollars") for one in pair))
-    if experiment.target is not None:
+    if count > 1:
+        yield dearer(*(results.spent(one, "dollars") for one in pair))
+    if count > 2:
         yield dearer(*(results.price_of_target(one) for one in pair))
 
 

@@ -148,7 +148,7 @@ def _read(folder: RunDir) -> list[tuple[int, dict[str, str]]]:
     except (ValueError, KeyError) as error:
         raise RunDirError(f"{folder.policies} is damaged: {error}.") from None
     if any("policy" not in row or "agents" not in row for _, row in rows):
-        raise RunDirError(f"{folder.policies} is damaged: it lacks policies or agents.")
+        raise RunDirError(f"{folder.policies} is damaged: it lacks the column policy or agents.")
     return rows
 
 

@@ -44,7 +44,7 @@ class TrainingState:
     """The run after `round` rounds.
 
     Attributes:
-        round: rounds trained on; weights version `round` is the newest, version 0 the initial one.
+        round: rounds trained on.
         actors: I_{round + 1}.
         actor_rounds: rollouts that the rounds learned from.
         env_steps: environment steps trained on.

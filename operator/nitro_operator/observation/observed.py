@@ -32,7 +32,7 @@ class Observed:
     learner_pod: Object | None = None
     """The newest one of that Job."""
     former_pods: list[Object] = field(default_factory=list)
-    """Pods that a deleted Job of this run has left and that have not ended: they may go on training."""
+    """Where there is no Job: pods that a deleted one of this run has left. They may still train."""
     actor_service: Object | None = None
     revision: Object | None = None
     actor_pods: list[Object] = field(default_factory=list)
@@ -62,14 +62,12 @@ def observe(cache: Cache, job: Object) -> Observed:
         # The claim is being removed. A learner that mounts it would lose its checkpoints at its next pause.
         foreign.append(f"{VOLUME_CLAIM} {claim['metadata']['name']}")
     revision = cache.get(REVISION, key, names.revision(key.name))
-    pods = cache.children(POD, key)
-    pods = [pod for pod in pods if _component(pod) == names.LEARNER]
-    learners = [pod for pod in pods if _is_of(pod, learner_job)]
-    former = [pod for pod in pods if pod not in learners and alive(pod) and _created(pod) >= _created(job)]
+    learners = [pod for pod in cache.children(POD, key) if _component(pod) == names.LEARNER]
+    former = [pod for pod in learners if alive(pod) and _created(pod) >= _created(job)]
     return Observed(
         learner_job=learner_job,
-        learner_pod=max(learners, key=_created, default=None),
-        former_pods=former,
+        learner_pod=max((p for p in learners if _is_of(p, learner_job)), key=_created, default=None),
+        former_pods=former if learner_job is None else [],
         actor_service=service,
         revision=revision,
         actor_pods=[pod for pod in actor_pods(cache, key) if _created(pod) >= _created(job)],

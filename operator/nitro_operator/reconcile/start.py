@@ -54,8 +54,7 @@ class Starter:
 
     async def start(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
         """Create and correct the children. The learner comes last, when everything that it needs is there."""
-        alone = run.observed.learner_job is not None or not run.observed.former_pods
-        if run.observed.foreign or not alone:
+        if run.observed.foreign or run.observed.former_pods:
             run.again.append(WAIT_SECONDS)
             return
         if run.observed.learner_job is None and await self._renew(run, view, deployment):

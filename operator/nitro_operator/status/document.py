@@ -210,13 +210,13 @@ def _learner(s: Situation) -> Condition:
             "Waiting",
             f"objects of a deleted job must be removed first: {', '.join(s.observed.foreign)}",
         )
-    if s.observed.learner_job is None and s.observed.former_pods:
+    if s.observed.former_pods:
         pods = ", ".join(pod["metadata"]["name"] for pod in s.observed.former_pods)
         return false(
             LEARNER_READY,
             "Waiting",
             f"the learner's Job was deleted, and its pods must end first: {pods}. Two learners would write "
-            "to one run. Delete a pod that goes on.",
+            "to one run. Delete a pod that does not end.",
         )
     if s.leaving:
         left = ", ".join(s.leaving)
