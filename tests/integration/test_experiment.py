@@ -114,9 +114,14 @@ def test_a_finished_experiment_is_priced_by_a_list(results: Path, tmp_path: Path
 
 def test_nothing_is_trained_again_and_another_job_is_refused(results: Path, tmp_path: Path) -> None:
     spec = write_spec(tmp_path, **SMALL)
+    here = json.loads((results / "machine.json").read_text())
+    elsewhere = [{**entry, "cores": 99} for entry in here]
+    (results / "machine.json").write_text(json.dumps(elsewhere))
     again = nitro("experiment", "run", spec, "--dir", results, "--json")
     assert again.returncode == 0, again.stderr
     assert again.stdout == ""
+    assert json.loads((results / "machine.json").read_text()) == elsewhere, "this machine has trained nothing"
+    (results / "machine.json").write_text(json.dumps(here))
     changed = nitro("experiment", "run", spec, "--dir", results, "--set", "set={spec.scaling.maxActors: 3}")
     assert changed.returncode == 2
     assert "spec.scaling.maxActors: 4 in the folder, 3 now" in changed.stderr

@@ -140,10 +140,7 @@ class _Sitting:
 
     def _open(self, experiment: Experiment) -> None:
         self._folder.open(experiment)
-        if self._jobs is None:
-            self._folder.add_machine(machine())
-        else:
-            self._folder.machines()  # a damaged list is found now, not after the first run
+        self._folder.machines()  # a damaged list is found now, not after the first run
 
     def _place(self, experiment: Experiment) -> Place:
         if self._jobs is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from nitro_learner.backends.processes import ChildProcess, ProcessGroup
-from nitro_learner.experiments.folder import ExperimentDir
+from nitro_learner.experiments.folder import ExperimentDir, machine
 from nitro_learner.experiments.places import Columns, Ending, columns_in
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.training.waiting import Interrupted, unless
@@ -51,6 +51,7 @@ class LocalRuns:
                 advanced()
 
         folder = self._folder.run(run)
+        self._folder.add_machine(machine())
         child = await self._group.spawn(
             run.label,
             [sys.executable, "-m", "nitro_learner", "train", "--resume", str(folder.path), "--json"],
