@@ -23,6 +23,9 @@ METER_WRITES = 2
 """Number of such writes at a time."""
 COUNT_SECONDS = 2.0
 """Time between two writes that only change the number of ready pods: a burst of pods is a few writes."""
+WORDS_SECONDS = 10.0
+"""Time between two writes that only change messages of conditions. A webhook may name another request at each
+try, and the event of each write begins the next try."""
 
 
 class Publisher:
@@ -47,7 +50,7 @@ class Publisher:
         if not self._worth_writing(run, found):
             return
         before = reported.status(run.job).get("conditions") or []
-        if found.matters or found.counts:
+        if found.matters or found.counts or found.words:
             written = await self._write(run, new)
         elif self._metering.locked():
             run.again.append(random.uniform(0.5, 1.5))
@@ -67,7 +70,8 @@ class Publisher:
         metered = METER_SECONDS * run.memory.jitter
         if run.memory.meter.running:
             run.again.append(metered)
-        due = COUNT_SECONDS if found.counts else metered if found.meter else None
+        periods = ((found.counts, COUNT_SECONDS), (found.words, WORDS_SECONDS), (found.meter, metered))
+        due = next((seconds for differs, seconds in periods if differs), None)
         if due is None:
             return False
         age = run.now - run.memory.status_written

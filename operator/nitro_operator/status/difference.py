@@ -31,6 +31,8 @@ class Difference:
     """Whether a number of pods changed."""
     meter: bool
     """Whether the pod-seconds, or what was measured of pods, changed."""
+    words: bool
+    """Whether a message of a condition changed, and neither its value nor its reason."""
 
 
 def difference(new: Object, job: Object) -> Difference:
@@ -43,9 +45,12 @@ def difference(new: Object, job: Object) -> Difference:
     old["actors"] = reported.section(job, "actors")
     counts = any(new["actors"].get(name) != old["actors"].get(name) for name in COUNTS)
     metered = any(new["actors"].get(name) != old["actors"].get(name) for name in METERED)
-    return Difference(matters=_steady(new) != _steady(old), counts=counts, meter=metered)
+    matters = _steady(new) != _steady(old)
+    words = not matters and new["conditions"] != old.get("conditions")
+    return Difference(matters=matters, counts=counts, meter=metered, words=words)
 
 
 def _steady(status: Object) -> Object:
     actors = {k: v for k, v in status["actors"].items() if k not in (*COUNTS, *METERED)}
-    return status | {"actors": actors}
+    conditions = [one | {"message": ""} for one in status.get("conditions") or []]
+    return status | {"actors": actors, "conditions": conditions}

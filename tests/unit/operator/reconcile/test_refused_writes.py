@@ -148,6 +148,33 @@ async def test_a_webhook_whose_message_names_another_port_each_time_changes_no_s
     assert told[0] == told[1]
 
 
+async def test_a_denial_whose_words_change_at_each_try_is_rarely_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each write has an event, which begins the next try: the job would be written as fast as possible."""
+    bench, seconds = refusing(monkeypatch), list[float]()
+    for number in range(100):
+        bench.now = number / 4
+        denial = f'admission webhook "hook.test" denied the request: not allowed (request {number})'
+        bench.kube.refused = {"Role": ApiError(403, "Forbidden", denial)}
+        bench.kube.written.clear()
+        with pytest.raises(Unfinished, match=f"request {number}"):
+            await bench.reconciler.reconcile(KEY)
+        for written in bench.kube.written:
+            if written["kind"] == TRAINING_JOB.kind:
+                seconds.append(bench.now)
+                said = conditions_of(bench)["LearnerReady"]
+                assert (said["reason"], denial in said["message"]) == ("Forbidden", True)
+                bench.kube.job = reported(version=3 + number)
+                bench.kube.job["status"] |= written["status"]
+                bench.cache.put(TRAINING_JOB, bench.kube.job)
+    assert seconds == [0, 10, 20]
+    bench.kube.refused = {"Role": ApiError(422, "Invalid", "another cause")}
+    with pytest.raises(Unfinished):
+        await bench.reconciler.reconcile(KEY)
+    assert conditions_of(bench)["LearnerReady"]["reason"] == "Refused", "another cause is written at once"
+
+
 async def test_a_write_that_came_beside_another_is_no_taken_name(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = refusing(monkeypatch, suspend=True)
     bench.kube.refused = {"Revision": ApiError(409, "Conflict", "the object has been modified")}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed
 from nitro_operator.scaling.platform import Room
 from nitro_operator.status import document
@@ -133,15 +134,29 @@ class TestStatus:
         again = document.build(situation, {**job, "status": first}, NOW.replace(hour=5))
         assert again == first, "times stay, too"
         published = {**job, "status": {**first, "training": {"round": 1}}}
-        assert difference(again, published) == Difference(matters=False, counts=False, meter=False)
+        assert difference(again, published) == Difference(
+            matters=False, counts=False, meter=False, words=False
+        )
 
     def test_changes_of_counts_and_meter_are_distinguished_from_important_changes(self) -> None:
         job = make_job()
         job["status"] = document.build(self.situation(ready=1), job, NOW)
         more = document.build(self.situation(ready=2, pods=document.PodReport(3)), job, NOW)
-        assert difference(more, job) == Difference(matters=False, counts=True, meter=True)
+        assert difference(more, job) == Difference(matters=False, counts=True, meter=True, words=False)
         granted = document.build(self.situation(ready=1, granted=5), job, NOW)
         assert difference(granted, job).matters
+
+    def test_other_words_of_a_condition_are_distinguished_from_another_reason(self) -> None:
+        def told(reason: str, message: str) -> Object:
+            trouble = {"learner": Problem(reason, message)}
+            return document.build(self.situation(trouble=trouble), job, NOW)
+
+        job = make_job()
+        job["status"] = told("Forbidden", "request 1 denied")
+        again = difference(told("Forbidden", "request 2 denied"), job)
+        assert again == Difference(matters=False, counts=False, meter=False, words=True)
+        other = difference(told("Refused", "request 1 denied"), job)
+        assert other == Difference(matters=True, counts=False, meter=False, words=False)
 
     def test_a_completion_time_is_kept_until_the_job_runs_again(self) -> None:
         job = make_job()
