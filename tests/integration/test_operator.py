@@ -272,6 +272,27 @@ class TestTrouble:
             # Without a kubelet an evicted pod stays, marked: a Job does not count it as a failure.
             eventually(lambda old=old: _evicted(cluster, old["metadata"]["name"]))
 
+    def test_a_budget_that_keeps_a_pod_with_old_passwords_holds_up_nothing_else(
+        self, cluster: Cluster
+    ) -> None:
+        pod, name = running(cluster, "kept"), "kept-learner"
+        newest = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+        eventually(lambda: datetime.now(UTC) >= newest + timedelta(seconds=1))
+        selector = {"matchLabels": {"nitro.dev/job": "kept"}}
+        meta = {"name": "mine", "namespace": cluster.namespace}
+        budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta}
+        cluster.apply(budget | {"spec": {"maxUnavailable": 0, "selector": selector}})
+        cluster.kubectl("delete", "secret", "kept-credentials")
+        waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": "secret not found"}}
+        cluster.set_pod(cluster.start_actor("kept"), phase="Pending", containers={"actor": waiting})
+        eventually(lambda: _reason(cluster, "kept", "LearnerReady") == "EvictionBlocked")
+        assert pod["metadata"]["name"] in cluster.condition("kept", "LearnerReady")["message"]
+        cluster.kubectl("delete", "role", name)
+        eventually(lambda: cluster.get("role", name), what="the Role, which is created again")
+        cluster.kubectl("delete", "poddisruptionbudget", "mine")
+        eventually(lambda: _evicted(cluster, pod["metadata"]["name"]), what="the eviction")
+        eventually(lambda: _reason(cluster, "kept", "LearnerReady") != "EvictionBlocked")
+
     def test_drift_is_repaired(self, cluster: Cluster) -> None:
         running(cluster, "drifty")
         cluster.patch("service", "drifty-redis", {"spec": {"selector": {"nitro.dev/job": "other"}}})
@@ -375,6 +396,10 @@ def _false(cluster: Cluster, name: str, kind: str, reason: str) -> Object | None
 
 def _selector(cluster: Cluster, name: str) -> Object:
     return dict((cluster.get("service", name) or {})["spec"]["selector"])
+
+
+def _reason(cluster: Cluster, name: str, kind: str) -> str | None:
+    return cluster.condition(name, kind).get("reason")
 
 
 def _evicted(cluster: Cluster, name: str) -> bool:

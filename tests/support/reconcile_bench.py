@@ -44,6 +44,9 @@ class FakeKube:
         self.versions: list[str | None] = []  # that the deletions asked for
         self.refused: dict[str, ApiError] = {}  # by kind
         self.hangs: set[str] = set()  # kinds
+        self.made_at = "2026-01-01T00:00:00Z"
+        self.kept: dict[str, ApiError] = {}  # pods that cannot be evicted, by name
+        self.evicted: list[str] = []
 
     def server_now(self) -> datetime:
         return datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
@@ -63,7 +66,7 @@ class FakeKube:
         refusal = self.refused.get(obj["kind"], self.refusal)
         if refusal is not None:
             raise refusal
-        made = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+        made = {"creationTimestamp": self.made_at}
         if obj["kind"] == "Job":  # its pods name this uid
             made["uid"] = "made"
         return obj | {"metadata": obj["metadata"] | made}
@@ -81,6 +84,11 @@ class FakeKube:
             raise self.refused[kind.kind]
         self.deleted.append(kind.kind)
         self.versions.append(version)
+
+    async def evict(self, _: str, pod: str) -> None:
+        self.evicted.append(pod)
+        if pod in self.kept:
+            raise self.kept[pod]
 
     async def list(self, kind: Kind, *_: Any, **__: Any) -> list[Object]:
         if kind.kind in self.refused:

@@ -20,7 +20,7 @@ from nitro_api.loading.yamlfile import to_yaml
 from nitro_operator import metrics
 from nitro_operator.kube.decoding import decode, lines
 from nitro_operator.kube.errors import ApiError, refusal_of
-from nitro_operator.kube.kinds import TRAINING_JOB, Kind, Object, kind_of
+from nitro_operator.kube.kinds import POD, TRAINING_JOB, Kind, Object, kind_of
 from nitro_operator.kube.names import FIELD_MANAGER
 from nitro_operator.kube.slim import slim
 
@@ -191,13 +191,17 @@ class Kube:
                 raise
 
     async def evict(self, namespace: str, pod: str) -> None:
-        """Evict a pod: it counts as a disruption, which costs its Job no retry."""
+        """Evict a pod: it counts as a disruption, which costs its Job no retry. A missing pod is no error."""
         body: Object = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": namespace},
         }
-        await self._request("POST", f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", body=body)
+        try:
+            await self._request("POST", POD.path(namespace, pod, "eviction"), body=body)
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
     async def _request(
         self,
@@ -224,7 +228,8 @@ class Kube:
                     refused = error  # a refusal says more than a later try without an answer
                 pause = random.uniform(0.5, 1.0) * FIRST_BACKOFF_SECONDS * 4**attempt
                 last = attempt == ATTEMPTS - 1 or (writes and time.monotonic() + pause >= until)
-                if last or not (error.status in RETRIED_STATUSES or error.status == 0):
+                passes = error.status in RETRIED_STATUSES or error.status == 0
+                if last or not passes or error.disruption_refused:  # a budget needs more than seconds
                     raise refused from refused.__cause__
             await asyncio.sleep(pause)
         raise AssertionError("unreachable")

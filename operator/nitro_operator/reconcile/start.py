@@ -22,7 +22,7 @@ from nitro_operator.observation import reported
 from nitro_operator.observation.observed import holds, observe, queued, takes_token, terminating
 from nitro_operator.reconcile.apply import Applier
 from nitro_operator.reconcile.context import ReconcileContext
-from nitro_operator.reconcile.secret import ensure_secret
+from nitro_operator.reconcile.secret import ensure_secret, replace_pods
 from nitro_operator.reconcile.trouble import (
     FEATURE_DISABLED,
     REFUSED,
@@ -82,6 +82,7 @@ class Starter:
             run.memory.trouble |= troubles(await self._applier.apply(run.key, [learner]))
             await self._follow_deadline(run, left)
             await self._find_pod(run)
+        await replace_pods(self._kube, run.memory, run.observed)  # last: a budget may refuse it for long
         run.observed = observe(self._cache, run.job)
 
     def _children(self, view: JobView, deployment: ActorDeployment) -> list[Object]:
