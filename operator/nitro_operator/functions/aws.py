@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.exceptions as failures
@@ -21,11 +24,15 @@ from nitro_operator import metrics
 from nitro_operator.kube.kinds import Object
 
 THREADS = 8
+"""Threads for the calls of one server. One that never ends its answers takes none from the others."""
+CALL_SECONDS = 90.0
+"""Time for a call with all its attempts. READ_SECONDS begins anew with every byte that a server sends."""
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5.0, 10.0, 3
 """Limits of one call: with boto3's jittered pauses between its attempts it ends within a minute."""
 INVOKE_SECONDS = 60.0
 """A health invocation may have to start a sandbox first; it is not tried again."""
 MAX_CLIENTS = 64
+MAX_SERVERS = 64
 
 NO_CREDENTIALS, UNREACHABLE, CLIENT, ENDPOINT = "NoCredentials", "Unreachable", "ClientError", "Endpoint"
 NO_LEASE = "NoLease"
@@ -64,6 +71,29 @@ class Access:
     """Key id, secret key and session token; None = what the process has (IRSA, pod identity, environment)."""
 
 
+class _Server:
+    """The threads for the calls of one server, and its calls that hold one although nobody waits for them."""
+
+    def __init__(self) -> None:
+        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
+        self._overdue: list[Future[Object]] = []
+
+    async def call(self, operation: str, call: Callable[[float], Object]) -> Object:
+        """Make a call in a thread, and give it the time at which it is overdue. Raises AwsError."""
+        self._overdue = [one for one in self._overdue if not one.done()]
+        if len(self._overdue) >= THREADS:
+            raise AwsError(operation, UNREACHABLE, "the answers to earlier calls are still incomplete")
+        work = self.threads.submit(call, time.monotonic() + CALL_SECONDS)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(work), CALL_SECONDS)
+        except TimeoutError as error:
+            text = f"the answer is still incomplete after {CALL_SECONDS:.0f} s"
+            raise AwsError(operation, UNREACHABLE, text) from error
+        finally:
+            if not work.done():
+                self._overdue.append(work)
+
+
 class Aws:
     """Clients by access, and the threads that they block.
 
@@ -77,7 +107,8 @@ class Aws:
     def __init__(self, may_write: Callable[[], bool] = lambda: True) -> None:
         """`may_write`: whether this process may change anything, see kube/lease.py. Threads call it."""
         self._may_write = may_write
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
+        self._servers: dict[str | None, _Server] = {}  # by the host of an endpointUrl; None: AWS
+        self._thread = threading.local()
         # One session for all clients: each session keeps its own ten megabytes of AWS's model of Lambda.
         self._session = boto3.session.Session()
         self._making = threading.Lock()  # to make clients from one session is not thread-safe
@@ -85,9 +116,9 @@ class Aws:
 
     async def call(self, access: Access, operation: str, **arguments: Any) -> Object:
         """Make one call, by its name in boto3. For Invoke, the answer's payload is read. Raises AwsError."""
-        loop = asyncio.get_running_loop()
+        server = self._server(access)
         try:
-            answer = await loop.run_in_executor(self._threads, self._call, access, operation, arguments)
+            answer = await server.call(operation, partial(self._call, access, operation, arguments))
         except AwsError as error:
             metrics.AWS_REQUESTS.labels(operation, error.code).inc()
             raise
@@ -96,9 +127,19 @@ class Aws:
 
     def close(self) -> None:
         """Start no more calls. Running calls end by their own time-outs."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for server in self._servers.values():
+            server.threads.shutdown(wait=False, cancel_futures=True)
 
-    def _call(self, access: Access, operation: str, arguments: Object) -> Object:
+    def _server(self, access: Access) -> _Server:
+        host = urlsplit(access.endpoint_url or "").hostname
+        if host not in self._servers:
+            if len(self._servers) >= MAX_SERVERS:  # where jobs may name any host
+                self._servers.pop(next(iter(self._servers))).threads.shutdown(wait=False)
+            self._servers[host] = _Server()
+        return self._servers[host]
+
+    def _call(self, access: Access, operation: str, arguments: Object, until: float) -> Object:
+        self._thread.until = until
         try:
             try:
                 client = self._client(access, invokes=operation == "invoke")
@@ -151,12 +192,14 @@ class Aws:
             aws_session_token=token,
             config=config,
         )
-        client.meta.events.register("before-send.lambda", self._check_right)  # before each attempt
+        client.meta.events.register("before-send.lambda", self._check)  # before each attempt
         return client
 
-    def _check_right(self, request: AWSPreparedRequest, event_name: str, **_: object) -> None:
+    def _check(self, request: AWSPreparedRequest, event_name: str, **_: object) -> None:
+        operation = event_name.rpartition(".")[2]
+        if time.monotonic() > self._thread.until:  # nobody waits for it, and others have written since
+            raise AwsError(operation, UNREACHABLE, "no attempt is begun that would be overdue")
         if request.method != "GET" and not self._may_write():
-            operation = event_name.rpartition(".")[2]
             raise AwsError(operation, NO_LEASE, "this operator holds no Lease now, so it changes nothing")
 
 

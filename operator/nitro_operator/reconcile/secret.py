@@ -1,5 +1,5 @@
-"""The job's Secret. It is read by name, never listed, and created again if somebody deletes it. Then the pods
-are replaced, which have its passwords."""
+"""The job's Secret. It is read by name, never listed, and created again if somebody deletes it; pods with the
+former passwords are replaced."""
 
 from __future__ import annotations
 

@@ -1,0 +1,107 @@
+"""Servers that send their answers byte by byte: how long a call takes, and what it keeps from others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nitro_operator.functions import aws as aws_module
+from nitro_operator.functions.aws import Access, Aws, AwsError
+
+REFUSAL = (
+    b"HTTP/1.1 404 Not Found\r\nx-amzn-ErrorType: ResourceNotFoundException\r\ncontent-length: 2\r\n\r\n{}"
+)
+
+
+class Dripping(socketserver.ThreadingTCPServer):
+    """A server that sends a header without an end until it is told to stop, and then a refusal."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Drip)
+        self.drips, self.requests = threading.Event(), list[bytes]()
+        self.drips.set()
+
+    def url(self, host: str) -> str:
+        return f"http://{host}:{self.server_address[1]}"
+
+
+class Drip(socketserver.StreamRequestHandler):
+    server: Dripping
+
+    def handle(self) -> None:
+        self.server.requests.append(self.rfile.readline())
+        with contextlib.suppress(OSError):
+            if self.server.drips.is_set():
+                self.wfile.write(b"HTTP/1.1 503 Slow\r\nx: ")
+                while self.server.drips.is_set():
+                    self.wfile.write(b".")
+                    time.sleep(0.02)
+            else:
+                self.wfile.write(REFUSAL)
+
+
+@pytest.fixture
+def server() -> Iterator[Dripping]:
+    with Dripping() as found:
+        thread = threading.Thread(target=found.serve_forever, daemon=True)
+        thread.start()
+        yield found
+        found.drips.clear()
+        found.shutdown()
+
+
+async def refused(aws: Aws, url: str) -> AwsError:
+    access = Access("us-east-2", url, ("id", "key", None))
+    with pytest.raises(AwsError) as error:
+        await aws.call(access, "delete_function", FunctionName="f")
+    return error.value
+
+
+async def test_a_server_that_drips_its_answers_holds_up_no_other_server(
+    monkeypatch: pytest.MonkeyPatch, server: Dripping
+) -> None:
+    aws = Aws()
+    await refused(aws, "http://localhost:1")  # the first client takes long to make
+    monkeypatch.setattr(aws_module, "CALL_SECONDS", 0.5)
+    async with asyncio.timeout(60):
+        calls = [refused(aws, server.url("127.0.0.1")) for _ in range(aws_module.THREADS)]
+        for error in await asyncio.gather(*calls):
+            assert (error.code, "incomplete after" in error.message) == ("Unreachable", True)
+        asked = len(server.requests)
+        error = await refused(aws, server.url("127.0.0.1"))
+        assert (error.code, "earlier calls" in error.message) == ("Unreachable", True)
+        assert len(server.requests) == asked, "no thread is left for it"
+        monkeypatch.setattr(aws_module, "CALL_SECONDS", 60.0)
+        server.drips.clear()
+        assert (await refused(aws, server.url("localhost"))).code == "ResourceNotFoundException"
+        for _ in range(600):
+            error = await refused(aws, server.url("127.0.0.1"))
+            if error.code != "Unreachable":
+                break
+            await asyncio.sleep(0.05)
+        assert error.code == "ResourceNotFoundException", "its threads are free again"
+    aws.close()
+
+
+async def test_a_call_that_is_overdue_begins_no_further_attempt(
+    monkeypatch: pytest.MonkeyPatch, server: Dripping
+) -> None:
+    """It would be sent after what others have changed meanwhile."""
+    aws = Aws()
+    await refused(aws, "http://localhost:1")
+    monkeypatch.setattr(aws_module, "CALL_SECONDS", 0.5)
+    await refused(aws, server.url("127.0.0.1"))
+    assert len(server.requests) == 1
+    server.drips.clear()  # the attempt fails now, and botocore would make another one
+    aws._servers["127.0.0.1"].threads.shutdown(wait=True)
+    assert len(server.requests) == 1
+    aws.close()
