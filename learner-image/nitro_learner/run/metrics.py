@@ -137,7 +137,7 @@ class LearnerMetrics(Listener):
             return Counter(name, text, (*_LABELS, *labels), registry=self.registry)
 
         self.steps = counter("nitro_env_steps", "Environment steps trained on")
-        self.slots = counter("nitro_actor_slots", "Slots of finished rounds: rollouts that were asked for")
+        self.slots = counter("nitro_actor_slots", "Rollouts of finished rounds, also those that were lost")
         self.ready = counter("nitro_actor_slots_ready", "Those of them that did not wait for an actor")
         self.busy = counter("nitro_actor_busy_seconds", "Seconds that actors worked")
         self.invocations = counter(
@@ -149,7 +149,7 @@ class LearnerMetrics(Listener):
             "Those of them whose billed time is an estimate, because the answer was lost",
         )
         self.cold_starts = counter("nitro_actor_cold_starts", "Invocations that met a freshly started actor")
-        self.retries = counter("nitro_actor_retries", "Invocations that had to be repeated", "reason")
+        self.retries = counter("nitro_actor_retries", "Repeated invocations of finished rounds", "reason")
         self.misses = counter(
             "nitro_round_deadline_misses", "Slots that were not there at their round's deadline"
         )
@@ -269,8 +269,8 @@ class LearnerMetrics(Listener):
         job = self._job
         self.steps.labels(*job).inc(report.env_steps - self._steps)
         self._steps = report.env_steps
-        self.slots.labels(*job).inc(report.actors)
-        self.ready.labels(*job).inc(report.ready)
+        self.slots.labels(*job).inc(report.learned + report.lost)  # other actors may sample on
+        self.ready.labels(*job).inc(max(0, report.learned - report.late))
         self.cold_starts.labels(*job).inc(report.cold_starts)
         self.bytes.labels(*job).inc(report.fragment_bytes)
         self.misses.labels(*job).inc(report.deadline_misses)

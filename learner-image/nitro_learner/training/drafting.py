@@ -94,7 +94,7 @@ def draft(
         retried=sampled.retries,
         dropped=sampled.dropped,
         learned=len(result.fragments),
-        ready=max(0, state.actors - sampled.late - len(result.lost)),
+        late=sampled.late,
         staleness=result.staleness,
         deadline_misses=sampled.deadline_misses,
     )

@@ -73,7 +73,7 @@ class RoundReport:
     where the round stood still. `seconds_actor` is the mean duration of an invocation that sampled;
     `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
     queueing in front of it, a cold start, transfer. `learned` counts the rollouts that the round learned
-    from, `ready` the slots that did not wait for an actor; `work` is what actors have done in the run so far.
+    from, `late` those that had to wait for an actor; `work` is what actors have done in the run so far.
     `ratio_wanted` says whether the scaler asks for `convexity_ratio`; it is also measured where sharing
     toggles.
     """
@@ -123,7 +123,7 @@ class RoundReport:
     retried: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     learned: int = 0
-    ready: int = 0
+    late: int = 0
     cost_round: float = 0.0
     work: ActorWork = field(default_factory=ActorWork)
     staleness: int = 0
@@ -131,6 +131,12 @@ class RoundReport:
     detector_seconds: float | None = None
     detector_failed: bool = False
     ratio_wanted: bool = True
+
+    @property
+    def ready(self) -> int:
+        """The slots that did not wait for an actor. In an off-policy round some go on with an earlier round's
+        rollout."""
+        return max(0, self.actors - self.late - self.lost)
 
     def row(self) -> dict[str, Any]:
         """The columns of metrics.csv, in order."""
@@ -152,7 +158,7 @@ _NOT_COLUMNS = {
     "retried",
     "dropped",
     "learned",
-    "ready",
+    "late",
     "work",
     "staleness",
     "deadline_misses",

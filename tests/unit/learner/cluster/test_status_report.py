@@ -181,7 +181,7 @@ def test_the_final_evaluation_is_the_jobs_newest() -> None:
 def test_a_restarted_learner_keeps_what_was_known_of_ready_actors() -> None:
     """metrics.csv, from which a new pod reads the rounds so far, does not say it."""
     cluster = Cluster()
-    done = [round_report(number, ready=number + 3) for number in (1, 2, 3)]
+    done = [round_report(number, late=5 - number) for number in (1, 2, 3)]
     with StatusReporter(cluster, None) as first:  # type: ignore[arg-type]
         for report in done:
             first.on_round_done(report)
@@ -189,7 +189,7 @@ def test_a_restarted_learner_keeps_what_was_known_of_ready_actors() -> None:
     with StatusReporter(cluster, cluster.reported) as second:  # type: ignore[arg-type]
         second.starting(spec, round=2, version=2, actors=2)  # the third was after the last checkpoint
         second.on_run_started(round=2, rounds=6, history=[report.row() for report in done[:2]])
-        second.on_round_done(round_report(3, ready=1))
+        second.on_round_done(round_report(3, late=7))
     history = cluster.reported["training"]["history"]
     assert [(entry["round"], entry["ready"]) for entry in history] == [(1, 4), (2, 5), (3, 1)]
 

@@ -69,6 +69,24 @@ def test_slots_succeed_that_were_learned_from() -> None:
     assert _value(metrics, "nitro_round_actors", state="lost") == 5
 
 
+def test_rollouts_that_go_on_in_the_next_round_are_counted_once() -> None:
+    """An off-policy round of eight actors ends with four rollouts. With eight slots the alert NitroRetryStorm
+    would see half of its retries."""
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
+    for number in (1, 2):
+        metrics.on_round_done(report(number, actors=8, learned=4, retried={"timeout": 4}))
+    assert _value(metrics, "nitro_actor_retries_total", reason="timeout") == 8
+    assert _value(metrics, "nitro_actor_slots_total") == 8
+    assert _value(metrics, "nitro_actor_slots_ready_total") == 8
+
+
+def test_rollouts_that_waited_or_were_lost_had_no_ready_actor() -> None:
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
+    metrics.on_round_done(report(1, actors=8, learned=7, lost=1, late=2))
+    assert _value(metrics, "nitro_actor_slots_total") == 8
+    assert _value(metrics, "nitro_actor_slots_ready_total") == 5
+
+
 def test_no_series_comes_with_a_round_that_was_not_there_before() -> None:
     """`increase` does not see a counter's step from nothing to a number."""
     metrics = LearnerMetrics("ml", "hopper", begun=False)
