@@ -7,7 +7,7 @@ from functools import cache
 
 from nitro_api.rules.update_rules import IMMUTABLE_SENTENCE, MENDABLE, MENDABLE_SENTENCE, MUTABLE
 from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, job_schema, text_of, usual_preset_text
-from nitro_api.schema.wording import allowed, nearest
+from nitro_api.schema.wording import allowed, ending_in, meant, nearest
 from nitro_api.spec.scaling import HOLD_PATTERN
 
 _COLUMN = 38
@@ -21,14 +21,16 @@ class UnknownField(ValueError):  # noqa: N818
 
 
 def explain(path: str | None = None, width: int | None = None) -> str:
-    """Text about one field; without `path`, the tree of all fields. `path` may leave out parents if it stays
-    unique. Lines are wrapped at `width` columns; with None they are not wrapped. No text is cut.
+    """Text about one field; without `path`, or with a mere dot, the tree of all fields. `path` may leave out
+    parents if it stays unique. Lines are wrapped at `width` columns; with None they are not wrapped. No text
+    is cut.
 
     Raises UnknownField.
     """
+    path = (path or "").strip().strip(".")
     if not path:
         return _tree("", job_schema(), width)
-    full = _find(path.strip().strip("."))
+    full = _find(path)
     return _about(full, dict(fields())[full], width)
 
 
@@ -36,21 +38,23 @@ def _find(path: str) -> str:
     known = [name for name, _ in fields()]
     if path in known:
         return path
-    ending = [name for name in known if name.endswith(f".{path}") and not name.startswith("metadata")]
-    in_spec = [name for name in ending if name.startswith("spec.")] or ending
-    # A list's entries may have the same field. Then the field outside the list is explained.
-    in_spec = [name for name in in_spec if "[]" not in name] or in_spec
-    if len(in_spec) == 1:
-        return in_spec[0]
-    if in_spec:
-        raise UnknownField(f"{path} may be {', '.join(in_spec)}; give the whole path")
+    found = ending_in(path) or [
+        name for name in known if name.startswith("status.") and name.endswith(f".{path}")
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnknownField(f"{path} may be {', '.join(found)}; give the whole path")
     parent, _, last = path.rpartition(".")
-    siblings = [name for name in known if name.rpartition(".")[0] == parent]
+    beside = {
+        name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] in (parent, f"{parent}[]")
+    }
+    guess = meant(last, list(beside))
+    guess = beside.get(guess or "", guess)
+    if not guess and parent in known:
+        raise UnknownField(f"{path} is not a field; see `nitro explain {parent}`")
     lasts = {name.rpartition(".")[2]: name for name in reversed(known)}
-    close = nearest(last, [name.rpartition(".")[2] for name in siblings]) if siblings else None
-    if close:
-        raise UnknownField(f"{path} is not a field; did you mean {parent + '.' if parent else ''}{close}?")
-    guess = nearest(path, known) or lasts.get(nearest(last, list(lasts)) or "")
+    guess = guess or nearest(path, known) or lasts.get(nearest(last, list(lasts)) or "")
     hint = f"did you mean {guess}?" if guess else "`nitro explain` lists all"
     raise UnknownField(f"{path} is not a field; {hint}")
 

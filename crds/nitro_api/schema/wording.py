@@ -179,18 +179,34 @@ def _read(text: str) -> Any:
 
 
 def _unknown(location: Location, root: Schema | None) -> str:
-    """The message about an unknown field: it names the nearest field here, or the one of that name in a
-    job's spec."""
+    """The message about an unknown field: it names the field that was probably meant."""
     parent, name = location[:-1], str(location[-1])
     names = list((schema_at(parent, root) or {}).get("properties", ()))
     here = dotted(parent) or ("the job" if root is None else "this file")
-    if close := nearest(name, names):
-        return f"is not a field of {here}; did you mean {close}?"
-    elsewhere = [path for path, _ in fields() if path.startswith("spec.") and path.endswith(f".{name}")]
-    # A name that stands in several sections, such as `name`, says nothing about which of them was meant.
-    if root is None and len(elsewhere) == 1:
-        return f"is not a field of {here}; did you mean {elsewhere[0]}?"
+    if guess := meant(name, names) if root is None else nearest(name, names):
+        return f"is not a field of {here}; did you mean {guess}?"
     return f"is not a field of {here}; remove it, or use one of {', '.join(names)}"
+
+
+def meant(name: str, beside: list[str]) -> str | None:
+    """The field of a job that was probably meant by an unknown name: the nearest name `beside` it, otherwise
+    the path of the field that has this name in spec. None where there is none.
+
+    A name that stands in several sections, such as `name`, says nothing about which of them was meant.
+    """
+    sections = {path.split(".")[-2] for path in _ending_in(name)}
+    return nearest(name, beside) or (ending_in(name)[0] if len(sections) == 1 else None)
+
+
+def ending_in(path: str) -> list[str]:
+    """The fields of spec whose paths end with that one. A list's entries may have the same field: then only
+    the fields outside of lists."""
+    found = _ending_in(path)
+    return [name for name in found if "[]" not in name] or found
+
+
+def _ending_in(path: str) -> list[str]:
+    return [name for name, _ in fields() if name.startswith("spec.") and name.endswith(f".{path}")]
 
 
 def nearest(name: str, candidates: list[str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nitro_api import JobInvalid, load_job
 from nitro_api.schema.explain import UnknownField, explain
 from nitro_api.schema.openapi import fields
 
@@ -49,11 +50,44 @@ def test_explain_cuts_no_text_and_wraps_to_the_width() -> None:
         ("spec.scalin.decay", "spec.scaling.decay"),
         ("decai", "spec.scaling.decay"),
         ("spec.scaling.min_actors", "spec.scaling.minActors"),
+        ("spec.actor.env.nam", r"spec\.actor\.env\[\]\.name"),
+        ("spec.lerner.image", "spec.learner.image"),
     ],
 )
 def test_a_typo_is_answered_with_the_nearest_name(typo: str, meant: str) -> None:
-    with pytest.raises(UnknownField, match=f"did you mean {meant}"):
+    with pytest.raises(UnknownField, match=rf"did you mean {meant}\?"):
         explain(typo)
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("spec.environment.maxActors", "spec.scaling.maxActors"),
+        ("spec.rounds", "spec.stop.rounds"),
+        ("spec.algorithm.learningRate", "spec.algorithm.hyperparameters.learningRate"),
+    ],
+)
+def test_a_field_in_the_wrong_object_is_found_as_nitro_validate_finds_it(path: str, meant: str) -> None:
+    with pytest.raises(UnknownField, match=f"did you mean {meant}"):
+        explain(path)
+    with pytest.raises(JobInvalid, match=f"did you mean {meant}"):
+        load_job(
+            "apiVersion: nitro.dev/v1alpha1\nkind: NitroTrainingJob\nmetadata: {name: one}\n"
+            "spec: {environment: {id: Hopper-v5}}\n",
+            [f"{path}=3"],
+        )
+
+
+@pytest.mark.parametrize("path", ["spec.environment.zzz", "spec.environment.image"])
+def test_no_far_field_is_suggested(path: str) -> None:
+    with pytest.raises(UnknownField) as caught:
+        explain(path)
+    assert str(caught.value) == f"{path} is not a field; see `nitro explain spec.environment`"
+
+
+@pytest.mark.parametrize("path", [".", " ", "..", ""])
+def test_a_path_without_a_name_is_the_root(path: str) -> None:
+    assert explain(path) == explain()
 
 
 def test_an_unclear_name_is_answered_with_all_it_may_be() -> None:
