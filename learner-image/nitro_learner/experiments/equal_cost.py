@@ -23,7 +23,7 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
     without a fixed number of actors are also compared with the fixed number that did best. That number is
     chosen after the fact, so it has luck on its side.
     """
-    dollars, target = results.modelled_dollars, experiment.target
+    dollars, target = results.modelled_dollars, results.target
     if not dollars > 0:
         return
     finals = {
@@ -87,6 +87,6 @@ def _best(fixed: Sequence[str], finals: Mapping[str, Floats], paid: Mapping[str,
 
 def _paid(results: Results, experiment: Experiment, variant: str) -> Floats:
     """Modelled dollars of each run when its score first reached the target, f64 [seeds]; NaN when never."""
-    assert experiment.target is not None
+    assert results.target is not None
     curves = results.curves(variant, experiment.score, _UNIT)
-    return np.array([curve.reaches(experiment.target, np.inf) for curve in curves])
+    return np.array([curve.reaches(results.target, np.inf) for curve in curves])

@@ -213,7 +213,7 @@ def _score_tables(experiment: Experiment, results: Results, score: str, busy: bo
     title = TITLES[score]
     yield f"### {title}\n"
     yield _training(results, score)
-    target = experiment.target if score == experiment.score else None
+    target = results.target if score == experiment.score else None
     heads = ["variant", "at the budget", "IQM", "worst to best seed", "over training"]
     heads += ["rounds", "steps"]
     if not busy:

@@ -68,14 +68,14 @@ class GainShape:
         None where there is no target, where fewer than three numbers of actors were run or one of them by
         several variants, and where fewer than three seeds reached the target after their first round.
         """
-        if experiment.target is None:
+        target = results.target
+        if target is None:
             return None
         actors = {name: float(results.runs[name][0].columns["actors"][0]) for name in results.fixed}
         variants = sorted(actors, key=actors.__getitem__)
         if len(variants) < _FEWEST_NUMBERS or len(set(actors.values())) < len(variants):
             return None
         curves = [results.curves(name, experiment.score, "rounds") for name in variants]
-        target = experiment.target
         rounds = np.array([[one.reaches(target, np.inf) for one in column] for column in curves]).T
         rounds = rounds[(np.nan_to_num(rounds) > 0).all(axis=1)]
         if len(rounds) < _FEWEST_SEEDS:
@@ -114,7 +114,7 @@ def table(results: Results, experiment: Experiment) -> Iterator[str]:
         return
     yield "### Gain by number of actors\n"
     yield (
-        f"Rounds that each fixed number of actors took to a return of {experiment.target:g}, over the "
+        f"Rounds that each fixed number of actors took to a return of {results.target:g}, over the "
         f"{len(shape.rounds)} seeds that reached it with all of them, and what two laws give. N is the "
         "gradient noise scale in rollouts, as it would have to be; it is fitted to the measured rounds.\n"
     )
@@ -136,7 +136,7 @@ def best_number(results: Results, experiment: Experiment) -> Iterator[str]:
 
     Args:
         results: with the list's modelled costs.
-        experiment: says the target.
+        experiment: says the score.
     """
     shape = GainShape.of(results, experiment)
     if shape is None:

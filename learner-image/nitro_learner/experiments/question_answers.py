@@ -23,11 +23,11 @@ def table(experiment: Experiment, results: Sequence[Results], *, busy: bool = Fa
     """
     if not experiment.questions:
         return
-    several, target = len(results) > 1, experiment.target
+    several = len(results) > 1
     texts = ["question", "compared", *(["environment"] if several else [])]
     numbers = ["return at the budget"]
     if not busy:
-        numbers += ["cost of the budget", *([] if target is None else [f"cost to reach {target:g}"])]
+        numbers += ["cost of the budget", *_cost_of_target(results)]
     rows = [
         (
             [question, f"{variant} - {other}", *([one.environment] if several else [])],
@@ -44,6 +44,17 @@ def table(experiment: Experiment, results: Sequence[Results], *, busy: bool = Fa
         told = [text if answer is None else f"{next(verdicts)}: {text}" for text, answer in answers]
         yield cells.line([*asked, *told])
     yield ""
+
+
+def _cost_of_target(results: Sequence[Results]) -> list[str]:
+    """The head of the column about the target; none where no environment has one."""
+    targets = {one.environment: one.target for one in results if one.target is not None}
+    if not targets:
+        return []
+    if len(targets) == len(results) and len(set(targets.values())) == 1:
+        return [f"cost to reach {next(iter(targets.values())):g}"]
+    told = ", ".join(f"{environment} {target:g}" for environment, target in targets.items())
+    return [f"cost to reach the target ({told})"]
 
 
 def _answers(
@@ -67,7 +78,8 @@ def _answers(
     if count > 1:
         yield dearer(*(results.spent(one, "dollars") for one in pair))
     if count > 2:
-        yield dearer(*(results.price_of_target(one) for one in pair))
+        priced = results.target is not None
+        yield dearer(*(results.price_of_target(one) for one in pair)) if priced else ("no target", None)
 
 
 def dearer(ours: Floats, theirs: Floats) -> tuple[str, Difference | None]:

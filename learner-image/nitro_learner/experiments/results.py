@@ -61,6 +61,7 @@ class Results:
             without those that ended early, the rest would be a choice by return or by cost.
         missing: variants without a seed that counts.
         fixed: the variants of `runs` with scaler `fixed`.
+        target: the return whose price is reported; None where there is none.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Results:
         }
         self.missing = [variant for variant in found if variant not in {*self.runs, *self.early}]
         self.fixed = [variant for variant in self.runs if variant in fixed]
+        self.target = experiment.target_in(environment)
         self._experiment = experiment
         self._spans: dict[str, tuple[float, float]] = {}
 
@@ -140,10 +142,10 @@ class Results:
 
         NaN where the score did not reach it within the budget.
         """
-        assert self._experiment.target is not None
+        assert self.target is not None
         prices = []
         for run, curve in zip(self.runs[variant], self.curves(variant, self._experiment.score), strict=True):
-            reached = curve.reaches(self._experiment.target, self.budget.amount)
+            reached = curve.reaches(self.target, self.budget.amount)
             prices.append(run.spent(self.budget.unit, "dollars").at(reached))
         return np.array(prices)
 

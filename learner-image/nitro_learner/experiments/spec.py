@@ -24,8 +24,10 @@ from nitro_api.loading.job_file import apply_override
 from nitro_api.schema.openapi import schema_of
 from nitro_api.schema.wording import located_errors, nearest
 from nitro_api.spec.scaling import MOST_ROUNDS
+from nitro_learner.experiments import target
 from nitro_learner.experiments.search import spec as search_spec
 from nitro_learner.experiments.search.spec import Search
+from nitro_learner.experiments.target import Target
 from nitro_learner.training.round_report import COLUMNS
 
 Score = Literal["reward_mean", "evaluation_mean"]
@@ -130,8 +132,9 @@ class Experiment(Model):
     """What is compared: the mean return of the last 20 training episodes, or of evaluations with mean
     actions."""
 
-    target: float | None = None
-    """Return whose price is reported: what each variant had spent when its score first reached it."""
+    target: Target | None = None
+    """Return whose price is reported: what each variant had spent when its score first reached it. One number
+    for all environments, or a number by environment; those without one have no target."""
 
     figures: Annotated[list[str], Field(max_length=len(COLUMNS))] = Field(default_factory=lambda: [*FIGURES])
     """Columns of metrics.csv, one picture each."""
@@ -144,6 +147,10 @@ class Experiment(Model):
     def compared(self) -> list[str]:
         """The names of all variants and controls."""
         return [*self.variants, *self.permuted, *self.replayed]
+
+    def target_in(self, environment: str) -> float | None:
+        """The target in an environment."""
+        return self.target.get(environment) if isinstance(self.target, dict) else self.target
 
     def comparing(self, name: str, settings: dict[str, Any]) -> Experiment:
         """The experiment that compares settings that a search has found with the job's own."""
@@ -229,6 +236,7 @@ def _rules(experiment: Experiment) -> list[FieldError]:
     for path, one, each in lists:
         if len(set(each)) < len(each):
             found.append(FieldError(path, each, f"holds {one} twice; remove one"))
+    found += target.mistakes(experiment.target, experiment.environments)
     for index, name in enumerate(experiment.against):
         found += _among(f"against[{index}]", name, experiment.compared, "a variant")
     for question, pair in experiment.questions.items():

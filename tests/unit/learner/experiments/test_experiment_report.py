@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiment_support import pretend, write_spec
+from experiment_support import preset_job, pretend, write_spec
 from nitro_learner.experiments import experiment_report
 from nitro_learner.experiments.curves import Curve, read, resumed_late
 from nitro_learner.experiments.folder import ExperimentDir
@@ -222,6 +222,37 @@ def test_questions_are_answered_by_return_and_by_cost(tmp_path: Path) -> None:
     assert better.split(" | ")[4] == "no verdict: -33.3 % [-33.3, -33.3] (8 of 12 seeds) |"
     assert worse.split(" | ")[2:4] == ["better: +30.0 [+20.6, +39.4]", "dearer: +100.0 % [+100.0, +100.0]"]
     assert absent.split(" | ")[2:] == ["not finished", "not finished", "not finished |"]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_each_environment_has_the_price_of_its_own_target(tmp_path: Path) -> None:
+    """Runs reach 80 in CartPole-v1 and 8 in Acrobot-v1; Pendulum-v1 has no target."""
+    ends = {"CartPole-v1": 80.0, "Acrobot-v1": 8.0, "Pendulum-v1": 8.0}
+    job = preset_job()
+    job["spec"]["environment"] = {"id": "CartPole-v1", "rolloutLength": 96}
+    experiment = load(
+        write_spec(
+            tmp_path,
+            job=job,
+            environments=list(ends),
+            target={"CartPole-v1": 40, "Acrobot-v1": 4},
+            questions={"Is nitro?": ["nitro", "fixed"]},
+        )
+    )
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(experiment)
+    for run in plan(experiment):
+        pretend(folder, run, actors=[4, 4], returns=[0, ends[run.environment]])
+    text = experiment_report.write(folder, experiment)
+    asked, cartpole, acrobot, pendulum = re.split(r"^## ", text, flags=re.MULTILINE)
+    assert "| cost to reach the target (CartPole-v1 40, Acrobot-v1 4) |" in asked
+    answers = [line.split(" | ")[-1] for line in asked.splitlines() if line.startswith("| Is nitro?")]
+    assert answers == ["too few seeds: +0.0 % [+0.0, +0.0] |"] * 2 + ["no target |"]
+    assert "| cost to reach 40 |" in cartpole
+    assert "| cost to reach 4 |" in acrobot
+    # Half of the way from 0 to 4 actor-rounds, of a cent each.
+    assert cartpole.count("| $0.0200 (2 of 2) |") == acrobot.count("| $0.0200 (2 of 2) |") == 2
+    assert "cost to reach" not in pendulum
 
 
 def test_a_first_round_beyond_the_budget_is_interpolated_from_zero(tmp_path: Path) -> None:

@@ -38,6 +38,24 @@ ROOT = Path(__file__).parents[4]
             {"questions": {"Better?": ["nitro", "fixd"]}},
             'questions.Better?[1]: "fixd"; is not a variant; did you mean fixed?',
         ),
+        ({"target": "high"}, 'target: "high"; must be a number, or a mapping from environments to numbers'),
+        ({"target": True}, "target: true; must be a number, or a mapping"),
+        (
+            {"environments": ["Hopper-v5"], "target": {"Hopper-v5": "high"}},
+            'target.Hopper-v5: "high"; must be a number, by the id of an environment',
+        ),
+        (
+            {"environments": ["Hopper-v5", "Walker2d-v5"], "target": {"Hopper-v5": 200, "Walker-v5": 50}},
+            "target.Walker-v5: 50; is not among environments; did you mean Walker2d-v5?",
+        ),
+        (
+            {"environments": ["Hopper-v5", "Walker2d-v5"], "target": {"Ant-v5": 50}},
+            "target.Ant-v5: 50; is not among environments; there are Hopper-v5, Walker2d-v5",
+        ),
+        (
+            {"target": {"two-state": 50}},
+            "target.two-state: 50; is not among environments; add them, or give one number",
+        ),
         ({"figures": ["reward"]}, 'figures[0]: "reward"; is not a column of metrics.csv'),
         ({"commands": [" "]}, 'commands[0]: " "; must begin with nitro or python'),
         ({"commands": ["nitro 'plot"]}, "cannot be read (No closing quotation); correct it"),
@@ -52,6 +70,16 @@ def test_mistakes_are_reported_with_their_field(
     with pytest.raises(JobInvalid) as refused:
         load(write_spec(tmp_path, **changes))
     assert sentence in str(refused.value)
+
+
+def test_a_target_is_one_number_or_one_by_environment(tmp_path: Path) -> None:
+    environments = ["Hopper-v5", "Walker2d-v5"]
+    one = load(write_spec(tmp_path, environments=environments, target=40))
+    assert [one.target_in(name) for name in environments] == [40, 40]
+    each = load(write_spec(tmp_path, environments=environments, target={"Hopper-v5": 200}))
+    assert [each.target_in(name) for name in environments] == [200, None]
+    (tmp_path / "again.yaml").write_text(each.to_yaml())
+    assert load(tmp_path / "again.yaml") == each
 
 
 @pytest.mark.parametrize(
