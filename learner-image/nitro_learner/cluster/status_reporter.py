@@ -68,7 +68,7 @@ class StatusReporter(Listener):
         self._history: deque[dict[str, Any]] = deque(left.pop("history", []), maxlen=_HISTORY)
         ended = ("updatedAt", "reason", "message")
         kept = {name: value for name, value in left.items() if name not in ended}
-        self._training: dict[str, Any] = {"weightsVersion": 0} | kept | {"state": "Running"}
+        self._training: dict[str, Any] = kept | {"state": "Running"}
         self._cost: dict[str, float] = before.get("cost", {})
         saved = before.get("checkpoint", {})
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
@@ -104,7 +104,7 @@ class StatusReporter(Listener):
         """Report the start, before there are actors: the operator has to know how many are requested.
 
         Later versions need the rollouts' size, because their defaults may differ. `version` is that of the
-        weights; each round and each toggle of sharing makes the next one.
+        weights.
         """
         with self._changed:
             if self._training.get("round") != round:
@@ -134,13 +134,13 @@ class StatusReporter(Listener):
         with self._changed:
             self._policies.played(report.policies)
             busy = {"busySeconds": round(report.work.seconds, 1)}
-            more = {"weightsVersion": self._training["weightsVersion"] + 1, **_request(report.next_actors)}
+            more = {"weightsVersion": report.weights_version, **_request(report.next_actors)}
             self._take(report.row(), ready=report.ready, **busy, **more)
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         with self._changed:
             self._policies.regrouped(regrouping)
-            self._update(weightsVersion=self._training["weightsVersion"] + 1)
+            self._update(weightsVersion=regrouping.version)
 
     def actors_silent(self, trouble: str | None) -> None:
         """Report why no actor has answered yet; None when one has."""

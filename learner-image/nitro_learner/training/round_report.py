@@ -73,7 +73,8 @@ class RoundReport:
     where the round stood still. `seconds_actor` is the mean duration of an invocation that sampled;
     `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
     queueing in front of it, a cold start, transfer. `learned` counts the rollouts that the round learned
-    from, `late` those that had to wait for an actor; `work` is what actors have done in the run so far.
+    from, `late` those that had to wait for an actor; `work` is what actors have done in the run so far, and
+    `weights_version` that of the weights which the round has made.
     `ratio_wanted` says whether the scaler asks for `convexity_ratio`; it is also measured where sharing
     toggles.
     """
@@ -131,6 +132,7 @@ class RoundReport:
     detector_seconds: float | None = None
     detector_failed: bool = False
     ratio_wanted: bool = True
+    weights_version: int = 0
 
     @property
     def ready(self) -> int:
@@ -165,6 +167,7 @@ _NOT_COLUMNS = {
     "detector_seconds",
     "detector_failed",
     "ratio_wanted",
+    "weights_version",
 }
 COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(RoundReport) if item.name not in _NOT_COLUMNS)
 

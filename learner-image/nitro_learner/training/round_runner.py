@@ -214,6 +214,7 @@ class RoundRunner:
         report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, self.meter.total)
         report.cost_round = own.total
         report.work = self.meter.work
+        report.weights_version = self.policies.version
         return report
 
     async def _decide(self, stages: Stages, early: int) -> None:

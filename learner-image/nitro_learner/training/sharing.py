@@ -47,6 +47,7 @@ class Regrouping:
         groups: the agents of every policy, by its name.
         fresh: policies that it made, or gave to other agents.
         reason: why it happened, as the end of a sentence.
+        version: of the weights, with the new groups.
         bases: what decided whose policy a group goes on with, by the policy's name; of groups of several
             only.
         distances: of the agents of each pool that was compared, f64 [n, n], by its agents.
@@ -58,6 +59,7 @@ class Regrouping:
     groups: Mapping[str, tuple[str, ...]]
     fresh: frozenset[str]
     reason: str
+    version: int
     bases: Mapping[str, str] = field(default_factory=dict)
     distances: Mapping[tuple[str, ...], NDArray[np.float64]] = field(default_factory=dict)
 
@@ -187,7 +189,9 @@ class Sharing:
         now = self._policies.groups()
         fresh = frozenset(name for name, members in now.items() if before.get(name) != members)
         number = 2 * self._times - self._shared
-        return Regrouping(number, round, self._shared, now, fresh, reason, bases, distances)
+        return Regrouping(
+            number, round, self._shared, now, fresh, reason, self._policies.version, bases, distances
+        )
 
     async def _partition(
         self,

@@ -22,8 +22,11 @@ SHARED = Regrouping(
     groups={"a_1": ("a_0", "a_1"), "a_2": ("a_2",)},
     fresh=frozenset(["a_1"]),
     reason="the returns' slope -0.0100 was below 0",
+    version=13,
 )
-SEPARATE = Regrouping(2, 20, False, {name: (name,) for name in NAMES}, frozenset(NAMES), "returns fell again")
+SEPARATE = Regrouping(
+    2, 20, False, {name: (name,) for name in NAMES}, frozenset(NAMES), "returns fell again", 22
+)
 
 
 def alone(**values: Any) -> dict[str, PolicyReport]:
@@ -97,7 +100,7 @@ def test_many_agents_stay_within_the_limits() -> None:
     status = PolicyStatus({})
     status.starting(Sharing(mode="always"))
     status.played({name: PolicyReport(1.0, (name,)) for name in many})
-    status.regrouped(Regrouping(1, 1, True, {"a_0": many}, frozenset(["a_0"]), "why not"))
+    status.regrouped(Regrouping(1, 1, True, {"a_0": many}, frozenset(["a_0"]), "why not", 2))
     body = status.body()
     kept = JobStatus.model_validate(body).to_dict()
     assert kept == body

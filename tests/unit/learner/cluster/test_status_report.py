@@ -194,22 +194,20 @@ def test_a_restarted_learner_keeps_what_was_known_of_ready_actors() -> None:
     assert [(entry["round"], entry["ready"]) for entry in history] == [(1, 4), (2, 5), (3, 1)]
 
 
-def test_each_round_and_each_toggle_of_sharing_makes_a_version_of_the_weights() -> None:
+def test_the_weights_version_is_that_of_the_newest_round_or_toggle_of_sharing() -> None:
     cluster, spec = Cluster(), resolve(load_job(job())).spec
-    toggle = Regrouping(1, 2, True, {"a_0": ("a_0", "a_1")}, frozenset(["a_0"]), "returns fell")
+    toggle = Regrouping(1, 2, True, {"a_0": ("a_0", "a_1")}, frozenset(["a_0"]), "returns fell", 9)
     with StatusReporter(cluster, None) as first:  # type: ignore[arg-type]
         first.starting(spec, round=0, version=0, actors=2)
-        for number in (1, 2):
-            first.on_round_done(round_report(number))
-        first.on_policies_regrouped(toggle)
-    assert cluster.reported["training"]["weightsVersion"] == 3
+        first.on_round_done(round_report(2, weights_version=8))
+    assert cluster.reported["training"]["weightsVersion"] == 8
+    with StatusReporter(cluster, cluster.reported) as again:  # type: ignore[arg-type]
+        again.on_policies_regrouped(toggle)
+    assert cluster.reported["training"]["weightsVersion"] == 9
     with StatusReporter(cluster, cluster.reported) as second:  # type: ignore[arg-type]
         second.starting(spec, round=1, version=1, actors=2)  # the second was after the last checkpoint
         second.on_run_started(round=1, rounds=6, history=[round_report(1).row()])
-        second.on_round_done(round_report(2))
-        second.on_policies_regrouped(toggle)
-        second.on_round_done(round_report(3))
-    assert cluster.reported["training"]["weightsVersion"] == 4
+    assert cluster.reported["training"]["weightsVersion"] == 1
 
 
 class Gone(Cluster):

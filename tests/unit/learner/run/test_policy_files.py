@@ -43,6 +43,7 @@ def test_a_toggle_is_read_as_it_was_written(tmp_path: Path) -> None:
         PAIRED,
         frozenset({"agent_2"}),
         "why",
+        3,
         {"agent_2": "return"},
         {("agent_0", "agent_1"): matrix},
     )

@@ -11,7 +11,7 @@ ALONE = {name: PolicyReport(-60.0, (name,), score=0.5, stats={"kl": 0.1}) for na
 
 
 def regrouping(number: int, shared: bool, groups: dict[str, tuple[str, ...]]) -> Regrouping:
-    return Regrouping(number, 7, shared, groups, frozenset(groups), "returns fall")
+    return Regrouping(number, 7, shared, groups, frozenset(groups), "returns fall", 8)
 
 
 def value(metrics: LearnerMetrics, name: str, **labels: str) -> float | None:

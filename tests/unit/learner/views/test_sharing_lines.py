@@ -7,7 +7,7 @@ from nitro_learner.training.sharing import Regrouping
 from nitro_learner.views.table import JsonLines, PlainLines
 from shared_runs import PAIRED
 
-EVENT = Regrouping(1, 6, True, PAIRED, frozenset({"agent_2"}), "the round was drawn")
+EVENT = Regrouping(1, 6, True, PAIRED, frozenset({"agent_2"}), "the round was drawn", 7)
 
 
 def test_people_read_a_sentence() -> None:
