@@ -229,6 +229,58 @@ def test_a_client_that_sends_no_body_is_let_go(tmp_path: Path) -> None:
         assert time.monotonic() - begin >= app.BODY_SECONDS - 1
 
 
+@pytest.mark.parametrize("rows", [200_000, 2_000])
+async def test_a_client_that_reads_no_answer_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Neither 3 MB nor what asyncio takes without telling that it waits, 32 kB, may stay for ever."""
+    untrained(small_job(), tmp_path)
+    policy = nitro.load(tmp_path)
+    monkeypatch.setattr(policy, "act", lambda *_, **__: np.zeros((rows, 3)))
+    monkeypatch.setattr(app, "ANSWER_SECONDS", 0.2)
+    async with TestServer(app.make_app(policy), socket_factory=_small) as server:
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            connection.connect((server.host, server.port))
+            body = b'{"observation": [0,0,0,0,0,0,0,0,0,0,0]}'
+            head = f"POST /v1/act HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall(head.encode() + body)
+            for there in (True, False):
+                async with asyncio.timeout(20):
+                    while bool(server.runner.server.connections) is not there:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+
+
+def _small(host: str, port: int, family: socket.AddressFamily) -> socket.socket:
+    """A server's socket for which the kernel holds little."""
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    listening.bind((host, port))
+    return listening
+
+
+async def test_answers_that_nobody_reads_take_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untrained(small_job(), tmp_path)
+    policy = nitro.load(tmp_path)
+    monkeypatch.setattr(policy, "act", lambda *_, **__: np.zeros((200_000, 3)))
+    monkeypatch.setattr(app, "_MOST_HELD", 3_400_012)
+    asked = {"observation": [0] * 11}
+    async with (
+        TestServer(app.make_app(policy), socket_factory=_small) as server,
+        TestClient(server) as slow,
+        TestClient(server) as other,
+    ):
+        unread = await slow.post("/v1/act", json=asked)
+        refused = await other.post("/v1/act", json=asked)
+        assert refused.status == 503
+        assert await refused.json() == {"error": "other answers fill the memory; try again later"}
+        assert (await other.get("/v1/policy")).status == 200
+        assert len(await unread.read()) > 3_000_000
+        assert (await other.post("/v1/act", json=asked)).status == 200
+
+
 def test_a_policy_or_port_that_is_not_there_ends_the_command(tmp_path: Path) -> None:
     for words, code, message in (
         ((tmp_path,), 2, "no checkpoint in it"),

@@ -8,7 +8,8 @@
 Where the policy has a memory, the answer has the `state` after the observation, for the request with the
 episode's next one. A request without a state begins an episode. The server itself remembers nothing. What is
 wrong with a request is answered as {"error": TEXT} with a status of 400, 408 or 413. A status of 503 says
-that the server has too much to do now: the same request may be served later.
+that the server has too much to do now: the same request may be served later. A client that does not read an
+answer in time is let go.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.rows import LARGEST
@@ -35,8 +37,12 @@ BODY_SECONDS = 10.0
 """Time that a client has to send a body."""
 WAIT_SECONDS = 10.0
 """Time that a request waits for the policy, which answers one at a time."""
+ANSWER_SECONDS = 30.0
+"""Time that a client has to take an answer."""
 _MOST_HELD = 16 * MOST_BYTES
-"""Size of all bodies at most: of those that arrive, and of those that wait."""
+"""Size of all bodies at most, of those that arrive and of those that wait; and of all large answers."""
+_LARGE = 2**16
+"""Size of a large answer. Smaller ones, such as errors, are never refused."""
 _SHOWN = 200
 """Characters of what came that an error shows."""
 _FIELDS = ("observation", "available", "deterministic", "state")
@@ -44,8 +50,8 @@ _FIELDS = ("observation", "available", "deterministic", "state")
 
 def make_app(policy: TrainedPolicy) -> web.Application:
     """The application that serves a policy."""
-    app = web.Application(middlewares=[_errors_as_json])
     served = _Served(policy)
+    app = web.Application(middlewares=[served.send, _errors_as_json])
     app.add_routes(
         [
             web.post("/v1/act", served.act),
@@ -62,9 +68,34 @@ class _Served:
         # One thread, because a policy is not made for two. The event loop answers /healthz meanwhile.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
         self._turn = asyncio.Lock()
-        self._held = 0
+        self._held = self._leaving = 0
         remembered = max(1, sum(policy.memory.values()))
         self._most_rows = max(1, min(MOST_ROWS // len(policy.agents), MOST_REMEMBERED // remembered))
+
+    @web.middleware
+    async def send(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Send the handler's answer in time. aiohttp itself would wait for ever for a client that reads
+        nothing."""
+        response = await handler(request)
+        size = response.content_length or 0
+        if size > _LARGE and self._leaving + size > _MOST_HELD:
+            response, size = _error(503, "other answers fill the memory; try again later"), 0
+        self._leaving += size
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                if request.transport:
+                    # An answer is sent when the kernel has all of it, not when 64 kB are left.
+                    request.transport.set_write_buffer_limits(0)
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport:
+                request.transport.abort()
+        except ConnectionError:  # the client has left; aiohttp, which finds the same, ends the connection
+            pass
+        finally:
+            self._leaving -= size
+        return response
 
     async def act(self, request: web.Request) -> web.Response:
         body = bytearray()
@@ -212,9 +243,9 @@ def _refuse(text: str) -> float:
 
 
 @web.middleware
-async def _errors_as_json(request: web.Request, handler: Any) -> web.StreamResponse:
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
-        response: web.StreamResponse = await handler(request)
+        response = await handler(request)
     except web.HTTPException as error:
         answer = _error(error.status, error.text or error.reason)
         if "Allow" in error.headers:
