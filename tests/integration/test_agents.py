@@ -60,8 +60,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_sharing_toggles_after_every_full_window(undisturbed: Path) -> None:
     toggles = read_toggles(RunDir(undisturbed))
-    assert [(toggle.round, toggle.shared) for toggle in toggles] == [(4, True), (8, False), (12, True)]
-    assert [len(toggle.groups) for toggle in toggles] == [2, 3, 2]
+    # The one after round 12 waits for a round 13.
+    assert [(toggle.round, toggle.shared) for toggle in toggles] == [(4, True), (8, False)]
+    assert [len(toggle.groups) for toggle in toggles] == [2, 3]
     assert all(toggle.reason.startswith("the slope of the returns, ") for toggle in toggles)
     (pool,) = toggles[0].distances
     assert set(pool["agents"]) == AGENTS
@@ -74,7 +75,7 @@ def test_sharing_toggles_after_every_full_window(undisturbed: Path) -> None:
 
 
 def test_a_toggle_is_a_version_of_the_weights_and_asks_for_the_most_actors(undisturbed: Path) -> None:
-    assert state_of(undisturbed, ROUNDS)["policies"]["version"] == ROUNDS + 3
+    assert state_of(undisturbed, ROUNDS)["policies"]["version"] == ROUNDS + 2
     actors = [int(row["actors"]) for row in rows(undisturbed)]
     # After the second toggle all policies are new.
     assert (actors[0], actors[8]) == (4, 4)
@@ -91,7 +92,7 @@ def test_the_report_and_the_picture_show_the_groups(undisturbed: Path, tmp_path:
     done = nitro("report", undisturbed, "--out", tmp_path / "report.html")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "report.html").read_text()
-    assert page.count("sharing began") == 2
+    assert page.count("sharing began") == 1
     assert page.count("sharing ended") == 1
     assert "Policy of each agent" in page
     assert (undisturbed / "result.png").stat().st_size > 20_000
@@ -100,13 +101,35 @@ def test_the_report_and_the_picture_show_the_groups(undisturbed: Path, tmp_path:
 def test_killed_around_toggles_and_resumed_equals_undisturbed(tmp_path: Path, undisturbed: Path) -> None:
     run = tmp_path / "run"
     begin: tuple[str | Path, ...] = (write_job(tmp_path, **SPREAD), "--run-dir", run)
-    for moment in ("4:update", "4:regroup", "5:sample", "8:regroup", "8:checkpoint"):
+    for moment in ("4:update", "4:decide", "4:regroup", "5:sample", "8:decide", "8:checkpoint", "8:regroup"):
         killed = nitro("train", *begin, kill=moment)
         assert killed.returncode == -9, (moment, killed.stderr)
         begin = ("--resume", run)
     again = nitro("train", *begin)
     assert again.returncode == 0, again.stderr
     assert learned(run) == learned(undisturbed)
+    assert rows(run) == rows(undisturbed)
+    for name in ("policies.csv", "sharing.jsonl"):
+        assert (run / name).read_text() == (undisturbed / name).read_text(), name
+
+
+def test_a_run_that_ends_with_a_decision_to_toggle_is_extended_exactly(
+    tmp_path: Path, undisturbed: Path
+) -> None:
+    run = tmp_path / "run"
+    done = nitro("train", write_job(tmp_path, **SPREAD | {"stop": {"rounds": 4}}), "--run-dir", run)
+    assert done.returncode == 0, done.stderr
+    assert read_toggles(RunDir(run)) == []
+    assert set(state_of(run, 4)["policies"]["agents"].values()) == AGENTS, "each agent has its own"
+    for moment in (None, "5:sample", "4:regroup"):
+        more = nitro(
+            "train", "--resume", run, "--set", f"spec.stop.rounds={ROUNDS if moment else 4}", kill=moment
+        )
+        assert more.returncode == (-9 if moment else 0), (moment, more.stderr)
+    again = nitro("train", "--resume", run, "--set", f"spec.stop.rounds={ROUNDS}")
+    assert again.returncode == 0, again.stderr
+    assert learned(run) == learned(undisturbed)
+    # What the ended run has evaluated, and what it cost, is not in the rows.
     assert rows(run) == rows(undisturbed)
     for name in ("policies.csv", "sharing.jsonl"):
         assert (run / name).read_text() == (undisturbed / name).read_text(), name

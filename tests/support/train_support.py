@@ -4,7 +4,8 @@ chosen moments.
 A process is `nitro` itself, but for what its environment asks for:
 NITRO_TEST_RECORD=FILE appends {"round", "fragments", "weights"} digests of each update;
 NITRO_TEST_KILL=ROUND:MOMENT kills the process (-9) while round ROUND samples or updates, while its checkpoint
-is half written, or when the toggle of sharing after it has regrouped the policies;
+is half written, when a toggle of sharing after it is decided (`decide`), or when that toggle has regrouped
+the policies (`regroup`);
 NITRO_TEST_HANG=ROUND:SECONDS has the update of round ROUND stand still, which is told after SECONDS.
 """
 
@@ -155,12 +156,22 @@ def _kill(number: int, moment: str) -> None:
             asyncio.get_running_loop().call_later(0.005, die)
 
     RoundRunner._stage_started = enter_then_die  # type: ignore[method-assign]
+    if moment == "decide":
+        decide = Sharing.decide
+
+        async def decide_then_die(self: Any, round: int, *arguments: Any) -> Any:
+            event = await decide(self, round, *arguments)
+            if round == number:
+                die()
+            return event
+
+        Sharing.decide = decide_then_die  # type: ignore[method-assign]
     if moment == "regroup":
         regroup = Sharing.regroup
 
-        async def regroup_then_die(self: Any, round: int, *arguments: Any) -> Any:
-            event = await regroup(self, round, *arguments)
-            if round == number:
+        def regroup_then_die(self: Any) -> Any:
+            event = regroup(self)
+            if event.round == number:
                 die()
             return event
 

@@ -88,11 +88,12 @@ class PolicyFiles(Listener):
         self._folder = folder
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
-        """Drop what is after `round` (it will be made again) and a last line that was cut."""
+        """Drop what will be made again, and a last line that was cut: rounds after `round`, and toggles from
+        the one after `round` on, which happens as the next round begins."""
         kept = [row for number, row in _read(self._folder) if number <= round]
         text = _lines([dict.fromkeys(COLUMNS, "") | row for row in kept], head=True)
         self._folder.write_text(self._folder.policies, text)
-        toggles = [toggle for toggle in read_toggles(self._folder) if toggle.round <= round]
+        toggles = [toggle for toggle in read_toggles(self._folder) if toggle.round < round]
         text = "".join(json.dumps(asdict(toggle)) + "\n" for toggle in toggles)
         self._folder.write_text(self._folder.sharing, text)
 

@@ -209,9 +209,9 @@ class Listener:
     The learner's event loop calls the methods, so each must return at once. By default they do nothing.
 
     The order of the calls: `on_run_started`, then `on_round_requested` for the first round of this sitting;
-    in each round `on_stage_started` for each stage, `on_round_done` as soon as the scaler has decided, then
-    `on_cache_measured`, and `on_policies_regrouped` where sharing toggles; `on_checkpoint_saved` after a
-    checkpoint; and at the end `on_run_ended`.
+    in each round `on_policies_regrouped` first, where sharing has toggled, `on_stage_started` for each stage,
+    `on_round_done` as soon as the scaler has decided, and then `on_cache_measured`; `on_checkpoint_saved`
+    after a checkpoint; and at the end `on_run_ended`.
     """
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
@@ -227,7 +227,8 @@ class Listener:
         """A round is complete: updated, scored, and the next one's actors decided (`report.next_actors`)."""
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
-        """Agents share policies from the next round on, or each has its own again."""
+        """Agents share policies from the round on that begins now, or each has its own again. A run that goes
+        on from the checkpoint before that round says so again."""
 
     def on_cache_measured(self, *, used: int, limit: int) -> None:
         """The cache uses so many bytes while the next round samples; limit 0 = none."""

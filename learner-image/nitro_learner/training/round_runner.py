@@ -2,8 +2,9 @@
 
 A round k: publish the weights, have I_min actors sample, learn from the detector (which measures round k - 1
 meanwhile) how many more there are, start those, gather and update as the algorithm wants to be fed, join the
-evaluation. The policy set counts its versions itself: it has a new one after each round, and after each
-toggle of sharing.
+evaluation. A toggle of sharing is decided at the end of a round, with its fragments, and carried out as the
+next one begins, so a run that ends has the policies that it trained. The policy set counts its versions
+itself: it has a new one after each round, and after each toggle of sharing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ logger = logging.getLogger(__name__)
 class RoundRunner:
     """Run the rounds of a training.
 
-        await runner.run()                  # the next round; again and again
+        await runner.run(rounds)            # the next round; again and again
         played = await runner.finish()      # or `break_off` and `conclude`
 
     Attributes:
@@ -95,15 +96,20 @@ class RoundRunner:
         was saved or kept."""
         return self.compute.updates == self._updates or self.checkpointing.has(self.state.round)
 
-    async def run(self) -> None:
+    async def run(self, rounds: int) -> None:
         """Train one round.
+
+        Args:
+            rounds: that the run shall have.
 
         Raises:
             Interrupted: the run shall end, and no fragment of the round was learned from.
             RoundFailed, BackendError, CacheError, CheckpointError, OSError, FloatingPointError: as its parts.
         """
+        await self._regroup()
         state, spec = self.state, self.spec
         number, stages = state.round + 1, self._stages
+        self.policies.begin_round(number, rounds)
         plan = RoundPlan(
             run=self.run_id,
             seed=spec.seed,
@@ -151,7 +157,7 @@ class RoundRunner:
         reason = self.sharing.toggles(number, returns)
         self.scoring.measure(report, updates, ratios=reason is not None)
         if reason:
-            await self._regroup(number, reason, result.fragments, returns)
+            await self._decide_groups(number, reason, result.fragments, returns)
 
     async def finish(self) -> EvaluationResult | None:
         """Score the last round, save its checkpoint and evaluate the final policy."""
@@ -178,16 +184,25 @@ class RoundRunner:
         if not self.scoring.pending:
             await self.checkpointing.save(self.state.round)
 
-    async def _regroup(
+    async def _decide_groups(
         self, round: int, reason: str, fragments: Sequence[Fragment], returns: Mapping[str, float]
     ) -> None:
-        """Toggle sharing after round `round`. The round is measured first: its convexity ratios decide whose
-        policies go on. The next round begins with that."""
+        """Decide on a toggle of sharing after round `round`. The round is measured first: its convexity
+        ratios decide whose policies go on. The next round's actors are those for the new groups."""
         with self._stages("detect"):
             ratios = await self.scoring.ratios()
-            regrouping = await self.sharing.regroup(round, reason, fragments, returns, ratios)
+            await self._settle(await self.sharing.decide(round, reason, fragments, returns, ratios))
+
+    async def _regroup(self) -> None:
+        """Carry out the toggle that was decided after the last round, if any. That round is saved before it,
+        whether or not it is its turn: wherever the run ends, its checkpoint has policies that sampled."""
+        if not self.sharing.pending:
+            return
+        with self._stages("checkpoint"):
+            await self.checkpointing.save(self.state.round)
+        with self._stages("detect"):
+            regrouping = self.sharing.regroup()
             self.state.forget_policies(regrouping.fresh, kept=regrouping.groups)
-            await self._settle(regrouping)
         for listener in self.listeners:
             listener.on_policies_regrouped(regrouping)
 

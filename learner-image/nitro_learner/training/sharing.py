@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor.actions import WholeNumbers, action_space
 from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_learner.algorithms.agents.team import SharingLearner
@@ -22,9 +21,12 @@ from nitro_learner.sharing import groups as grouping
 from nitro_learner.sharing import similarity
 from nitro_learner.sharing.modes import Dynamic, Mode, RandomToggle, Static
 from nitro_learner.training.compute import Compute
+from nitro_learner.training.lived import draw, lived_rows, pairs
 
 _OBSERVATIONS, _SAMPLES, _GROUPS, _BASES = 0x6F6273, 0x736D70, 0x677270, 0x627365
 """Set the random numbers of this module apart from each other and from others of the same seed."""
+_MAPPINGS = ("groups", "bases", "distances")
+"""The fields of a `Regrouping` that are mappings."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,17 @@ class Regrouping:
         groups = "; ".join(", ".join(agents) for agents in self.groups.values())
         return f"Since round {self.round + 1} agents share policies, because {self.reason}: {groups}."
 
+    def to_state(self) -> dict[str, Any]:
+        """The form that a checkpoint can hold: it has no sets, and it does not keep the order of keys."""
+        ordered = {name: list(getattr(self, name).items()) for name in _MAPPINGS}
+        return asdict(self) | ordered | {"fresh": sorted(self.fresh)}
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any]) -> Regrouping:
+        """The toggle of `to_state()`."""
+        mappings = {name: dict(state[name]) for name in _MAPPINGS}
+        return cls(**{**state, **mappings, "fresh": frozenset(state["fresh"])})
+
 
 def agent_returns(fragments: Sequence[Fragment], agents: Sequence[str]) -> dict[str, float]:
     """The mean return of each agent's episodes that ended in a round; empty where none ended.
@@ -84,16 +97,22 @@ def agent_returns(fragments: Sequence[Fragment], agents: Sequence[str]) -> dict[
 
 
 class Sharing:
-    """Decide after each round whether sharing toggles, and regroup the policies if so.
+    """Decide after each round whether sharing toggles, and regroup the policies before the next one if so.
 
         if reason := sharing.toggles(k, returns):
-            regrouping = await sharing.regroup(k, reason, fragments, returns, ratios)
+            await sharing.decide(k, reason, fragments, returns, ratios)
+        ...                                             # the run may end here, or be saved
+        if sharing.pending:
+            regrouping = sharing.regroup()              # as round k + 1 begins
 
     Args:
         spec: of the resolved job.
         environment: the actors' EnvironmentSpec.
         policies: are regrouped.
         compute: compares policies in the detector's thread.
+
+    Attributes:
+        pending: the toggle that is decided and not yet carried out.
 
     Raises:
         JobInvalid: the job wants to share, and no two agents can; or the run is too short for its toggles.
@@ -112,6 +131,7 @@ class Sharing:
             for kind in classes
             if (agents := tuple(agent for agent in kind.agents if agent in team.agents))
         )
+        self.pending: Regrouping | None = None
         self._shared = False
         self._times = 0
         self._mode = self._make_mode()
@@ -149,7 +169,7 @@ class Sharing:
         """
         return self._mode.toggles(round, returns)
 
-    async def regroup(
+    async def decide(
         self,
         round: int,
         reason: str,
@@ -157,7 +177,8 @@ class Sharing:
         returns: Mapping[str, float],
         ratios: Mapping[str, float | None],
     ) -> Regrouping:
-        """Toggle sharing after round `round`; the policies have a new version.
+        """Decide on the groups of a toggle after round `round`. The policies stay as they are until
+        `regroup`.
 
         Args:
             reason: what `toggles` said.
@@ -165,18 +186,18 @@ class Sharing:
             returns: see `agent_returns`.
             ratios: the round's convexity ratio of each policy.
         """
-        before = self._policies.groups()
+        before, shared = self._policies.groups(), not self._shared
+        times = self._times + shared  # how often agents will have begun to share
         distances: dict[tuple[str, ...], NDArray[np.float64]] = {}
         bases: dict[str, str] = {}
-        if self._shared:
+        if not shared:
             after: dict[str, tuple[str, ...]] = {agent: (agent,) for agent in self._policies.agents}
         else:
-            self._times += 1
             own = {agent: ratios.get(policy) for agent, policy in self._policies.agents.items()}
             drawn = np.random.default_rng([_BASES, self._spec.seed, round])
             after = {}
             for pool in self._pools:
-                for members in await self._partition(pool, round, fragments, distances):
+                for members in await self._partition(pool, round, times, fragments, distances):
                     if self._spec.sharing.mode == "random-base":
                         base, why = str(drawn.choice(members)), "drawn at random"
                     else:
@@ -184,25 +205,41 @@ class Sharing:
                     after[base] = members
                     if len(members) > 1:
                         bases[base] = why
-        self._shared = not self._shared
-        self._policies.regroup(after)
-        now = self._policies.groups()
-        fresh = frozenset(name for name, members in now.items() if before.get(name) != members)
-        number = 2 * self._times - self._shared
-        return Regrouping(
-            number, round, self._shared, now, fresh, reason, self._policies.version, bases, distances
+        # In the order that the policies will have.
+        names = [agent for team in self._policies.teams() for agent in team.agents if agent in after]
+        self.pending = Regrouping(
+            number=2 * times - shared,
+            round=round,
+            shared=shared,
+            groups={name: after[name] for name in names},
+            fresh=frozenset(name for name in names if before.get(name) != after[name]),
+            reason=reason,
+            version=self._policies.version + 1,
+            bases=bases,
+            distances=distances,
         )
+        return self.pending
+
+    def regroup(self) -> Regrouping:
+        """Carry out the pending toggle; the policies have a new version."""
+        assert self.pending, "no toggle is pending"
+        done, self.pending = self.pending, None
+        self._policies.regroup(done.groups)
+        self._shared = done.shared
+        self._times += done.shared
+        return done
 
     async def _partition(
         self,
         pool: Pool,
         round: int,
+        times: int,
         fragments: Sequence[Fragment],
         distances: dict[tuple[str, ...], NDArray[np.float64]],
     ) -> list[tuple[str, ...]]:
         """The groups of a pool; writes down its distances where its agents are compared."""
         total, count = len(self._policies.agents), len(pool.agents)
-        wanted = grouping.share_of(grouping.policy_count(total, self._times), count, total)
+        wanted = grouping.share_of(grouping.policy_count(total, times), count, total)
         seed = [_GROUPS, self._spec.seed, round, self._pools.index(pool)]
         if count == 1:
             found = [[0]]
@@ -226,10 +263,10 @@ class Sharing:
                     )
                     raise JobInvalid([FieldError("spec.sharing.similarity", "kde", message)])
             generator = np.random.default_rng([_SAMPLES, self._spec.seed, round])
-            samples = [_pairs(rows, pool.kind, generator) for rows in lived]
+            samples = [pairs(rows, pool.kind, generator) for rows in lived]
             return similarity.symmetrised(similarity.densities(samples, [_SAMPLES, self._spec.seed, round]))
         generator = np.random.default_rng([_OBSERVATIONS, self._spec.seed, round])
-        drawn = _draw(sum(len(rows["observations"]) for rows in lived), similarity.OBSERVATIONS, generator)
+        drawn = draw(sum(len(rows["observations"]) for rows in lived), similarity.OBSERVATIONS, generator)
         observations = np.concatenate([rows["observations"] for rows in lived])[drawn]
         available = None
         if pool.kind.action.get("masked"):
@@ -238,49 +275,21 @@ class Sharing:
 
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` needs to go on exactly here; the groups are the policies'."""
-        return {"shared": self._shared, "times": self._times, "mode": self._mode.state_dict()}
+        pending = self.pending.to_state() if self.pending else None
+        state = {"shared": self._shared, "times": self._times, "mode": self._mode.state_dict()}
+        return {**state, "pending": pending}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict()`; one that is empty is of a run without sharing."""
         if state:
             self._shared, self._times = bool(state["shared"]), int(state["times"])
             self._mode.load_state_dict(state["mode"])
+            # Earlier checkpoints have no such field: their policies were regrouped at the end of the round.
+            pending = state.get("pending")
+            self.pending = Regrouping.of_state(pending) if pending else None
 
     def adopt(self, state: dict[str, Any]) -> None:
         """Begin with the toggles of another run, of which this is the state. What decides about the next
-        toggle begins anew."""
-        self.load_state_dict({**state, "mode": self._mode.state_dict()} if state else state)
-
-
-def lived_rows(fragments: Sequence[Fragment], kind: AgentClass, agent: str) -> dict[str, np.ndarray]:
-    """The observations, actions and, where they are masked, available actions of the steps that an agent was
-    alive in, [steps, ...] each."""
-    index = kind.agents.index(agent)
-    names = ("observations", "actions", *(("available",) if kind.action.get("masked") else ()))
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    for fragment in fragments:
-        own = fragment.by_class[kind.name]
-        alive = own["alive"][:, :, index] if "alive" in own else np.ones(own["rewards"].shape[:2], bool)
-        for name, rows in parts.items():
-            rows.append(own[name][:, :, index][alive])
-    return {name: np.concatenate(rows) for name, rows in parts.items()}
-
-
-def _draw(rows: int, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """At most `count` of the indices below `rows`, ascending."""
-    return np.sort(generator.choice(rows, min(rows, count), replace=False))
-
-
-def _pairs(
-    rows: Mapping[str, np.ndarray], kind: AgentClass, generator: np.random.Generator
-) -> NDArray[np.float64]:
-    """Observations beside actions of drawn steps, f64 [m, features]; whole numbers one-hot."""
-    drawn = _draw(len(rows["observations"]), similarity.SAMPLES, generator)
-    observations, actions = rows["observations"][drawn], rows["actions"][drawn]
-    space = action_space(kind.action)
-    if isinstance(space, WholeNumbers):
-        columns = zip(space.counts.reshape(-1).tolist(), actions.reshape(len(drawn), -1).T, strict=True)
-        actions = np.concatenate([np.eye(count)[column] for count, column in columns], axis=1)
-    return np.concatenate(
-        [observations.reshape(len(drawn), -1), actions.reshape(len(drawn), -1)], axis=1, dtype=np.float64
-    )
+        toggle begins anew, and a toggle that was only decided there never happens."""
+        anew = {"mode": self._mode.state_dict(), "pending": None}
+        self.load_state_dict({**state, **anew} if state else state)

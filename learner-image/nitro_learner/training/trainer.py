@@ -203,8 +203,7 @@ class Trainer:
                 if self._stop.is_set():
                     raise Interrupted
                 self._follow_rounds(limits.rounds)
-                runner.policies.begin_round(runner.state.round + 1, limits.rounds)
-                await runner.run()
+                await runner.run(limits.rounds)
         except Interrupted:
             await runner.break_off()
             await runner.conclude()

@@ -62,9 +62,12 @@ def test_a_resume_drops_what_will_be_made_again(tmp_path: Path) -> None:
     with folder.sharing.open("a") as file:
         file.write('{"round": 5, "sha')
     files = PolicyFiles(folder)
+    files.on_run_started(round=3, rounds=5, history=[])
+    assert {round for round, *_ in read_groups(folder)} == {1, 2, 3}
+    assert read_toggles(folder) == TOGGLES[:1]
     files.on_run_started(round=2, rounds=5, history=[])
     assert {round for round, *_ in read_groups(folder)} == {1, 2}
-    assert read_toggles(folder) == TOGGLES[:1]
+    assert read_toggles(folder) == [], "the toggle after round 2 is carried out as round 3 begins"
     for round in (3, 4, 5):
         files.on_round_done(report(round, PAIRED if round < 5 else APART))
     assert folder.policies.read_text() == before

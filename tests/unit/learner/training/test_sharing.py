@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from nitro_api.spec.network import Network
 from nitro_api.spec.sharing import Sharing as SharingSpec
 from nitro_learner.algorithms.agents.team import Team
 from nitro_learner.algorithms.policy_set import PolicySet
+from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.data.batch import Fragment
 from nitro_learner.training.compute import Compute
-from nitro_learner.training.sharing import Regrouping, Sharing, agent_returns, lived_rows
+from nitro_learner.training.lived import lived_rows
+from nitro_learner.training.sharing import Regrouping, Sharing, agent_returns
 from scaler_support import SPEC
 from sharing_support import ToyTeam
 
@@ -68,7 +71,18 @@ class Step:
         fragments: list[Fragment] | None = None,
     ) -> Regrouping:
         fragments = fragments or [agents_fragment(*self.classes, length=60)]
-        return asyncio.run(self.sharing.regroup(round, "", fragments, returns or {}, ratios or {}))
+        self.decide(round, ratios, returns, fragments)
+        return self.sharing.regroup()
+
+    def decide(
+        self,
+        round: int = 10,
+        ratios: Mapping[str, float | None] | None = None,
+        returns: Mapping[str, float] | None = None,
+        fragments: list[Fragment] | None = None,
+    ) -> Regrouping:
+        fragments = fragments or [agents_fragment(*self.classes, length=60)]
+        return asyncio.run(self.sharing.decide(round, "", fragments, returns or {}, ratios or {}))
 
 
 def test_similar_agents_share_the_policy_with_the_highest_convexity_ratio() -> None:
@@ -224,6 +238,65 @@ def test_a_restored_step_goes_on_exactly() -> None:
         assert second.sharing.shared == whole.sharing.shared or round < 18
     assert found["parts"] == found["whole"]
     assert len(found["whole"]) > 4
+
+
+def test_a_toggle_that_is_decided_changes_no_policy_until_it_is_carried_out() -> None:
+    step = Step(*SIX, mode="dynamic")
+    step.set([0.0, 9.0, 0.1, 9.1, 0.2, 9.2])
+    before = step.policies.groups(), step.policies.version, dict(step.team.numbers)
+    decided = step.decide()
+    assert (step.policies.groups(), step.policies.version, step.team.numbers) == before
+    assert (decided.shared, step.sharing.shared) == (True, False)
+    assert step.sharing.regroup() is decided
+    assert (step.sharing.shared, step.sharing.pending) == (True, None)
+    assert (decided.version, list(decided.groups.items())) == (
+        step.policies.version,
+        list(step.policies.groups().items()),
+    )
+
+
+# Of twelve agents: a checkpoint sorts keys, and agent_10 comes before agent_2 then.
+@pytest.mark.parametrize("classes", [(agent_class("agent", 12),), MIXED])
+def test_a_decided_toggle_outlives_a_checkpoint(tmp_path: Path, classes: tuple[AgentClass, ...]) -> None:
+    first, second = (Step(*classes, mode="dynamic") for _ in range(2))
+    for step in (first, second):
+        step.set([float(i % 4) for i in range(len(step.team.policies))])
+    decided = first.decide()
+    store = CheckpointStore(tmp_path, keep_last=1)
+    store.save(10, {"sharing": first.sharing.state_dict()})
+    saved = store.latest()
+    assert saved
+    second.sharing.load_state_dict(saved.state["sharing"])
+    found = second.sharing.regroup()
+    assert second.policies.groups() == found.groups == decided.groups
+    for name in ("groups", "bases", "distances"):
+        assert list(getattr(found, name)) == list(getattr(decided, name)), name
+    assert all((found.distances[pool] == matrix).all() for pool, matrix in decided.distances.items())
+    assert (found.fresh, found.sentence, found.number, found.version) == (
+        decided.fresh,
+        decided.sentence,
+        decided.number,
+        decided.version,
+    )
+    apart = second.decide()
+    assert (apart.number, apart.shared) == (2, False), "it goes on with what it counts"
+
+
+def test_a_state_of_before_decisions_waited_is_of_policies_that_are_regrouped() -> None:
+    first, second = (Step(*SIX, mode="dynamic") for _ in range(2))
+    first.regroup()
+    state = first.sharing.state_dict()
+    del state["pending"]
+    second.policies.load_state_dict(first.policies.state_dict())
+    second.sharing.load_state_dict(state)
+    assert (second.sharing.shared, second.sharing.pending) == (True, None)
+
+
+def test_another_runs_decision_is_not_adopted() -> None:
+    first, second = (Step(*SIX, mode="dynamic") for _ in range(2))
+    first.decide()
+    second.sharing.adopt(first.sharing.state_dict())
+    assert (second.sharing.shared, second.sharing.pending) == (False, None)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from nitro_actor.protocol.weights import WeightsContainer
 from nitro_api import load_job, resolve
 from nitro_api.costs.ledger import Ledger
 from nitro_learner.cache.memory_cache import MemoryCache
-from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.checkpoints.store import CheckpointStore, pack
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport
 from nitro_learner.training.sharing import Regrouping
@@ -36,14 +36,15 @@ SPREAD: dict[str, Any] = {
 
 
 class Recorder(Listener):
-    """Records rounds and toggles in their order; interrupts the trainer after a round, if told to."""
+    """Records rounds and toggles in their order; interrupts the trainer after a round, or once the toggle
+    after it is carried out, if told to."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int]] = []
         self.reports: list[RoundReport] = []
         self.toggles: list[Regrouping] = []
         self.trainer: Trainer | None = None
-        self.last = 0
+        self.last = self.last_toggle = 0
 
     def on_round_done(self, report: RoundReport) -> None:
         self.events.append(("round done", report.round))
@@ -54,25 +55,31 @@ class Recorder(Listener):
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         self.events.append(("shared" if regrouping.shared else "separate", regrouping.round))
         self.toggles.append(regrouping)
+        if self.trainer and regrouping.round == self.last_toggle:
+            self.trainer.interrupt()
 
 
 class Sitting:
     """A session of training in a folder, from its newest checkpoint on, until the end or after a round."""
 
-    def __init__(self, folder: Path, rounds: int = 7) -> None:
+    def __init__(self, folder: Path, rounds: int = 7, **changes: Any) -> None:
         self.folder = folder
-        self.rounds = rounds
+        folder.mkdir(exist_ok=True)
+        self.changes = {"stop": {"rounds": rounds}} | changes
         self.listener = Recorder()
         self.published: dict[int, dict[str, str]] = {}
         """Who plays which policy, by the version of the weights."""
+        self.payloads: dict[int, bytes] = {}
+        """All that actors get, by the version of the weights."""
+        self.store = CheckpointStore(folder / "checkpoints", keep_last=100)
 
-    async def run(self, until: int = 0) -> Outcome:
-        resolved = resolve(load_job(job(**SPREAD | {"stop": {"rounds": self.rounds}})))
-        store = CheckpointStore(self.folder / "checkpoints", keep_last=100)
-        published = self.published
+    async def run(self, until: int = 0, *, until_toggle: int = 0) -> Outcome:
+        resolved = resolve(load_job(job(**SPREAD | self.changes)))
+        store, published, payloads = self.store, self.published, self.payloads
 
         class Listening(MemoryCache):
             async def publish_weights(self, version: int, payload: bytes) -> str:
+                payloads[version] = payload
                 published[version] = dict(WeightsContainer.decode(payload).agents)
                 return await super().publish_weights(version, payload)
 
@@ -89,6 +96,7 @@ class Sitting:
                 listeners=[self.listener],
             )
             self.listener.trainer, self.listener.last = trainer, until
+            self.listener.last_toggle = until_toggle
             return await trainer.run()
 
 
@@ -149,15 +157,54 @@ async def test_a_run_interrupted_around_a_toggle_goes_on_exactly(
         assert (ours.groups, ours.bases, ours.reason) == (theirs.groups, theirs.bases, theirs.reason)
 
 
-async def test_a_toggle_after_the_last_round_is_evaluated_and_a_longer_run_goes_on_with_it(
+async def test_a_run_interrupted_once_a_toggle_is_carried_out_keeps_the_policies_that_sampled(
+    tmp_path: Path, whole: Sitting
+) -> None:
+    # A checkpoint of round 3 is not due, and no round follows that learns with the new groups.
+    rarely: dict[str, Any] = {"learner": {"checkpoint": {"everyRounds": 100}}}
+    first, second = Sitting(tmp_path, **rarely), Sitting(tmp_path, **rarely)
+    assert not (await first.run(until_toggle=3)).finished
+    assert first.published[4] == whole.published[4], "they were published"
+    saved = first.store.latest()
+    assert saved
+    assert saved.state["played"]["agents"] == whole.published[0], "each agent plays its own policy"
+    assert saved.state["played"]["version"] == 3
+    assert (await second.run()).finished
+    toggles = [event for event in whole.listener.events if event[0] == "shared"]
+    assert second.listener.events[:1] == toggles, "it is said again"
+    assert first.listener.events[:-1] + second.listener.events == whole.listener.events
+    assert learned(first.listener.reports + second.listener.reports) == learned(whole.listener.reports)
+    assert first.payloads | second.payloads == whole.payloads
+
+
+async def test_a_run_that_ends_with_a_decision_to_toggle_has_the_policies_that_it_trained(
+    tmp_path: Path,
+) -> None:
+    ends, never = Sitting(tmp_path / "ends", rounds=3), Sitting(tmp_path / "never", rounds=3, sharing={})
+    outcome, expected = await ends.run(), await never.run()
+    assert outcome.finished
+    assert ends.listener.toggles == []
+    assert ends.payloads == never.payloads
+    assert set(ends.payloads) == {0, 1, 2, 3}
+    assert outcome.evaluation == expected.evaluation
+    saved, other = ends.store.latest(), never.store.latest()
+    assert saved
+    assert other
+    assert saved.state["played"]["agents"] == other.state["played"]["agents"]
+    assert pack(3, saved.state["played"]) == pack(3, other.state["played"])
+    assert pack(3, saved.state["policies"]) == pack(3, other.state["policies"])
+
+
+async def test_a_run_that_ended_with_a_decision_to_toggle_and_is_extended_equals_one_that_never_ended(
     tmp_path: Path, whole: Sitting
 ) -> None:
     first, second = Sitting(tmp_path, rounds=3), Sitting(tmp_path)
     assert (await first.run()).finished
-    (toggle,) = first.listener.toggles
-    played = {one["weights"]["version"] for one in first.backend.requests if one["kind"] == "evaluate"}
-    assert played == {4}
-    assert set(first.published[4].values()) == set(toggle.groups)
     assert (await second.run()).finished
     assert first.listener.events + second.listener.events == whole.listener.events
     assert learned(first.listener.reports + second.listener.reports) == learned(whole.listener.reports)
+    # Version 3 was only evaluated.
+    assert first.payloads | second.payloads == whole.payloads | {3: first.payloads[3]}
+    assert [toggle.sentence for toggle in second.listener.toggles] == [
+        toggle.sentence for toggle in whole.listener.toggles
+    ]
