@@ -258,7 +258,8 @@ class PolicySet:
             raise ValueError(f"the state is of the policies {saved}, this job's are {own}")
         for learner, item in zip(self.learners, state["learners"], strict=True):
             learner.load_state_dict(item["state"])
-        self.agents = agents
+        # In the order of the wire, by which returns are told apart: a checkpoint sorts its keys.
+        self.agents = {agent: agents[agent] for agent in self.agents}
         self.version = int(state["version"])
 
     def adopt(self, state: dict[str, Any]) -> None:

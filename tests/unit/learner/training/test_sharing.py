@@ -282,6 +282,18 @@ def test_a_decided_toggle_outlives_a_checkpoint(tmp_path: Path, classes: tuple[A
     assert (apart.number, apart.shared) == (2, False), "it goes on with what it counts"
 
 
+def test_agents_of_a_restored_run_keep_the_order_of_the_wire(tmp_path: Path) -> None:
+    # A fragment's returns have no names, only this order.
+    first, second = (Step(agent_class("agent", 12), mode="dynamic") for _ in range(2))
+    store = CheckpointStore(tmp_path, keep_last=1)
+    store.save(1, {"policies": first.policies.state_dict()})
+    saved = store.latest()
+    assert saved
+    second.policies.load_state_dict(saved.state["policies"])
+    assert list(second.policies.agents) == list(first.policies.agents)
+    assert second.policies.encode("run") == first.policies.encode("run")
+
+
 def test_a_state_of_before_decisions_waited_is_of_policies_that_are_regrouped() -> None:
     first, second = (Step(*SIX, mode="dynamic") for _ in range(2))
     first.regroup()
