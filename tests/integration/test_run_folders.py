@@ -195,9 +195,12 @@ def test_a_finished_run_is_not_evaluated_or_charged_again(finished: Path) -> Non
         f"{finished} is finished: all 2 rounds are done. Nothing was trained, evaluated or charged."
     )
     assert extend == f"To extend it: nitro train --resume {finished} --set spec.stop.rounds=4\n"
-    shorter = nitro("train", "--resume", finished, "--set", "spec.stop.rounds=1", "--json")
+    words = ["--set", "spec.stop.rounds=1", "--set", "spec.stop.duration=1h"]
+    shorter = nitro("train", "--resume", finished, "--json", *words)
     assert (shorter.returncode, shorter.stdout) == (0, "")
     assert "all 1 rounds are done" in shorter.stderr
+    suggested = shlex.split(shorter.stderr.splitlines()[1])
+    assert suggested[-5:] == [str(finished), "--set", "spec.stop.duration=1h", "--set", "spec.stop.rounds=4"]
     assert _contents(finished) == before
 
 
