@@ -29,6 +29,7 @@ def observation_dtype(space: Any, how: str) -> str:
         EnvironmentConfigError: policies cannot use such observations.
     """
     if isinstance(space, Box):
+        _require_numbers("observation", space, ", such as a constant 0")
         if space.dtype == np.uint8:
             return "uint8"
         if np.issubdtype(space.dtype, np.floating):
@@ -89,6 +90,7 @@ def misfit(observation: np.ndarray, dtype: Any) -> str:
 
 def actions(space: Any, how: str) -> arrays.ActionSpace:
     """Read an action space. Arguments and errors as `observation_dtype`."""
+    _require_numbers("action", space, ", which the environment may ignore")
     if isinstance(space, Discrete):
         return arrays.Discrete(int(space.n), int(space.start))
     if isinstance(space, MultiDiscrete):
@@ -120,6 +122,14 @@ def native_action(space: Any, action: np.ndarray) -> Any:
         return action
     # It came within the bounds as float32, which may lie outside of them.
     return np.minimum(np.maximum(action, space.low), space.high)
+
+
+def _require_numbers(which: str, space: Any, for_example: str) -> None:
+    """Refuse a space whose arrays have no element: gymnasium accepts it, but networks and batches do not."""
+    if isinstance(space, Box | MultiDiscrete) and 0 in space.shape:
+        raise EnvironmentConfigError(
+            f"{which} space {space} is not supported: it holds no numbers. Give it one{for_example}"
+        )
 
 
 def _parts(space: Any, name: str) -> Iterator[tuple[str, Any]]:

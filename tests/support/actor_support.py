@@ -352,6 +352,18 @@ class IntegerBox(Walk):
     observation_space = spaces.Box(0, 9, (2,), np.int64)  # type: ignore[assignment]
 
 
+class NothingSeen(Walk):
+    observation_space = spaces.Box(0, 1, (0,), np.float32)  # type: ignore[assignment]
+
+
+class EmptyImage(Walk):
+    observation_space = spaces.Box(0, 255, (0, 84, 84), np.uint8)  # type: ignore[assignment]
+
+
+class NothingToDo(Walk):
+    action_space = spaces.Box(-1, 1, (2, 0), np.float32)  # type: ignore[assignment]
+
+
 class DictActions(Walk):
     action_space = spaces.Dict({"a": spaces.Discrete(3)})  # type: ignore[assignment]
 

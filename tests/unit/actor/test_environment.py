@@ -103,6 +103,13 @@ def test_a_later_copy_that_cannot_be_built_is_reported() -> None:
         ("x", "actor_support:IntegerBox", "must be a Box of floats or uint8.*DtypeObservation"),
         (
             "x",
+            "actor_support:NothingSeen",
+            r"observation space Box\(.*it holds no numbers. Give it one, such",
+        ),
+        ("x", "actor_support:EmptyImage", "observation space .* holds no numbers"),
+        ("x", "actor_support:NothingToDo", r"action space Box\(.*it holds no numbers. Give it one, which"),
+        (
+            "x",
             "actor_support:DictActions",
             "must be a Box of floats, Discrete, MultiDiscrete or MultiBinary.*TransformAction",
         ),
