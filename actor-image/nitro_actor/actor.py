@@ -41,7 +41,7 @@ class Actor:
     def __init__(self, environment: AnyEnvironment) -> None:
         self.environment = environment
         self._play = play_of(environment)
-        self._policies: OrderedDict[str, Any] = OrderedDict()
+        self._policies: OrderedDict[tuple[str, int, str], Any] = OrderedDict()
         self._cold = True
 
     def run(self, request: Request, exchange: Exchange) -> dict[str, Any]:
@@ -114,13 +114,15 @@ class Actor:
             )
 
     def _policy(self, request: Request, exchange: Exchange) -> Any:
-        policy = self._policies.get(request.weights_key)
+        # Loading checks run and version, so a policy answers only requests that name the same.
+        which = (request.run, request.weights_version, request.weights_key)
+        policy = self._policies.get(which)
         if policy is None:
             policy = self._load(request, exchange)
-            self._policies[request.weights_key] = policy
+            self._policies[which] = policy
             while len(self._policies) > _KEPT_VERSIONS:
                 self._policies.popitem(last=False)
-        self._policies.move_to_end(request.weights_key)
+        self._policies.move_to_end(which)
         return policy
 
     def _load(self, request: Request, exchange: Exchange) -> Any:

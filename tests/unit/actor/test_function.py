@@ -108,6 +108,16 @@ def test_weights_stay_in_the_sandbox(function: Function, monkeypatch: pytest.Mon
     assert len(built) == 2
 
 
+def test_a_warm_sandbox_answers_only_for_the_version_that_it_has(function: Function) -> None:
+    """A fragment says which weights it is of, so those of another version must not play under its name."""
+    loaded = event()
+    assert function(loaded, None)["status"] == 200
+    other = request(weights={"version": 2, "key": keys.weights(RUN, 1)})
+    answer = function({**loaded, "request": text(wire.encode(other, {}))}, None)
+    assert answer["body"]["code"] == "weights_invalid", answer
+    assert "version 1, the request asks for run 'test-run' and version 2" in answer["body"]["error"]
+
+
 def test_the_health_invocation_tells_the_protocol_and_the_number_of_environments(function: Function) -> None:
     answer = function({"kind": "spec"}, None)
     assert answer["status"] == 200
