@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 
 import nitro_learner as nitro
 from agents_jobs import job as agents_job
 from nitro_learner.serving import app
+from nitro_learner.serving.serve import serve
 from serve_support import ask, served
 from train_support import job as small_job
 from train_support import nitro as command
@@ -128,6 +130,27 @@ def test_what_is_too_large_or_not_there_is_refused(hopper: tuple[Path, str]) -> 
     assert (status, list(found)) == (413, ["error"])
     assert ask(url, path="/v2")[0] == 404
     assert ask(url, {}, path="/v1/policy")[0] == 405
+
+
+async def test_a_compressed_body_is_refused_and_not_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether or not aiohttp knows the encoding, and also where no body is read."""
+    untrained(small_job(), tmp_path)
+    listening = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(serve(nitro.load(tmp_path), "127.0.0.1", 0, listening.set_result))
+    async with ClientSession(await listening) as client:
+        for encoding in ("gzip", "deflate", "br"):
+            refused = await client.post("/v1/act", data=b"xx", headers={"Content-Encoding": encoding})
+            error = f"the body has the Content-Encoding {encoding}; send it without"
+            assert (refused.status, await refused.json()) == (415, {"error": error})
+        plain = {"Content-Encoding": "Identity"}
+        taken = await client.post("/v1/act", data=b'{"observation": [0,0,0,0,0,0,0,0,0,0,0]}', headers=plain)
+        assert taken.status == 200
+        assert (await client.get("/healthz", data=b"xx", headers={"Content-Encoding": "gzip"})).status == 200
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert not [record for record in caplog.records if record.name.startswith("aiohttp")]
 
 
 LARGEST = [

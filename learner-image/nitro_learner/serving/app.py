@@ -7,9 +7,9 @@
 `observation`, `available`, `deterministic` and `state` are the arguments of `TrainedPolicy.act`, as JSON.
 Where the policy has a memory, the answer has the `state` after the observation, for the request with the
 episode's next one. A request without a state begins an episode. The server itself remembers nothing. What is
-wrong with a request is answered as {"error": TEXT} with a status of 400, 408 or 413. A status of 503 says
-that the server has too much to do now: the same request may be served later. A client that does not read an
-answer in time is let go.
+wrong with a request is answered as {"error": TEXT} with a status of 400, 408, 413 or 415. A status of 503
+says that the server has too much to do now: the same request may be served later. A client that does not read
+an answer in time is let go.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ class _Served:
         return response
 
     async def act(self, request: web.Request) -> web.Response:
+        if (encoding := request.headers.get("Content-Encoding", "identity")).lower() != "identity":
+            return _error(415, f"the body has the Content-Encoding {encoding[:_SHOWN]}; send it without")
         body = bytearray()
         try:
             try:

@@ -33,6 +33,7 @@ async def serve(policy: TrainedPolicy, host: str, port: int, listening: Callable
     runner = web.AppRunner(
         make_app(policy),
         access_log=None,
+        auto_decompress=False,  # a body that cannot be decompressed would be a 500 with tracebacks
         keepalive_timeout=_KEEP_ALIVE_SECONDS,
         shutdown_timeout=_GRACE_SECONDS,
     )
