@@ -156,7 +156,10 @@ def test_plot_one_run_and_several(run: Path, tmp_path: Path) -> None:
     several = nitro("plot", run, other, "--out", tmp_path / "two.svg")
     assert several.returncode == 0, several.stderr
     assert b"<svg" in (tmp_path / "two.svg").read_bytes()
-    assert several.stderr == ""
+    assert several.stderr.splitlines() == [
+        f"nitro: {run} and {other} are runs of one job with one seed, 7: they are not independent, but count "
+        "as 2 runs of a curve"
+    ]
     wrong = nitro("plot", tmp_path)
     assert wrong.returncode == 2
     assert "no job.yaml" in wrong.stderr

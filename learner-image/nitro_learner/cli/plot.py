@@ -1,7 +1,9 @@
 """Draw a run folder: return, boosting score, actors and cost, over environment steps and over time.
 
-Several folders are compared: runs that differ only in their seed become one curve, mean and one standard
-deviation. Each environment has its own panel of returns.
+Several folders are compared. Runs of one job become one curve, mean and one standard deviation: they may
+differ in spec.seed, spec.backend, spec.actor, spec.learner, spec.suspend and spec.stop. Runs of different
+spec.stop.rounds are curves of their own where training depends on it, as with learningRateAnneal. Each
+environment has its own panel of returns.
 
 examples:
   nitro plot runs/hopper-20260101-120000                    # writes result.png into it
@@ -12,6 +14,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from nitro_learner.cli.common import check_picture, distinct, some_path, unnamed, writing
@@ -36,16 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     check_picture(arguments.out)
-    from nitro_learner.run.rundir import RunDirError
-    from nitro_learner.views.plot import draw
+    from nitro_learner.run.rundir import RunDir, RunDirError
+    from nitro_learner.views.plot import draw_groups
+    from nitro_learner.views.plot_groups import group, read_run, same_seeds
 
     runs = distinct(arguments.run)
     out = arguments.out or (
         runs[0] / "result.png" if len(runs) == 1 else unnamed(Path("compared.png"), "--out")
     )
     try:
+        groups = group([read_run(RunDir(path)) for path in runs])
+        for message in same_seeds(groups.values()):
+            print(f"nitro: {message}", file=sys.stderr)
         with writing("--out", out, "Name a file that you may write."):
-            print(draw(runs, out, arguments.x))
+            print(draw_groups(groups, out, arguments.x))
     except RunDirError as error:
         raise CommandError(str(error)) from None
     return DONE

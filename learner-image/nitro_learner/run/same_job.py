@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nitro_api import NitroTrainingJob
+from nitro_api import JobSpec, NitroTrainingJob
 from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
 
 logger = logging.getLogger(__name__)
@@ -53,16 +53,14 @@ def deciding(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder: RunDir) -> None:
-    """Refuse to go on to another number of rounds where the run depends on it: the learning rate falls to
-    zero over the rounds, or the rounds of toggles are drawn from them. For a job on a cluster there is only a
-    warning, because its user may change spec.stop and has no other folder.
+    """Refuse to go on to another number of rounds where the run depends on it. For a job on a cluster there
+    is only a warning, because its user may change spec.stop and has no other folder.
 
     Raises:
         RunDirError
     """
     before, after = saved["spec"].get("stop", {}).get("rounds"), job.spec.stop.rounds
-    drawn = job.spec.sharing is not None and job.spec.sharing.mode == "random-toggle"
-    if not (job.spec.algorithm.anneals or drawn) or before == after:
+    if not depends_on_rounds(job.spec) or before == after:
         return
     why, kept = "its learning rate falls to zero over", "at the rate"
     if not job.spec.algorithm.anneals:
@@ -75,6 +73,13 @@ def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder:
             f"nitro train {shlex.quote(str(folder.job))} --set spec.stop.rounds={after}"
         )
     logger.warning("%s It goes on all the same, %s that a run of %d rounds has there.", reason, kept, after)
+
+
+def depends_on_rounds(spec: JobSpec) -> bool:
+    """Whether a run's first rounds depend on how many spec.stop.rounds says: the learning rate falls to zero
+    over them, or the rounds of toggles are drawn from them.
+    """
+    return spec.algorithm.anneals or (spec.sharing is not None and spec.sharing.mode == "random-toggle")
 
 
 def _is_free(path: str) -> bool:

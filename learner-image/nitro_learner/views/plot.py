@@ -13,7 +13,7 @@ import numpy as np
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.views.agent_groups import edges_of
 from nitro_learner.views.plot_axes import x_axis
-from nitro_learner.views.plot_groups import RunCurves, align, group, read_run
+from nitro_learner.views.plot_groups import RunCurves, align, group, read_run, time_unit
 from nitro_learner.views.plot_style import COLOURS, INK, MUTED, curve_look, picture, thousands
 
 if TYPE_CHECKING:
@@ -65,23 +65,30 @@ class _Axis:
 
 
 def draw(directories: Sequence[Path], out: Path, x: str = "steps") -> Path:
-    """Draw the runs to a PNG (or whatever `out` ends in). Runs that differ only in their seed become one
-    mean with a band. The returns of each environment have a panel of their own.
+    """Draw the runs to a PNG, as `draw_groups` does.
+
+    Raises:
+        RunDirError: a folder is not a run folder, or holds no round.
+    """
+    return draw_groups(group([read_run(RunDir(directory)) for directory in directories]), out, x)
+
+
+def draw_groups(groups: Groups, out: Path, x: str) -> Path:
+    """Draw the runs to a PNG (or whatever `out` ends in). A group of several is one mean with a band. The
+    returns of each environment have a panel of their own.
 
     Args:
         x: the left column's x axis, steps, round or dollars. The right column's x axis is time.
 
     Raises:
-        RunDirError: a folder is not a run folder, or holds no round.
         ValueError: there is no such axis, or no picture of that kind.
     """
     over = x_axis(x)
-    groups = group([read_run(RunDir(directory)) for directory in directories])
     panels = _panels(groups, x)
     heights = [_TALL if panel.column == "reward_mean" else _LOW for panel in panels]
     layout = {"figsize": (_WIDTH, sum(heights)), "sharex": "col", "sharey": "row", "height_ratios": heights}
     with picture(out, nrows=len(panels), ncols=2, **layout) as (figure, axes):
-        scale, unit = _time_unit(groups)
+        scale, unit = time_unit(run for runs in groups.values() for run in runs)
         columns = (_Axis(over.column), _Axis("wall_seconds", scale))
         for row, panel in zip(axes, panels, strict=True):
             for axis, on_x in zip(row, columns, strict=True):
@@ -265,13 +272,6 @@ def _named(label: str, runs: Sequence[RunCurves]) -> str:
     if without:
         notes.append("no return yet" if without == len(runs) else f"{without} without a return yet")
     return f"{label} ({', '.join(notes)})" if notes else label
-
-
-def _time_unit(groups: Groups) -> tuple[float, str]:
-    longest = max(float(run.columns["wall_seconds"][-1]) for runs in groups.values() for run in runs)
-    if longest < 300:
-        return 1.0, "seconds"
-    return (1 / 60, "minutes") if longest < 3 * 3600 else (1 / 3600, "hours")
 
 
 def titles(groups: Groups) -> tuple[str, str]:

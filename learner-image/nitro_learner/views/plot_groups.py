@@ -4,15 +4,19 @@ positions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
+from nitro_api import JobInvalid, load_job, resolve
 from nitro_learner.run.metrics_file import columns_of, read_metrics
 from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.same_job import depends_on_rounds
 from nitro_learner.training.short_episodes import end_short
 from nitro_learner.views.agent_groups import AgentGroups, groups_of
 
@@ -21,6 +25,7 @@ Floats = NDArray[np.float64]
 # These names say the most; what follows from them (a schedule, a preset's values) would only crowd the
 # legend.
 _PLAIN = ("environment.id", "algorithm.name", "algorithm.preset", "scaling.scaler")
+_ROUNDS = "stop.rounds"
 _LONGEST = 30
 """Characters of a value in a label."""
 
@@ -30,13 +35,17 @@ class RunCurves:
     """One run folder's curves.
 
     Attributes:
+        path: the run folder.
         name: of the job.
-        spec: as in job.yaml, without what may differ between seeds of one experiment.
+        seed: of the job.
+        spec: as in job.yaml, without what may differ between repetitions.
         columns: metrics.csv by column, f64 [rounds], NaN where a cell is empty.
         groups: who played which policy; only for several agents.
     """
 
+    path: Path
     name: str
+    seed: int | None
     spec: Mapping[str, Any]
     columns: Mapping[str, Floats]
     groups: AgentGroups | None = None
@@ -71,8 +80,34 @@ def read_run(run_dir: RunDir) -> RunCurves:
     columns = columns_of(read_metrics(run_dir.metrics))
     ignored = {"seed", "backend", "actor", "learner", "stop", "suspend"}
     spec = {key: value for key, value in job["spec"].items() if key not in ignored}
+    if (stop := _deciding_stop(job)) is not None:
+        spec["stop"] = stop
+    name = job.get("metadata", {}).get("name", run_dir.path.name)
     groups = groups_of(run_dir, len(columns["round"]))
-    return RunCurves(job.get("metadata", {}).get("name", run_dir.path.name), spec, columns, groups)
+    return RunCurves(run_dir.path, name, job["spec"].get("seed"), spec, columns, groups)
+
+
+def _deciding_stop(job: dict[str, Any]) -> Any:
+    """What training depends on of spec.stop: all of it may decide where this version cannot read the job."""
+    try:
+        spec = resolve(load_job(job)).spec
+    except (JobInvalid, ValidationError):
+        return job["spec"].get("stop")
+    return {"rounds": spec.stop.rounds} if depends_on_rounds(spec) else None
+
+
+def same_seeds(groups: Iterable[Sequence[RunCurves]]) -> list[str]:
+    """A sentence for the runs of a group that have one seed: a band over them shows too little deviation."""
+    told = []
+    for runs in groups:
+        for seed in dict.fromkeys(run.seed for run in runs):
+            paths = [str(run.path) for run in runs if run.seed == seed]
+            if len(paths) > 1:
+                told.append(
+                    f"{' and '.join(paths)} are runs of one job with one seed, {seed}: they are not "
+                    f"independent, but count as {len(paths)} runs of a curve"
+                )
+    return told
 
 
 def group(runs: Sequence[RunCurves]) -> dict[str, list[RunCurves]]:
@@ -94,6 +129,7 @@ def group(runs: Sequence[RunCurves]) -> dict[str, list[RunCurves]]:
         label = ", ".join(
             str(each.get(key)) if key in _PLAIN else f"{key.split('.')[-1]} {_short(each.get(key))}"
             for key in [*telling, *_differing(alike)[:3]]
+            if key in each or key != _ROUNDS  # a group of any number of rounds
         )
         label = label or "last 20 training episodes"
         while label in labels:
@@ -148,3 +184,11 @@ def align(runs: Sequence[RunCurves], x: str, y: str, *, steps: bool = False) -> 
         # A round's value holds until the round's end; values are not interpolated between rounds.
         return grid, np.array([ys[np.searchsorted(xs, grid).clip(max=len(xs) - 1)] for xs, ys in points])
     return grid, np.array([np.interp(grid, xs, ys) for xs, ys in points])
+
+
+def time_unit(runs: Iterable[RunCurves]) -> tuple[float, str]:
+    """The factor from seconds to the unit of the time axis, and the unit's name."""
+    longest = max(float(run.columns["wall_seconds"][-1]) for run in runs)
+    if longest < 300:
+        return 1.0, "seconds"
+    return (1 / 60, "minutes") if longest < 3 * 3600 else (1 / 3600, "hours")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from nitro_learner.cli import main
 from nitro_learner.run.recorders import CsvMetrics
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.views import plot
@@ -70,6 +71,43 @@ def test_seeds_make_one_group_and_scalers_several(tmp_path: Path) -> None:
     assert {label: len(runs) for label, runs in groups.items()} == {"fixed": 2, "nitro": 1}
     out = draw(paths, tmp_path / "compared.png")
     assert out.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_rounds_divide_runs_whose_training_depends_on_them(tmp_path: Path) -> None:
+    """The learning rate of a run of ten rounds falls half as fast as that of a run of five."""
+
+    def labels(name: str, *settings: tuple[int, bool]) -> list[str]:
+        folders = []
+        for number, (rounds, anneal) in enumerate(settings):
+            folders.append(_run(tmp_path / f"{name}{number}", seed=number, stop={"rounds": rounds}))
+            algorithm = {"name": "ppo", "preset": "tuned", "hyperparameters": {"learningRateAnneal": anneal}}
+            written = job(algorithm=algorithm, seed=number, stop={"rounds": rounds})
+            (folders[-1] / "job.yaml").write_text(yaml.safe_dump(written))
+        return list(group([read_run(RunDir(folder)) for folder in folders]))
+
+    assert labels("annealed", (5, True), (10, True), (5, True)) == ["rounds 5", "rounds 10"]
+    assert len(labels("constant", (5, False), (10, False))) == 1
+    both = labels("both", (5, True), (5, False), (10, False))
+    assert both == ["learningRateAnneal True, rounds 5", "learningRateAnneal False"]
+
+
+def test_a_job_that_this_version_cannot_read_is_drawn_and_its_rounds_count(tmp_path: Path) -> None:
+    paths = [_run(tmp_path / str(rounds), stop={"rounds": rounds}, later=1) for rounds in (5, 10)]
+    assert list(group([read_run(RunDir(path)) for path in paths])) == ["rounds 5", "rounds 10"]
+
+
+def test_runs_of_one_seed_in_a_curve_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seeds = {"a": 1, "b": 2, "c": 1}
+    paths = [str(_run(tmp_path / name, seed=seed)) for name, seed in seeds.items()]
+    other = str(_run(tmp_path / "other", seed=1, scaling=NITRO))
+    out = ["--out", str(tmp_path / "compared.png")]
+    assert main(["plot", *paths, other, *out]) == 0
+    assert capsys.readouterr().err == (
+        f"nitro: {paths[0]} and {paths[2]} are runs of one job with one seed, 1: they are not independent, "
+        "but count as 2 runs of a curve\n"
+    )
+    assert main(["plot", paths[0], paths[1], other, *out]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_groups_of_one_scaler_are_named_by_the_settings_that_differ(tmp_path: Path) -> None:
