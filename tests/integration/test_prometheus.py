@@ -119,7 +119,7 @@ nitro_operator_resync_timestamp_seconds 9e9
 def test_a_learner_cannot_speak_for_another_namespace_or_the_operator(tmp_path: Path) -> None:
     """A tenant chooses the learner's image, so its page may say anything."""
     find("prometheus")
-    values = ["metrics.scrapeConfig.enabled=true", "metrics.podMonitor.interval=250ms"]
+    values = ["metrics.scrapeConfig.enabled=true", "metrics.podMonitor.interval=1s"]
     (text,) = [
         document["data"]["nitro.scrape.yaml"]
         for document in find_helm().render(set=values)

@@ -318,6 +318,11 @@ def test_long_names_fit(render: Render) -> None:
         ("metrics.dashboards.enabled=1", "enabled"),
         ("metrics.scrapeConfig.interval=5s", "interval"),
         ("metrics.serviceMonitor.interval=1m", "interval"),
+        ("metrics.podMonitor.interval=0s", "interval"),
+        ("metrics.podMonitor.interval=250ms", "interval"),
+        ("metrics.podMonitor.interval=121s", "interval"),
+        ("metrics.podMonitor.interval=3m", "interval"),
+        ("metrics.podMonitor.interval=60m", "interval"),
         ("fullnameOverride=team.nitro", "fullnameOverride"),
         ("nameOverride=2nd", "nameOverride"),
         ("operator.replicas=2", "replicas"),
@@ -336,6 +341,15 @@ def test_long_names_fit(render: Render) -> None:
 def test_wrong_values_are_refused_by_name(render: Render, setting: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         render(set=[setting])
+
+
+@pytest.mark.parametrize("interval", ["1s", "90s", "119s", "120s", "1m", "2m"])
+def test_learners_may_be_scraped_from_every_second_to_every_two_minutes(
+    render: Render, interval: str
+) -> None:
+    settings = ["metrics.podMonitor.mode=enabled", f"metrics.podMonitor.interval={interval}"]
+    (endpoint,) = only(render(set=settings), "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["interval"] == interval
 
 
 def test_right_addresses_and_ports_are_taken(render: Render) -> None:
