@@ -134,6 +134,14 @@ def test_named_namespaces_need_no_rights_elsewhere(render: Render) -> None:
     assert environment(documents)["NITRO_WATCH_NAMESPACES"] == "team-a,team-b"
 
 
+def test_roles_made_by_hand_are_the_only_ones(render: Render) -> None:
+    """`helm test` needs a role, too: its pod and its account are left out with it."""
+    made = {d["kind"] for d in render(CHART / "ci" / "hand-made-account-values.yaml")}
+    roles = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Pod"}
+    assert not made & roles
+    assert roles <= {d["kind"] for d in render()}
+
+
 @pytest.mark.parametrize("kind", ["Deployment", "Pod"])
 def test_pods_meet_the_restricted_standard(render: Render, kind: str) -> None:
     found = only(render(), kind)
