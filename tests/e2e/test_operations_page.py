@@ -45,16 +45,14 @@ class TestOperationsPage:
             assert _run(command, broken, "wild", tmp_path).strip(), command
 
     def test_slow_actors_without_cpu(self, broken: str, tmp_path: Path) -> None:
-        stages, throttled = (_run(command, broken, "slow", tmp_path) for command in _commands("slow"))
-        seconds, without_limit = (
-            _numbers(stages),
-            _numbers(_run(_commands("slow")[0], broken, "dear", tmp_path)),
-        )
+        stages, counted = _commands("slow")
+        seconds, without_limit = (_numbers(_run(stages, broken, job, tmp_path)) for job in ("slow", "dear"))
         waited = {name: seconds[f"seconds_{name}"] for name in ("dispatch", "sample", "update", "checkpoint")}
         assert max(waited, key=lambda name: waited[name]) == "sample"
         assert seconds["seconds_actor"] > without_limit["seconds_actor"]
-        found = {name: int(value) for name, value in re.findall(r"(nr_\w+) (\d+)", throttled)}
-        assert found["nr_throttled"] > 0.2 * found["nr_periods"]
+        # No share: where the node is busy, actors seldom get as much as their limit.
+        assert _throttled(_run(counted, broken, "slow", tmp_path)) > 0
+        assert _throttled(_run(counted, broken, "dear", tmp_path)) == 0
 
     def test_expensive_actors_with_too_much_memory(self, broken: str, tmp_path: Path) -> None:
         cost = json.loads(_run(_commands("expensive")[0], broken, "dear", tmp_path))
@@ -64,6 +62,13 @@ class TestOperationsPage:
         (command,) = _commands("not learning")
         found = re.findall(r'"kl": ([^\n]+)', _run(command, broken, "wild", tmp_path))
         assert any(json.loads(value) > 10 * 0.01 for value in found), found
+
+
+def _throttled(cpu: str) -> int:
+    """How often a container was stopped at its CPU limit, from its cpu.stat."""
+    found = re.search(r"^nr_throttled (\d+)", cpu, re.MULTILINE)
+    assert found, cpu
+    return int(found[1])
 
 
 def _commands(question: str) -> list[str]:
