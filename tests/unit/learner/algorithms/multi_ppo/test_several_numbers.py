@@ -21,7 +21,7 @@ from nitro_learner.boosting.detector import Detector
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling import fragments
 from nitro_learner.sampling.fragments import Expectation, FragmentRefused, SlotRequest
-from nitro_learner.training.sharing import _pairs
+from nitro_learner.training.lived import pairs
 from parallel_environments import several
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -89,5 +89,5 @@ def test_actions_outside_the_space_are_refused_and_those_inside_are_compared_one
 
     (one,) = environment.spec.classes
     rows = {"observations": np.zeros((2, 5), np.float32), "actions": np.array([[2, 0], [1, 1]])}
-    features = _pairs(rows, one, np.random.default_rng(0))
+    features = pairs(rows, one, np.random.default_rng(0))
     assert features[:, 5:].tolist() == [[0, 0, 1, 1, 0], [0, 1, 0, 0, 1]]
