@@ -75,7 +75,7 @@ def already_ended(opened: OpenRun, arguments: argparse.Namespace) -> str:
     raised = stop.extended(spec.stop, opened.ended)
     longer = {f"spec.stop.{name}": value for name, value in raised.items()}
     # A field that is given twice would leave the user to find out which of the two counts.
-    kept = [override for override in arguments.overrides if override.partition("=")[0] not in longer]
+    kept = [override for override in arguments.overrides if override.partition("=")[0].strip() not in longer]
     overrides = [*kept, *(f"{path}={value}" for path, value in longer.items())]
     done = f"{folder.path} is finished: {why.message}. Nothing was trained, evaluated or charged."
     if "rounds" in raised and spec.algorithm.anneals:

@@ -137,7 +137,7 @@ class LearnerMetrics(Listener):
             return Counter(name, text, (*_LABELS, *labels), registry=self.registry)
 
         self.steps = counter("nitro_env_steps", "Environment steps trained on")
-        self.slots = counter("nitro_actor_slots", "Rollouts of finished rounds, also those that were lost")
+        self.slots = counter("nitro_actor_slots", "Rollouts of finished rounds, also lost and stale ones")
         self.ready = counter("nitro_actor_slots_ready", "Those of them that did not wait for an actor")
         self.busy = counter("nitro_actor_busy_seconds", "Seconds that actors worked")
         self.invocations = counter(
@@ -269,7 +269,7 @@ class LearnerMetrics(Listener):
         job = self._job
         self.steps.labels(*job).inc(report.env_steps - self._steps)
         self._steps = report.env_steps
-        self.slots.labels(*job).inc(report.learned + report.lost)  # other actors may sample on
+        self.slots.labels(*job).inc(report.learned + report.lost + report.dropped.get("stale", 0))
         self.ready.labels(*job).inc(max(0, report.learned - report.late))
         self.cold_starts.labels(*job).inc(report.cold_starts)
         self.bytes.labels(*job).inc(report.fragment_bytes)

@@ -98,7 +98,7 @@ class _Served:
         return response
 
     async def act(self, request: web.Request) -> web.Response:
-        if (encoding := request.headers.get("Content-Encoding", "identity")).lower() != "identity":
+        if (encoding := request.headers.get("Content-Encoding") or "identity").lower() != "identity":
             return _error(415, f"the body has the Content-Encoding {encoding[:_SHOWN]}; send it without")
         body = bytearray()
         try:

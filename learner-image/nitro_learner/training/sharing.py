@@ -284,9 +284,7 @@ class Sharing:
         if state:
             self._shared, self._times = bool(state["shared"]), int(state["times"])
             self._mode.load_state_dict(state["mode"])
-            # Earlier checkpoints have no such field: their policies were regrouped at the end of the round.
-            pending = state.get("pending")
-            self.pending = Regrouping.of_state(pending) if pending else None
+            self.pending = Regrouping.of_state(state["pending"]) if state["pending"] else None
 
     def adopt(self, state: dict[str, Any]) -> None:
         """Begin with the toggles of another run, of which this is the state. What decides about the next

@@ -76,7 +76,13 @@ class _Server:
 
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
+        self._calls: list[Future[Object]] = []
         self._overdue: list[Future[Object]] = []
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call holds a thread."""
+        return all(one.done() for one in self._calls)
 
     async def call(self, operation: str, call: Callable[[float], Object]) -> Object:
         """Make a call in a thread, and give it the time at which it is overdue. Raises AwsError."""
@@ -84,8 +90,10 @@ class _Server:
         if len(self._overdue) >= THREADS:
             raise AwsError(operation, UNREACHABLE, "the answers to earlier calls are still incomplete")
         work = self.threads.submit(call, time.monotonic() + CALL_SECONDS)
+        self._calls = [*(one for one in self._calls if not one.done()), work]
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(work), CALL_SECONDS)
+            async with asyncio.timeout(CALL_SECONDS):  # wait_for can swallow a cancellation, on Python 3.11
+                return await asyncio.wrap_future(work)
         except TimeoutError as error:
             text = f"the answer is still incomplete after {CALL_SECONDS:.0f} s"
             raise AwsError(operation, UNREACHABLE, text) from error
@@ -116,8 +124,8 @@ class Aws:
 
     async def call(self, access: Access, operation: str, **arguments: Any) -> Object:
         """Make one call, by its name in boto3. For Invoke, the answer's payload is read. Raises AwsError."""
-        server = self._server(access)
         try:
+            server = self._server(access, operation)
             answer = await server.call(operation, partial(self._call, access, operation, arguments))
         except AwsError as error:
             metrics.AWS_REQUESTS.labels(operation, error.code).inc()
@@ -126,15 +134,20 @@ class Aws:
         return answer
 
     def close(self) -> None:
-        """Start no more calls. Running calls end by their own time-outs."""
+        """Start no more calls. The process ends after its running calls, unless it is killed before."""
         for server in self._servers.values():
             server.threads.shutdown(wait=False, cancel_futures=True)
 
-    def _server(self, access: Access) -> _Server:
+    def _server(self, access: Access, operation: str) -> _Server:
         host = urlsplit(access.endpoint_url or "").hostname
         if host not in self._servers:
             if len(self._servers) >= MAX_SERVERS:  # where jobs may name any host
-                self._servers.pop(next(iter(self._servers))).threads.shutdown(wait=False)
+                idle = next((name for name, server in self._servers.items() if server.idle), host)
+                if idle == host:
+                    raise AwsError(
+                        operation, UNREACHABLE, f"calls to {MAX_SERVERS} other servers have not ended"
+                    )
+                self._servers.pop(idle).threads.shutdown(wait=False)
             self._servers[host] = _Server()
         return self._servers[host]
 

@@ -50,7 +50,7 @@ class Publisher:
         if not self._worth_writing(run, found):
             return
         before = reported.status(run.job).get("conditions") or []
-        if found.matters or found.counts or found.words:
+        if found.matters or found.counts:
             written = await self._write(run, new)
         elif self._metering.locked():
             run.again.append(random.uniform(0.5, 1.5))

@@ -37,9 +37,6 @@ async def replace_pods(kube: Kube, memory: JobMemory, observed: Observed) -> Non
 
     They are not deleted: the learner's Job counts an eviction as no failure, and it resumes from its
     checkpoint.
-
-    Raises:
-        ApiError: the namespace is being deleted.
     """
     for component, pods in _pods(observed).items():
         for pod in pods:
@@ -49,8 +46,6 @@ async def replace_pods(kube: Kube, memory: JobMemory, observed: Observed) -> Non
             try:
                 await kube.evict(meta["namespace"], meta["name"])
             except ApiError as error:
-                if error.namespace_terminating:
-                    raise
                 memory.trouble.setdefault(component, eviction_refusal(meta["name"], error))
                 if not error.disruption_refused:
                     return  # each of the others could take as long

@@ -74,9 +74,11 @@ def test_rollouts_that_go_on_in_the_next_round_are_counted_once() -> None:
     would see half of its retries."""
     metrics = LearnerMetrics("ml", "hopper", begun=False)
     for number in (1, 2):
-        metrics.on_round_done(report(number, actors=8, learned=4, retried={"timeout": 4}))
+        metrics.on_round_done(
+            report(number, actors=8, learned=4, retried={"timeout": 4}, dropped={"stale": 1})
+        )
     assert _value(metrics, "nitro_actor_retries_total", reason="timeout") == 8
-    assert _value(metrics, "nitro_actor_slots_total") == 8
+    assert _value(metrics, "nitro_actor_slots_total") == 10, "those that were given up are over, too"
     assert _value(metrics, "nitro_actor_slots_ready_total") == 8
 
 

@@ -294,16 +294,6 @@ def test_agents_of_a_restored_run_keep_the_order_of_the_wire(tmp_path: Path) -> 
     assert second.policies.encode("run") == first.policies.encode("run")
 
 
-def test_a_state_of_before_decisions_waited_is_of_policies_that_are_regrouped() -> None:
-    first, second = (Step(*SIX, mode="dynamic") for _ in range(2))
-    first.regroup()
-    state = first.sharing.state_dict()
-    del state["pending"]
-    second.policies.load_state_dict(first.policies.state_dict())
-    second.sharing.load_state_dict(state)
-    assert (second.sharing.shared, second.sharing.pending) == (True, None)
-
-
 def test_another_runs_decision_is_not_adopted() -> None:
     first, second = (Step(*SIX, mode="dynamic") for _ in range(2))
     first.decide()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from nitro_operator.functions import aws as aws_module
-from nitro_operator.functions.aws import Access, Aws, AwsError
+from nitro_operator.functions.aws import Access, Aws, AwsError, _Server
 
 REFUSAL = (
     b"HTTP/1.1 404 Not Found\r\nx-amzn-ErrorType: ResourceNotFoundException\r\ncontent-length: 2\r\n\r\n{}"
@@ -66,12 +66,21 @@ async def refused(aws: Aws, url: str) -> AwsError:
     return error.value
 
 
+async def ready(server: Dripping) -> Aws:
+    """With the server's client, which takes long to make: the calls after it are short."""
+    aws = Aws()
+    server.drips.clear()
+    await refused(aws, server.url("127.0.0.1"))
+    server.requests.clear()
+    server.drips.set()
+    return aws
+
+
 async def test_a_server_that_drips_its_answers_holds_up_no_other_server(
     monkeypatch: pytest.MonkeyPatch, server: Dripping
 ) -> None:
-    aws = Aws()
-    await refused(aws, "http://localhost:1")  # the first client takes long to make
-    monkeypatch.setattr(aws_module, "CALL_SECONDS", 0.5)
+    aws = await ready(server)
+    monkeypatch.setattr(aws_module, "CALL_SECONDS", 2.0)
     async with asyncio.timeout(60):
         calls = [refused(aws, server.url("127.0.0.1")) for _ in range(aws_module.THREADS)]
         for error in await asyncio.gather(*calls):
@@ -96,12 +105,40 @@ async def test_a_call_that_is_overdue_begins_no_further_attempt(
     monkeypatch: pytest.MonkeyPatch, server: Dripping
 ) -> None:
     """It would be sent after what others have changed meanwhile."""
-    aws = Aws()
-    await refused(aws, "http://localhost:1")
-    monkeypatch.setattr(aws_module, "CALL_SECONDS", 0.5)
+    aws = await ready(server)
+    monkeypatch.setattr(aws_module, "CALL_SECONDS", 2.0)
     await refused(aws, server.url("127.0.0.1"))
     assert len(server.requests) == 1
     server.drips.clear()  # the attempt fails now, and botocore would make another one
     aws._servers["127.0.0.1"].threads.shutdown(wait=True)
     assert len(server.requests) == 1
     aws.close()
+
+
+async def test_servers_that_hold_their_threads_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, server: Dripping
+) -> None:
+    aws = await ready(server)
+    monkeypatch.setattr(aws_module, "MAX_SERVERS", 1)
+    monkeypatch.setattr(aws_module, "CALL_SECONDS", 2.0)
+    await refused(aws, server.url("127.0.0.1"))
+    error = await refused(aws, server.url("localhost"))
+    assert (error.code, "calls to 1 other servers" in error.message) == ("Unreachable", True)
+    held = aws._servers["127.0.0.1"]
+    server.drips.clear()
+    held.threads.shutdown(wait=True)
+    monkeypatch.setattr(aws_module, "CALL_SECONDS", 60.0)
+    assert (await refused(aws, server.url("localhost"))).code == "ResourceNotFoundException"
+    assert list(aws._servers) == ["localhost"]
+    aws.close()
+
+
+async def test_a_call_is_cancelled_even_as_its_answer_arrives() -> None:
+    arrived, server = threading.Event(), _Server()
+    call = asyncio.create_task(server.call("get_function", lambda _until: {"answered": arrived.wait()}))
+    await asyncio.sleep(0)
+    arrived.set()
+    server.threads.shutdown(wait=True)  # the answer is the event loop's next event, and this is the second
+    asyncio.get_running_loop().call_soon(call.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await call
