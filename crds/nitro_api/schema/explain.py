@@ -38,9 +38,7 @@ def _find(path: str) -> str:
     known = [name for name, _ in fields()]
     if path in known:
         return path
-    found = ending_in(path) or [
-        name for name in known if name.startswith("status.") and name.endswith(f".{path}")
-    ]
+    found = ending_in(path) or ending_in(path, "status")
     if len(found) == 1:
         return found[0]
     if found:

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_picture(arguments.out)
     from nitro_learner.run.rundir import RunDir, RunDirError
-    from nitro_learner.views.plot import draw_groups
+    from nitro_learner.views.plot import draw_curves
     from nitro_learner.views.plot_groups import group, read_run, same_seeds
 
     runs = distinct(arguments.run)
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         for message in same_seeds(groups.values()):
             print(f"nitro: {message}", file=sys.stderr)
         with writing("--out", out, "Name a file that you may write."):
-            print(draw_groups(groups, out, arguments.x))
+            print(draw_curves(groups, out, arguments.x))
     except RunDirError as error:
         raise CommandError(str(error)) from None
     return DONE

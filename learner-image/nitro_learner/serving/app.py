@@ -9,7 +9,7 @@ Where the policy has a memory, the answer has the `state` after the observation,
 episode's next one. A request without a state begins an episode. The server itself remembers nothing. What is
 wrong with a request is answered as {"error": TEXT} with a status of 400, 408, 413 or 415. A status of 503
 says that the server has too much to do now: the same request may be served later. A client that does not read
-an answer in time is let go.
+an answer in time is disconnected.
 """
 
 from __future__ import annotations

@@ -65,15 +65,15 @@ class _Axis:
 
 
 def draw(directories: Sequence[Path], out: Path, x: str = "steps") -> Path:
-    """Draw the runs to a PNG, as `draw_groups` does.
+    """Draw the runs to a PNG, as `draw_curves` does.
 
     Raises:
         RunDirError: a folder is not a run folder, or holds no round.
     """
-    return draw_groups(group([read_run(RunDir(directory)) for directory in directories]), out, x)
+    return draw_curves(group([read_run(RunDir(directory)) for directory in directories]), out, x)
 
 
-def draw_groups(groups: Groups, out: Path, x: str) -> Path:
+def draw_curves(groups: Groups, out: Path, x: str) -> Path:
     """Draw the runs to a PNG (or whatever `out` ends in). A group of several is one mean with a band. The
     returns of each environment have a panel of their own.
 

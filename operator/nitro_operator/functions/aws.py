@@ -142,12 +142,12 @@ class Aws:
         host = urlsplit(access.endpoint_url or "").hostname
         if host not in self._servers:
             if len(self._servers) >= MAX_SERVERS:  # where jobs may name any host
-                idle = next((name for name, server in self._servers.items() if server.idle), host)
-                if idle == host:
+                idle = [name for name, server in self._servers.items() if server.idle]
+                if not idle:
                     raise AwsError(
                         operation, UNREACHABLE, f"calls to {MAX_SERVERS} other servers have not ended"
                     )
-                self._servers.pop(idle).threads.shutdown(wait=False)
+                self._servers.pop(idle[0]).threads.shutdown(wait=False)
             self._servers[host] = _Server()
         return self._servers[host]
 

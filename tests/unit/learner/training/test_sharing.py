@@ -63,15 +63,9 @@ class Step:
     def set(self, numbers: list[float]) -> None:
         self.team.numbers = dict(zip(self.team.policies, numbers, strict=True))
 
-    def regroup(
-        self,
-        round: int = 10,
-        ratios: Mapping[str, float | None] | None = None,
-        returns: Mapping[str, float] | None = None,
-        fragments: list[Fragment] | None = None,
-    ) -> Regrouping:
-        fragments = fragments or [agents_fragment(*self.classes, length=60)]
-        self.decide(round, ratios, returns, fragments)
+    def regroup(self, *decided: Any, **named: Any) -> Regrouping:
+        """Decide, with the arguments of `decide`, and carry it out."""
+        self.decide(*decided, **named)
         return self.sharing.regroup()
 
     def decide(

@@ -66,21 +66,21 @@ async def refused(aws: Aws, url: str) -> AwsError:
     return error.value
 
 
-async def ready(server: Dripping) -> Aws:
-    """With the server's client, which takes long to make: the calls after it are short."""
+async def ready(monkeypatch: pytest.MonkeyPatch, server: Dripping) -> Aws:
+    """With the server's client, which takes long to make: the calls after it have two seconds each."""
     aws = Aws()
     server.drips.clear()
     await refused(aws, server.url("127.0.0.1"))
     server.requests.clear()
     server.drips.set()
+    monkeypatch.setattr(aws_module, "CALL_SECONDS", 2.0)
     return aws
 
 
 async def test_a_server_that_drips_its_answers_holds_up_no_other_server(
     monkeypatch: pytest.MonkeyPatch, server: Dripping
 ) -> None:
-    aws = await ready(server)
-    monkeypatch.setattr(aws_module, "CALL_SECONDS", 2.0)
+    aws = await ready(monkeypatch, server)
     async with asyncio.timeout(60):
         calls = [refused(aws, server.url("127.0.0.1")) for _ in range(aws_module.THREADS)]
         for error in await asyncio.gather(*calls):
@@ -105,8 +105,7 @@ async def test_a_call_that_is_overdue_begins_no_further_attempt(
     monkeypatch: pytest.MonkeyPatch, server: Dripping
 ) -> None:
     """It would be sent after what others have changed meanwhile."""
-    aws = await ready(server)
-    monkeypatch.setattr(aws_module, "CALL_SECONDS", 2.0)
+    aws = await ready(monkeypatch, server)
     await refused(aws, server.url("127.0.0.1"))
     assert len(server.requests) == 1
     server.drips.clear()  # the attempt fails now, and botocore would make another one
@@ -118,9 +117,8 @@ async def test_a_call_that_is_overdue_begins_no_further_attempt(
 async def test_servers_that_hold_their_threads_are_bounded(
     monkeypatch: pytest.MonkeyPatch, server: Dripping
 ) -> None:
-    aws = await ready(server)
+    aws = await ready(monkeypatch, server)
     monkeypatch.setattr(aws_module, "MAX_SERVERS", 1)
-    monkeypatch.setattr(aws_module, "CALL_SECONDS", 2.0)
     await refused(aws, server.url("127.0.0.1"))
     error = await refused(aws, server.url("localhost"))
     assert (error.code, "calls to 1 other servers" in error.message) == ("Unreachable", True)
