@@ -44,10 +44,13 @@ class _Loader(yaml.SafeLoader):
     def float_or_int(self, node: yaml.ScalarNode) -> float | int:
         return whole_if_integral(self.construct_yaml_float(node))
 
-    def whole(self, node: yaml.ScalarNode) -> float | int:
+    def whole(self, node: yaml.ScalarNode) -> float | int | str:
         text = str(node.value).replace("0o", "0")
-        value = self.construct_yaml_int(yaml.ScalarNode(node.tag, text))
-        return value if -(2**63) <= value < 2**64 else float(value)
+        try:
+            value = self.construct_yaml_int(yaml.ScalarNode(node.tag, text))
+            return value if -(2**63) <= value < 2**64 else float(value)
+        except (ValueError, OverflowError):  # no digit, as 0x_ has none, or over 308
+            return str(node.value)
 
     def truth(self, node: yaml.ScalarNode) -> bool:
         return str(node.value).lower() in ("yes", "true", "on", "y")

@@ -174,7 +174,7 @@ def _or_default(location: Location, root: Schema | None) -> str:
 def _read(text: str) -> Any:
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # ValueError: 0x_ looks like a number
         return text
 
 

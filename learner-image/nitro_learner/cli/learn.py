@@ -47,7 +47,10 @@ _API_SECONDS = 120.0
 # take.
 _END_SECONDS = 600.0
 _LAST_WORDS_SECONDS = 20.0
-_MEND = "Another try fails in the same way: mend the environment, and make a new job with its image."
+_MEND = (
+    "Another try fails in the same way: mend the environment, suspend the job, set spec.actor.image to its "
+    "new image (with backend.type Local: spec.learner.image), and resume the job. With Lambda make a new job."
+)
 _TERMINATION_LOG = Path("/dev/termination-log")
 
 

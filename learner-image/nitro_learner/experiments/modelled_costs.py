@@ -63,7 +63,8 @@ def _inputs(prices: PriceList) -> str:
     if own := prices.actor_seconds:
         actors = f"An actor takes {own.invocation:g} s and {own.step:g} s a step; evaluations are left out."
     return (
-        f"Modelled: no run ran on these machines. The learner is {prices.learner}; {', '.join(given)}; "
+        "Modelled: every run is priced as if it had these machines. "
+        f"The learner is {prices.learner}; {', '.join(given)}; "
         f"provisioned concurrency {prices.provisioned_concurrency}. {prices.source} A round takes its "
         "actors' mean time, because they sample beside each other, and the update's and the detector's "
         f"seconds, which are {seconds}. {actors} Queueing, transfer and checkpoints are left out.\n"

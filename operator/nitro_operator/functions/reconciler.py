@@ -142,11 +142,15 @@ class FunctionReconciler:
     async def look(self) -> ObservedFunction | None:
         """The function as AWS has it; None if there is none."""
         try:
-            return parse(await self._call("get_function", FunctionName=self._name))
+            answer = await self._call("get_function", FunctionName=self._name)
         except AwsError as error:
             if error.code == GONE:
                 return None
             raise
+        if "TagsError" in answer:  # without its tags the job's own function would be taken for another's
+            told = "the answer has no tags, which AWS gives only with lambda:ListTags"
+            raise AwsError("get_function", "AccessDenied", told)
+        return parse(answer)
 
     # ------------------------------------------------------------ provisioned concurrency
 

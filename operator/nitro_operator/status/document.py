@@ -276,9 +276,9 @@ def _actors(s: Situation) -> Condition:
 
 SILENT = Problem(
     "HeartbeatLost",
-    "the learner has not reported for a minute, so its actors were released. They come back with its next "
-    "report. If no report comes, look at the learner pod's log, or set spec.suspend to true and back to "
-    "false.",
+    "the learner has not reported for a minute. Its actors are released now, or when spec.scaling.hold is "
+    "over. They come back with its next report. If no report comes, look at the learner pod's log, or set "
+    "spec.suspend to true and back to false.",
 )
 
 

@@ -306,6 +306,16 @@ def test_every_alert_has_a_runbook(alert: Alert) -> None:
     assert alert.rule()["annotations"]["runbook_url"] == f"docs/operations.md#{alert.name.lower()}"
 
 
+def test_the_page_says_how_severe_each_alert_is() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    sentence = page.partition("The label `severity` is ")[2].partition(".\n")[0]
+    told = re.findall(r"`(\w+)` for ([^`]+)", sentence)
+    named = {name: severity for severity, names in told for name in re.findall(r"Nitro\w+", names)}
+    assert {one.name: named.get(one.name, "warning") for one in ALERTS} == {
+        one.name: one.severity for one in ALERTS
+    }
+
+
 def test_the_runbook_of_retries_has_every_reason() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     section = page.partition("### NitroRetryStorm\n")[2].partition("\n### ")[0]

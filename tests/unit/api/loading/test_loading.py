@@ -243,6 +243,12 @@ def test_values_are_read_as_kubectl_reads_them() -> None:
     assert load_job(JOB, ["spec.algorithm.hyperparameters.learningRate=1e-4"])
 
 
+@pytest.mark.parametrize("number", ["9" * 400, "-" + "9" * 5000, "0x_"])
+def test_an_integer_without_a_value_is_text(number: str) -> None:
+    (error,) = refusal(JOB, f"spec.seed={number}")
+    assert (error.path, error.value) == ("spec.seed", number)
+
+
 def test_anchors_and_merges_work() -> None:
     text = JOB + "  learner:\n    resources: &r {limits: {cpu: 1}}\n  actor: {resources: {<<: *r}}\n"
     assert load_job(text).spec.actor.resources.limits == {"cpu": 1}

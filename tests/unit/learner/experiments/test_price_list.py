@@ -52,7 +52,7 @@ def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "odelled" not in experiment_report.write(folder, spec)
     own = experiment_report.write(folder, spec, [price_list.load(write_prices(tmp_path))])
     assert "### Modelled cost: round" in own
-    assert "no run ran on these machines" in own
+    assert "every run is priced as if it had these machines" in own
     # Twice 2 + 7 + 1 seconds, as measured, and 16.80 for invocations.
     assert "| fixed | $36.8000 | 20.0 | $0.0800 |" in own
     assert "| nitro | $36.8000 | 20.0 | $0.0800 |" in own

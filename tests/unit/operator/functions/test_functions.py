@@ -253,6 +253,25 @@ class TestProblems:
         assert "nitro-team_hopper" in told.message
         assert told.message.endswith("it is tried again by itself.")
 
+    @pytest.mark.parametrize("ends", [False, True])
+    async def test_a_function_whose_tags_are_hidden_is_not_taken_for_another_jobs(self, ends: bool) -> None:
+        """AWS hides them from an operator without lambda:ListTags."""
+        what = wanted()
+        hidden = told(what) | {"TagsError": {"ErrorCode": "AccessDeniedException", "Message": "no"}}
+        del hidden["Tags"]
+
+        class Hiding(Aws):
+            async def call(self, _access: Access, operation: str, **_arguments: Any) -> dict[str, Any]:
+                assert operation == "get_function", "and nothing is changed"
+                return hidden
+
+        reconciler = FunctionReconciler(Hiding(), Access("us-east-2", None, None), what.name)
+        with pytest.raises(AwsError) as error:
+            await (reconciler.remove(UID) if ends else reconciler.bring(what, UID, active=True, actors=1))
+        said = problems.refusal(error.value, what.name)
+        assert said.reason == "AwsAccessDenied"
+        assert "lambda:ListTags" in said.message
+
     async def test_an_invalid_endpoint_is_reported_with_its_field(self) -> None:
         aws = Aws()
         access = Access("us-east-2", "http://two..dots", ("id", "key", None))
