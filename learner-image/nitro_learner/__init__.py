@@ -13,15 +13,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nitro_learner.api.episode import PlayedEpisode
     from nitro_learner.api.loading import load
-    from nitro_learner.api.policy import PlayedEpisode, TrainedPolicy
+    from nitro_learner.api.policy import TrainedPolicy
     from nitro_learner.api.run import Run
     from nitro_learner.api.training import resume, train
 
 __all__ = ["PlayedEpisode", "Run", "TrainedPolicy", "load", "resume", "train"]
 
 _MODULES = {
-    "PlayedEpisode": "policy",
+    "PlayedEpisode": "episode",
     "Run": "run",
     "TrainedPolicy": "policy",
     "load": "loading",

@@ -186,6 +186,9 @@ def test_a_short_outage_of_the_bucket_costs_nothing_and_a_long_one_ends_the_run(
     away = bucket_at(s3_endpoint, "away")
     run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
     store = away.store(run.folder, 2)
+    with pytest.raises(BucketError, match="s3://away/"):
+        store.save(0, {"run": "r"})  # the policies of spec.resumeFrom, which the next pod would not find
+    store = away.store(run.folder, 2)
     for number in range(1, 5):
         store.save(number, {"run": "r"})
     with pytest.raises(BucketError, match="s3://away/"):

@@ -370,6 +370,36 @@ def test_controls_are_trained_after_their_source(tmp_path: Path) -> None:
     assert "3 of 3 runs are finished" in (tmp_path / "results" / "report.md").read_text()
 
 
+def test_a_control_follows_its_source_beyond_a_raised_budget(tmp_path: Path) -> None:
+    """Its last checkpoint has the next round's actors as the shorter list gave them."""
+    variant = {"spec.scaling.scaler": "hydrozoa", "spec.scaling.initialActors": 1}
+    spec = write_spec(
+        tmp_path,
+        variants={"doubling": variant},
+        replayed={"replay": "doubling"},
+        seeds=[0],
+        budget={"rounds": 10},
+    )
+    runs = tmp_path / "results" / "runs" / "two-state"
+    for rounds in (10, 12):
+        command = (
+            "experiment",
+            "run",
+            spec,
+            "--dir",
+            tmp_path / "results",
+            "--set",
+            f"budget.rounds={rounds}",
+        )
+        done = nitro(*command)
+        assert done.returncode == 0, done.stderr
+        own, replay = (
+            [int(row["actors"]) for row in _rows(runs / name / "seed-0")] for name in ("doubling", "replay")
+        )
+        assert replay == own
+    assert own == [1] * 10 + [2] * 2
+
+
 def test_without_its_source_a_permuted_control_is_not_tried(tmp_path: Path) -> None:
     absent = {"spec.environment.entryPoint": "no_such_module:Environment"}
     spec = write_spec(

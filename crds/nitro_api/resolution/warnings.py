@@ -145,9 +145,9 @@ def _null_warnings(spec: JobSpec) -> list[str]:
 def _stop_warnings(spec: JobSpec) -> list[str]:
     found = []
     stop, scaling = spec.stop, spec.scaling
-    if stop.target_reward is not None and spec.evaluation.every_rounds > stop.rounds:
+    if stop.target_reward is not None and spec.evaluation.every_rounds >= stop.rounds:
         found.append(
-            f"spec.evaluation.everyRounds: {spec.evaluation.every_rounds} exceeds stop.rounds, "
+            f"spec.evaluation.everyRounds: {spec.evaluation.every_rounds} is not below stop.rounds, "
             f"{stop.rounds}, so targetReward is never checked; lower everyRounds"
         )
     if scaling.schedule is not None and len(scaling.schedule) > stop.rounds:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from nitro_actor.memory import memory_size
 from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
-from nitro_actor.stacking import join
+from nitro_learner.api.episode import PlayedEpisode
 from nitro_learner.api.players import Action, AgentPlayer, State, TeamPlayer
 from nitro_learner.api.rows import alike, batch_of
 
@@ -206,94 +206,3 @@ class TrainedPolicy:
         if not rows.any(axis=-1).all():
             raise ValueError(f"available: {agent} needs an action that is allowed in each row")
         return np.broadcast_to(rows, shape)
-
-
-class PlayedEpisode:
-    """An episode, or a batch of them in step, told frame by frame. It keeps the last frames for the policy,
-    and what the policy remembers.
-
-        episode = policy.episode()
-        frame, _ = environment.reset()
-        while not over:
-            frame, reward, ended, cut, _ = environment.step(episode.act(frame))
-
-    An episode's first frame takes the places of the missing earlier ones, as in training.
-    """
-
-    def __init__(self, policy: TrainedPolicy) -> None:
-        self._policy = policy
-        self._stacks: dict[str, NDArray[Any]] = {}
-        self._states: dict[str, State] = {}
-
-    @overload
-    def act(
-        self,
-        frame: Mapping[str, ArrayLike],
-        *,
-        begins: ArrayLike = ...,
-        deterministic: bool = ...,
-        available: Mapping[str, ArrayLike] | None = ...,
-    ) -> dict[str, Action]: ...
-
-    @overload
-    def act(self, frame: ArrayLike, *, begins: ArrayLike = ..., deterministic: bool = ...) -> Action: ...
-
-    def act(
-        self,
-        frame: ArrayLike | Mapping[str, ArrayLike],
-        *,
-        begins: ArrayLike = False,
-        deterministic: bool = True,
-        available: Mapping[str, ArrayLike] | None = None,
-    ) -> Action | dict[str, Action]:
-        """Choose the action for the newest frame, or the actions for a batch of them.
-
-        Args:
-            frame: what the environment shows now; as `observation` of `TrainedPolicy.act`.
-            begins: whether a new episode begins with this frame; of a batch, bool [B].
-            deterministic: see `TrainedPolicy.act`.
-            available: see `TrainedPolicy.act`.
-
-        Raises:
-            ValueError: as `TrainedPolicy.act`; or the batch has another size than before.
-        """
-        policy = self._policy
-        if isinstance(frame, Mapping):
-            seen = {agent: self._stacked(agent, rows, begins) for agent, rows in frame.items()}
-            states = {agent: self._remembered(agent, rows, begins) for agent, rows in seen.items()}
-            # An agent that does not act now has left, and its memory with it.
-            chosen, self._states = policy.act(
-                seen, state=states, deterministic=deterministic, available=available
-            )
-            return chosen
-        agent = policy.agents[0]
-        one = self._stacked(agent, frame, begins)
-        before = self._remembered(agent, one, begins)
-        action, after = policy.act(one, state=before, deterministic=deterministic)
-        self._states = {agent: after}
-        return action
-
-    def _remembered(self, agent: str, seen: NDArray[Any], begins: ArrayLike) -> State:
-        """The state before the newest observations, as many as there are."""
-        lead = seen.shape[: seen.ndim - len(self._policy.of(agent).observation["shape"])]
-        shape = (*lead, self._policy.memory[agent])
-        state = self._states.get(agent, np.zeros(shape, np.float32))
-        if state.shape != shape:
-            raise ValueError(f"{lead or 1} frames, but before there were others: begin an episode()")
-        return np.where(np.broadcast_to(np.asarray(begins, bool), lead)[..., None], np.float32(0), state)
-
-    def _stacked(self, agent: str, frame: ArrayLike, begins: ArrayLike) -> NDArray[Any]:
-        one = self._policy.of(agent)
-        rows, single = batch_of(frame, one, "frame")
-        if (stack := one.observation["stack"]) > 1:
-            first = np.repeat(rows[:, None], stack, axis=1)
-            before = self._stacks.get(agent, first)
-            if before.shape != first.shape:
-                raise ValueError(
-                    f"{len(rows)} frames, but before there were {len(before)}: begin an episode()"
-                )
-            later = np.concatenate([before[:, 1:], rows[:, None]], axis=1)
-            fresh = np.broadcast_to(np.asarray(begins, bool), len(rows)) | (agent not in self._stacks)
-            self._stacks[agent] = np.where(fresh.reshape(-1, *[1] * (first.ndim - 1)), first, later)
-            rows = join(self._stacks[agent], 1)
-        return rows[0] if single else rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,8 +14,10 @@ from nitro_learner.experiments.results import Results
 def table(results: Results) -> Iterator[str]:
     """The table's lines, a row for each variant; none where the agents are of one class.
 
-    A class has a dash where one of a variant's runs ended without an evaluation.
+    A class has a dash where one of a variant's runs ended without an evaluation. The evaluation is that of a
+    run's end, so a variant that goes on beyond the budget has its rounds in its name.
     """
+    budget = results.budget.rounds or math.inf
     found = {
         variant: [run.summary.get("evaluation", {}).get("classes", {}) for run in runs]
         for variant, runs in results.runs.items()
@@ -30,5 +33,7 @@ def table(results: Results) -> Iterator[str]:
     yield from cells.head(["variant", *(f"`{name}`" for name in names)])
     for variant, runs in found.items():
         returns = [np.array([run.get(name, np.nan) for run in runs], float) for name in names]
-        yield cells.line([variant, *(cells.interval(statistics.mean(one)) for one in returns)])
+        rounds = max(run.summary.get("rounds", 0) for run in results.runs[variant])
+        name = f"{variant}, {rounds} rounds" if rounds > budget else variant
+        yield cells.line([name, *(cells.interval(statistics.mean(one)) for one in returns)])
     yield ""

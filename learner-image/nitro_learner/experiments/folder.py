@@ -19,6 +19,7 @@ from nitro_learner.experiments.controls import actors_of, mean_profile, permuted
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 from nitro_learner.run import folders
+from nitro_learner.run.metrics_file import read_metrics
 from nitro_learner.run.rundir import EXPERIMENT, RunDir, RunDirError
 from nitro_learner.run.runs import package_versions
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
@@ -173,7 +174,8 @@ class ExperimentDir:
             old = folder.path.with_name(f".{folder.path.name}.old")
             shutil.rmtree(old, ignore_errors=True)  # of a removal that was killed
             schedule = job.spec.scaling.schedule or []
-            if folder.has_run() and folder.job.exists() and not _scaling_begun(folder, schedule):
+            begun = folder.has_run() and folder.job.exists()
+            if begun and not (_scaling_begun(folder, schedule) and _has_played(folder, schedule)):
                 folder.path.rename(old)  # at once: after a kill, half of a run would be taken for one
                 shutil.rmtree(old)
         folders.mark(folder.path)
@@ -205,6 +207,14 @@ def _scaling_begun(folder: RunDir, schedule: Sequence[int]) -> dict[str, Any]:
     scaling: dict[str, Any] = folder.read_job()["spec"]["scaling"]
     begun = scaling.get("schedule", [])
     return scaling if begun == list(schedule[: len(begun)]) else {}
+
+
+def _has_played(folder: RunDir, schedule: Sequence[int]) -> bool:
+    """Whether the rounds so far had the schedule's actors. Where rounds are cheaper than those of its source,
+    a control can have more rounds than its schedule, whose last entry then holds."""
+    rows = read_metrics(folder.metrics) if folder.metrics.exists() else []
+    last = len(schedule) - 1
+    return all(int(row["actors"] or 0) == schedule[min(k, last)] for k, row in enumerate(rows))
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:

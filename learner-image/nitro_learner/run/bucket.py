@@ -207,9 +207,10 @@ class _BucketCheckpoints(CheckpointStore):
             self._bucket.keep(self._folder)
         except BucketError as error:
             # The next checkpoint copies what this one could not. A bucket that stays unreachable ends the
-            # run, because nothing of the run would outlive the pod.
+            # run, because nothing of the run would outlive the pod. Round 0 has another run's policies: once
+            # its checkpoint is reported, nobody reads them there again.
             self._misses += 1
-            if self._misses >= _MISSES:
+            if self._misses >= _MISSES or round == 0:
                 raise
             logger.warning("%s", error)
         else:

@@ -114,6 +114,10 @@ class Scaler(ABC):
     def decide(self, outcome: RoundOutcome) -> Decision:
         """Return the actors of round `outcome.round + 1`, from I_min to I_max."""
 
+    def resumed(self, round: int, actors: int) -> int:  # noqa: ARG002 (the checkpoint has the decision)
+        """The actors of round `round + 1`, where a run goes on from a checkpoint that has `actors` for it."""
+        return actors
+
     def clip(self, actors: float) -> int:
         """The number of actors, rounded down, within I_min to I_max."""
         return min(max(math.floor(actors), self.scaling.min_actors), self.scaling.max_actors)

@@ -19,9 +19,15 @@ class ScheduleScaler(Scaler):
     """
 
     def decide(self, outcome: RoundOutcome) -> Decision:
+        return Decision(self._after(outcome.round))
+
+    def resumed(self, round: int, actors: int) -> int:  # noqa: ARG002 (an experiment may lengthen the list)
+        return self._after(round)
+
+    def _after(self, round: int) -> int:
         schedule = self.scaling.schedule
         assert schedule, "the job's validation asks for a schedule where the scaler is `schedule`"
-        return Decision(schedule[min(outcome.round, len(schedule) - 1)])
+        return schedule[min(round, len(schedule) - 1)]
 
 
 class HydrozoaScaler(Scaler):

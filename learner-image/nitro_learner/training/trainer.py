@@ -154,6 +154,7 @@ class Trainer:
         )
         if self._checkpoint:
             checkpointing.restore(self._checkpoint)
+            state.actors = scaler.resumed(state.round, state.actors)
         if self._source is not None:
             adopt(self._source, policies, sharing, environment)
         for listener in self._listeners:
@@ -207,8 +208,11 @@ class Trainer:
         except Interrupted:
             await runner.break_off()
             await runner.conclude()
-            message = f"interrupted after round {runner.state.round}; its checkpoint is on disk"
-            return self._end(stop.StopReason("Interrupted", message), runner.state.round, finished=False)
+            done = runner.state.round
+            message = f"interrupted after round {done}; its checkpoint is on disk"
+            if not done:
+                message = "interrupted in the first round; a resumed run begins with it"
+            return self._end(stop.StopReason("Interrupted", message), done, finished=False)
         except BaseException:
             await runner.break_off()
             raise

@@ -10,7 +10,7 @@ from nitro_operator.backends.base import ActorDeployment
 from nitro_operator.builders import JobView
 from nitro_operator.functions import Want
 from nitro_operator.functions.problems import PROTOCOL_MISMATCH
-from nitro_operator.functions.state import MAKING, FunctionState
+from nitro_operator.functions.state import MAKING, NOT_SEEN, FunctionState
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed
 from nitro_operator.scaling.holding import PodTimes
@@ -48,7 +48,8 @@ class LambdaDeployment(ActorDeployment):
         return None if self._state.ready else self._state.problem or MAKING
 
     def function(self, view: JobView, *, active: bool, actors: int) -> Want:
-        return Want(view, active, actors)
+        # At an operator's start nobody knows yet how many sandboxes are held: it keeps them.
+        return Want(view, active, None if self._state is NOT_SEEN else actors)
 
     def problem(self, observed: Observed) -> Problem | None:
         return None if self._of_the_release_before(observed) else self._state.problem

@@ -51,8 +51,8 @@ class Want:
     view: JobView
     active: bool
     """Whether the job runs."""
-    actors: int
-    """Sandboxes to keep ready, where provisioned concurrency is on."""
+    actors: int | None
+    """Sandboxes to keep ready, where provisioned concurrency is on; None = as many as before."""
 
     def differs(self, other: Want | None) -> bool:
         """Whether the function may need a change."""

@@ -65,7 +65,7 @@ class FunctionReconciler:
         uid: str,
         *,
         active: bool,
-        actors: int,
+        actors: int | None,
         published: tuple[str, str] | None = None,
         again: bool = False,
     ) -> FunctionOutcome:
@@ -75,7 +75,7 @@ class FunctionReconciler:
             desired: the function that the job should have.
             uid: of the job. A function of another job is never changed.
             active: whether the job runs.
-            actors: sandboxes to keep ready, where provisioned concurrency is on.
+            actors: sandboxes to keep ready, where provisioned concurrency is on; None = as many as before.
             published: code that the alias is known to point to.
             again: whether to repeat a change that AWS could not make.
         """
@@ -158,7 +158,7 @@ class FunctionReconciler:
         self,
         desired: DesiredFunction,
         found: ObservedFunction,
-        actors: int,
+        actors: int | None,
         published: tuple[str, str] | None,
     ) -> FunctionOutcome:
         broken = problem = problems.broken(found, self._name)
@@ -192,7 +192,7 @@ class FunctionReconciler:
                 await self._call("update_alias", **name, FunctionVersion=version)
 
     async def _provision(
-        self, desired: DesiredFunction, actors: int
+        self, desired: DesiredFunction, actors: int | None
     ) -> tuple[int, Problem | None, float | None]:
         """Change the provisioned number if a change is due.
 
@@ -202,11 +202,14 @@ class FunctionReconciler:
         assert desired.minutes_between_changes is not None
         name = {"FunctionName": self._name, "Qualifier": ALIAS}
         now = await self._provisioned(name)
-        wanted = actors if desired.reserved is None else min(actors, desired.reserved)
+        requested = int(now.get("RequestedProvisionedConcurrentExecutions", 0))
+        wanted = requested if actors is None else actors
+        if desired.reserved is not None:
+            wanted = min(wanted, desired.reserved)
         failed = now.get("Status") == "FAILED"
         # A number that AWS could not give is not billed. It is requested again when a change is due.
-        count_of = "Allocated" if failed and wanted else "Requested"
-        current = int(now.get(f"{count_of}ProvisionedConcurrentExecutions", 0))
+        allocated = int(now.get("AllocatedProvisionedConcurrentExecutions", 0))
+        current = allocated if failed and wanted else requested
         change, left = provisioning(wanted, current, desired.minutes_between_changes, _seconds_since(now))
         if change == 0:
             await self._call("delete_provisioned_concurrency_config", **name)

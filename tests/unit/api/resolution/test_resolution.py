@@ -315,8 +315,8 @@ def test_machines_host_the_largest_round_of_a_schedule_and_not_the_range() -> No
             "spec.learner.resources: a GPU takes longer than a CPU core for steps of minibatchSize 64",
         ),
         (
-            ["spec.stop={rounds: 5, targetReward: 10}"],
-            "spec.evaluation.everyRounds: 10 exceeds stop.rounds, 5",
+            ["spec.stop={rounds: 10, targetReward: 10}"],
+            "spec.evaluation.everyRounds: 10 is not below stop.rounds, 10",
         ),
         (
             ["spec.scaling={scaler: schedule, schedule: [8, 9]}", "spec.stop.rounds=1"],

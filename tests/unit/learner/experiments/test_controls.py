@@ -140,6 +140,22 @@ def test_a_control_begins_anew_when_its_sources_have_changed(tmp_path: Path) -> 
     assert folder.run(control).read_job()["spec"]["scaling"]["schedule"] == [2, 3, 3]
 
 
+def test_a_control_whose_last_entry_held_for_more_rounds_begins_anew(tmp_path: Path) -> None:
+    """By a budget in dollars it had two rounds more than its source, at the source's last number."""
+    folder = ExperimentDir(tmp_path / "results")
+    _, source, control = controlled(tmp_path, "replayed", seeds=[0], budget={"dollars": 0.05})
+    pretend(folder, source, actors=[2, 3], returns=[0.0] * 2)
+    pretend(folder, control, actors=[2, 3], returns=[0.0] * 2)
+    pretend(folder, source, actors=[2, 3, 3, 3, 4], returns=[0.0] * 5)
+    assert folder.prepare(control).has_run(), "the rounds of two runs that spent alike"
+    pretend(folder, source, actors=[2, 3], returns=[0.0] * 2)
+    pretend(folder, control, actors=[2, 3, 3, 3], returns=[0.0] * 4)
+    pretend(folder, source, actors=[2, 3, 3, 3, 4], returns=[0.0] * 5)
+    assert folder.prepare(control).has_run()
+    pretend(folder, source, actors=[2, 3, 7, 1, 4], returns=[0.0] * 5)
+    assert not folder.prepare(control).has_run()
+
+
 def test_a_control_repeats_the_actors_of_its_source_and_is_else_the_same_job(tmp_path: Path) -> None:
     folder = ExperimentDir(tmp_path / "results")
     _, source, control, *_ = controlled(tmp_path)

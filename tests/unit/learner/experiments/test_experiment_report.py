@@ -184,6 +184,21 @@ def test_each_class_of_agents_has_its_own_return(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_a_class_return_beyond_the_budget_has_its_rounds(tmp_path: Path) -> None:
+    variants = {"fixed": {}, "longer": {"spec.stop.rounds": 4}}
+    spec = load(write_spec(tmp_path, seeds=[0], variants=variants, budget={"rounds": 2}))
+    folder = ExperimentDir(tmp_path / "results")
+    folder.open(spec)
+    for run in plan(spec):
+        rounds = run.job.spec.stop.rounds
+        ended = {"evaluation": {"classes": {"adversary": -1.0, "agent": 7.0}}, "rounds": rounds}
+        pretend(folder, run, actors=[4] * rounds, returns=[50] * rounds, ended=ended)
+    text = experiment_report.write(folder, spec)
+    assert "| fixed | -1.0" in text
+    assert "| longer, 4 rounds | -1.0" in text
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_a_single_class_of_agents_needs_no_return_of_its_own(tmp_path: Path) -> None:
     spec = load(write_spec(tmp_path, seeds=[0]))
     folder = ExperimentDir(tmp_path / "results")

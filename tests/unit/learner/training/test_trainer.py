@@ -454,6 +454,20 @@ async def test_trainer_interrupted_while_it_samples_ends_at_once_and_resumes_to_
     assert learned(reports + struck.listener.reports) == learned(calm.listener.reports)
 
 
+async def test_trainer_interrupted_in_its_first_round_claims_no_checkpoint(new_run: NewRun) -> None:
+    run = new_run()
+    trainer = run.sitting()
+
+    async def interrupt(_: Request) -> None:
+        trainer.interrupt()
+        await asyncio.Event().wait()
+
+    run.backend.before = interrupt
+    outcome = await trainer.run()
+    assert outcome.message == "interrupted in the first round; a resumed run begins with it"
+    assert run.store.rounds() == []
+
+
 @pytest.mark.parametrize("name", ["ppo", "impact"])
 async def test_trainer_interrupted_in_an_update_ends_the_round(new_run: NewRun, name: str) -> None:
     run = new_run(algorithm={"name": name, "hyperparameters": {"epochs": 1, "minibatchSize": 24}})

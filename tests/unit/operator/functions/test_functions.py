@@ -77,10 +77,10 @@ class Provisioning(Aws):
         self.calls.append((operation, arguments.get("ProvisionedConcurrentExecutions")))
         return {}
 
-    async def bring(self, actors: int) -> FunctionOutcome:
+    async def bring(self, actors: int | None) -> FunctionOutcome:
         reconciler = FunctionReconciler(self, Access("us-east-2", None, None), self._what.name)
         published = made(self._what).code_key
-        return await reconciler.bring(self._what, UID, active=actors > 0, actors=actors, published=published)
+        return await reconciler.bring(self._what, UID, active=actors != 0, actors=actors, published=published)
 
 
 class TestDesiredFunction:
@@ -188,6 +188,19 @@ class TestSteps:
 
 
 class TestProvisioning:
+    async def test_an_operator_that_has_just_started_keeps_the_number(self) -> None:
+        then = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+        aws = Provisioning(
+            wanted(provisionedConcurrency={}),
+            Status="READY",
+            RequestedProvisionedConcurrentExecutions=64,
+            AllocatedProvisionedConcurrentExecutions=64,
+            LastModified=then,
+        )
+        outcome = await aws.bring(None)
+        aws.close()
+        assert (aws.calls, outcome.provisioned) == ([], 64)
+
     @pytest.mark.parametrize(
         ("given", "actors", "minutes", "calls", "counted"),
         [
