@@ -1,7 +1,10 @@
 """The NitroTrainingJob API: typed models, validation, prices and the cost ledger.
 
-job = resolve(load_job("job.yaml", ["spec.seed=3"])) # every default filled in; JobInvalid says what is wrong
-job.spec.scaling.max_actors job.to_yaml()
+For example:
+
+    job = resolve(load_job("job.yaml", ["spec.seed=3"]))  # with every default; JobInvalid says what is wrong
+    job.spec.scaling.max_actors
+    job.to_yaml()
 """
 
 from nitro_api.costs.ledger import Ledger
@@ -10,7 +13,6 @@ from nitro_api.errors import FieldError, JobInvalid
 from nitro_api.loading.job_file import load_job, resolve_stored
 from nitro_api.resolution.resolve import resolve
 from nitro_api.resolution.warnings import warnings
-from nitro_api.rules.update_rules import check_update
 from nitro_api.spec.job import GROUP, KIND, PLURAL, PROTOCOL_VERSION, VERSION, JobSpec, NitroTrainingJob
 from nitro_api.spec.status import JobStatus
 
@@ -27,7 +29,6 @@ __all__ = [
     "Ledger",
     "NitroTrainingJob",
     "RoundCost",
-    "check_update",
     "load_job",
     "resolve",
     "resolve_stored",

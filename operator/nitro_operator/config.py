@@ -71,7 +71,7 @@ class Config:
             redis_image=_required(environ, "NITRO_REDIS_IMAGE"),
             platform_max_actors=int(_number(environ, "NITRO_PLATFORM_MAX_ACTORS", "0")),
             lambda_endpoints=_names(environ, "NITRO_LAMBDA_ENDPOINTS"),
-            entry_points=_flag(environ, "NITRO_ENTRY_POINTS", "true"),
+            entry_points=_flag(environ, "NITRO_ENTRY_POINTS"),
             namespace_max_actors=_numbers(environ, "NITRO_NAMESPACE_MAX_ACTORS"),
             watch_namespaces=_names(environ, "NITRO_WATCH_NAMESPACES"),
             knative_namespace=environ.get("NITRO_KNATIVE_NAMESPACE", "knative-serving"),
@@ -132,8 +132,9 @@ def _cluster_domain(resolv_conf: Path) -> str:
     return next(found, "cluster.local")
 
 
-def _flag(environ: Mapping[str, str], name: str, default: str) -> bool:
-    text = environ.get(name) or default
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    """Read `true` or `false`; true where it is not set."""
+    text = environ.get(name) or "true"
     if text not in ("true", "false"):
         raise ValueError(f"{name}={text!r} is neither true nor false")
     return text == "true"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from apiserver import ApiServer, KubectlError
 from nitro_api import JobInvalid, load_job, resolve, resolve_stored
+from nitro_api.algorithms.registry import RECORDS
 from nitro_api.loading.job_file import apply_override
 from nitro_api.rules.update_rules import (
     IMMUTABLE_SENTENCE,
@@ -131,6 +133,9 @@ def test_the_api_server_keeps_a_null_among_rllib_s_settings(apiserver: ApiServer
     stored = apiserver.get("ntj", "hopper", "-n", namespace)
     assert stored["spec"]["algorithm"]["rllib"] == {"grad_clip": None, "lr": 0.1}
     assert resolve_stored(stored).spec == resolve(load_job(data)).spec
+    removed = {"algorithm": {"rllib": {"grad_clip": None}}}  # null in a merge patch
+    with pytest.raises(KubectlError, match=r"spec\.algorithm: .*cannot change after creation"):
+        apiserver.request("PATCH", TRAINING_JOB.path(namespace, "hopper"), {"spec": removed})
     data["metadata"]["name"] = "dropped"
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(data))
     assert apiserver.get("ntj", "dropped", "-n", namespace)["spec"]["algorithm"]["rllib"] == {"lr": 0.1}
@@ -153,7 +158,7 @@ CHANGES = {
     "network": "spec.network.activation=relu",
     "seed": "spec.seed=1",
     "evaluation": "spec.evaluation.episodes=7",
-    "scaling": "spec.scaling.maxActors=32",
+    "scaling": "spec.scaling={hold: 60, maxActors: 32}",
     "backend": "spec.backend.type=Local",
     "cache": "spec.cache={memory: 2Gi}",
     "actor": "spec.actor.timeoutSeconds=61",
@@ -260,6 +265,8 @@ def test_a_job_that_was_stored_with_the_usual_window_is_replaced_by_its_file_wit
     replaced = apiserver.get("ntj", f"window-{usual}", "-n", namespace)
     assert "window" not in replaced["spec"]["scaling"]
     assert resolve(load_job(replaced)).spec.scaling.window == usual
+    written_again = {"spec": {"scaling": {"window": usual}}}
+    apiserver.request("PATCH", TRAINING_JOB.path(namespace, f"window-{usual}"), written_again)
     without = file.replace('"hopper"', f'"window-{other}"')
     with pytest.raises(KubectlError, match=r"spec\.scaling: .*cannot change after creation"):
         apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=without)
@@ -291,6 +298,26 @@ def test_a_stored_job_keeps_its_scaler_when_its_file_without_one_replaces_it(
         else:
             with pytest.raises(KubectlError, match=r"spec\.scaling: .*cannot change after creation"):
                 apiserver.kubectl("replace", "-n", namespace, "-f", "-", input=file)
+
+
+def test_a_stored_job_may_lose_only_the_scaler_that_its_algorithm_and_preset_have_anyway(
+    apiserver: ApiServer, namespace: str
+) -> None:
+    pairs = [(name, preset) for name, record in RECORDS.items() for preset in record.presets]
+    for number, (algorithm, preset) in enumerate(pairs):
+        changes = [f"spec.algorithm={{name: {algorithm}, preset: {preset}}}"]
+        if RECORDS[algorithm].agents == "several":
+            changes += [SEVERAL[0], "spec.algorithm.teamReward=true"]
+        usual = resolve(load_job(job(*changes))).spec.scaling.scaler
+        for scaler in ("nitro", "fixed"):
+            name = f"{scaler}-{number}"
+            stored = job(*changes, f"spec.scaling.scaler={scaler}", f"metadata.name={name}")
+            apiserver.request("POST", TRAINING_JOB.path(namespace), stored)
+            refused = contextlib.nullcontext() if scaler == usual else pytest.raises(KubectlError)
+            with refused:
+                apiserver.request(
+                    "PATCH", TRAINING_JOB.path(namespace, name), {"spec": {"scaling": {"scaler": None}}}
+                )
 
 
 STATUS = {

@@ -132,6 +132,6 @@ if TYPE_CHECKING:
 else:
     AlgorithmName = Literal[tuple(RECORDS)]
     PresetName = Literal[presets_of(RECORDS)]
-    TeamAlgorithmName = Literal[tuple(TEAM_RECORDS or RECORDS)]
+    TeamAlgorithmName = Literal[tuple(TEAM_RECORDS)]
     AnyHyperparameters = union_of(RECORDS, "AnyHyperparameters")
     TeamHyperparameters = union_of(TEAM_RECORDS, "TeamHyperparameters")

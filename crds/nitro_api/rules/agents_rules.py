@@ -27,7 +27,7 @@ _ONE_AGENT_IDS = sorted(RESUMABLE | NOT_RESUMABLE)
 _A_TEAM = f"self.algorithm.name in {_TEAMS}"
 _ITS_ID = "has(self.environment.id) && !has(self.environment.entryPoint)"
 _WINDOW = Sharing.model_fields["window"].default
-_NAMES = listed(_TEAMS, "or") if _TEAMS else "one"
+_NAMES = listed(_TEAMS, "or")
 
 
 def _learns_several(spec: JobSpec) -> bool:

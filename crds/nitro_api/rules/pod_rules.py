@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from pydantic.alias_generators import to_snake
 
+from nitro_api.algorithms.registry import listed
 from nitro_api.base import Model, Rule, declare, matches, matching
 from nitro_api.rules.placement_rules import label_keys
 from nitro_api.spec.pod_template import EmptyDirSource, EnvSource, EnvVar, FileItem, Volume, VolumeMount
@@ -48,11 +49,10 @@ _SOURCES = {
 
 def _one_source(model: type[Model]) -> Rule:
     names = _SOURCES[model]
-    listed = f"{', '.join(names[:-1])} or {names[-1]}"
     return Rule(
         path=names[0],
         cel=f"[{', '.join(f'has(self.{name})' for name in names)}].filter(given, given).size() == 1",
-        sentence=f"must be given, or another source, but one only; name one of {listed}",
+        sentence=f"must be given, or another source, but one only; name one of {listed(names, 'or')}",
         holds=lambda source: len(source.to_dict().keys() & set(names)) == 1,
     )
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from nitro_api.algorithms.registry import TEAM_RECORDS
 from nitro_api.base import set_to
-from nitro_api.errors import ABSENT, FieldError
-from nitro_api.resolution.resolve import MARLESS_WINDOW, WINDOW, preset_of, usual_window
+from nitro_api.resolution.resolve import MARLESS_WINDOW, WINDOW
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.pod_template import PodTemplate
 
@@ -67,27 +66,6 @@ def changeable(name: str, paths: tuple[str, ...] = (*MUTABLE, *MENDABLE)) -> lis
     return [path.partition(".")[2] for path in paths if path.startswith(f"{name}.")]
 
 
-def check_update(old: JobSpec, new: JobSpec) -> list[FieldError]:
-    """Errors of a change that the API server would refuse: one for every changed field that cannot change, or
-    not now."""
-    before, after = _without(old, *MUTABLE, *MENDABLE), _without(new, *MUTABLE, *MENDABLE)
-    _write_usual(old, before, after)
-    _write_usual(new, after, before)
-    errors = [
-        FieldError(f"spec.{name}", after.get(name, ABSENT), IMMUTABLE_SENTENCE)
-        for name in immutable_fields()
-        if before.get(name) != after.get(name)
-    ]
-    if old.suspend:
-        return errors
-    mended, mend = mendable_settings(old), mendable_settings(new)
-    return errors + [
-        FieldError(f"spec.{name}", mend.get(name, ABSENT), MENDABLE_SENTENCE)
-        for name in dict.fromkeys((*mended, *mend))
-        if mended.get(name) != mend.get(name)
-    ]
-
-
 def mendable_settings(spec: JobSpec) -> dict[str, Any]:
     """The values of MENDABLE that differ from their defaults. A later version may add fields, so a job that
     does not use them has the same settings in both versions."""
@@ -99,22 +77,3 @@ def mendable_settings(spec: JobSpec) -> dict[str, Any]:
     if spec.tracking is not None:
         found["tracking"] = spec.tracking.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return found
-
-
-def _write_usual(spec: JobSpec, fields: dict[str, Any], others: dict[str, Any]) -> None:
-    """Write into the fields of `spec` the usual values that only the other version of the job has."""
-    usual = {"scaler": preset_of(spec)["scaling.scaler"], "window": usual_window(spec)}
-    scaling = fields["scaling"]
-    scaling |= {name: usual[name] for name in usual.keys() & others["scaling"].keys() - scaling.keys()}
-
-
-def _without(spec: JobSpec, *paths: str) -> dict[str, Any]:
-    """A spec without the parts at `paths`."""
-    fields = spec.to_dict()
-    for path in paths:
-        *parents, name = path.split(".")
-        holder = fields
-        for parent in parents:
-            holder = holder.get(parent, {})
-        holder.pop(name, None)
-    return fields

@@ -78,17 +78,14 @@ def refusal(error: AwsError, function: str) -> Problem:
         )
     if error.code == NO_LEASE:
         return Problem("AwsUnavailable", f"{what}: {said}; {AGAIN}.", warning=False)
-    return _parameter(what, said) or Problem(
-        "AwsRefused" if error.code not in _PASSING else "AwsUnavailable",
-        f"{what}: {error.code}{': ' + said if said and error.code != CLIENT else f' {said}'}. "
-        + (
-            "The trouble is temporary; "
-            if error.code in _PASSING
-            else "Create a corrected job, or correct AWS; "
-        )
-        + AGAIN
-        + ".",
-    )
+    if problem := _parameter(what, said):
+        return problem
+    separator = ": " if said and error.code != CLIENT else " "
+    if error.code in _PASSING:
+        reason, remedy = "AwsUnavailable", "The trouble is temporary"
+    else:
+        reason, remedy = "AwsRefused", "Create a corrected job, or correct AWS"
+    return Problem(reason, f"{what}: {error.code}{separator}{said}. {remedy}; {AGAIN}.")
 
 
 _PASSING = {"TooManyRequestsException", "ThrottlingException", "ServiceException", "InternalFailure"}

@@ -120,14 +120,10 @@ class Reconciler:
                 await self._publish(run)  # the status has the end before anything is deleted
             await self._ending.clean_up(run)
             await self._publish(run)
-        elif run.judgement.stage in (Stage.SUSPENDED, Stage.NOT_ALLOWED):
+        else:  # suspended, not allowed, or invalid; an invalid job has no learner to stop
             self._platform.withdraw(key)
             await self._scale(run, 0)
             await self._ending.stop(run)
-            await self._publish(run)
-        else:
-            self._platform.withdraw(key)
-            await self._scale(run, 0)
             await self._publish(run)
         if run.memory.trouble:
             raise Unfinished("; ".join(problem.message for problem in run.memory.trouble.values()))

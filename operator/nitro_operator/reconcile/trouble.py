@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nitro_operator.kube import names
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import BEING_TERMINATED, ApiError
 from nitro_operator.kube.kinds import EVENT, KNATIVE_KINDS, POD, Kind, Object
@@ -127,8 +126,8 @@ async def creation_trouble(kube: Kube, learner_job: Object) -> Problem | None:
         return quota_problem(message)
     return Problem(
         "PodRefused",
-        f"the pod of {names.learner('')[1:]} Job {meta['name']} is refused: {message}. Remove the "
-        "cause; it is tried again by itself.",
+        f"the pod of the learner's Job {meta['name']} is refused: {message}. Remove the cause; it is tried "
+        "again by itself.",
     )
 
 

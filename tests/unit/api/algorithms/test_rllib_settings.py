@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from nitro_api import JobInvalid, load_job, resolve, warnings
-from nitro_api.rules.update_rules import check_update
 from nitro_api.schema.openapi import schema_at
 
 
@@ -99,8 +98,6 @@ def test_null_replaces_the_value_of_the_preset() -> None:
     job = resolve(load_job(_job(**given)))
     assert (job.spec.algorithm.rllib or {}).items() >= given["rllib"].items()
     assert load_job(job.to_yaml()) == resolve(job) == job
-    usual = resolve(load_job(_job(name="rllib/ppo")))
-    assert [error.path for error in check_update(usual.spec, job.spec)] == ["spec.algorithm"]
 
 
 def test_an_override_by_null_switches_a_setting_off_and_removes_the_whole_block() -> None:

@@ -16,7 +16,6 @@ from nitro_api import FieldError, JobInvalid, JobSpec, load_job
 from nitro_api.errors import ABSENT
 from nitro_api.loading import yamlfile
 from nitro_api.loading.nulls import names_at
-from nitro_api.rules.update_rules import MENDABLE_SENTENCE, check_update
 from nitro_api.schema.openapi import Schema, job_schema
 from nitro_api.schema.wording import Location
 
@@ -281,37 +280,6 @@ def test_overrides_set_and_remove_fields_and_leave_the_source_alone() -> None:
 )
 def test_wrong_overrides_are_mistakes_like_others(override: str, expected: str) -> None:
     assert any(expected in str(error) for error in refusal(JOB, override))
-
-
-HELD = ("spec.scaling.hold=60", "spec.scaling={hold: 60, maxActors: 32}")
-
-
-def test_a_change_of_an_immutable_field_is_found_before_the_api_server_refuses_it() -> None:
-    old = load_job(JOB, ["spec.environment.kwargs={a: 1}"]).spec
-    new = load_job(
-        JOB, ["spec.environment.kwargs={a: 2}", "spec.stop.rounds=3", "spec.suspend=true", "spec.seed=1"]
-    ).spec
-    assert [error.path for error in check_update(old, new)] == ["spec.environment", "spec.seed"]
-    held, other = (load_job(JOB, ["spec.environment.kwargs={a: 1}", change]).spec for change in HELD)
-    assert check_update(old, held) == []
-    assert [error.path for error in check_update(old, other)] == ["spec.scaling"]
-    assert check_update(old, old) == []
-
-
-def test_tracking_changes_only_while_the_job_is_suspended() -> None:
-    jobs = [load_job(JOB, changes).spec for changes in ([], ["spec.tracking={wandb: {}}"])]
-    for old, new in (jobs, jobs[::-1]):
-        (error,) = check_update(old, new)
-        assert (error.path, error.message) == ("spec.tracking", MENDABLE_SENTENCE)
-        assert check_update(old.model_copy(update={"suspend": True}), new) == []
-
-
-def test_a_job_may_leave_out_the_window_that_is_usual_with_its_scaler() -> None:
-    left_out, usual, other = (
-        load_job(JOB, changes).spec for changes in ([], ["spec.scaling.window=6"], ["spec.scaling.window=10"])
-    )
-    assert check_update(usual, left_out) == check_update(left_out, usual) == []
-    assert [error.path for error in check_update(other, left_out)] == ["spec.scaling"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
