@@ -1,4 +1,11 @@
-"""The kind of processor, which decides how matrix products are fastest."""
+"""The processor: its kind, which decides how matrix products are fastest, and its cores."""
+
+import os
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _information() -> set[str]:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from actor_support import environment
-from learner_support import HOPPER, fragment, job
+from learner_support import HOPPER, by_autograd, fragment, job
 from nitro_actor.config import AtariConfig
 from nitro_actor.policy import Policy
 from nitro_actor.protocol.weights import PolicyWeights
@@ -33,7 +33,6 @@ from nitro_actor.rollout import rollout
 from nitro_api.spec.scaling import Scaling
 from nitro_learner.algorithms.actor_critic import standardise
 from nitro_learner.algorithms.base import UpdateResult
-from nitro_learner.algorithms.gradient import GradientFunction, by_autograd
 from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.algorithms.impact.vtrace import vtrace
 from nitro_learner.algorithms.ppo.gradient import PpoGradient
@@ -189,18 +188,17 @@ def gradients() -> None:
         minibatches = samples_of(algorithm).slices(size)
 
         def all_by(
-            gradient: GradientFunction[ActorCritic, Samples],
+            gradient: Callable[[ActorCritic, Samples], object],
             a: Ppo = algorithm,
             m: list[Samples] = minibatches,
         ) -> None:
             for minibatch in m:
                 gradient(a.network, minibatch)
 
-        automatic = by_autograd(by_hand.loss)
         compare(
-            f"PPO gradient by hand, plain is `by_autograd`: {name}, {len(minibatches)} gradients",
+            f"PPO gradient by hand, plain is autograd's: {name}, {len(minibatches)} gradients",
             partial(all_by, by_hand),
-            partial(all_by, automatic),
+            partial(all_by, partial(by_autograd, by_hand)),
             repeats=20,
         )
 

@@ -4,6 +4,8 @@ rollouts."""
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from nitro_actor import rollout
 from nitro_actor.environment import Environment
@@ -13,8 +15,11 @@ from nitro_actor.protocol.weights import PolicyWeights
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm
+from nitro_learner.algorithms.ppo.gradient import PpoGradient
+from nitro_learner.algorithms.ppo.loss import Samples, terms
 from nitro_learner.data.batch import Fragment
 from nitro_learner.data.stacks import restack
+from nitro_learner.networks.actor_critic import ActorCritic
 
 HOPPER = {
     "observation": {"shape": [11], "dtype": "float32"},
@@ -126,6 +131,15 @@ def train_off_policy(
         algorithm.end_round(k)
         policies = [policies[-1], _policy(algorithm, environments[0])]
     return policies[-1]
+
+
+def by_autograd(gradient: PpoGradient, network: ActorCritic, minibatch: Samples) -> Tensor:
+    """What `gradient` computes by hand, f32 [P], by autograd."""
+    params, values = network.policy(minibatch.observations), network.critic(minibatch.observations)[:, 0]
+    found = terms(minibatch, params, values, gradient.distribution, gradient.coefficients)
+    loss = found.loss(gradient.coefficients).mean()
+    parts = torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True)
+    return torch.cat([part.reshape(-1) for part in parts])
 
 
 def _policy(algorithm: Algorithm, environment: Environment) -> Policy:

@@ -37,10 +37,10 @@ SINGLE_AGENT = {AGENT: DEFAULT_POLICY}
 class OnePolicy:
     """An algorithm of one policy, as a learner of the set."""
 
-    def __init__(self, algorithm: Algorithm, policy: str = DEFAULT_POLICY) -> None:
+    def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
-        self.policies = (policy,)
-        self.agents = {AGENT: policy}
+        self.policies = (DEFAULT_POLICY,)
+        self.agents = SINGLE_AGENT
 
     @property
     def max_staleness(self) -> int:

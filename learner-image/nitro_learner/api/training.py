@@ -16,13 +16,10 @@ from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.session import Aborted
 from nitro_learner.run.session import train as train_session
-from nitro_learner.studies.resolved_job import resolved_job
+from nitro_learner.studies.resolved_job import backend_overrides, resolved_job
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Listener, RoundReport
 from nitro_learner.views import plot
-
-# A job may have the block of its own backend only.
-_LOCAL = ("spec.backend.type=Local", "spec.backend.knative=null", "spec.backend.lambda=null")
 
 
 def train(
@@ -53,7 +50,7 @@ def train(
     source: Any = job.to_dict() if isinstance(job, NitroTrainingJob) else job
     if isinstance(source, Mapping):
         source = dict(source)
-    resolved = resolved_job(source, _LOCAL)
+    resolved = resolved_job(source, backend_overrides("Local"))
     if run_dir is not None:
         RunDir(Path(run_dir)).check_free()
     folder = RunDir(Path(run_dir)) if run_dir else RunDir.fresh(Path("runs"), resolved.metadata.name)
@@ -95,7 +92,7 @@ def resume(
         folder.check_ours(f"nitro.train({str(folder.job)!r})")
     saved = folder.read_job()
     more = [] if rounds is None else [f"spec.stop.rounds={rounds}"]
-    resolved = resolved_job(dict(saved), [*_LOCAL, *more], saved)
+    resolved = resolved_job(dict(saved), [*backend_overrides("Local"), *more], saved)
     with folder.locked():
         opened = open_run(folder, resolved, resume=True)
         if not opened.ended:

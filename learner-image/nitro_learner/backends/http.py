@@ -21,7 +21,7 @@ _ANSWER_BYTES = 64 * 2**10
 class HttpClient:
     """Keep-alive connections to actors, as many as there are requests at once."""
 
-    def __init__(self, token: str | None = None) -> None:
+    def __init__(self, token: str | None) -> None:
         # No answer is decompressed, because a few bytes may become gigabytes: a mesh must not compress any.
         self._headers = {"Content-Type": "application/octet-stream", "Accept-Encoding": "identity"}
         if token:

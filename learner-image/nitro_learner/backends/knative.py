@@ -48,12 +48,8 @@ class KnativeBackend:
         self._capacity = Capacity(limit)
         self._ready: int | None = None
 
-    @property
-    def redis_url(self) -> str:
-        return self._redis_url
-
     def open_cache(self, run: str) -> RedisCache:
-        return RedisCache(self.redis_url, run)
+        return RedisCache(self._redis_url, run)
 
     @property
     def limit(self) -> int:

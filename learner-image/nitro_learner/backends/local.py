@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nitro_actor.processor import cores
 from nitro_api import JobSpec
 from nitro_learner.backends.actor_process import ActorProcess
 from nitro_learner.backends.base import (
@@ -251,4 +252,4 @@ def _processes(spec: JobSpec) -> int:
     wanted = spec.backend.local.processes if spec.backend.local else None
     if wanted:
         return int(wanted)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores()

@@ -17,7 +17,7 @@ from nitro_learner.cli.exits import BAD_INPUT, FAILED, NO_ROOM, CommandError
 from nitro_learner.views.plot_axes import check_suffix
 
 if TYPE_CHECKING:
-    from nitro_api import NitroTrainingJob
+    from nitro_api import JobInvalid, NitroTrainingJob
     from nitro_learner.run.rundir import RunDir
 
 
@@ -82,14 +82,14 @@ def _concerns(filename: str | bytes | int | None, path: Path) -> bool:
     return other == path or other in path.parents or path in other.parents or temporary
 
 
-def unnamed(path: Path, option: str) -> Path:
-    """Return the default file of an option, unless it exists already: it may be somebody else's.
+def unnamed(path: Path) -> Path:
+    """Return the default file of --out, unless it exists already: it may be somebody else's.
 
     Raises:
         CommandError: there is one.
     """
     if path.exists():
-        raise CommandError(f"{path} exists already and is not replaced; name the file by {option} {path}")
+        raise CommandError(f"{path} exists already and is not replaced; name the file by --out {path}")
     return path
 
 
@@ -129,11 +129,9 @@ def add_namespace(parser: argparse.ArgumentParser, default: str = "kubectl's cur
     parser.add_argument("-n", "--namespace", help=f"namespace; default: {default}")
 
 
-def backend_overrides(backend: str) -> list[str]:
-    """Overrides that let a job's actors run on that backend, whatever the job names."""
-    # A job may have the block of its own type only.
-    others = [block for block in ("knative", "lambda", "local") if block != backend.lower()]
-    return [f"spec.backend.type={backend}", *(f"spec.backend.{block}=null" for block in others)]
+def refused(head: str, error: JobInvalid) -> CommandError:
+    """The error of an input with mistakes: `head`, and a line for each mistake."""
+    return CommandError("\n".join([head, *(f"  {item}" for item in error.errors)]))
 
 
 def read_job(
@@ -153,9 +151,7 @@ def read_job(
     try:
         return resolved_job(path, overrides, begun)
     except JobInvalid as error:
-        raise CommandError(
-            "\n".join([f"{path} is not a valid job:", *(f"  {item}" for item in error.errors)])
-        ) from None
+        raise refused(f"{path} is not a valid job:", error) from None
 
 
 def checkpoint_of(folder: RunDir, round: int) -> Path:
@@ -180,6 +176,7 @@ def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:
         CommandError: it is no run folder, or a damaged one.
     """
     from nitro_learner.run.rundir import RunDir, RunDirError
+    from nitro_learner.studies.resolved_job import backend_overrides
 
     folder = RunDir(path)
     try:

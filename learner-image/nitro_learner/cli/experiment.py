@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobInvalid
-from nitro_learner.cli.common import add_namespace, add_set, some_path
+from nitro_learner.cli.common import add_namespace, add_set, refused, some_path
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
@@ -122,9 +122,7 @@ def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun
             trials.check(experiment)
         return experiment, plan(experiment)
     except JobInvalid as error:
-        raise CommandError(
-            "\n".join([f"{path} is not a valid experiment:", *(f"  {item}" for item in error.errors)])
-        ) from None
+        raise refused(f"{path} is not a valid experiment:", error) from None
 
 
 def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> int:
@@ -152,9 +150,7 @@ def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> in
         try:
             prices.append(price_list.load(one))
         except JobInvalid as error:
-            raise CommandError(
-                "\n".join([f"{one} is not a valid price list:", *(f"  {item}" for item in error.errors)])
-            ) from None
+            raise refused(f"{one} is not a valid price list:", error) from None
     try:
         text = comparison.report(folder, experiment, prices, busy=busy)
         if page is not None:

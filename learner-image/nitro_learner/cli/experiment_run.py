@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from nitro_api import JobInvalid
 from nitro_learner.backends.base import BackendError
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import cluster_asked, writing
+from nitro_learner.cli.common import cluster_asked, refused, writing
 from nitro_learner.cli.exits import ABORTED, DONE, FAILED, INTERRUPTED, CommandError
 from nitro_learner.experiments import progress
 from nitro_learner.experiments.folder import ExperimentDir, machine
@@ -92,8 +92,7 @@ def _jobs_of_cluster(arguments: argparse.Namespace, experiment: Experiment) -> N
     try:
         cluster_runs.check(experiment)
     except JobInvalid as error:
-        lines = [f"{arguments.spec} cannot run on a cluster:", *(f"  {item}" for item in error.errors)]
-        raise CommandError("\n".join(lines)) from None
+        raise refused(f"{arguments.spec} cannot run on a cluster:", error) from None
     with cluster_asked():
         jobs = NamespaceJobs(arguments.namespace)
         jobs.list()

@@ -44,9 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.views.plot_groups import group, read_run, same_seeds
 
     runs = distinct(arguments.run)
-    out = arguments.out or (
-        runs[0] / "result.png" if len(runs) == 1 else unnamed(Path("compared.png"), "--out")
-    )
+    out = arguments.out or (runs[0] / "result.png" if len(runs) == 1 else unnamed(Path("compared.png")))
     try:
         groups = group([read_run(RunDir(path)) for path in runs])
         for message in same_seeds(groups.values()):

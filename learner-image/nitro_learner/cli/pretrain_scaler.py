@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import add_set, backend_overrides, read_job, some_path
+from nitro_learner.cli.common import add_set, read_job, some_path
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from nitro_learner.studies.resolved_job import backend_overrides
+
     if arguments.episodes < 1:
         raise CommandError(f"--episodes {arguments.episodes}: at least 1")
     if not 0 <= arguments.beta < float("inf"):

@@ -17,7 +17,7 @@ import json
 from typing import Any
 
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import add_set, backend_overrides, read_job, some_path
+from nitro_learner.cli.common import add_set, read_job, some_path
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 
@@ -28,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from nitro_learner.studies.resolved_job import backend_overrides
+
     one = [*backend_overrides("Local"), "spec.backend.local.processes=1"]
     spec = read_job(arguments.job, [*arguments.overrides, *one]).spec
     # Imported only now: it loads torch, which takes seconds.

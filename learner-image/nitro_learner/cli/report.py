@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise CommandError(
                     f"there is no folder {folder}, and on the cluster: {error}", error.code
                 ) from None
-            found, output = run_report.of_job(job), arguments.out or unnamed(Path("report.html"), "--out")
+            found, output = run_report.of_job(job), arguments.out or unnamed(Path("report.html"))
         html = found.html()
         with writing("--out", output, "Name a file that you may write."):
             RunDir(output.parent).write_text(output, html)

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 from nitro_learner.cli import interrupts, train_output
 from nitro_learner.cli.common import (
     add_set,
-    backend_overrides,
     lambda_backend,
     read_job,
     some_path,
@@ -74,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
+    from nitro_learner.studies.resolved_job import backend_overrides
 
     if arguments.resume and arguments.run_dir:
         raise CommandError("--resume names the run folder itself; leave --run-dir out")

@@ -92,6 +92,11 @@ def vectors(observations: np.ndarray) -> np.ndarray:
     return observations.astype(np.float32, copy=False).reshape(len(observations), width)
 
 
+def on_device(array: np.ndarray, device: str) -> Tensor:
+    """The array as a tensor."""
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A round's N transitions, one row each: by slot, then step, then environment.
@@ -138,7 +143,7 @@ class Rollouts:
         rewards: list[np.ndarray],
         *,
         prepare: Callable[[np.ndarray], np.ndarray],
-        device: str = "cpu",
+        device: str,
     ) -> None:
         """See `assemble` for the arguments; slots may come in any order and more than once.
 
@@ -186,17 +191,15 @@ class Rollouts:
 
     def by_row(self, lanes: np.ndarray) -> Tensor:
         """Lanes [L, lanes] as rows [N]."""
-        return self._tensor(np.stack(np.split(lanes, len(self._fragments), axis=1)).reshape(-1))
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        rows = np.stack(np.split(lanes, len(self._fragments), axis=1)).reshape(-1)
+        return on_device(rows, self._device)
 
     def _observations(self, name: str, axes: int) -> tuple[Tensor, Callable[[Tensor], list[np.ndarray]]]:
         """All fragments' rows of an array with `axes` leading axes, and a function to split results."""
         arrays = [fragment.tensors[name] for fragment in self._fragments]
         rows = np.concatenate([a.reshape(-1, *a.shape[axes:]) for a in arrays])
         ends = np.cumsum([int(np.prod(a.shape[:axes])) for a in arrays])[:-1]
-        return self._tensor(self._prepare(rows)), lambda results: [
+        return on_device(self._prepare(rows), self._device), lambda results: [
             part.reshape(a.shape[:axes])
             for part, a in zip(np.split(results.cpu().numpy(), ends), arrays, strict=True)
         ]
@@ -204,7 +207,7 @@ class Rollouts:
     def _rows(self, name: str) -> Tensor:
         """[slots, L, E, ...] to [N, ...]."""
         stacked = np.stack([fragment.tensors[name] for fragment in self._fragments])
-        return self._tensor(stacked.reshape(-1, *stacked.shape[3:]))
+        return on_device(stacked.reshape(-1, *stacked.shape[3:]), self._device)
 
     def _lanes(self, name: str) -> np.ndarray:
         return np.concatenate([fragment.tensors[name] for fragment in self._fragments], axis=1)

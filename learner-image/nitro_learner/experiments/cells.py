@@ -1,10 +1,13 @@
-"""How numbers, intervals and verdicts are written in a report's tables."""
+"""How numbers, intervals and verdicts are written in a report's tables, and the same rows in CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -75,3 +78,15 @@ def verdicts(differences: Sequence[Difference]) -> list[str]:
         shown = one.more if one.found.value > 0 else one.less
         told[index] = shown if p < LEVEL else "no difference shown"
     return told
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The rows as CSV, with the names of the first row's columns above them; empty without a row."""
+    buffer = io.StringIO()
+    writer: csv.DictWriter[str] | None = None
+    for row in rows:
+        if writer is None:
+            writer = csv.DictWriter(buffer, list(row), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow(row)
+    return buffer.getvalue()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +67,8 @@ def write(
         )
     writer = RunDir(folder.path)
     finished = list(rows(folder, experiment, collected))
-    writer.write_text(folder.path / "runs.csv", _csv(finished))
-    writer.write_text(folder.path / "curves.csv", _csv(_curves(results, experiment)))
+    writer.write_text(folder.path / "runs.csv", cells.csv_text(finished))
+    writer.write_text(folder.path / "curves.csv", cells.csv_text(_curves(results, experiment)))
     text = "\n".join(_text(folder, experiment, collected, finished, priced, searched, busy)).rstrip() + "\n"
     writer.write_text(folder.report, text)
     return text
@@ -284,14 +282,3 @@ def _curves(results: Sequence[Results], experiment: Experiment) -> Iterator[Line
                         "low": float(low),
                         "high": float(high),
                     }
-
-
-def _csv(lines: Iterable[Line]) -> str:
-    buffer = io.StringIO()
-    writer: csv.DictWriter[str] | None = None
-    for line in lines:
-        if writer is None:
-            writer = csv.DictWriter(buffer, list(line), lineterminator="\n")
-            writer.writeheader()
-        writer.writerow(line)
-    return buffer.getvalue()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 import threading
@@ -14,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from nitro_actor.processor import cores
 from nitro_api import NitroTrainingJob
 from nitro_learner.experiments.controls import actors_of, mean_profile, permuted, with_schedule
 from nitro_learner.experiments.plan import PlannedRun
@@ -233,7 +233,7 @@ def machine() -> dict[str, Any]:
     device = device_name()
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "system": f"{platform.system()} {platform.machine()}",
         **({"gpu": device} if device != "cpu" else {}),
         "python": platform.python_version(),

@@ -16,9 +16,9 @@ from nitro_api.schema.wording import value_at
 from nitro_learner.experiments.controls import with_schedule
 from nitro_learner.experiments.spec import Budget, ControlKind, Experiment
 
-# One learner thread and one actor process. In an on-policy run only one of them works at a time, so the run
-# keeps one core busy. Results do not depend on this.
-_BACKEND = {"type": "Local", "local": {"processes": 1}}
+BACKEND = {"type": "Local", "local": {"processes": 1}}
+"""One learner thread and one actor process. In an on-policy run only one of them works at a time, so the run
+keeps one core busy. Results do not depend on this."""
 _MOST_ROUNDS = 1_000_000
 _GIVEN = {
     "spec.stop": "budget",
@@ -142,7 +142,7 @@ def _job(
     aims = {path: wanted.pop(path) for path in _AIMS if path in wanted}
     stop = {path.rpartition(".")[2]: value for path, value in aims.items()}
     stop |= _limits(budget) | ({"rounds": further} if further is not None else {})
-    wanted |= {"spec.stop": stop, "spec.backend": _BACKEND}
+    wanted |= {"spec.stop": stop, "spec.backend": BACKEND}
     before = value_at(data, _ENVIRONMENT)
     for path, value in wanted.items():
         mistakes += set_field(data, path.split("."), copy.deepcopy(value))

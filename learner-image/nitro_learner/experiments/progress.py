@@ -65,8 +65,7 @@ class ProgressLines(Watcher):
 class ProgressJson(Watcher):
     """Print one JSON object, on a line of its own, for each change: {"event": "run", ...}."""
 
-    def __init__(self, states: Sequence[RunState], stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stdout
+    def __init__(self, states: Sequence[RunState]) -> None:
         self._pace = Pace(states)
 
     def changed(self, state: RunState) -> None:
@@ -82,7 +81,7 @@ class ProgressJson(Watcher):
             "cost": state.cost,
             "etaSeconds": self._pace.eta(),
         }
-        print(json.dumps(event), file=self._stream, flush=True)
+        print(json.dumps(event), flush=True)
 
 
 @dataclass

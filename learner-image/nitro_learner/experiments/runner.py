@@ -7,6 +7,7 @@ not repeat finished runs.
 from __future__ import annotations
 
 import asyncio
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -178,7 +179,7 @@ class Runner:
         state.fraction = min(1.0, float(columns[SPENT[self._budget.unit]][-1]) / self._budget.amount)
         state.cost = float(columns["cost_total"][-1])
         reward = float(columns["reward_mean"][-1])
-        state.score = None if reward != reward else reward
+        state.score = None if math.isnan(reward) else reward
 
     def _change(self, state: RunState, status: str) -> None:
         state.status = status

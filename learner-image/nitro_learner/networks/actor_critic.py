@@ -38,7 +38,7 @@ class Perceptron(nn.Module):
         hidden: list[int],
         outputs: int,
         activation: Activation,
-        convolutions: Convolutions | None = None,
+        convolutions: Convolutions | None,
     ) -> None:
         super().__init__()
         sizes = [convolutions.features if convolutions else inputs, *hidden]
@@ -127,9 +127,9 @@ class Policy(Perceptron):
         activation: Activation,
         head: HeadKind,
         log_std: LogStd,
-        convolutions: Convolutions | None = None,
+        convolutions: Convolutions | None,
     ) -> None:
-        self.actions, self.head_kind, self.log_std_kind = actions, head, log_std
+        self.actions, self.head_kind = actions, head
         doubled = head == "gaussian" and log_std == "state"
         super().__init__(inputs, hidden, 2 * actions if doubled else actions, activation, convolutions)
         self.log_std: nn.Parameter | None = None

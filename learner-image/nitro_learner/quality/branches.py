@@ -29,7 +29,7 @@ from nitro_learner.algorithms.carried import copied
 from nitro_learner.checkpoints.store import CheckpointStore, load
 from nitro_learner.experiments.curves import read
 from nitro_learner.experiments.folder import ExperimentDir
-from nitro_learner.experiments.plan import PlannedRun
+from nitro_learner.experiments.plan import BACKEND, PlannedRun
 from nitro_learner.quality.agreement import Floats
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.sampling.seeds import slot_seed
@@ -130,7 +130,7 @@ def _branch(job: NitroTrainingJob, round: int, kind: str, seed: int, following: 
     spec["scaling"] = {"scaler": "fixed", **numbers}
     spec["stop"] = {"rounds": last}
     spec["evaluation"] = {"episodes": _EPISODES, "everyRounds": last}
-    spec["backend"] = {"type": "Local", "local": {"processes": 1}}
+    spec["backend"] = BACKEND
     spec.pop("tracking", None)  # the user's trackers are for the run itself, not for each of its branches
     variant = f"round-{round}-{kind}"
     # Each factor and length has its own folder, so that a run can be measured with several of them. Version

@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
 
 from nitro_api.spec.checkpoint import CheckpointBucket
+from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, NoCheckpointError
 from nitro_learner.run.rundir import RunDir
 
@@ -30,7 +31,6 @@ _CLIENT = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard
 _PARTIAL = ".partial"
 _MISSES = 5
 """Checkpoints in a row that the bucket may miss."""
-_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _OWN_RUN = (
     "Check spec.learner.checkpoint.s3, its credentials and the bucket's policy; the run goes on from its "
     "last checkpoint there."
@@ -72,7 +72,7 @@ class RunBucket:
         self._remedy = remedy
         self.bucket = where.bucket
         self.prefix = str(PurePosixPath(where.prefix or "") / run) + "/"
-        keys = {name.lower(): os.environ.get(f"NITRO_S3_{name}") for name in _KEYS}
+        keys = {name.lower(): os.environ.get(f"NITRO_S3_{name}") for name in CREDENTIAL_KEYS}
         with self._explained("read"):
             self._s3 = boto3.client(
                 "s3", region_name=where.region, endpoint_url=where.endpoint_url, config=_CLIENT, **keys

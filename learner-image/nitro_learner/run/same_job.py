@@ -49,7 +49,7 @@ def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: Run
 
 def deciding(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job's spec that its results depend on, by path."""
-    return {path: value for path, value in _leaves(spec) if not _is_free(path)}
+    return {path: value for path, value in leaves(spec) if not _is_free(path)}
 
 
 def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder: RunDir) -> None:
@@ -87,9 +87,10 @@ def _is_free(path: str) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in _FREE)
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a job's fields by their paths, such as `algorithm.name`."""
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}".lstrip("."))
+            yield from leaves(item, f"{path}.{key}".lstrip("."))
     else:
         yield path, value

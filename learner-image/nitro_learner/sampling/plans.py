@@ -23,7 +23,7 @@ class RoundFailed(Exception):  # noqa: N818
     ``evidence``: whether the user's environment is at fault for all of them, and a traceback.
     """
 
-    def __init__(self, message: str, *, resumable: bool = True, evidence: Evidence = NO_EVIDENCE) -> None:
+    def __init__(self, message: str, *, resumable: bool, evidence: Evidence = NO_EVIDENCE) -> None:
         super().__init__(message)
         self.resumable = resumable
         self.evidence = evidence

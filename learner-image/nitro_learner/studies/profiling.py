@@ -130,7 +130,8 @@ async def _sample(work: Dispatcher, backend: LocalBackend, spec: JobSpec, start_
         work.start_slots(plan, [0])
         result = await work.finish(plan)
         if spec.environment.resume_episodes:
-            state = {0: end_state(result.fragments[0])} if end_state(result.fragments[0]) else {}
+            ended = end_state(result.fragments[0])
+            state = {0: ended} if ended else {}
         if number >= _WARM_UP:
             seconds.append(result.stats.task_seconds[0])
     pid = backend.actor_pids[0]

@@ -11,6 +11,13 @@ from nitro_learner.algorithms.rllib import availability
 from nitro_learner.studies import environment_ids
 
 
+def backend_overrides(backend: str) -> list[str]:
+    """Overrides that let a job's actors run on that backend, whatever the job names."""
+    # A job may have the block of its own type only.
+    others = [block for block in ("knative", "lambda", "local") if block != backend.lower()]
+    return [f"spec.backend.type={backend}", *(f"spec.backend.{block}=null" for block in others)]
+
+
 def resolved_job(
     source: Any, overrides: Sequence[str], begun: Mapping[str, Any] | None = None
 ) -> NitroTrainingJob:

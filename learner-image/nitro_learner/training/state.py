@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nitro_actor.protocol.weights import DEFAULT_POLICY
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.evaluation import cut_warning
+from nitro_learner.sampling.fragments import end_state
 from nitro_learner.sampling.plans import EvaluationResult
 from nitro_learner.training.short_episodes import short
 from nitro_learner.training.stop import Progress
@@ -135,7 +136,7 @@ class TrainingState:
                 own = [by_agent[agent] for agent, played in agents.items() if played == policy]
                 recent = self.policy_returns.setdefault(policy, deque(maxlen=_WINDOW))
                 recent.extend(np.mean(own, axis=0).tolist())
-            state = {name: value for name, value in fragment.tensors.items() if name.startswith("state/")}
+            state = end_state(fragment)
             if not (state and keep_end_states):
                 cut_off += steps - int(fragment.tensors["episode_lengths"].sum())
                 resumable = resumable and bool(state)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from statistics import median_high
 from typing import TYPE_CHECKING, Any, TextIO
 
 from nitro_learner.run.logs import finite
@@ -52,7 +53,7 @@ class _Pace:
     def eta(self, rounds_left: int | None) -> float | None:
         if rounds_left is None or not self._recent:
             return None
-        return sorted(self._recent)[len(self._recent) // 2] * rounds_left
+        return median_high(self._recent) * rounds_left
 
 
 def cells(report: RoundReport, rounds: int | None, eta: float | None) -> list[str]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
@@ -21,7 +20,7 @@ from nitro_learner.algorithms.multi_ppo.policy import AgentPolicy
 from nitro_learner.algorithms.multi_ppo.rollouts import PolicyRollouts, When
 from nitro_learner.algorithms.multi_ppo.samples import TeamSamples
 from nitro_learner.algorithms.ppo.loss import Samples
-from nitro_learner.data.batch import Fragment, vectors
+from nitro_learner.data.batch import Fragment, on_device, vectors
 from nitro_learner.data.gae import level
 
 
@@ -109,7 +108,7 @@ class BatchMaker:
 
         def values(when: When) -> np.ndarray:
             seen = critic_inputs if when == "" else self.inputs(policy, rollouts, when)[1]
-            found: np.ndarray = critic(when, self._tensor(seen)).cpu().numpy()
+            found: np.ndarray = critic(when, on_device(seen, self._device)).cpu().numpy()
             return found
 
         lanes = rollouts.lanes()
@@ -120,22 +119,24 @@ class BatchMaker:
             network.named(policy.parameters[None])["critic.head.bias"] += begin
         estimates = rollouts.estimates(rewards, values, gamma=gamma, gae_lambda=gae_lambda)
         self._take_in(policy, rollouts)
-        advantages, before = (self._tensor(each[rows]) for each in (estimates.advantages, estimates.values))
-        own = self._tensor(inputs[rows])
+        advantages, before = (
+            on_device(each[rows], self._device) for each in (estimates.advantages, estimates.values)
+        )
+        own = on_device(inputs[rows], self._device)
         samples = Samples(
             own,
-            self._tensor(rollouts.rows("actions")[rows]),
-            self._tensor(rollouts.rows("log_probs")[rows]),
-            self._tensor(rollouts.rows("distribution")[rows]),
+            on_device(rollouts.rows("actions")[rows], self._device),
+            on_device(rollouts.rows("log_probs")[rows], self._device),
+            on_device(rollouts.rows("distribution")[rows], self._device),
             advantages,
             advantages + before,
         )
         each = TeamSamples(
             1,
             samples,
-            own if critic_inputs is inputs else self._tensor(critic_inputs[rows]),
-            self._tensor(rollouts.alive[rows].astype(np.float32)),
-            self._tensor(rollouts.rows("available")[rows]) if rollouts.masked else None,
+            own if critic_inputs is inputs else on_device(critic_inputs[rows], self._device),
+            on_device(rollouts.alive[rows].astype(np.float32), self._device),
+            on_device(rollouts.rows("available")[rows], self._device) if rollouts.masked else None,
         )
         return each, before
 
@@ -177,9 +178,6 @@ class BatchMaker:
             policy.observations.merge([Fragment({}, {"observations": seen})])
         if policy.states is not None:
             policy.states.merge([Fragment({}, {"observations": rollouts.states("")})])
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
 
 def chosen_agents(choices: int, agents: int, seed: Sequence[int]) -> np.ndarray:

@@ -1,19 +1,21 @@
-"""The gradient of PPO's loss, by hand and by autograd."""
+"""The gradient of PPO's loss, by hand."""
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from nitro_learner.algorithms.gradient import Gradient
-from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients, terms
+from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, gradients
 from nitro_learner.networks.actor_critic import ActorCritic
 from nitro_learner.networks.distributions import Distribution
 
 
 @dataclass(frozen=True, slots=True)
 class PpoGradient:
-    """A `GradientFunction` with the backward pass by hand, in a third to three quarters of autograd's time.
+    """A function of weights and minibatch alone: equal ones give equal gradients, and neither changes.
+
+    The backward pass is by hand, and takes a third to three quarters of autograd's time
+    (tests/benchmarks/bench_learner.py).
 
     Attributes:
         distribution: of the actions.
@@ -27,7 +29,7 @@ class PpoGradient:
 
     @torch.no_grad()
     def __call__(self, network: ActorCritic, minibatch: Samples) -> Gradient:
-        """See `GradientFunction`."""
+        """Return the gradient of the minibatch's mean loss at the network's present weights."""
         grad = network.flat.grad
         assert grad is not None
         grad.zero_()
@@ -47,12 +49,3 @@ class PpoGradient:
             network.policy.backpropagate(policy, by_params)
             network.critic.backpropagate(critic, by_values[:, None])
         return Gradient(grad)
-
-    def loss(self, network: ActorCritic, minibatch: Samples) -> Tensor:
-        """The minibatch's mean loss with a graph, for `by_autograd`."""
-        params, values = network.policy(minibatch.observations), network.critic(minibatch.observations)[:, 0]
-        return (
-            terms(minibatch, params, values, self.distribution, self.coefficients)
-            .loss(self.coefficients)
-            .mean()
-        )

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from nitro_learner.algorithms.q_learning.network import UNAVAILABLE, ActionValues, QNetwork
 from nitro_learner.algorithms.q_learning.surrogate import PlayedLanes, PlayedRows
+from nitro_learner.data.batch import on_device
 
 Arrays = Mapping[str, NDArray[Any]]
 Places = NDArray[np.int64]
@@ -171,4 +172,4 @@ class Reader:
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """The array on the device."""
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return on_device(array, self._device)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from nitro_actor.protocol.agents import AgentClass
@@ -26,7 +25,7 @@ from nitro_learner.algorithms.recurrent_ppo.network import RecurrentActorCritic
 from nitro_learner.algorithms.recurrent_ppo.replay import CriticReplay
 from nitro_learner.algorithms.recurrent_ppo.sequences import Sequences
 from nitro_learner.algorithms.recurrent_ppo.surrogate import RecurrentSurrogate
-from nitro_learner.data.batch import Fragment
+from nitro_learner.data.batch import Fragment, on_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,8 @@ class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Seq
         replay = CriticReplay(
             network,
             own.parameters,
-            self._tensor(before),
-            self._tensor(ends),
+            on_device(before, self._device),
+            on_device(ends, self._device),
             rollouts.cut,
             agents,
         )
@@ -86,10 +85,10 @@ class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Seq
         keep = np.ones((length, 1, len(lane), 1), np.float32)
         keep[1:, 0, :, 0] -= ends.reshape(-1, length)[lane, :-1].T
         memory, critic_memory = (
-            self._tensor(each.reshape(len(ends) * lanes, -1)[lane][None])
+            on_device(each.reshape(len(ends) * lanes, -1)[lane][None], self._device)
             for each in (rollouts.memory, before)
         )
-        sequences = Sequences(samples, length, self._tensor(keep), memory, critic_memory)
+        sequences = Sequences(samples, length, on_device(keep, self._device), memory, critic_memory)
         return SequenceBatch(sequences, values, agents if chosen is None else 1)
 
     def _train(
@@ -125,6 +124,3 @@ class RecurrentMultiPpo(MultiPpoLearner[RecurrentActorCritic, SequenceBatch, Seq
         raise NotImplementedError(
             "policies with a memory never change their agents: the job's rules refuse it"
         )
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from typing import TextIO
 
 from nitro_learner.experiments import cells
 from nitro_learner.experiments.search.study import SearchStudy, Trial
@@ -20,13 +18,10 @@ class SearchProgress:
         as_json: whether a line is a JSON object, {"event": "trial", ...}.
     """
 
-    def __init__(
-        self, study: SearchStudy, total: int, *, as_json: bool, stream: TextIO | None = None
-    ) -> None:
+    def __init__(self, study: SearchStudy, total: int, *, as_json: bool) -> None:
         self._study = study
         self._total = total
         self._json = as_json
-        self._stream = stream or sys.stdout
         self._begin = time.monotonic()
         self._before = self._ended()
 
@@ -43,7 +38,7 @@ class SearchProgress:
                 "best": best and best.number,
                 "etaSeconds": left,
             }
-            print(json.dumps(event), file=self._stream, flush=True)
+            print(json.dumps(event), flush=True)
             return
         score = trial.score if trial.score is not None else trial.reached and trial.reached[1]
         shown = "-" if score is None else cells.number(score)
@@ -51,7 +46,6 @@ class SearchProgress:
         print(
             f"{ended:>4}/{self._total}  trial {trial.number:<4} {trial.state:<9}"
             f"{trial.spent.get('rounds', 0):>4.0f} rounds  score {shown:>8}  {told}  left {clock(left)}",
-            file=self._stream,
             flush=True,
         )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,7 +24,7 @@ _MOST_ROWS = 50
 def write(folder: ExperimentDir, experiment: Experiment, study: SearchStudy) -> str:
     """Draw the picture, write trials.csv, and return the text of the search's part of the report."""
     trials = [trial for trial in study.trials() if trial.state != "running"]
-    RunDir(folder.path).write_text(folder.trials, _csv(trials))
+    RunDir(folder.path).write_text(folder.trials, cells.csv_text(_rows(trials)))
     return "\n".join(_text(folder, experiment, study, trials))
 
 
@@ -148,10 +146,10 @@ def _setting(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _csv(trials: Sequence[Trial]) -> str:
-    buffer = io.StringIO()
-    lines: list[Mapping[str, Any]] = [
-        {
+def _rows(trials: Sequence[Trial]) -> Iterator[Mapping[str, Any]]:
+    """The lines of trials.csv."""
+    for trial in trials:
+        yield {
             "trial": trial.number,
             "state": trial.state,
             **trial.settings,
@@ -161,10 +159,3 @@ def _csv(trials: Sequence[Trial]) -> str:
             **{name: trial.spent.get(name) for name in ("rounds", "dollars", "seconds")},
             "message": trial.message,
         }
-        for trial in trials
-    ]
-    if lines:
-        writer = csv.DictWriter(buffer, list(lines[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
-    return buffer.getvalue()

@@ -8,7 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nitro_api import FieldError, JobInvalid
+from nitro_api.errors import ABSENT
+from nitro_api.loading.job_file import set_field
 from nitro_api.loading.yamlfile import whole_if_integral
+from nitro_api.schema.wording import value_at
 from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.search.spec import Parameter, Search
 from nitro_learner.experiments.spec import DEFAULT, Experiment
@@ -71,9 +74,9 @@ def own_settings(experiment: Experiment) -> dict[str, Any] | None:
     job = plan(experiment.comparing(DEFAULT, {}))[0].job.to_dict()
     found = {}
     for path, parameter in experiment.search.space.items():
-        value: Any = job
-        for name in path.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
+        value = value_at(job, tuple(path.split(".")))
+        if value is ABSENT:
+            value = None
         if not _holds(parameter, value):
             return None
         found[path] = value
@@ -84,11 +87,7 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Fields by path as they stand in a job file."""
     found: dict[str, Any] = {}
     for path, value in settings.items():
-        *parents, name = path.split(".")
-        place = found
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[name] = value
+        set_field(found, path.split("."), value)
     return found
 
 

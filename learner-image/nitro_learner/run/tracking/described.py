@@ -12,18 +12,12 @@ import yaml
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.run.policy_file import EXPORTED, policy_file
 from nitro_learner.run.rundir import RunDir
+from nitro_learner.run.same_job import leaves
 
 
-def flattened(config: Mapping[str, Any], path: str = "") -> dict[str, str]:
+def flattened(config: Mapping[str, Any]) -> dict[str, str]:
     """The leaves of a config by their paths, such as `algorithm.learningRate`, as text."""
-    found: dict[str, str] = {}
-    for key, value in config.items():
-        own = f"{path}.{key}".lstrip(".")
-        if isinstance(value, Mapping) and value:
-            found |= flattened(value, own)
-        else:
-            found[own] = value if isinstance(value, str) else json.dumps(value)
-    return found
+    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in leaves(config)}
 
 
 def final_figures(folder: RunDir) -> dict[str, float]:

@@ -64,7 +64,7 @@ class Follower:
         self._gone = False
         self._tracker: Tracker | None = None
         self._lock: TextIO | None = None
-        self._rounds = Rounds(self._folder)
+        self._rounds: Rounds  # made with the tracker
 
     def listen(self, lines: TextIO) -> None:
         """Take in what the learner says, until it says no more."""

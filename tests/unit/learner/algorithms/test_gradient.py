@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from learner_support import HOPPER, fragment, job
-from nitro_learner.algorithms.gradient import Gradient, by_autograd
+from learner_support import HOPPER, by_autograd, fragment, job
+from nitro_learner.algorithms.gradient import Gradient
 from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Samples
-from nitro_learner.networks.actor_critic import ActorCritic
 
 
 def learned(preset: str = "tuned", **overrides: Any) -> tuple[Ppo, Samples]:
@@ -34,7 +33,7 @@ def learned(preset: str = "tuned", **overrides: Any) -> tuple[Ppo, Samples]:
 def test_the_gradient_by_hand_is_that_of_autograd(preset: str) -> None:
     algorithm, samples = learned(preset)
     by_hand = PpoGradient(algorithm.distribution, algorithm.coefficients(), chunk=50)
-    expected = by_autograd(by_hand.loss)(algorithm.network, samples).values
+    expected = by_autograd(by_hand, algorithm.network, samples)
     found = by_hand(algorithm.network, samples).values
     assert expected.shape == found.shape == algorithm.network.flat.shape
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
@@ -60,32 +59,6 @@ def test_a_step_can_apply_a_gradient_from_another_process() -> None:
     assert not torch.equal(one.network.flat, other.network.flat)
     other.apply(Gradient(values))
     assert torch.equal(one.network.flat, other.network.flat)
-
-
-def test_a_new_loss_needs_no_backward_pass() -> None:
-    """Least squares of the critic by autograd alone, against the gradient in closed form of its last bias."""
-    algorithm, samples = learned()
-
-    def loss(network: ActorCritic, minibatch: Samples) -> torch.Tensor:
-        return ((network.critic(minibatch.observations)[:, 0] - minibatch.returns) ** 2).mean()
-
-    gradient = by_autograd(loss)(algorithm.network, samples)
-    names = [name for name, _ in algorithm.network.named_parameters()]
-    sizes = [parameter.numel() for parameter in algorithm.network.parameters()]
-    parts = dict(zip(names, torch.split(gradient.values, sizes), strict=True))
-    errors = algorithm.network.values(samples.observations) - samples.returns
-    torch.testing.assert_close(parts["critic.head.bias"][0], 2 * errors.mean())
-    assert not any(parts[name].any() for name in names if name.startswith("policy."))
-
-
-def test_autograd_takes_any_network() -> None:
-    network = torch.nn.Linear(2, 1, bias=False)
-    rows = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-
-    def loss(network: torch.nn.Linear, minibatch: torch.Tensor) -> torch.Tensor:
-        return network(minibatch).mean()
-
-    torch.testing.assert_close(by_autograd(loss)(network, rows).values, torch.tensor([2.0, 3.0]))
 
 
 @pytest.mark.parametrize(

@@ -202,16 +202,7 @@ def test_without_a_renderer_the_packages_are_named(tmp_path: Path, monkeypatch: 
         film(spec.spec, untrained(spec), tmp_path / "none.gif")
 
 
-@pytest.mark.parametrize(
-    ("name", "environment", "said"),
-    [
-        ("a.mp4", {"entryPoint": "test_film:Drawn"}, "ends in .gif or .webp"),
-        ("a.gif", {"entryPoint": "test_film:Drawn", "kwargs": {"depth": 0}}, "draws nothing"),
-    ],
-)
-def test_an_environment_that_cannot_be_filmed_is_reported(
-    tmp_path: Path, name: str, environment: dict[str, Any], said: str
-) -> None:
-    spec = job(**environment)
-    with pytest.raises(VideoError, match=said):
-        film(spec.spec, untrained(spec), tmp_path / name)
+def test_an_environment_that_cannot_be_filmed_is_reported(tmp_path: Path) -> None:
+    spec = job(entryPoint="test_film:Drawn", kwargs={"depth": 0})
+    with pytest.raises(VideoError, match="draws nothing"):
+        film(spec.spec, untrained(spec), tmp_path / "a.gif")
