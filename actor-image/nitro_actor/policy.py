@@ -1,12 +1,16 @@
 """The policy in numpy: observation normalisation and network, for E observations."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from nitro_actor import wire
+from nitro_actor.actions import ActionSpace
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.matmul import Floats
 from nitro_actor.memory import Gru, memory_parameters, memory_size
-from nitro_actor.networks import ACTIVATIONS, NETWORKS, Network, linear, linear_parameters
+from nitro_actor.networks import ACTIVATIONS, NETWORKS, Network, Specs, linear, linear_parameters
 from nitro_actor.protocol.weights import PolicyWeights
 
 LOG_STD_RANGE = (-20.0, 2.0)
@@ -80,27 +84,51 @@ def _check(weights: PolicyWeights, spec: EnvironmentSpec) -> None:
     network, tensors = weights.network, weights.tensors
     if network.get("kind") not in NETWORKS:
         raise wire.WireError(f"weights: network {network!r} is unknown; known kinds: {sorted(NETWORKS)}")
+    check_layers(network)
+    for name, needed in spec.action.network().items():
+        if network.get(name) != needed:
+            raise wire.WireError(
+                f"weights: {name} {network.get(name)!r}, but the environment needs {needed!r}"
+            )
+    shape = spec.observation_shape
+    layers, width = NETWORKS[network["kind"]].parameters(network, shape)
+    head, _ = head_parameters(network, width, spec.action)
+    wire.check(tensors, layers | head | statistics_parameters(tensors, shape))
+
+
+def check_layers(network: Mapping[str, Any]) -> None:
+    """Check the widths and the activation of a network's description.
+
+    Raises:
+        WireError
+    """
     hidden = network.get("hidden")
     if not isinstance(hidden, list) or not all(type(n) is int and n > 0 for n in hidden):
         raise wire.WireError(f"weights: hidden {hidden!r} must be a list of widths")
     if network.get("activation") not in ACTIVATIONS:
         raise wire.WireError(f"weights: activation {network.get('activation')!r} is unknown")
-    actions = spec.action
-    for name, needed in actions.network().items():
-        if network.get(name) != needed:
-            raise wire.WireError(
-                f"weights: {name} {network.get(name)!r}, but the environment needs {needed!r}"
-            )
+
+
+def head_parameters(network: Mapping[str, Any], width: int, actions: ActionSpace) -> tuple[Specs, int]:
+    """Names and shapes of what follows a network's layers, a recurrent layer and the head; and the number of
+    features that the head sees.
+
+    Args:
+        width: features of the layers.
+
+    Raises:
+        WireError: the description is wrong.
+    """
+    expected, width = memory_parameters(network, width)
     continuous = actions.head == "gaussian"
     per_state = continuous and network.get("logStd") == "state"
-    outputs = 2 * actions.outputs if per_state else actions.outputs
-    shape = spec.observation_shape
-    expected, width = NETWORKS[network["kind"]].parameters(network, shape)
-    remembered, width = memory_parameters(network, width)
-    expected |= remembered | linear_parameters("policy.head", width, outputs)
+    expected |= linear_parameters("policy.head", width, 2 * actions.outputs if per_state else actions.outputs)
     if continuous and not per_state:
         expected["policy.log_std"] = wire.TensorSpec("float32", (actions.outputs,))
-    if "observation.mean" in tensors or "observation.var" in tensors:
-        expected["observation.mean"] = wire.TensorSpec("float64", shape)
-        expected["observation.var"] = wire.TensorSpec("float64", shape)
-    wire.check(tensors, expected)
+    return expected, width
+
+
+def statistics_parameters(tensors: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> Specs:
+    """Names and shapes of the normalisation's statistics: both, if there is one of them."""
+    names = ("observation.mean", "observation.var")
+    return {name: wire.TensorSpec("float64", shape) for name in names} if tensors.keys() & names else {}

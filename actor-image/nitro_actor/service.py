@@ -32,7 +32,7 @@ class Service(Doorkeeper):
             hangs.
     """
 
-    def __init__(self, token: str | None, timeout: float | None = None) -> None:
+    def __init__(self, token: str | None, timeout: float | None) -> None:
         super().__init__(token)
         self._limit = None if timeout is None else _TIMES_TIMEOUT * timeout
         self._jobs: queue.SimpleQueue[Callable[[Actor, Exchange], None] | None] = queue.SimpleQueue()

@@ -21,6 +21,9 @@ Command = tuple[str | int | float | bytes | memoryview, ...]
 _TRIES = 3
 _FIRST_PAUSE_SECONDS = 0.1
 _CHUNK = 2**16
+_CONNECT_SECONDS = 2.0
+_ANSWER_SECONDS = 10.0
+"""Time limit of each wait for Redis."""
 
 
 class StoreError(RuntimeError):
@@ -46,11 +49,9 @@ class Store:
 
     Args:
         url: redis://[user[:password]]@host[:port][/database], or rediss:// for TLS.
-        connect_seconds: time limit for connecting.
-        seconds: time limit for each wait for Redis.
     """
 
-    def __init__(self, url: str, *, connect_seconds: float = 2.0, seconds: float = 10.0) -> None:
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("redis", "rediss") or not parts.hostname:
             raise ValueError(
@@ -58,8 +59,6 @@ class Store:
             )
         self._address = (parts.hostname, parts.port or 6379)
         self._tls = parts.scheme == "rediss"
-        self._connect_seconds = connect_seconds
-        self._seconds = seconds
         self._greeting: list[Command] = []
         if parts.password:
             user = [unquote(parts.username)] if parts.username else []
@@ -120,9 +119,9 @@ class Store:
         raise AssertionError("unreachable")
 
     def _connect(self) -> socket.socket:
-        connection = socket.create_connection(self._address, self._connect_seconds)
+        connection = socket.create_connection(self._address, _CONNECT_SECONDS)
         try:
-            connection.settimeout(self._seconds)
+            connection.settimeout(_ANSWER_SECONDS)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls:
                 import ssl  # only here: most actors reach Redis inside their cluster

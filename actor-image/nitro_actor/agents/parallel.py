@@ -29,7 +29,7 @@ line-ups change, nobody knows when an agent's turn comes."""
 class ParallelEngine(AgentsEngine):
     """E environments made by one factory, each with observations cast to f32 or u8."""
 
-    def __init__(self, make: Callable[[], Any], count: int, time_limit: int | None = None) -> None:
+    def __init__(self, make: Callable[[], Any], count: int, time_limit: int | None) -> None:
         """Build and reset them.
 
         Raises:

@@ -20,8 +20,9 @@ from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.stack import Stack, shape_of
 from nitro_actor.matmul import Floats
-from nitro_actor.memory import memory_parameters, memory_size
-from nitro_actor.networks import ACTIVATIONS, Mlp, linear_parameters
+from nitro_actor.memory import memory_size
+from nitro_actor.networks import Mlp, linear_parameters
+from nitro_actor.policy import check_layers, head_parameters, statistics_parameters
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 
@@ -216,30 +217,16 @@ def check(weights: PolicyWeights, one: AgentClass) -> None:
         raise wire.WireError(
             f"weights: network {network.get('kind')!r}; policies of several agents are 'mlp'"
         )
-    hidden = network.get("hidden")
-    if not isinstance(hidden, list) or not all(type(n) is int and n > 0 for n in hidden):
-        raise wire.WireError(f"weights: hidden {hidden!r} must be a list of widths")
-    if network.get("activation") not in ACTIVATIONS:
-        raise wire.WireError(f"weights: activation {network.get('activation')!r} is unknown")
+    check_layers(network)
     ids = network.get("agentIds")
     if ids is not None and ids != len(one.agents):
         raise wire.WireError(f"weights: agentIds {ids!r}, but class {one.name} has {len(one.agents)} agents")
     shape, actions = tuple(one.observation["shape"]), action_space(one.action)
-    continuous, outputs = actions.head == "gaussian", actions.outputs
     _check_head(network, actions)
-    expected, width = Mlp.parameters(network, (int(np.prod(shape)) + (ids or 0),))
-    per_state = continuous and network.get("logStd") == "state"
-    remembered, width = memory_parameters(network, width)
-    expected |= remembered | linear_parameters("policy.head", width, 2 * outputs if per_state else outputs)
-    if continuous and not per_state:
-        expected["policy.log_std"] = wire.TensorSpec("float32", (outputs,))
-    if network.get("dueling"):
-        expected |= linear_parameters("policy.value", width, 1)
-    if "observation.mean" in tensors or "observation.var" in tensors:
-        expected |= {
-            name: wire.TensorSpec("float64", shape) for name in ("observation.mean", "observation.var")
-        }
-    wire.check(tensors, expected)
+    layers, width = Mlp.parameters(network, (int(np.prod(shape)) + (ids or 0),))
+    head, width = head_parameters(network, width, actions)
+    value = linear_parameters("policy.value", width, 1) if network.get("dueling") else {}
+    wire.check(tensors, layers | head | value | statistics_parameters(tensors, shape))
 
 
 def _check_head(network: Mapping[str, Any], actions: ActionSpace) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nitro_actor import wire
 from nitro_actor.config import AtariConfig, EnvironmentConfigError
 from nitro_actor.engines import ale
-from nitro_actor.engines.base import Engine, Snapshot, pack_generators, unpack_generators
+from nitro_actor.engines.base import Engine, Snapshot, pack_generators, seeded_generators, unpack_generators
 from nitro_actor.engines.screens import Resize
 
 MAX_SCREENS = 108_000
@@ -70,7 +70,7 @@ class AtariEngine(Engine):
         self.observations = np.zeros((count, config.frame_size, config.frame_size), np.uint8)
 
     def reset(self, seeds: Sequence[int]) -> None:
-        self._generators = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(s))) for s in seeds]
+        self._generators = seeded_generators(seeds)
         for index in range(self.count):
             self.reset_one(index)
 

@@ -76,6 +76,11 @@ class Engine(ABC):
         return
 
 
+def seeded_generators(seeds: Sequence[int]) -> list[np.random.Generator]:
+    """A PCG64 generator for each seed."""
+    return [np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))) for seed in seeds]
+
+
 def pack_generators(generators: Sequence[np.random.Generator]) -> NDArray[np.uint64]:
     """The states of PCG64 generators, u64 [E, 6]."""
     rows = []

@@ -34,7 +34,7 @@ class GenericEngine(Engine):
         flatten: whether gymnasium's wrapper shall flatten the observations.
     """
 
-    def __init__(self, make: MakeEnvironment, count: int, dtype: str, *, flatten: bool = False) -> None:
+    def __init__(self, make: MakeEnvironment, count: int, dtype: str, *, flatten: bool) -> None:
         self.count = count
         self._environments = [make() for _ in range(count)]
         self._state_keepers = [state_keeper(environment) for environment in self._environments]

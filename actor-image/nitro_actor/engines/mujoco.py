@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
-from nitro_actor.engines.base import Engine, Snapshot, pack_generators, unpack_generators
+from nitro_actor.engines.base import Engine, Snapshot, pack_generators, seeded_generators, unpack_generators
 from nitro_actor.engines.task import Task
 
 # MuJoCo would print to the terminal and write MUJOCO_LOG.TXT into the current folder.
@@ -52,7 +52,7 @@ class MujocoEngine(Engine):
         return low, high
 
     def reset(self, seeds: Sequence[int]) -> None:
-        self._generators = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(s))) for s in seeds]
+        self._generators = seeded_generators(seeds)
         for index in range(self.count):
             self.reset_one(index)
 

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from nitro_actor.engines.base import pack_generators
+from nitro_actor.engines.base import pack_generators, seeded_generators
 from nitro_actor.protocol.state import PREFIX
 from nitro_actor.rollout import random_sources
 from nitro_api import JobSpec, NitroTrainingJob, load_job, resolve
@@ -160,8 +160,7 @@ def _begin(
         begun[slot] = dict(ends[source])
         if _GENERATORS in begun[slot]:
             seeds, _ = random_sources(slot_seed(spec.seed, round, slot), spec.environment.envs_per_actor)
-            fresh = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed))) for seed in seeds]
-            begun[slot][_GENERATORS] = pack_generators(fresh)
+            begun[slot][_GENERATORS] = pack_generators(seeded_generators(seeds))
     return begun
 
 

@@ -13,7 +13,7 @@ from nitro_actor.agents.mpe.picture import draw
 from nitro_actor.agents.mpe.scenario import Scenario
 from nitro_actor.agents.mpe.scenarios import SCENARIOS
 from nitro_actor.agents.mpe.world import ACTIONS, World
-from nitro_actor.engines.base import Snapshot, pack_generators, unpack_generators
+from nitro_actor.engines.base import Snapshot, pack_generators, seeded_generators, unpack_generators
 from nitro_actor.protocol.agents import AgentClass
 
 
@@ -61,7 +61,7 @@ class MpeEngine(AgentsEngine):
         self._step = AgentsStep(rewards, self._died, self._terminated, np.zeros(count, bool))
 
     def reset(self, seeds: Sequence[int]) -> None:
-        self._generators = [np.random.Generator(np.random.PCG64(np.random.SeedSequence(s))) for s in seeds]
+        self._generators = seeded_generators(seeds)
         for index in range(self.count):
             self.reset_one(index)
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpe_players import play_assigned
 from nitro_actor import wire
 from nitro_actor.agents.mpe.engine import MpeEngine
-from nitro_actor.agents.mpe.players import play_assigned
 
 COPIES = 4
 SPREAD, ADVERSARY, TAG = (f"mpe2/simple_{name}_v3" for name in ("spread", "adversary", "tag"))

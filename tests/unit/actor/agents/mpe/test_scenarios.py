@@ -77,7 +77,7 @@ def test_knows_every_argument_of_mpe2_and_its_default(name: str) -> None:
 
 def test_neither_mpe2_nor_pettingzoo_is_imported() -> None:
     code = (
-        "import sys; from nitro_actor.agents.mpe import engine, players; "
+        "import sys; from nitro_actor.agents.mpe import engine; "
         "engine.MpeEngine('mpe2/simple_tag_v3', 1, {}).reset([0]); "
         "found = {'mpe2', 'pettingzoo', 'pygame', 'gymnasium'} & set(sys.modules); assert not found, found"
     )

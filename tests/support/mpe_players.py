@@ -4,12 +4,11 @@ In simple_spread, agents that stand still score more than agents that act at ran
 random agents does not prove learning.
 """
 
-import functools
-import itertools
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from nitro_actor.agents.mpe.engine import MpeEngine
 from nitro_actor.agents.mpe.world import ACTIONS
@@ -23,7 +22,6 @@ _COASTING = 0.25
 """How far an agent looks ahead along its velocity, seconds, so that it brakes in time."""
 _NEAR = 0.03
 """Distance along an axis that is not worth a push. Both values were chosen for the highest return."""
-_MOST_AGENTS = 7
 
 
 def play_random(observations: NDArray[np.float32], generator: np.random.Generator) -> Actions:
@@ -37,18 +35,12 @@ def play_still(observations: NDArray[np.float32], generator: np.random.Generator
 
 
 def play_assigned(observations: NDArray[np.float32], generator: np.random.Generator) -> Actions:  # noqa: ARG001
-    """Send each agent of simple_spread to its own landmark, with the smallest sum of distances.
-
-    Raises:
-        ValueError: there are more than 7 agents, too many to try all assignments.
-    """
+    """Send each agent of simple_spread to its own landmark, with the smallest sum of distances."""
     agents = observations.shape[1]
-    orders = _orders(agents)
     velocities = observations[:, :, :2]
     landmarks = observations[:, :, 4 : 4 + 2 * agents].reshape(*observations.shape[:2], agents, 2)
     ways = np.hypot(landmarks[..., 0], landmarks[..., 1])
-    everyone = np.arange(agents)
-    chosen = orders[ways[:, everyone, orders].sum(axis=2).argmin(axis=1)]
+    chosen = np.array([linear_sum_assignment(of_copy)[1] for of_copy in ways])
     goals = np.take_along_axis(landmarks, chosen[:, :, None, None], axis=2)[:, :, 0]
     left = goals - _COASTING * velocities
     axis = np.abs(left).argmax(axis=2)
@@ -87,13 +79,3 @@ def play(
         for index in range(_COPIES):
             engine.reset_one(index)
     return {name: values.reshape(-1, values.shape[-1]) for name, values in returns.items()}
-
-
-@functools.cache
-def _orders(agents: int) -> NDArray[np.int64]:
-    """All assignments of n landmarks to n agents, i64 [n!, n]."""
-    if agents > _MOST_AGENTS:
-        raise ValueError(
-            f"{agents} agents: the assigned player tries all orders, so {_MOST_AGENTS} are the most"
-        )
-    return np.array(list(itertools.permutations(range(agents))), np.int64)
