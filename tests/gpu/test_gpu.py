@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import needs
-from train_support import nitro, write_job
+from train_support import nitro, rows_of, write_job
 
 GAMES: dict[str, Any] = {
     "environment": {"id": "mpe2/simple_spread_v3", "rolloutLength": 50, "envsPerActor": 2},
@@ -113,7 +113,6 @@ def test_a_killed_run_goes_on_on_a_cpu_and_back_on_a_gpu(name: str, tmp_path: Pa
     train(run, job, "--run-dir", run, device="cuda", kill="3:update")
     train(run, "--resume", run, device="cpu", kill="5:update")
     train(run, "--resume", run, device="cuda")
-    with (run / "metrics.csv").open() as file:
-        rounds = list(csv.DictReader(file))
+    rounds = rows_of(run)
     assert [row["round"] for row in rounds] == [str(k) for k in range(1, 7)]
     assert all(float(row["convexity_ratio"]) > 0 for row in rounds)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from nitro_learner.checkpoints.store import load, pack
+from nitro_learner.checkpoints.store import load
 from nitro_learner.run.policy_files import read_groups, read_toggles
 from nitro_learner.run.rundir import RunDir
-from train_support import nitro, write_job
+from train_support import exact_rows, learned, nitro, write_job
 
 ROUNDS = 12
 SPREAD: dict[str, Any] = {
@@ -26,28 +26,10 @@ SPREAD: dict[str, Any] = {
     "stop": {"rounds": ROUNDS},
 }
 AGENTS = {"agent_0", "agent_1", "agent_2"}
-_MEASURED = ("wall_seconds", "cold_starts", "cost_", "seconds_", "fragment_bytes")
-
-
-def rows(run: Path) -> list[dict[str, str]]:
-    """metrics.csv without what depends on the machine's times."""
-    with (run / "metrics.csv").open() as file:
-        return [
-            {name: value for name, value in row.items() if not name.startswith(_MEASURED)}
-            for row in csv.DictReader(file)
-        ]
 
 
 def state_of(run: Path, number: int) -> dict[str, Any]:
     return load(run / "checkpoints" / f"round-{number:06d}.safetensors").state
-
-
-def learned(run: Path, rounds: int = ROUNDS) -> bytes:
-    """Everything in the last checkpoint but the run's identity and times."""
-    state = state_of(run, rounds)
-    state["training"].pop("seconds")
-    state.pop("run")
-    return pack(rounds, state)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +58,7 @@ def test_sharing_toggles_after_every_full_window(undisturbed: Path) -> None:
 
 def test_a_toggle_is_a_version_of_the_weights_and_asks_for_the_most_actors(undisturbed: Path) -> None:
     assert state_of(undisturbed, ROUNDS)["policies"]["version"] == ROUNDS + 2
-    actors = [int(row["actors"]) for row in rows(undisturbed)]
+    actors = [int(row["actors"]) for row in exact_rows(undisturbed)]
     # After the second toggle all policies are new.
     assert (actors[0], actors[8]) == (4, 4)
 
@@ -107,8 +89,8 @@ def test_killed_around_toggles_and_resumed_equals_undisturbed(tmp_path: Path, un
         begin = ("--resume", run)
     again = nitro("train", *begin)
     assert again.returncode == 0, again.stderr
-    assert learned(run) == learned(undisturbed)
-    assert rows(run) == rows(undisturbed)
+    assert learned(run, ROUNDS) == learned(undisturbed, ROUNDS)
+    assert exact_rows(run) == exact_rows(undisturbed)
     for name in ("policies.csv", "sharing.jsonl"):
         assert (run / name).read_text() == (undisturbed / name).read_text(), name
 
@@ -128,9 +110,9 @@ def test_a_run_that_ends_with_a_decision_to_toggle_is_extended_exactly(
         assert more.returncode == (-9 if moment else 0), (moment, more.stderr)
     again = nitro("train", "--resume", run, "--set", f"spec.stop.rounds={ROUNDS}")
     assert again.returncode == 0, again.stderr
-    assert learned(run) == learned(undisturbed)
+    assert learned(run, ROUNDS) == learned(undisturbed, ROUNDS)
     # What the ended run has evaluated, and what it cost, is not in the rows.
-    assert rows(run) == rows(undisturbed)
+    assert exact_rows(run) == exact_rows(undisturbed)
     for name in ("policies.csv", "sharing.jsonl"):
         assert (run / name).read_text() == (undisturbed / name).read_text(), name
 
@@ -139,7 +121,7 @@ def test_the_number_of_actor_processes_changes_nothing(tmp_path: Path, undisturb
     job = write_job(tmp_path, **SPREAD, backend={"type": "Local", "local": {"processes": 1}})
     done = nitro("train", job, "--run-dir", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    assert learned(tmp_path / "run") == learned(undisturbed)
+    assert learned(tmp_path / "run", ROUNDS) == learned(undisturbed, ROUNDS)
 
 
 def test_two_teams_learn_and_share_by_themselves(tmp_path: Path) -> None:
@@ -179,7 +161,7 @@ def test_a_q_learner_killed_and_resumed_goes_on_with_its_replay_buffer(
     again = nitro("train", "--resume", tmp_path / "run")
     assert again.returncode == 0, again.stderr
     assert learned(tmp_path / "run", 5) == learned(tmp_path / "whole", 5)
-    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    assert exact_rows(tmp_path / "run") == exact_rows(tmp_path / "whole")
     table = (tmp_path / "run" / "policies.csv").read_text()
     assert table == (tmp_path / "whole" / "policies.csv").read_text()
     last = list(csv.DictReader(table.splitlines()))[-1]

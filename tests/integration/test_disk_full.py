@@ -1,6 +1,5 @@
 """A full disk ends a run clearly, and --resume goes on from the last whole checkpoint once there is room."""
 
-import csv
 import os
 import subprocess
 from collections.abc import Iterator
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from train_support import nitro, recorded, write_job
+from train_support import nitro, recorded, rows_of, write_job
 
 
 @pytest.fixture
@@ -47,5 +46,4 @@ def test_disk_full_at_a_checkpoint(tmp_path: Path, small_disk: Path) -> None:
     again = nitro("train", "--resume", run, record=record)
     assert again.returncode == 0, again.stderr
     assert recorded(record) == recorded(undisturbed)
-    with (run / "metrics.csv").open() as file:
-        assert [row["round"] for row in csv.DictReader(file)] == [str(number) for number in range(1, 9)]
+    assert [row["round"] for row in rows_of(run)] == [str(number) for number in range(1, 9)]

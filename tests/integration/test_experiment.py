@@ -28,14 +28,9 @@ from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
 from nitro_learner.studies.probe import opened, repeatable
 from report_support import run_folder
-from train_support import nitro, start, wait_for_rows, write_job
+from train_support import nitro, rows_of, start, wait_for_rows, write_job
 
 SMALL = {"seeds": [0], "budget": {"actorRounds": 40}}
-
-
-def _rows(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 def _pids(word: Path) -> list[int]:
@@ -80,7 +75,7 @@ def test_all_runs_reach_the_budget_and_are_reported(results: Path) -> None:
     for variant in ("fixed", "nitro"):
         run = results / "runs" / "two-state" / variant / "seed-0"
         assert json.loads((run / "summary.json").read_text())["reason"] == "ActorRoundsDone"
-        spent = [int(row["actors"]) for row in _rows(run)]
+        spent = [int(row["actors"]) for row in rows_of(run)]
         assert sum(spent) >= 40 > sum(spent[:-1])
     text = (results / "report.md").read_text()
     assert "2 of 2 runs are finished" in text
@@ -203,7 +198,7 @@ def test_a_landscape_has_the_detectors_ratio_and_the_policys_return_in_its_middl
     run = results / "runs" / "two-state" / "nitro" / "seed-0"
     done = nitro("landscape", run, "--round", "2", "--points", "3", "--episodes", "2")
     assert done.returncode == 0, done.stderr
-    row = _rows(run)[1]
+    row = rows_of(run)[1]
     assert f"round 2: R {float(row['convexity_ratio']):.4g}, " in done.stdout
     with (run / "landscape" / "round-000002.csv").open() as file:
         points = [{name: float(value) for name, value in point.items()} for point in csv.DictReader(file)]
@@ -212,7 +207,7 @@ def test_a_landscape_has_the_detectors_ratio_and_the_policys_return_in_its_middl
     assert (middle["along_lambda_max"], middle["along_lambda_min"]) == (0, 0)
     # Every episode of this environment has the same return under one deterministic policy, so the evaluation
     # of that policy in training says what the middle must be.
-    assert middle["return"] == pytest.approx(float(_rows(run)[2]["evaluation_mean"]))
+    assert middle["return"] == pytest.approx(float(rows_of(run)[2]["evaluation_mean"]))
     assert (run / "landscape" / "round-000002.png").read_bytes()[:4] == b"\x89PNG"
     absent = nitro("landscape", run, "--round", "99")
     assert absent.returncode == 2
@@ -237,7 +232,7 @@ def test_of_several_runs_only_foresight_is_reported(tmp_path: Path) -> None:
     assert nothing.returncode == 2
     assert "Give runs of at least 5 rounds" in nothing.stderr
     for run in runs:
-        rows = [row | {"reward_round": k * k, "kl": k} for k, row in enumerate(_rows(run))]
+        rows = [row | {"reward_round": k * k, "kl": k} for k, row in enumerate(rows_of(run))]
         with (run / "metrics.csv").open("w") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()
@@ -260,7 +255,7 @@ def test_branches_differ_in_when_they_spend_their_actors(results: Path, tmp_path
         assert [row["round"] for row in opened.history] == [1, 2]
         done = nitro("train", "--resume", planted.run(run).path)
         assert done.returncode == 0, done.stderr
-        spent[run.variant] = [int(row["actors"]) for row in _rows(planted.run(run).path)[2:]]
+        spent[run.variant] = [int(row["actors"]) for row in rows_of(planted.run(run).path)[2:]]
     assert spent == {"round-2-base": [1, 1], "round-2-sooner": [2, 1], "round-2-later": [1, 1, 1]}
     final = {
         run.variant: json.loads(planted.run(run).summary.read_text())["evaluation"]["mean"] for run in planned
@@ -360,7 +355,7 @@ def test_controls_are_trained_after_their_source(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     runs = tmp_path / "results" / "runs" / "two-state"
     own, control, replay = (
-        [int(row["actors"]) for row in _rows(runs / name / "seed-0")]
+        [int(row["actors"]) for row in rows_of(runs / name / "seed-0")]
         for name in ("nitro", "shuffled", "replay")
     )
     window = 6

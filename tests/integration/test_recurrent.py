@@ -4,7 +4,6 @@ and exported files.
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from nitro_learner.export.networks import as_onnx, as_torch
 from nitro_learner.serving.app import _Served
 from serve_support import ask, served
 from train_support import nitro as command
-from train_support import write_job
+from train_support import rows_of, write_job
 from untrained_runs import environment_of
 
 ROUNDS, SIZE = 3, 6
@@ -110,9 +109,7 @@ def test_episodes_go_on_with_what_was_remembered(one: Path, dials: Path, several
 
 def test_every_round_has_a_boosting_score(one: Path, dials: Path) -> None:
     for run in (one, dials):
-        with (run / "metrics.csv").open() as file:
-            rows = list(csv.DictReader(file))
-        assert all(float(row["convexity_ratio"]) > 0 for row in rows)
+        assert all(float(row["convexity_ratio"]) > 0 for row in rows_of(run))
 
 
 def test_evaluation_plays_with_the_memory(one: Path) -> None:

@@ -1,31 +1,25 @@
 """A run folder that version 0.1 left behind: the present version goes on with it."""
 
-import csv
 import json
 import shutil
 from pathlib import Path
 
 from nitro_learner.checkpoints.store import load
-from train_support import nitro
+from train_support import nitro, rows_of
 
 LEFT_BEHIND = Path(__file__).parents[1] / "data" / "run-of-0.1"
 """Two rounds of Hopper with two to three actors of 64 steps, trained by version 0.1."""
 
 
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_a_run_of_version_0_1_is_resumed_and_extended(tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(LEFT_BEHIND, run)
-    before = rows(run)
+    before = rows_of(run)
     old = load(run / "checkpoints" / "round-000002.safetensors").state
     assert "algorithm" in old
     assert "policies" not in old
     nitro("train", "--resume", run, "--set", "spec.stop.rounds=4")
-    after = rows(run)
+    after = rows_of(run)
     assert [row["round"] for row in after] == ["1", "2", "3", "4"]
     for was, now in zip(before, after, strict=False):
         assert {name: float(value) for name, value in was.items() if value} == {

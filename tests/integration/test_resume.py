@@ -2,7 +2,6 @@
 the bit.
 """
 
-import csv
 import json
 import signal
 from pathlib import Path
@@ -12,29 +11,10 @@ import pytest
 import yaml
 
 import nitro_learner as library
-from nitro_learner.checkpoints.store import CheckpointStore, load, pack
+from nitro_learner.checkpoints.store import CheckpointStore
 from tracking_support import mlflow_client, mlflow_history, synced, until
-from train_support import nitro, recorded, start, wait_for_rows, write_job
+from train_support import exact_rows, learned, nitro, recorded, rows_of, start, wait_for_rows, write_job
 from wandb_cloud import UploadedRun, cloud
-
-# Times and cold starts depend on the machine, and the cost on times: everything else is to be equal.
-_MEASURED = ("wall_seconds", "cold_starts", "cost_", "seconds_", "fragment_bytes")
-
-
-def _rows(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open() as file:
-        return [
-            {name: value for name, value in row.items() if not name.startswith(_MEASURED)}
-            for row in csv.DictReader(file)
-        ]
-
-
-def _learned(run: Path, number: int) -> bytes:
-    """Everything in the last checkpoint but the run's identity and times."""
-    state = load(run / "checkpoints" / f"round-{number:06d}.safetensors").state
-    state["training"].pop("seconds")
-    state.pop("run")
-    return pack(number, state)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +37,8 @@ def test_killed_and_resumed_again_and_again_equals_undisturbed(tmp_path: Path, u
     again = nitro("train", *begin, record=record)
     assert again.returncode == 0, again.stderr
     assert recorded(record) == recorded(undisturbed / "record.jsonl")
-    assert _learned(run, 6) == _learned(undisturbed / "run", 6)
-    assert _rows(run) == _rows(undisturbed / "run")
+    assert learned(run, 6) == learned(undisturbed / "run", 6)
+    assert exact_rows(run) == exact_rows(undisturbed / "run")
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, undisturbed: Path) -> None:
@@ -71,17 +51,17 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, undist
     assert again.returncode == 0, again.stderr
     assert newest.name in again.stderr
     assert recorded(record) == recorded(undisturbed / "record.jsonl")
-    assert _rows(run) == _rows(undisturbed / "run")
+    assert exact_rows(run) == exact_rows(undisturbed / "run")
 
 
 def test_repeated_rounds_are_paid_twice(tmp_path: Path) -> None:
     run = tmp_path / "run"
     job = write_job(tmp_path, learner={"checkpoint": {"everyRounds": 4}})
     assert nitro("train", job, "--run-dir", run, kill="4:sample").returncode == -9
-    first = float(_rows_with_cost(run)[-1]["cost_total"])
+    first = float(rows_of(run)[-1]["cost_total"])
     again = nitro("train", "--resume", run)
     assert again.returncode == 0, again.stderr
-    rows = _rows_with_cost(run)
+    rows = rows_of(run)
     assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
     assert float(rows[0]["cost_total"]) > first
     entries = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
@@ -89,11 +69,6 @@ def test_repeated_rounds_are_paid_twice(tmp_path: Path) -> None:
     cost = json.loads((run / "summary.json").read_text())["cost"]
     assert cost["repeated"] == pytest.approx(sum(one["learner"] + one["actors"] for one in entries[3:6]))
     assert cost["total"] == pytest.approx(sum(one["learner"] + one["actors"] for one in entries))
-
-
-def _rows_with_cost(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 def test_another_job_is_not_resumed(tmp_path: Path) -> None:
@@ -152,10 +127,9 @@ def test_a_killed_run_goes_on_in_the_same_runs_of_its_trackers(tmp_path: Path, u
     again = nitro("train", "--resume", run, "--set", f"spec.stop.rounds={last}")
     assert again.returncode == 0, again.stderr
     assert "WARNING" not in again.stderr
-    assert _rows(run)[:6] == _rows(undisturbed / "run"), "the same to the bit, tracked or not"
+    assert exact_rows(run)[:6] == exact_rows(undisturbed / "run"), "the same to the bit, tracked or not"
 
-    with (run / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(run)
     assert [int(row["round"]) for row in rows] == list(range(1, last + 1))
     client = mlflow_client(store)
     experiment = client.get_experiment_by_name("nitro")

@@ -1,6 +1,5 @@
 """The paper's scalers in real runs: what they decide follows from the run's files, also after a kill."""
 
-import csv
 import json
 import math
 import time
@@ -11,14 +10,9 @@ import pytest
 
 from nitro_learner.scalers import RoundOutcome
 from nitro_learner.scalers.agent import ScalingAgent, features
-from train_support import nitro, start, write_job
+from train_support import nitro, rows_of, start, write_job
 
 TARGET_AND_BUDGET = {"targetReward": 1e6, "budgetDollars": 100.0}
-
-
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 def test_kungfu_follows_the_recorded_noise_and_resumes_to_the_bit(tmp_path: Path) -> None:
@@ -27,7 +21,7 @@ def test_kungfu_follows_the_recorded_noise_and_resumes_to_the_bit(tmp_path: Path
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     done = nitro("train", job, "--run-dir", whole)
     assert done.returncode == 0, done.stderr
-    recorded = rows(whole)
+    recorded = rows_of(whole)
     signal = noise = None
     reference: tuple[float, int] | None = None
     seconds = 0.0
@@ -57,7 +51,7 @@ def test_kungfu_follows_the_recorded_noise_and_resumes_to_the_bit(tmp_path: Path
         "advantage_std",
         "kl",
     )
-    assert [[row[name] for name in exact] for row in rows(killed)] == [
+    assert [[row[name] for name in exact] for row in rows_of(killed)] == [
         [row[name] for name in exact] for row in recorded
     ]
 
@@ -106,7 +100,7 @@ def test_an_agent_is_pretrained_through_a_kill_and_then_decides(tmp_path: Path) 
     assert "its scaling agent took 2 training runs before" in done.stdout
     summary = json.loads((run / "summary.json").read_text())
     assert summary["pretraining"]["actors"] == agent.spent.actors
-    recorded = rows(run)
+    recorded = rows_of(run)
     assert recorded[0]["actors"] == "4", "the preset's initialActors"
     for row in recorded:
         outcome = RoundOutcome(

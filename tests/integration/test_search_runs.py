@@ -1,7 +1,6 @@
 """Searches of `nitro experiment`, with trials that really train."""
 
 import asyncio
-import csv
 import json
 import signal
 from pathlib import Path
@@ -16,7 +15,7 @@ from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.search import comparison
 from nitro_learner.experiments.search.searcher import Searcher
 from nitro_learner.experiments.spec import load
-from train_support import SUPPORT, nitro, start, wait_for_rows
+from train_support import SUPPORT, nitro, rows_of, start, wait_for_rows
 
 SPACE = {"spec.algorithm.hyperparameters.learningRate": {"low": 1e-4, "high": 1e-2, "log": True}}
 
@@ -47,8 +46,7 @@ def test_a_killed_search_loses_no_trial_and_repeats_none(tmp_path: Path) -> None
     assert [trial.settings for trial in trials][: len(begun)] == begun
     for trial in trials:
         run = results / "trials" / f"{trial.number:04d}" / "seed-7"
-        with (run / "metrics.csv").open() as rows:
-            assert [int(row["round"]) for row in csv.DictReader(rows)] == [1, 2, 3]
+        assert [int(row["round"]) for row in rows_of(run)] == [1, 2, 3]
         job = yaml.safe_load((run / "job.yaml").read_text())["spec"]
         rate = job["algorithm"]["hyperparameters"]["learningRate"]
         assert rate == trial.settings["spec.algorithm.hyperparameters.learningRate"]

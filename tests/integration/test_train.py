@@ -1,6 +1,5 @@
 """`nitro train` as a user runs it: what it prints, what it leaves behind, and how it stops."""
 
-import csv
 import errno
 import json
 import os
@@ -21,12 +20,7 @@ from nitro_learner.run.runs import open_run
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import COLUMNS
 from nitro_learner.views.plot import draw
-from train_support import job, nitro, start, wait_for_rows, write_job
-
-
-def _rows(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open() as file:
-        return list(csv.DictReader(file))
+from train_support import job, nitro, rows_of, start, wait_for_rows, write_job
 
 
 def test_a_run_leaves_everything_that_the_readme_promises(tmp_path: Path) -> None:
@@ -35,7 +29,7 @@ def test_a_run_leaves_everything_that_the_readme_promises(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert "done: all 6 rounds are done" in done.stdout
     assert "final return" in done.stdout
-    rows = _rows(run)
+    rows = rows_of(run)
     assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
     assert tuple(rows[0]) == COLUMNS
     for before, row in pairwise(rows):
@@ -68,7 +62,7 @@ def test_actors_follow_the_recorded_ratios_as_by_hand(tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert nitro("train", write_job(tmp_path, stop={"rounds": 10}), "--run-dir", run).returncode == 0
     window: list[float] = []
-    for row in _rows(run):
+    for row in rows_of(run):
         number = int(row["round"])
         window = [*window, float(row["convexity_ratio"])][-6:]
         low, high = min(window), max(window)
@@ -96,14 +90,14 @@ def test_stops_at_the_target_reward(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "reached the target reward 1" in done.stdout
     # Version 2 is the first that is evaluated, while round 3 runs.
-    assert len(_rows(run)) == 3
+    assert len(rows_of(run)) == 3
 
 
 def test_stops_at_the_budget(tmp_path: Path) -> None:
     job = write_job(tmp_path, stop={"rounds": 500, "budgetDollars": 0.001})
     done = nitro("train", job, "--run-dir", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    rows = _rows(tmp_path / "run")
+    rows = rows_of(tmp_path / "run")
     assert float(rows[-1]["cost_total"]) >= 0.001 > float(rows[-2]["cost_total"])
 
 
@@ -115,12 +109,12 @@ def test_interrupt_stops_after_a_checkpoint_and_says_how_to_go_on(tmp_path: Path
     out, err = process.communicate(timeout=280)
     assert process.returncode == 75, (out, err)
     assert f"nitro train --resume {run}" in err
-    rounds = len(_rows(run))
+    rounds = len(rows_of(run))
     assert (run / "checkpoints" / f"round-{rounds:06d}.safetensors").exists()
     assert json.loads((run / "summary.json").read_text())["finished"] is False
     again = nitro("train", "--resume", run, "--set", f"spec.stop.rounds={rounds + 2}")
     assert again.returncode == 0, again.stderr
-    assert [row["round"] for row in _rows(run)] == [str(number) for number in range(1, rounds + 3)]
+    assert [row["round"] for row in rows_of(run)] == [str(number) for number in range(1, rounds + 3)]
 
 
 def test_a_run_with_cut_episodes_reports_them_at_its_end(tmp_path: Path) -> None:
@@ -209,7 +203,7 @@ def test_an_update_that_hangs_ends_the_run_and_a_resume_goes_on(tmp_path: Path) 
     assert f"nitro train --resume {run}" in hung.stderr
     again = nitro("train", "--resume", run)
     assert again.returncode == 0, again.stderr
-    assert [row["round"] for row in _rows(run)] == ["1", "2", "3", "4", "5", "6"]
+    assert [row["round"] for row in rows_of(run)] == ["1", "2", "3", "4", "5", "6"]
 
 
 def test_the_second_interrupt_does_not_wait_for_an_update_that_hangs(tmp_path: Path) -> None:
@@ -259,7 +253,7 @@ def test_a_job_that_cannot_begin_leaves_no_folder_to_the_corrected_one(tmp_path:
     assert not run.exists()
     right = nitro("train", job, "--run-dir", run)
     assert right.returncode == 0, right.stderr
-    assert len(_rows(run)) == 1
+    assert len(rows_of(run)) == 1
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])

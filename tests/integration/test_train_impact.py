@@ -2,7 +2,6 @@
 feed that a run has recorded.
 """
 
-import csv
 import json
 import signal
 from itertools import pairwise
@@ -23,7 +22,7 @@ from nitro_learner.algorithms.impact.learning import Impact
 from nitro_learner.checkpoints.store import load
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.seeds import slot_seed
-from train_support import nitro, start, wait_for_rows, write_job
+from train_support import nitro, rows_of, start, wait_for_rows, write_job
 
 SETTINGS = {"batchSize": 128, "bufferBatches": 2, "bufferUses": 3, "minibatchSize": 64}
 ROUNDS = 6
@@ -35,11 +34,6 @@ def write(directory: Path, **spec: Any) -> Path:
     return write_job(
         directory, **{"algorithm": algorithm, "scaling": scaling, "stop": {"rounds": ROUNDS}} | spec
     )
-
-
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 def entries(run: Path, message: str) -> list[dict[str, Any]]:
@@ -100,7 +94,7 @@ def test_the_recorded_feed_gives_the_weights_of_the_run_to_the_bit(tmp_path: Pat
         expected = relearned(run).state_dict()
     finally:
         torch.set_num_threads(threads)
-    table = rows(run)
+    table = rows_of(run)
     assert [row["round"] for row in table] == [str(number) for number in range(1, ROUNDS + 1)]
     steps = [int(row["env_steps"]) for row in table]
     for (before, after), row in zip(pairwise([0, *steps]), table, strict=True):
@@ -122,7 +116,7 @@ def test_a_run_that_was_killed_at_any_moment_can_be_resumed(tmp_path: Path, mome
     assert killed.returncode == -9, killed.stderr
     done = nitro("train", "--resume", run)
     assert done.returncode == 0, done.stderr
-    table = rows(run)
+    table = rows_of(run)
     assert [row["round"] for row in table] == [str(number) for number in range(1, ROUNDS + 1)]
     for before, row in pairwise(table):
         assert row["actors"] == before["next_actors"]
@@ -139,14 +133,14 @@ def test_an_interrupted_run_keeps_its_weights(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=280)
     assert process.returncode == 75, err
-    table = rows(run)
+    table = rows_of(run)
     rounds = len(table)
     assert f"interrupted after round {rounds}" in out + err
     newest = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
     assert load(newest).round == rounds
     again = nitro("train", "--resume", run, "--set", f"spec.stop.rounds={rounds + 1}")
     assert again.returncode == 0, again.stderr
-    assert len(rows(run)) == rounds + 1
+    assert len(rows_of(run)) == rounds + 1
     # Where the signal came in time to cut a round short, nothing was measured of it.
     steps = [int(row["env_steps"]) for row in table]
     short = [row for (a, b), row in zip(pairwise([0, *steps]), table, strict=True) if b - a < 64 * 32]

@@ -1,7 +1,6 @@
 """`nitro train` with RLlib's learners: real processes, actors that change, kill -9 and --resume."""
 
 import asyncio
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +17,13 @@ from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import open_run
 from nitro_learner.run.session import train
 from train_support import job as small_job
-from train_support import nitro, write_job
+from train_support import learned, nitro, rows_of, write_job
 
 PPO = {
     "name": "rllib/ppo",
     "preset": "paper",
     "rllib": {"num_epochs": 2, "minibatch_size": 64, "lr": 3e-4, "kl_target": 1e-4},
 }
-
-
-def _rows(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
-def _learned(run: Path, number: int) -> bytes:
-    """Everything in the last checkpoint but the run's identity and times."""
-    state = load(run / "checkpoints" / f"round-{number:06d}.safetensors").state
-    state["training"].pop("seconds")
-    state.pop("run")
-    return pack(number, state)
 
 
 def test_every_round_is_scored_actors_change_and_a_killed_run_goes_on_to_the_bit(
@@ -49,7 +35,7 @@ def test_every_round_is_scored_actors_change_and_a_killed_run_goes_on_to_the_bit
     job = write_job(tmp_path, algorithm=PPO)
     done = nitro("train", job, "--run-dir", undisturbed)
     assert done.returncode == 0, done.stderr
-    rows = _rows(undisturbed)
+    rows = rows_of(undisturbed)
     assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
     assert all(float(row["convexity_ratio"]) > 0 for row in rows)
     assert len({row["actors"] for row in rows}) > 2
@@ -58,7 +44,7 @@ def test_every_round_is_scored_actors_change_and_a_killed_run_goes_on_to_the_bit
     assert nitro("train", job, "--run-dir", killed, kill="4:update").returncode == -9
     again = nitro("train", "--resume", killed)
     assert again.returncode == 0, again.stderr
-    assert _learned(killed, 6) == _learned(undisturbed, 6)
+    assert learned(killed, 6) == learned(undisturbed, 6)
 
 
 def test_what_rllib_raises_ends_the_run_with_its_reason_and_resume_goes_on(
@@ -81,7 +67,7 @@ def test_what_rllib_raises_ends_the_run_with_its_reason_and_resume_goes_on(
     assert "RLlib's learner failed in update 2: ValueError: a batch that RLlib cannot take" in said
     assert f"nitro train --resume {failed}" in said
     assert main(["train", "--resume", str(failed)]) == 0
-    assert _learned(failed, 3) == _learned(undisturbed, 3)
+    assert learned(failed, 3) == learned(undisturbed, 3)
 
 
 def test_a_run_starts_with_the_policy_of_another_one_and_its_own_settings(tmp_path: Path) -> None:
@@ -129,7 +115,7 @@ def test_off_policy_rounds_go_on_after_a_kill(tmp_path: Path, name: str) -> None
     assert nitro("train", job, "--run-dir", run, kill="4:sample").returncode == -9
     again = nitro("train", "--resume", run)
     assert again.returncode == 0, again.stderr
-    rows = _rows(run)
+    rows = rows_of(run)
     assert [row["round"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
     assert all(float(row["convexity_ratio"]) > 0 for row in rows)
     assert len({row["actors"] for row in rows}) > 1, "the score never moved: this run shows nothing"

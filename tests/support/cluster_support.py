@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+from apiserver import ApiServer
 from nitro_operator.kube import kinds
 from operator_support import JOB, Object, eventually, owner_reference
 
@@ -22,12 +23,9 @@ KINDS: dict[str, kinds.Kind] = {
 
 
 class Cluster:
-    """The API server with stand-ins for kubelet, Job controller, garbage collector and Knative.
+    """The API server with stand-ins for kubelet, Job controller, garbage collector and Knative."""
 
-    `server` is tests/integration/apiserver.ApiServer.
-    """
-
-    def __init__(self, server: Any, namespace: str) -> None:
+    def __init__(self, server: ApiServer, namespace: str) -> None:
         self._server = server
         self.namespace = namespace
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kubernetes.aio.client import ApiClient, Configuration
 
+from apiserver import ApiServer
 from aws_support import CREDENTIALS, IMAGE, FakeAws, lambda_backend, secret
 from nitro_api import resolve_stored
 from nitro_api.spec.lambda_backend import FINALIZER
@@ -82,8 +83,7 @@ class World:
         self._numbers = itertools.count()
 
     @classmethod
-    async def between(cls, apiserver: Any, service: FakeAws, namespace: str) -> World:
-        """`apiserver` is tests/integration/apiserver.ApiServer."""
+    async def between(cls, apiserver: ApiServer, service: FakeAws, namespace: str) -> World:
         configuration = Configuration()
         configuration.host, configuration.ssl_ca_cert = apiserver.url, str(apiserver.ca)
         configuration.api_key = {"BearerToken": f"Bearer {apiserver.token}"}

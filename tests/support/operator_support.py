@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from apiserver import ApiServer
 from ports import free_ports
 
 Object = dict[str, Any]
@@ -95,8 +96,8 @@ def _definition(plural: str, kind: str, version: str) -> Object:
     }
 
 
-def install_knative(server: Any, version: str = "1.23.0") -> None:
-    """Make `server`, a tests/integration/apiserver.ApiServer, serve both kinds."""
+def install_knative(server: ApiServer, version: str = "1.23.0") -> None:
+    """Make the server serve both kinds."""
     for definition in knative_definitions(version):
         server.kubectl("apply", "-f", "-", input=json.dumps(definition))
 

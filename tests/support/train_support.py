@@ -10,6 +10,7 @@ NITRO_TEST_HANG=ROUND:SECONDS has the update of round ROUND stand still, which i
 """
 
 import asyncio
+import csv
 import hashlib
 import json
 import os
@@ -27,6 +28,9 @@ import yaml
 from forked import Forked
 
 SUPPORT = Path(__file__).parent
+
+# Times and cold starts depend on the machine, and the cost on times.
+_MEASURED = ("wall_seconds", "cold_starts", "cost_", "seconds_", "fragment_bytes")
 
 
 def job(**spec: Any) -> dict[str, Any]:
@@ -103,6 +107,29 @@ def wait_for_rows(run: Path, rows: int, process: Forked, timeout: float = 280) -
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end, "no progress"
         time.sleep(0.02)
+
+
+def rows_of(run: Path) -> list[dict[str, str]]:
+    """metrics.csv."""
+    with (run / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def exact_rows(run: Path) -> list[dict[str, str]]:
+    """metrics.csv without what equal runs need not have in common."""
+    return [
+        {name: value for name, value in row.items() if not name.startswith(_MEASURED)} for row in rows_of(run)
+    ]
+
+
+def learned(run: Path, number: int) -> bytes:
+    """Everything in the checkpoint of that round but the run's identity and times."""
+    from nitro_learner.checkpoints.store import load, pack
+
+    state = load(run / "checkpoints" / f"round-{number:06d}.safetensors").state
+    state["training"].pop("seconds")
+    state.pop("run")
+    return pack(number, state)
 
 
 def recorded(path: Path) -> dict[int, dict[str, str]]:
