@@ -389,7 +389,7 @@ def test_a_control_follows_its_source_beyond_a_raised_budget(tmp_path: Path) -> 
         done = nitro(*command)
         assert done.returncode == 0, done.stderr
         own, replay = (
-            [int(row["actors"]) for row in _rows(runs / name / "seed-0")] for name in ("doubling", "replay")
+            [int(row["actors"]) for row in rows_of(runs / name / "seed-0")] for name in ("doubling", "replay")
         )
         assert replay == own
     assert own == [1] * 10 + [2] * 2
