@@ -17,7 +17,8 @@ from nitro_learner.run.same_job import leaves
 
 def flattened(config: Mapping[str, Any]) -> dict[str, str]:
     """The leaves of a config by their paths, such as `algorithm.learningRate`, as text."""
-    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in leaves(config)}
+    found = leaves(config) if config else ()
+    return {path: value if isinstance(value, str) else json.dumps(value) for path, value in found}
 
 
 def final_figures(folder: RunDir) -> dict[str, float]:
