@@ -377,16 +377,8 @@ def test_a_control_follows_its_source_beyond_a_raised_budget(tmp_path: Path) -> 
     )
     runs = tmp_path / "results" / "runs" / "two-state"
     for rounds in (10, 12):
-        command = (
-            "experiment",
-            "run",
-            spec,
-            "--dir",
-            tmp_path / "results",
-            "--set",
-            f"budget.rounds={rounds}",
-        )
-        done = nitro(*command)
+        wanted = f"budget.rounds={rounds}"
+        done = nitro("experiment", "run", spec, "--dir", tmp_path / "results", "--set", wanted)
         assert done.returncode == 0, done.stderr
         own, replay = (
             [int(row["actors"]) for row in rows_of(runs / name / "seed-0")] for name in ("doubling", "replay")

@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
         try:
             value = self.construct_yaml_int(yaml.ScalarNode(node.tag, text))
             return value if -(2**63) <= value < 2**64 else float(value)
-        except (ValueError, OverflowError):  # no digit, as 0x_ has none, or over 308
+        except (ValueError, OverflowError):  # no digits, as in 0x_, or too many for a float
             return str(node.value)
 
     def truth(self, node: yaml.ScalarNode) -> bool:

@@ -174,7 +174,7 @@ def _or_default(location: Location, root: Schema | None) -> str:
 def _read(text: str) -> Any:
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # ValueError: 0x_ looks like a number
+    except (yaml.YAMLError, ValueError):  # ValueError: 0x_ is an integer without digits
         return text
 
 

@@ -25,7 +25,8 @@ class PlayedEpisode:
         while not over:
             frame, reward, ended, cut, _ = environment.step(episode.act(frame))
 
-    An episode's first frame takes the places of the missing earlier ones, as in training.
+    As in training, an episode's first frame takes the places of the missing earlier ones, and an agent that
+    is left out of a mapping gets a frame of zeros.
     """
 
     def __init__(self, policy: TrainedPolicy) -> None:

@@ -93,7 +93,7 @@ def vectors(observations: np.ndarray) -> np.ndarray:
 
 
 def on_device(array: np.ndarray, device: str) -> Tensor:
-    """The array as a tensor."""
+    """The array as a tensor on the device."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 

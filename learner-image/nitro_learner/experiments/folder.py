@@ -23,6 +23,7 @@ from nitro_learner.run.metrics_file import read_metrics
 from nitro_learner.run.rundir import EXPERIMENT, RunDir, RunDirError
 from nitro_learner.run.runs import package_versions
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
+from nitro_learner.scalers.predetermined import scheduled
 from nitro_learner.training.compute import device_name
 
 
@@ -213,8 +214,7 @@ def _has_played(folder: RunDir, schedule: Sequence[int]) -> bool:
     """Whether the rounds so far had the schedule's actors. Where rounds are cheaper than those of its source,
     a control can have more rounds than its schedule, whose last entry then holds."""
     rows = read_metrics(folder.metrics) if folder.metrics.exists() else []
-    last = len(schedule) - 1
-    return all(int(row["actors"] or 0) == schedule[min(k, last)] for k, row in enumerate(rows))
+    return all(int(row["actors"] or 0) == scheduled(schedule, k) for k, row in enumerate(rows))
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:

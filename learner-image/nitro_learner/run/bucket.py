@@ -207,8 +207,8 @@ class _BucketCheckpoints(CheckpointStore):
             self._bucket.keep(self._folder)
         except BucketError as error:
             # The next checkpoint copies what this one could not. A bucket that stays unreachable ends the
-            # run, because nothing of the run would outlive the pod. Round 0 has another run's policies: once
-            # its checkpoint is reported, nobody reads them there again.
+            # run, because nothing of the run would outlive the pod. Round 0 holds another run's policies.
+            # After its checkpoint is reported, the operator no longer tells a new pod where that run is.
             self._misses += 1
             if self._misses >= _MISSES or round == 0:
                 raise

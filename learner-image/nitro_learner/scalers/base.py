@@ -115,7 +115,7 @@ class Scaler(ABC):
         """Return the actors of round `outcome.round + 1`, from I_min to I_max."""
 
     def resumed(self, round: int, actors: int) -> int:  # noqa: ARG002 (the checkpoint has the decision)
-        """The actors of round `round + 1`, where a run goes on from a checkpoint that has `actors` for it."""
+        """Return the actors of round `round + 1` of a resumed run, whose checkpoint has `actors` for it."""
         return actors
 
     def clip(self, actors: float) -> int:

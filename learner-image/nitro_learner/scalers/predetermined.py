@@ -1,8 +1,15 @@
 """Scalers that need no measurement: a constant, a list, and Hydrozoa's doubling."""
 
+from collections.abc import Sequence
+
 from nitro_learner.scalers.base import Decision, RoundOutcome, Scaler
 
 _HYDROZOA_PERIOD = 10
+
+
+def scheduled(schedule: Sequence[int], round: int) -> int:
+    """The actors of round `round + 1`: schedule[round], or the last entry after the schedule's end."""
+    return schedule[min(round, len(schedule) - 1)]
 
 
 class FixedScaler(Scaler):
@@ -15,19 +22,20 @@ class FixedScaler(Scaler):
 class ScheduleScaler(Scaler):
     """I_k = schedule[k - 1]; the last entry holds for the rounds after it.
 
-    It repeats another run's spending, or tests a shape of spending.
+    It repeats another run's spending, or tests a shape of spending. An experiment may lengthen the schedule
+    of a run that has begun.
     """
 
     def decide(self, outcome: RoundOutcome) -> Decision:
         return Decision(self._after(outcome.round))
 
-    def resumed(self, round: int, actors: int) -> int:  # noqa: ARG002 (an experiment may lengthen the list)
+    def resumed(self, round: int, actors: int) -> int:  # noqa: ARG002 (it follows from the schedule)
         return self._after(round)
 
     def _after(self, round: int) -> int:
         schedule = self.scaling.schedule
         assert schedule, "the job's validation asks for a schedule where the scaler is `schedule`"
-        return schedule[min(round, len(schedule) - 1)]
+        return scheduled(schedule, round)
 
 
 class HydrozoaScaler(Scaler):

@@ -209,9 +209,11 @@ class Trainer:
             await runner.break_off()
             await runner.conclude()
             done = runner.state.round
-            message = f"interrupted after round {done}; its checkpoint is on disk"
-            if not done:
-                message = "interrupted in the first round; a resumed run begins with it"
+            message = (
+                f"interrupted after round {done}; its checkpoint is on disk"
+                if done
+                else "interrupted in the first round; a resumed run begins with it"
+            )
             return self._end(stop.StopReason("Interrupted", message), done, finished=False)
         except BaseException:
             await runner.break_off()
