@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nitro_actor import entry_points
@@ -97,8 +98,9 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     from nitro_actor.engines.generic import GenericEngine
 
     try:
-        factory, time_limit = _factory(config, gymnasium)
-        probe = factory()
+        make = _factory(config, gymnasium)
+        probe = make()
+        _require_environment(config, probe, gymnasium)
     except EnvironmentConfigError:
         raise
     except gymnasium.error.UnregisteredEnv as error:  # before any of the user's code has run
@@ -108,6 +110,13 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
         ) from None
     except (Exception, SystemExit) as error:
         raise unbuildable(config, error) from error
+    factory, time_limit = make, None
+    if type(probe) is gymnasium.wrappers.TimeLimit:  # a derived class may do more than count steps
+        probe, time_limit = probe.env, probe._max_episode_steps
+
+        def factory() -> Any:
+            return make().env
+
     if _several_agents(probe, gymnasium):
         from nitro_actor.agents.make import make_agents
 
@@ -144,35 +153,29 @@ def _several_agents(environment: Any, gymnasium: Any) -> bool:
     return isinstance(environment.action_space, gymnasium.spaces.Tuple)
 
 
-def _factory(config: EnvironmentConfig, gymnasium: Any) -> tuple[Any, int | None]:
-    """How to make one copy without its time limit, and that limit: `Environment` counts the steps itself."""
+def _require_environment(config: EnvironmentConfig, made: Any, gymnasium: Any) -> None:
+    """Refuse what an entry point made if it is no environment."""
+    if not isinstance(made, gymnasium.Env) and not hasattr(made, "possible_agents"):
+        raise EnvironmentConfigError(
+            f"{config.entry_point} made a {type(made).__name__}; it must make a gymnasium.Env, or a "
+            "ParallelEnv of PettingZoo for several agents"
+        )
+
+
+def _factory(config: EnvironmentConfig, gymnasium: Any) -> Callable[[], Any]:
+    """How to make one copy, with all of its wrappers."""
     if config.entry_point is not None:
         attribute = entry_points.load(config.entry_point)
-        probe = attribute(**config.kwargs)
-        if not isinstance(probe, gymnasium.Env) and not hasattr(probe, "possible_agents"):
-            raise EnvironmentConfigError(
-                f"{config.entry_point} made a {type(probe).__name__}; it must make a gymnasium.Env, or a "
-                "ParallelEnv of PettingZoo for several agents"
-            )
-        limit = probe._max_episode_steps if isinstance(probe, gymnasium.wrappers.TimeLimit) else None
-        probe.close()
-
-        def make_own() -> Any:
-            environment = attribute(**config.kwargs)
-            return environment.env if limit is not None else environment
-
-        return make_own, limit
+        return lambda: attribute(**config.kwargs)
     module, separator, name = config.id.rpartition(":")
     if separator:
         importlib.import_module(module)  # the import registers the environment
     spec = gymnasium.spec(name)
     kwargs = dict(config.kwargs)
     limit = _time_limit(kwargs.pop("max_episode_steps", spec.max_episode_steps))
-
-    def make_registered() -> Any:
-        return gymnasium.make(name, max_episode_steps=-1, disable_env_checker=True, **kwargs)
-
-    return make_registered, limit
+    if limit is None:
+        limit = -1  # as gymnasium writes it; wrappers that the id is registered with may ask for the limit
+    return lambda: gymnasium.make(name, max_episode_steps=limit, disable_env_checker=True, **kwargs)
 
 
 def _time_limit(steps: Any) -> int | None:

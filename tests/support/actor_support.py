@@ -308,14 +308,14 @@ class Legacy(Walk):
 
 
 class Few(Walk):
-    """There may be three of it."""
+    """There may be two of it."""
 
     made = 0
 
     def __init__(self) -> None:
         super().__init__()
         Few.made += 1
-        if Few.made > 3:  # one tells of its wrappers, one of its spaces
+        if Few.made > 2:  # one tells of its wrappers and its spaces
             raise OSError("the port is in use")
 
 

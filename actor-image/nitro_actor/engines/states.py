@@ -10,7 +10,7 @@ as methods of the object that its entry point makes (a wrapper around it must pa
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import gymnasium
@@ -37,13 +37,23 @@ class StateKeeper(Protocol):
         """Go on from what `get` returned; the environment has been reset."""
 
 
+_ELAPSED = "gymnasium.TimeLimit"
+"""Name of the steps that time limits inside of an environment have counted, in its state."""
+
+
 class Hook:
-    """The state of an environment that has `get_state` and `set_state`."""
+    """The state of an environment that has `get_state` and `set_state`.
+
+    Time limits inside of it stay on, so their counters are kept, too.
+    """
 
     resets = True
 
     def __init__(self, environment: Any) -> None:
         self._environment = environment
+        self._limits = [
+            layer for layer in layers(environment) if isinstance(layer, gymnasium.wrappers.TimeLimit)
+        ]
 
     def get(self) -> dict[str, np.ndarray]:
         """The state. Raises EnvironmentCallError if a message cannot have it."""
@@ -60,10 +70,16 @@ class Hook:
                     f"{wire.dtypes()}, for example by .astype(np.int64)"
                 )
             state[name] = array
+        if self._limits:
+            state[_ELAPSED] = np.array([limit._elapsed_steps or 0 for limit in self._limits], np.int64)
         return state
 
     def set(self, state: dict[str, np.ndarray]) -> None:
-        self._environment.set_state(state)
+        own = dict(state)
+        elapsed = own.pop(_ELAPSED, np.zeros(0)) if self._limits else ()
+        self._environment.set_state(own)
+        for limit, steps in zip(self._limits, elapsed, strict=False):  # none in a state of an older release
+            limit._elapsed_steps = int(steps)
 
 
 class MujocoReplay:
@@ -187,6 +203,15 @@ def state_keeper(environment: gymnasium.Env[Any, Any]) -> StateKeeper | None:
 
 def without_checks(environment: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     """The environment without gymnasium's own wrappers around a registered one, which hold no state."""
-    while isinstance(environment, gymnasium.wrappers.OrderEnforcing | gymnasium.wrappers.PassiveEnvChecker):
-        environment = environment.env
+    # Only these classes themselves: a derived class may hold state.
+    while type(environment) in (gymnasium.wrappers.OrderEnforcing, gymnasium.wrappers.PassiveEnvChecker):
+        environment = environment.env  # type: ignore[attr-defined]
     return environment
+
+
+def layers(environment: Any) -> Iterator[Any]:
+    """An environment and all that its wrappers wrap, from the outermost to the innermost."""
+    yield environment
+    while isinstance(environment, gymnasium.Wrapper):
+        environment = environment.env
+        yield environment
