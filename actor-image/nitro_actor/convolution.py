@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nitro_actor.matmul import Floats, MatMul, divisor
+from nitro_actor.scratch import Scratch
 
 _CACHED_BYTES = 2**19
 """Bytes of patches that are gathered, converted and multiplied at a time: they stay in a core's cache."""
@@ -30,8 +32,32 @@ class Shape(NamedTuple):
         return Shape(height, width, layer["channels"])
 
 
+@dataclass(frozen=True, slots=True)
+class _Buffers:
+    """What a number of images of a dtype is computed in.
+
+    Attributes:
+        inside: the view of the padded images that holds the images themselves.
+        parts: which patches are gathered together, as views of the padded images, and where their product
+            goes.
+        patches: where they are gathered.
+        matrix: the same as a matrix of pixels.
+        floats: the same as a matrix of floats; the same array where the pixels are floats.
+        product: of all images, one row for each place.
+        rows: the same, one row for each row of the output.
+    """
+
+    inside: np.ndarray
+    parts: list[tuple[np.ndarray, Floats]]
+    patches: np.ndarray
+    matrix: np.ndarray
+    floats: Floats
+    product: Floats
+    rows: Floats
+
+
 class Convolution:
-    """A layer for E images at a time, with buffers that calls reuse.
+    """A layer for E images at a time, with buffers that a thread's calls reuse.
 
     The first layer reads planes, f32 or u8 [E, channels, height, width]: a row of a patch is then one item to
     copy (8 pixels are 8 bytes). Further layers read [E, height, width, channels], as layers return it, where
@@ -71,60 +97,63 @@ class Convolution:
         # cost more than the product.
         self._bias = np.tile(bias, self.output.width)
         self._activation = activation
-        self._rows = 0
+        self._scratch = Scratch()
 
     def __call__(self, images: np.ndarray) -> Floats:
-        """[E, height, width, channels] of the layer's output; the next call overwrites it."""
-        if len(images) != self._rows or images.dtype != self._padded.dtype:
-            self._prepare(len(images), images.dtype)
-        np.copyto(self._inside, images)
-        pixels = self._matrix.dtype != self._floats.dtype
+        """[E, height, width, channels] of the layer's output; the thread's next call overwrites it."""
+        scratch, key = self._scratch, (len(images), images.dtype)
+        if scratch.key != key:
+            scratch.key, scratch.arrays = key, self._buffers(*key)
+        buffers: _Buffers = scratch.arrays
+        np.copyto(buffers.inside, images)
+        matrix, floats, product = buffers.matrix, buffers.floats, buffers.product
+        pixels = matrix.dtype != floats.dtype
         multiply = self._pixel_product if pixels else self._float_product
-        for windows, product in self._parts:
-            np.copyto(self._patches, windows)
+        for windows, part in buffers.parts:
+            np.copyto(buffers.patches, windows)
             if pixels:
-                np.copyto(self._floats, self._matrix)
-            multiply(self._floats, product)
-        np.add(self._product_rows, self._bias, out=self._product_rows)
-        self._activation(self._product, out=self._product)
-        return self._product.reshape(self._rows, *self.output)
+                np.copyto(floats, matrix)
+            multiply(floats, part)
+        np.add(buffers.rows, self._bias, out=buffers.rows)
+        self._activation(product, out=product)
+        return product.reshape(len(images), *self.output)
 
-    def _prepare(self, rows: int, dtype: np.dtype[Any]) -> None:
+    def _buffers(self, rows: int, dtype: np.dtype[Any]) -> _Buffers:
         """Make the buffers, and the views by which patches are copied."""
-        self._rows = rows
         kernel, stride, (height, width, channels) = self._kernel, self._stride, self._image
         (top, bottom), (left, right) = self._pad
         tall, wide = height + top + bottom, width + left + right
         out_height, out_width, out_channels = self.output
         if self._first:
-            self._padded = np.zeros((rows, channels, tall, wide), dtype)
-            self._inside = self._padded[:, :, top : top + height, left : left + width]
-            by_image, by_channel, by_row, by_column = self._padded.strides
+            padded = np.zeros((rows, channels, tall, wide), dtype)
+            inside = padded[:, :, top : top + height, left : left + width]
+            by_image, by_channel, by_row, by_column = padded.strides
             run = kernel
             shape: tuple[int, ...] = (channels, kernel)
             strides: tuple[int, ...] = (by_channel, by_row)
         else:
-            self._padded = np.zeros((rows, tall, wide, channels), dtype)
-            self._inside = self._padded[:, top : top + height, left : left + width]
-            by_image, by_row, by_column, _ = self._padded.strides
+            padded = np.zeros((rows, tall, wide, channels), dtype)
+            inside = padded[:, top : top + height, left : left + width]
+            by_image, by_row, by_column, _ = padded.strides
             run, shape, strides = kernel * channels, (kernel,), (by_row,)
         item = _item(run * dtype.itemsize)
         windows = np.ndarray(
             (rows, out_height, out_width, *shape),
             item,
-            self._padded,
+            padded,
             strides=(by_image, stride * by_row, stride * by_column, *strides),
         )
         places = out_height * out_width
         most = max(1, _CACHED_BYTES // (places * self._depth * 4))
         part = divisor(rows, most)
-        self._matrix = np.empty((part * places, self._depth), dtype)
-        self._patches = self._matrix.view(item).reshape(part, *windows.shape[1:])
-        self._floats = self._matrix if dtype == np.float32 else np.empty(self._matrix.shape, np.float32)
-        self._product = np.empty((rows * places, out_channels), np.float32)
-        self._product_rows = self._product.reshape(rows * out_height, out_width * out_channels)
+        matrix = np.empty((part * places, self._depth), dtype)
+        patches = matrix.view(item).reshape(part, *windows.shape[1:])
+        floats = matrix if dtype == np.float32 else np.empty(matrix.shape, np.float32)
+        product = np.empty((rows * places, out_channels), np.float32)
         begins = range(0, rows, part)
-        self._parts = [(windows[i : i + part], self._product[i * places :][: part * places]) for i in begins]
+        parts = [(windows[i : i + part], product[i * places :][: part * places]) for i in begins]
+        by_rows = product.reshape(rows * out_height, out_width * out_channels)
+        return _Buffers(inside, parts, patches, matrix, floats, product, by_rows)
 
 
 def _padding(size: int, parts: int, kernel: int, stride: int) -> tuple[int, int]:

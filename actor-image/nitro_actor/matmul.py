@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor.processor import AVX512
+from nitro_actor.scratch import Scratch
 
 Floats = NDArray[np.float32]
 
@@ -64,9 +65,12 @@ class MatMul:
     def _by_depth(self, rows: int, part: int) -> Callable[[Floats, Floats], None]:
         depth, width = self._weight.shape
         weights = self._weight.reshape(-1, part, width)
-        sums = np.empty((depth // part, rows, width), np.float32)
+        scratch = Scratch()
 
         def product(x: Floats, out: Floats) -> None:
+            if scratch.arrays is None:
+                scratch.arrays = np.empty((depth // part, rows, width), np.float32)
+            sums = scratch.arrays
             np.matmul(x.reshape(rows, -1, part).swapaxes(0, 1), weights, out=sums)
             np.add.reduce(sums, axis=0, out=out)
 

@@ -13,6 +13,7 @@ import numpy as np
 from nitro_actor import wire
 from nitro_actor.convolution import Convolution, Shape
 from nitro_actor.matmul import Floats, MatMul
+from nitro_actor.scratch import Scratch
 
 Tensors = Mapping[str, np.ndarray]
 Specs = dict[str, wire.TensorSpec]
@@ -24,7 +25,8 @@ ACTIVATIONS: dict[str, Callable[..., Floats]] = {
 
 
 class Network(Protocol):
-    """Observations f32 or u8 [E, *shape] -> features f32 [E, width]. The next call may overwrite them."""
+    """Observations f32 or u8 [E, *shape] -> features f32 [E, width]. The thread's next call may overwrite
+    them."""
 
     width: int
 
@@ -43,7 +45,7 @@ class Mlp:
         self._activation = ACTIVATIONS[network["activation"]]
         layers = [linear(tensors, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
         self._layers = [(MatMul(weight), bias) for weight, bias in layers]
-        self._buffers: list[Floats] = []
+        self._scratch = Scratch()
 
     @staticmethod
     def parameters(network: Mapping[str, Any], shape: Sequence[int]) -> tuple[Specs, int]:
@@ -58,10 +60,12 @@ class Mlp:
 
     def __call__(self, observations: np.ndarray) -> Floats:
         rows = len(observations)
-        if self._layers and (not self._buffers or len(self._buffers[0]) != rows):
-            self._buffers = [np.empty((rows, len(bias)), np.float32) for _, bias in self._layers]
+        scratch = self._scratch
+        if scratch.key != rows:
+            buffers = [np.empty((rows, len(bias)), np.float32) for _, bias in self._layers]
+            scratch.key, scratch.arrays = rows, buffers
         features: Floats = observations.reshape(rows, -1).astype(np.float32, copy=False)
-        for (multiply, bias), buffer in zip(self._layers, self._buffers, strict=True):
+        for (multiply, bias), buffer in zip(self._layers, scratch.arrays, strict=True):
             multiply(features, buffer)
             np.add(buffer, bias, out=buffer)
             features = self._activation(buffer, out=buffer)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,16 @@ def test_the_policy_of_one_agent_is_the_actors(source: dict[str, Any], tmp_path:
     module = torch.export.load(path).module()
     check(module(torch.from_numpy(rows)), expected, actions)
     check(module(torch.from_numpy(rows[:1])), expected[:1], actions[:1])
+
+
+def test_threads_export_as_one_does(tmp_path: Path) -> None:
+    """PyTorch's exporters keep what they do in variables of the process."""
+    untrained(small_job(**CARTPOLE), tmp_path)
+    policy = nitro.load(tmp_path)
+    with ThreadPoolExecutor(3) as pool:
+        onnx_files, *torch_files = pool.map(lambda write: write(policy), [as_onnx, as_torch, as_torch])
+    assert onnx_files == as_onnx(policy)
+    assert [list(files) for files in torch_files] == [["policy.pt2"]] * 2
 
 
 @pytest.mark.parametrize("name", ["ippo", "vdn"])

@@ -12,6 +12,7 @@ from nitro_actor.networks import ACTIVATIONS, linear
 from nitro_actor.policy import LOG_STD_RANGE
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
+from nitro_actor.scratch import Scratch
 
 
 class Stack:
@@ -22,19 +23,14 @@ class Stack:
     ) -> None:
         network = policies[0].network
         self._agents = np.array(agents)
-        p, k = self._agents.shape
+        p = len(self._agents)
         self._size = int(np.prod(one.observation["shape"]))
         actions = action_space(one.action)
         self._outputs, self._continuous = actions.outputs, actions.head == "gaussian"
-        ids: int = network.get("agentIds") or 0
-        self._inputs = np.zeros((p, count, k, self._size + ids), np.float32)
-        if ids:
-            self._inputs[..., self._size :] = np.eye(ids, dtype=np.float32)[self._agents][:, None]
+        self._count, self._ids = count, network.get("agentIds") or 0
         self._activation = ACTIVATIONS[network["activation"]]
-        self._layers = []
-        for i, width in enumerate(network["hidden"]):
-            buffer = np.empty((p, count * k, width), np.float32)
-            self._layers.append((*_linear(policies, f"policy.layers.{i}"), buffer))
+        self._layers = [_linear(policies, f"policy.layers.{i}") for i in range(len(network["hidden"]))]
+        self._scratch = Scratch()
         self._gru = Gru([one.tensors for one in policies]) if memory_size(network) else None
         self._head = _linear(policies, "policy.head")
         self._value = _linear(policies, "policy.value") if network.get("dueling") else None
@@ -54,17 +50,19 @@ class Stack:
 
     def __call__(self, observations: np.ndarray, out: Floats, memory: Floats | None) -> None:
         """Write the distribution of the stack's agents; the arguments hold those of all agents."""
-        p, count, k, width = self._inputs.shape
+        scratch = self._scratch
+        if scratch.arrays is None:
+            scratch.arrays = self._buffers()
+        inputs, features, layers = scratch.arrays
+        p, count, k, _ = inputs.shape
         rows = observations.reshape(count, -1, self._size)[:, self._agents]  # [E, p, k, D]
-        inputs = self._inputs[..., : self._size]
         inputs[...] = rows.transpose(1, 0, 2, 3)
         if self._normalise:
             np.subtract(inputs, self._mean, out=inputs)
             np.divide(inputs, self._scale, out=inputs)
             np.minimum(inputs, self._clip, out=inputs)
             np.maximum(inputs, -self._clip, out=inputs)
-        features: Floats = self._inputs.reshape(p, count * k, width)
-        for weight, bias, buffer in self._layers:
+        for weight, bias, buffer in layers:
             np.matmul(features, weight, out=buffer)
             np.add(buffer, bias, out=buffer)
             features = self._activation(buffer, out=buffer)
@@ -75,6 +73,19 @@ class Stack:
             memory[:, self._agents] = features.reshape(before.shape).swapaxes(0, 1)
         result = self._result(features)
         out[:, self._agents] = result.reshape(p, count, k, -1).swapaxes(0, 1)
+
+    def _buffers(self) -> tuple[Floats, Floats, list[tuple[Floats, Floats, Floats]]]:
+        """Observations f32 [p, E, k, D]; what the first layer sees f32 [p, E k, D + ids], of which they are a
+        view; and each layer's weight, bias and output."""
+        (p, k), count = self._agents.shape, self._count
+        whole = np.zeros((p, count, k, self._size + self._ids), np.float32)
+        if self._ids:
+            whole[..., self._size :] = np.eye(self._ids, dtype=np.float32)[self._agents][:, None]
+        layers = [
+            (weight, bias, np.empty((p, count * k, bias.shape[-1]), np.float32))
+            for weight, bias in self._layers
+        ]
+        return whole[..., : self._size], whole.reshape(p, count * k, -1), layers
 
     def _result(self, features: Floats) -> Floats:
         """Distributions f32 [p, E k, P]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
@@ -16,6 +17,26 @@ if TYPE_CHECKING:
     from nitro_learner.api.policy import TrainedPolicy
 
 
+class _Turn:
+    """The turn to tell an episode's next frame: one thread has it. A copy's is free."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[_Turn], tuple[()]]:
+        return _Turn, ()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                "another thread tells this episode a frame now, and frames have an order: give each thread "
+                "an episode() of its own"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class PlayedEpisode:
     """An episode, or a batch of them in step, told frame by frame. It keeps the last frames for the policy,
     and what the policy remembers.
@@ -26,11 +47,13 @@ class PlayedEpisode:
             frame, reward, ended, cut, _ = environment.step(episode.act(frame))
 
     As in training, an episode's first frame takes the places of the missing earlier ones, and an agent that
-    is left out of a mapping gets a frame of zeros.
+    is left out of a mapping gets a frame of zeros. Threads may have episodes of one policy, but one episode
+    belongs to one thread at a time.
     """
 
     def __init__(self, policy: TrainedPolicy) -> None:
         self._policy = policy
+        self._turn = _Turn()
         self._stacks: dict[str, NDArray[Any]] = {}
         self._states: dict[str, State] = {}
 
@@ -65,7 +88,18 @@ class PlayedEpisode:
 
         Raises:
             ValueError: as `TrainedPolicy.act`; or the batch has another size than before.
+            RuntimeError: another thread is in the middle of a call.
         """
+        with self._turn:
+            return self._act(frame, begins, deterministic, available)
+
+    def _act(
+        self,
+        frame: ArrayLike | Mapping[str, ArrayLike],
+        begins: ArrayLike,
+        deterministic: bool,
+        available: Mapping[str, ArrayLike] | None,
+    ) -> Action | dict[str, Action]:
         policy = self._policy
         if isinstance(frame, Mapping):
             seen = {agent: self._stacked(agent, rows, begins) for agent, rows in frame.items()}

@@ -74,13 +74,16 @@ class TeamPlayer:
     ) -> dict[str, Action]:
         """Choose actions; `states` f32 [B, H] of the agents that act are updated in place."""
         # The policies hold arrays for a number of rows, so they are made once for as long as it is the same.
-        if self._policies is None or self._policies[0] != count:
-            self._policies = count, Policies(self._container, self._spec, count)
+        made = self._policies
+        if made is None or made[0] != count:
+            made = self._policies = count, Policies(self._container, self._spec, count)
+        playing = [one for one in self._spec.classes if any(agent in observations for agent in one.agents)]
+        # In one call, so that no other thread's draw comes between.
+        seeds = None if generator is None else generator.integers(2**63, size=len(playing)).tolist()
         chosen: dict[str, Action] = {}
-        for one in self._spec.classes:
-            if not (acting := [agent for agent in one.agents if agent in observations]):
-                continue
-            policies = self._policies[1].classes[one.name]
+        for number, one in enumerate(playing):
+            acting = [agent for agent in one.agents if agent in observations]
+            policies = made[1].classes[one.name]
             shape = (count, len(one.agents))
             seen = np.zeros((*shape, *one.observation["shape"]), one.observation["dtype"])
             space = policies.actions
@@ -99,10 +102,10 @@ class TeamPlayer:
             for agent in acting:
                 states[agent][:] = memory[:, one.agents.index(agent)]
             _check_finite(distribution)
-            if generator is None:
+            if seeds is None:
                 actions = space.mode(distribution)
             else:
-                noise = policies.noise(np.random.SeedSequence(int(generator.integers(2**63))), 1)
+                noise = policies.noise(np.random.SeedSequence(seeds[number]), 1)
                 actions = policies.empty(1)[0]
                 policies.sample(distribution, noise, 0, available, actions)
             chosen |= {agent: space.native(actions[:, one.agents.index(agent)]) for agent in acting}

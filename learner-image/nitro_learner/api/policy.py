@@ -32,6 +32,9 @@ class TrainedPolicy:
         state = policy.initial_state()
         action, state = policy.act(observation, state=state)
 
+    Any number of threads may ask one policy at once: each gets what it would get alone. Only the order in
+    which they draw actions, with `deterministic=False`, is theirs.
+
     Attributes:
         round: after which it was saved.
         agents: who plays, in the order of the environment.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from nitro_learner.export.policy_module import PolicyModule, RecurrentPolicyModu
 
 OPSET = 18
 """Version of ONNX's operators. The file has the format of ONNX 1.16, for onnxruntime 1.18 and later."""
+_EXPORTING = threading.Lock()
+"""torch.export and the silence that is needed are of the whole process, so one thread exports at a time."""
 
 
 def as_onnx(policy: TrainedPolicy) -> dict[str, bytes]:
@@ -25,7 +28,7 @@ def as_onnx(policy: TrainedPolicy) -> dict[str, bytes]:
     files = {}
     for agent in policy.agents:
         module, inputs = _module(policy, agent)
-        with _quietly():
+        with _EXPORTING, _quietly():
             program = torch.onnx.export(
                 _exported(module, inputs),
                 (),
@@ -49,7 +52,8 @@ def as_torch(policy: TrainedPolicy) -> dict[str, bytes]:
     for agent in policy.agents:
         buffer = io.BytesIO()
         module, inputs = _module(policy, agent)
-        torch.export.save(_exported(module, inputs), buffer, extra_files=_about(policy, agent))
+        with _EXPORTING:
+            torch.export.save(_exported(module, inputs), buffer, extra_files=_about(policy, agent))
         files[f"{_stem(policy, agent)}.pt2"] = buffer.getvalue()
     return files
 

@@ -65,7 +65,8 @@ def make_app(policy: TrainedPolicy) -> web.Application:
 class _Served:
     def __init__(self, policy: TrainedPolicy) -> None:
         self._policy = policy
-        # One thread, because a policy is not made for two. The event loop answers /healthz meanwhile.
+        # One thread, because each more would take memory for a batch of its own. The event loop answers
+        # /healthz meanwhile.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policy")
         self._turn = asyncio.Lock()
         self._held = self._leaving = 0
