@@ -18,7 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.matmul import Floats
+
+_LARGEST = float(np.finfo(np.float32).max)
+"""What float32 holds."""
 
 
 class ActionSpace(ABC):
@@ -81,23 +85,28 @@ class Continuous(ActionSpace):
 
     Attributes:
         low, high: f32 [A], infinite where there is no bound.
+        rescaled: whether -1 to 1 in arrays stand for `low` to `high` of the environment. Only `bounded` and
+            `native` know the environment's numbers: what a policy draws and learns from stays as it is.
     """
 
     head = "gaussian"
     dtype = np.float32
 
-    def __init__(self, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
-        self.low, self.high = low, high
+    def __init__(
+        self, low: NDArray[np.float32], high: NDArray[np.float32], *, rescaled: bool = False
+    ) -> None:
+        self.low, self.high, self.rescaled = low, high, rescaled
         self.outputs = len(low)
         self.parameters = 2 * len(low)
         self.shape = (len(low),)
 
     def to_json(self) -> dict[str, Any]:
-        """See `ActionSpace`; a missing bound is null."""
+        """See `ActionSpace`; a missing bound is null, and `rescaled` is left out where it is false."""
         low, high = (
             [float(n) if math.isfinite(n) else None for n in bound] for bound in (self.low, self.high)
         )
-        return {"kind": "continuous", "size": self.outputs, "low": low, "high": high}
+        action = {"kind": "continuous", "size": self.outputs, "low": low, "high": high}
+        return action | {"rescaled": True} if self.rescaled else action
 
     def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
         return generator.standard_normal((*leading, self.outputs), np.float32)
@@ -118,6 +127,10 @@ class Continuous(ActionSpace):
         return total
 
     def bounded(self, actions: np.ndarray) -> np.ndarray:
+        if self.rescaled:
+            # A weighted mean of the bounds: their difference may be more than float32 holds.
+            share = (np.minimum(np.maximum(actions, np.float32(-1)), np.float32(1)) + 1) * np.float32(0.5)
+            actions = self.low * (1 - share) + self.high * share
         bounded: np.ndarray = np.minimum(np.maximum(actions, self.low), self.high)
         return bounded
 
@@ -272,13 +285,39 @@ def action_space(action: Mapping[str, Any]) -> ActionSpace:
     if kind == "continuous":
         low = [-math.inf if bound is None else bound for bound in action["low"]]
         high = [math.inf if bound is None else bound for bound in action["high"]]
-        return Continuous(np.array(low, np.float32), np.array(high, np.float32))
+        rescaled = bool(action.get("rescaled", False))
+        return Continuous(np.array(low, np.float32), np.array(high, np.float32), rescaled=rescaled)
     if kind == "multiDiscrete":
         sizes, shape, start = (tuple(action[name]) for name in ("sizes", "shape", "start"))
         return MultiDiscrete(sizes, shape, start, action["dtype"])
     if kind == "multiBinary":
         return MultiBinary(tuple(action["shape"]))
     return Discrete(action["n"], action.get("start", 0))
+
+
+def rescaled(action: Mapping[str, Any]) -> dict[str, Any]:
+    """The action of an EnvironmentSpec, so that a policy's -1 to 1 stand for the environment's bounds.
+
+    Raises:
+        EnvironmentConfigError: it is no Box, or a bound is missing.
+    """
+    if action["kind"] != "continuous":
+        raise EnvironmentConfigError(
+            f"rescaleActions is for actions that are a Box, and these are {action['kind']}; leave it out"
+        )
+    for index, (low, high) in enumerate(zip(action["low"], action["high"], strict=True)):
+        if not bounds_finite(low, high):
+            raise EnvironmentConfigError(
+                f"rescaleActions needs finite bounds, and actions[{index}] is from "
+                f"{-math.inf if low is None else low:g} to {math.inf if high is None else high:g}; give the "
+                "action space bounds, or leave rescaleActions out"
+            )
+    return {**action, "rescaled": True}
+
+
+def bounds_finite(low: float | None, high: float | None) -> bool:
+    """Whether a number of an action has both bounds. The largest float32 stands for none, too."""
+    return all(bound is not None and abs(bound) < _LARGEST for bound in (low, high))
 
 
 def _log_probabilities(logits: Floats, actions: NDArray[np.int64]) -> Floats:

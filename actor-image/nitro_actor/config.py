@@ -34,6 +34,7 @@ class EnvironmentConfig:
         count: E, copies that are stepped together.
         frame_stack: observations that the policy sees at once.
         clip_rewards: whether fragments carry only the rewards' signs.
+        rescale_actions: whether a policy's -1 to 1 stand for the bounds of the environment's actions.
         atari: settings for a game of the Arcade Learning Environment.
     """
 
@@ -43,11 +44,13 @@ class EnvironmentConfig:
     entry_point: str | None = None
     frame_stack: int = 1
     clip_rewards: bool = False
+    rescale_actions: bool = False
     atari: AtariConfig | None = None
 
     @classmethod
     def from_json(cls, text: str) -> "EnvironmentConfig":
-        """Read {"id", "kwargs", "entryPoint", "envs", "frameStack", "clipRewards", "atari"}.
+        """Read {"id", "kwargs", "entryPoint", "envs", "frameStack", "clipRewards", "rescaleActions",
+        "atari"}.
 
         Raises:
             EnvironmentConfigError: the text is not such an object.
@@ -61,6 +64,7 @@ class EnvironmentConfig:
                 entry_point=value.pop("entryPoint", None),
                 frame_stack=_whole("frameStack", value.pop("frameStack", 1)),
                 clip_rewards=bool(value.pop("clipRewards", False)),
+                rescale_actions=bool(value.pop("rescaleActions", False)),
                 atari=_atari(value.pop("atari", None)),
             )
             _require_empty(value)

@@ -2,14 +2,14 @@
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
-from nitro_actor.actions import ActionSpace
+from nitro_actor.actions import ActionSpace, action_space, rescaled
 from nitro_actor.engines.base import Engine, Snapshot
 from nitro_actor.stacking import join, stacked_shape
 
@@ -89,6 +89,14 @@ class Environment:
         """The stacks without their newest frames, [E, k - 1, *frame shape]; None where k is 1."""
         return None if self._stack is None else self._stack[:, :-1]
 
+    def rescale_actions(self) -> None:
+        """Let -1 to 1 in the policy's actions stand for the environment's bounds.
+
+        Raises:
+            EnvironmentConfigError: the actions are no Box, or have no finite bounds.
+        """
+        self.spec = replace(self.spec, action=action_space(rescaled(self.spec.action.to_json())))
+
     def reset(self, seeds: Sequence[int]) -> None:
         """Begin new episodes with new random generators."""
         self._engine.reset(seeds)
@@ -109,7 +117,8 @@ class Environment:
         """Step all copies; finished ones wait for `reset_one`.
 
         Args:
-            actions: [E, *action shape]; continuous ones are clipped to the action space here.
+            actions: [E, *action shape]; continuous ones are clipped to the action space here, and rescaled
+                where the job says so.
 
         Returns:
             rewards f64 [E], terminated bool [E], truncated bool [E]; the next step may overwrite them.

@@ -40,6 +40,13 @@ def make_env(config: EnvironmentConfig) -> AnyEnvironment:
     Raises:
         EnvironmentConfigError: it does not exist, cannot be built, or its spaces are not supported.
     """
+    environment = _make(config)
+    if config.rescale_actions:
+        environment.rescale_actions()
+    return environment
+
+
+def _make(config: EnvironmentConfig) -> AnyEnvironment:
     if config.entry_point is None and PETTING_ZOO.fullmatch(config.id):
         from nitro_actor.agents.make import make_by_id  # only needed for several agents
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
-from nitro_actor.actions import ActionSpace, action_space
+from nitro_actor.actions import ActionSpace, action_space, rescaled
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
 from nitro_actor.engines.base import Snapshot
 from nitro_actor.protocol.agents import AgentClass
@@ -115,6 +115,19 @@ class AgentsEnvironment:
         """The stacks without their newest frames, [E, n_c, k - 1, *frame] by class; none where k is 1."""
         return {name: stack[:, :, :-1] for name, stack in self._stacks.items()}
 
+    def rescale_actions(self) -> None:
+        """Let -1 to 1 in the policies' actions stand for the environment's bounds, of all classes whose
+        actions are a Box.
+
+        Raises:
+            EnvironmentConfigError: no class has such actions, or bounds are not finite.
+        """
+        classes = self.spec.classes
+        boxes = [one for one in classes if one.action["kind"] == "continuous"] or classes
+        changed = {one.name: replace(one, action=rescaled(one.action)) for one in boxes}
+        self.spec = replace(self.spec, classes=tuple(changed.get(one.name, one) for one in classes))
+        self._bounded = {name: action_space(one.action) for name, one in changed.items()}
+
     def reset(self, seeds: Sequence[int]) -> None:
         """Begin new episodes with new random generators."""
         self._engine.reset(seeds)
@@ -135,7 +148,8 @@ class AgentsEnvironment:
         """Step all copies; finished ones wait for `reset_one`.
 
         Args:
-            actions: by class, [E, n_c, *action shape]; continuous ones are clipped to the action space here.
+            actions: by class, [E, n_c, *action shape]; continuous ones are clipped to the action space here,
+                and rescaled where the job says so.
         """
         if self._bounded:
             actions = dict(actions) | {

@@ -62,6 +62,7 @@ def _fixed(spec: JobSpec) -> dict[str, Any]:
     """What must be equal, by its path below spec."""
     found = {f"network.{name}": value for name, value in spec.network.to_dict().items()}
     found["environment.frameStack"] = spec.environment.frame_stack
+    found["environment.rescaleActions"] = bool(spec.environment.rescale_actions)
     found["sharing.mode"] = spec.sharing.mode if spec.sharing is not None else None
     entries = {f"algorithm.policies[{i}]": entry for i, entry in enumerate(spec.algorithm.policies or ())}
     found |= {f"{path}.agents": entry.agents for path, entry in entries.items()}

@@ -67,6 +67,12 @@ class Environment(Model):
     """Whether training sees only a reward's sign, -1, 0 or 1. Returns are always reported, and policies
     evaluated, with the rewards as they are. Default: true for Atari games, otherwise false."""
 
+    rescale_actions: bool | None = None
+    """Whether -1 to 1 of the policy stand for the bounds of the environment's actions, as gymnasium's
+    RescaleAction has it. A policy begins with actions around 0, of standard deviation 1, so it hardly reaches
+    bounds that are far from -1 and 1. Only for actions that are a Box with finite bounds; of several agents
+    it holds for those that have such actions. Default: false."""
+
     atari: Atari | None = None
     """Preprocessing of Atari games. Only with ids that begin with ALE/."""
 

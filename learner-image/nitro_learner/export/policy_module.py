@@ -99,6 +99,9 @@ class PolicyModule(nn.Module):
         space = self._space
         if isinstance(space, Continuous):
             mean = distribution[:, : space.outputs]
+            if space.rescaled:
+                share = (mean.clamp(-1, 1) + 1) * 0.5
+                mean = self.low * (1 - share) + self.high * share
             return torch.minimum(torch.maximum(mean, self.low), self.high)
         if isinstance(space, MultiDiscrete):
             parts = torch.split(distribution, list(space.sizes), -1)

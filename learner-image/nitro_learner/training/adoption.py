@@ -55,4 +55,6 @@ def spaces_of(environment: Mapping[str, Any]) -> dict[str, Any]:
         found[f"agents of {one.name}"] = list(one.agents)
         found[f"observations of {one.name}"] = list(one.observation["shape"])
         found[f"actions of {one.name}"] = [one.action["kind"], one.action.get("n", one.action.get("size"))]
+        if one.action.get("rescaled"):
+            found[f"actions of {one.name}"].append("rescaled")
     return found

@@ -50,6 +50,11 @@ def test_a_job_may_differ_in_what_does_not_shape_its_policies(change: str) -> No
             ["spec.environment.frameStack is 1 there and 2 here"],
         ),
         (
+            "spec.environment.rescaleActions=false",
+            "spec.environment.rescaleActions=true",
+            ["spec.environment.rescaleActions is False there and True here"],
+        ),
+        (
             "spec={environment: {id: mpe2/simple_spread_v3}, algorithm: {name: ippo}}",
             "spec={environment: {id: mpe2/simple_spread_v3}, algorithm: {name: ippo, policies: "
             "[{agents: 'a*', name: iql}]}}",
