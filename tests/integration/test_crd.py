@@ -350,6 +350,16 @@ def test_status_is_a_subresource_and_the_columns_show_it(apiserver: ApiServer, n
     assert wide[1].split()[8:] == ["fixed", "Knative", "Hopper-v5", "6144", "70"]
 
 
+def test_the_environment_is_shown_by_its_entry_point_where_it_has_one(
+    apiserver: ApiServer, namespace: str
+) -> None:
+    mine = {**job(), "spec": {"environment": {"entryPoint": "mine.games:Chess"}}}
+    apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(mine))
+    header, row = apiserver.kubectl("get", "ntj", "-n", namespace, "-o", "wide").splitlines()
+    at = header.index("ENV")
+    assert row[at:].split()[0] == "mine.games:Chess"
+
+
 def test_two_writers_of_the_status_keep_each_others_fields(apiserver: ApiServer, namespace: str) -> None:
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job()))
     head = {key: job()[key] for key in ("apiVersion", "kind", "metadata")}

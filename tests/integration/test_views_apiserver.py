@@ -115,6 +115,28 @@ def test_the_report_of_a_job_needs_nothing_that_trains(
     assert "$0.2500" in html
 
 
+@pytest.mark.parametrize("command", [("nitro", "report", "one", "-n"), ("kubectl", "nitro", "report", "one")])
+def test_a_folder_of_the_jobs_name_does_not_hide_the_job(
+    apiserver: ApiServer, jobs: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "one").mkdir()
+    if command[-1] == "-n":
+        done = run(apiserver, *command, jobs, cwd=tmp_path)
+    else:  # as `kubectl config set-context --current --namespace` sets it
+        config = tmp_path / "kubeconfig"
+        config.write_text(apiserver.kubeconfig.read_text())
+        env = environment(apiserver, KUBECONFIG=str(config))
+        subprocess.run(
+            ["kubectl", "config", "set-context", "--current", f"--namespace={jobs}"], env=env, check=True
+        )
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=280, env=env, cwd=tmp_path, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    assert "Hopper-v5" in (tmp_path / "report.html").read_text()
+    assert list((tmp_path / "one").iterdir()) == []
+
+
 def test_training_without_torch_names_the_package_to_install(apiserver: ApiServer, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(
         "apiVersion: nitro.dev/v1alpha1\nkind: NitroTrainingJob\nmetadata: {name: a}\n"
@@ -131,6 +153,7 @@ def test_training_without_torch_names_the_package_to_install(apiserver: ApiServe
     [
         (("report", "no-such-job"), 2, "kubectl get ntj -A"),
         (("report", "runs/no-such-folder"), 2, "no such run folder"),
+        (("report", "runs/one", "-n", "team"), 2, "leave one of them out"),
         (("top", "--interval", "0"), 2, "0.5 to 3600"),
     ],
 )

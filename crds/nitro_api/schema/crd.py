@@ -40,7 +40,8 @@ _COLUMNS: tuple[tuple[str, str, str, str, int], ...] = (
     ("Age", "date", ".metadata.creationTimestamp", "Time since the job was created.", 0),
     ("Scaler", "string", ".status.scaler", "Who decides the number of actors.", 1),
     ("Backend", "string", ".spec.backend.type", "Where the actors run.", 1),
-    ("Env", "string", ".spec.environment.id", "Environment.", 1),
+    # The API server shows the first of the two that is there; no job has both.
+    ("Env", "string", ".spec.environment['id','entryPoint']", "Environment, by its id or entry point.", 1),
     ("Steps", "integer", ".status.training.envSteps", "Environment steps so far.", 1),
     (
         "Idle%",
