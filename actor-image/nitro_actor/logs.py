@@ -1,9 +1,15 @@
 """Structured logs: one event, one line of JSON on stderr."""
 
 import json
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
+
+TERMINATION_LOG = Path("/dev/termination-log")
+"""Kubernetes' own place for why a container ended. Without it a status has the end of the log."""
+_HALF_BYTES = 2_000
 
 
 def log(event: str, *, level: str = "info", **fields: Any) -> None:
@@ -12,3 +18,13 @@ def log(event: str, *, level: str = "info", **fields: Any) -> None:
     # `print` writes the line's end by itself, and another process of the pod may write in between.
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
+
+
+def last_words(cause: str, place: Path | None = None) -> None:
+    """Leave why this container ends where Kubernetes looks for it, if it runs on Kubernetes."""
+    place = place or TERMINATION_LOG
+    whole = cause.encode(errors="replace")
+    if len(whole) > 2 * _HALF_BYTES:  # of more than 4 KiB the kubelet would leave out the beginning
+        whole = b"%b...%b" % (whole[:_HALF_BYTES], whole[-_HALF_BYTES:])
+    if os.access(place, os.W_OK):
+        place.write_bytes(whole.decode(errors="ignore").encode())

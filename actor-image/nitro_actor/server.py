@@ -33,7 +33,7 @@ from nitro_actor import traces
 from nitro_actor.actor import Actor
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.doorkeeper import Doorkeeper
-from nitro_actor.logs import log
+from nitro_actor.logs import last_words, log
 from nitro_actor.make_env import make_env
 from nitro_actor.service import Service
 from nitro_actor.store import Store
@@ -55,6 +55,7 @@ def main() -> int:
     except (EnvironmentConfigError, ValueError) as error:
         trace = traces.trace(error)
         log("refused", level="error", error=str(error), **({"trace": trace} if trace else {}))
+        last_words(str(error))
         return 1
 
 

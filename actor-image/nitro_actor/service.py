@@ -12,7 +12,7 @@ from nitro_actor import traces
 from nitro_actor.actor import Actor
 from nitro_actor.answers import Answer, RefusedError, work
 from nitro_actor.doorkeeper import Doorkeeper
-from nitro_actor.logs import log
+from nitro_actor.logs import last_words, log
 from nitro_actor.protocol.request import Request
 from nitro_actor.store import Exchange
 
@@ -84,6 +84,7 @@ class Service(Doorkeeper):
             where = traces.standing(frames)
             told = f"the {request.kind} of slot {request.slot} does not end{where and f': it is in {where}'}"
             log("hangs", level="error", error=told, stack=[str(frame) for frame in frames])
+            last_words(told)
             os._exit(1)
         finally:
             self._busy.release()

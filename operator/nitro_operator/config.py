@@ -8,8 +8,10 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+UNPRIVILEGED = 65532
+"""User and group of our own images."""
 RESOLV_CONF = Path("/etc/resolv.conf")
 
 
@@ -41,6 +43,11 @@ class Config:
     """Rules of what learners may connect to besides DNS and actors (NetworkPolicyEgressRule); None = all."""
     cluster_domain: str
     """The cluster's DNS domain. The activator accepts only an actor's full address, which ends with it."""
+    run_as_user: int | Literal["auto"] | None
+    """User of every container of a job; None = none is named, so that the platform fills it in. `auto` = that
+    of the image, and for Redis, whose public images begin as root, UNPRIVILEGED."""
+    fs_group: int | Literal["auto"] | None
+    """Group of the learner's volumes; None = none is named; `auto` = UNPRIVILEGED."""
     image_pull_policy: str | None
     """`imagePullPolicy` of all containers; None = the cluster's default."""
     image_pull_secrets: tuple[str, ...]
@@ -77,6 +84,8 @@ class Config:
             knative_namespace=environ.get("NITRO_KNATIVE_NAMESPACE", "knative-serving"),
             learner_egress=_rules(environ, "NITRO_LEARNER_EGRESS"),
             cluster_domain=_cluster_domain(resolv_conf),
+            run_as_user=_identity(environ, "NITRO_RUN_AS_USER"),
+            fs_group=_identity(environ, "NITRO_FS_GROUP"),
             image_pull_policy=environ.get("NITRO_IMAGE_PULL_POLICY") or None,
             image_pull_secrets=_names(environ, "NITRO_IMAGE_PULL_SECRETS"),
             lease_namespace=environ.get("NITRO_LEASE_NAMESPACE", "kube-system"),
@@ -130,6 +139,18 @@ def _cluster_domain(resolv_conf: Path) -> str:
     domains = [word for line in lines if line.startswith("search") for word in line.split()[1:]]
     found = (domain.removeprefix("svc.").rstrip(".") for domain in domains if domain.startswith("svc."))
     return next(found, "cluster.local")
+
+
+def _identity(environ: Mapping[str, str], name: str) -> int | Literal["auto"] | None:
+    """Read a user's or a group's number, `auto` or `none`."""
+    text = environ.get(name) or "auto"
+    if text == "auto":
+        return "auto"
+    if text == "none":
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"{name}={text!r} is neither auto, none nor a number above 0")
+    return int(text)
 
 
 def _flag(environ: Mapping[str, str], name: str) -> bool:

@@ -73,7 +73,8 @@ class Cluster:
         owner = eventually(lambda: self.get("job", f"{name}-learner"), what=f"Job of {name}")
         pod = self._create_pod(owner, f"{name}-learner-", owner["spec"]["template"])
         self.set_pod(pod, phase="Running", containers={"redis": _running(), "learner": _running()})
-        started = {"status": {"active": 1, "startTime": _now()}}
+        before = owner.get("status") or {}
+        started = {"status": {"active": 1, "startTime": before.get("startTime") or _now()}}
         self.patch("job", owner["metadata"]["name"], started, status=True)
         return pod
 

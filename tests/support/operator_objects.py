@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nitro_api import load_job, resolve
 from nitro_operator.builders import JobView
 from nitro_operator.config import Config
+from nitro_operator.observation.learner_pods import LearnerPods
+from nitro_operator.observation.observed import Observed
 
 Object = dict[str, Any]
 UID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+SERVER_NOW = datetime(2026, 1, 1, 1, 0, 0, tzinfo=UTC)
 OWNER: Object = {"kind": "NitroTrainingJob", "name": "hopper", "uid": UID}
 CONFIG = Config.from_environment(
     {
@@ -79,6 +83,11 @@ def pod(component: str, *, phase: str = "Running", name: str = "p", **containers
             "containerStatuses": [e for e in entries if e["name"] != "redis"],
         },
     }
+
+
+def seen(observed: Observed, job: Object | None = None, now: datetime = SERVER_NOW) -> Observed:
+    """What was observed, as an operator tells it that sees it for the first time."""
+    return LearnerPods().present(observed, job or make_job(), now)
 
 
 RUNNING: Object = {"state": {"running": {}}, "ready": True, "started": True}

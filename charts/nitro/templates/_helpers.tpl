@@ -43,6 +43,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ $tag }}{{ end }}
 {{- end -}}
 
+{{/* "auto", "none" or a number, which Helm may have as a float. */}}
+{{- define "nitro.identity" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else }}{{ int64 . }}{{ end -}}
+{{- end -}}
+
+{{/* The pod's security context of the operator and of `helm test`. */}}
+{{- define "nitro.podSecurity" -}}
+{{- $user := include "nitro.identity" .Values.podSecurity.runAsUser -}}
+runAsNonRoot: true
+{{- if eq $user "auto" }}
+runAsUser: 65532
+runAsGroup: 65532
+{{- else if ne $user "none" }}
+runAsUser: {{ $user }}
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
 {{/* What learners may connect to besides DNS and their actors: a list of egress rules in JSON. */}}
 {{- define "nitro.learnerEgress" -}}
 {{- $egress := .Values.networkPolicy.learnerEgress -}}

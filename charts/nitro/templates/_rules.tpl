@@ -24,10 +24,11 @@ a learner Role that grants more than the operator holds. New objects need create
 - apiGroups: [serving.knative.dev]
   resources: [revisions]
   verbs: [list, watch, patch]
-# Learner and actor pods: count and meter them, read why one failed.
+# Learner and actor pods: count and meter them, read why one failed. Deleted is a learner's pod that a container which
+# somebody else put into it (a service mesh) keeps after the learner's end.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch]
+  verbs: [list, watch, delete]
 # Take a learner off its node as a disruption, which costs its Job no retry.
 - apiGroups: [""]
   resources: [pods/eviction]

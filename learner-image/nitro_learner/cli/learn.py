@@ -27,6 +27,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nitro_actor.logs import last_words
 from nitro_learner.cli import interrupts
 from nitro_learner.cli.common import lambda_backend
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
@@ -51,7 +52,6 @@ _MEND = (
     "Another try fails in the same way: mend the environment, suspend the job, set spec.actor.image to its "
     "new image (with backend.type Local: spec.learner.image), and resume the job. With Lambda make a new job."
 )
-_TERMINATION_LOG = Path("/dev/termination-log")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -210,8 +210,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
 def _give_up(reporter: StatusReporter, reason: str, message: str, code: int) -> int:
     """Report why in the status, the log and Kubernetes' termination message."""
     logger.error(message, extra={"fields": {"reason": reason, "code": code}})
-    if os.access(_TERMINATION_LOG, os.W_OK):
-        _TERMINATION_LOG.write_text(message[:4000], encoding="utf-8")
+    last_words(message)
     reporter.conclude("Running" if code == INTERRUPTED else "Failed", reason, message)
     reporter.close(_LAST_WORDS_SECONDS)
     return code

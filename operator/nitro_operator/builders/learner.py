@@ -9,6 +9,7 @@ from nitro_operator.builders.redis import redis_container, redis_volumes
 from nitro_operator.builders.source import Source
 from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
 from nitro_operator.builders.view import JobView, resources, scratch
+from nitro_operator.config import UNPRIVILEGED
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
@@ -26,7 +27,6 @@ DEFAULT_RESOURCES: Object = {
 }
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where clients of the API server look for the service account's token."""
-UNPRIVILEGED_GROUP = 65532
 
 
 def learner_job(view: JobView, deadline_seconds: int | None, source: Source | None = None) -> Object:
@@ -80,7 +80,7 @@ def _pod(view: JobView, source: Source | None) -> Object:
         "securityContext": {
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
-            "fsGroup": UNPRIVILEGED_GROUP,  # the claim must be writable for any image's user
+            **_group(view),
             "fsGroupChangePolicy": "OnRootMismatch",
         },
         "initContainers": [redis_container(view)] if view.has_redis else [],
@@ -95,6 +95,12 @@ def _pod(view: JobView, source: Source | None) -> Object:
             *pod_settings.volumes(learner),
         ],
     }
+
+
+def _group(view: JobView) -> Object:
+    """The group that the pod's volumes get: the claim must be writable for any image's user."""
+    group = view.config.fs_group
+    return {} if group is None else {"fsGroup": UNPRIVILEGED if group == "auto" else group}
 
 
 def _container(view: JobView, source: Source | None) -> Object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nitro_api.rules.cache_rules import cache_mib
 from nitro_operator.builders.view import JobView
+from nitro_operator.config import UNPRIVILEGED
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
@@ -11,15 +12,15 @@ CONTAINER = "redis"
 PORT = 6379
 DISK = "64Mi"
 """Its disk holds only its log."""
-USER_ID = 65532
 ACL_MOUNT = "/etc/nitro"
 
 
 def redis_container(view: JobView) -> Object:
     """The sidecar: an init container that keeps running, so it starts before and ends after the learner."""
     container = view.container(CONTAINER, view.config.redis_image)
-    # Public Redis images start as root and then change the user, which a restricted pod may not.
-    container["securityContext"] = container["securityContext"] | {"runAsUser": USER_ID}
+    if view.config.run_as_user == "auto":
+        # Public Redis images start as root and then change the user, which a restricted pod may not.
+        container["securityContext"] = container["securityContext"] | {"runAsUser": UNPRIVILEGED}
     memory = cache_mib(view.spec)
     probe = {"tcpSocket": {"port": PORT}}
     return {

@@ -113,10 +113,11 @@ class JobView:
 
     def container(self, name: str, image: str) -> Object:
         """The part that all containers share."""
+        user = self.config.run_as_user
         found: Object = {
             "name": name,
             "image": image,
-            "securityContext": SECURE_CONTAINER,
+            "securityContext": SECURE_CONTAINER | ({"runAsUser": user} if isinstance(user, int) else {}),
             "terminationMessagePolicy": "FallbackToLogsOnError",
         }
         if self.config.image_pull_policy:

@@ -177,13 +177,16 @@ class Kube:
         *,
         version: str | None = None,
         foreground: bool = False,
+        grace_seconds: int | None = None,
     ) -> None:
         """Delete the object with this uid, and this resourceVersion where one is given. A missing object, or
-        one that is newer, is no error."""
-        body = {
+        one that is newer, is no error. A pod has its own grace period unless one is given."""
+        body: Object = {
             "propagationPolicy": "Foreground" if foreground else "Background",
             "preconditions": {"uid": uid} | ({"resourceVersion": version} if version else {}),
         }
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
         try:
             await self._request("DELETE", kind.path(namespace, name), body=body)
         except ApiError as error:

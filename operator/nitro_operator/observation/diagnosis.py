@@ -1,4 +1,7 @@
-"""Problems of pods and Revisions, each with cause and remedy. Pure functions of observed objects."""
+"""Problems of pods and Revisions, each with cause and remedy. Pure functions of observed objects.
+
+The learner's own are in learner_diagnosis.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nitro_operator.builders import actors as actor_builder
-from nitro_operator.builders import learner as learner_builder
-from nitro_operator.builders import redis as redis_builder
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation.observed import (
     Observed,
+    alive,
     condition,
     container,
     containers,
-    redis_status,
     terminating,
 )
+from nitro_operator.observation.reported import moment
+from nitro_operator.observation.words import cut, words_of
 
 PULL_FAILURES = {
     "ErrImagePull",
@@ -26,7 +29,6 @@ PULL_FAILURES = {
     "ErrImageNeverPull",
     "RegistryUnavailable",
 }
-LAST_LINES, LAST_CHARACTERS = 4, 600
 
 
 @dataclass(frozen=True)
@@ -41,26 +43,14 @@ class Problem:
     """Whether somebody has to act; False if the problem passes by itself."""
 
 
-def learner_problem(observed: Observed, backoff_limit: int) -> Problem | None:
-    """The reason why the learner does not run, if there is one."""
-    pod = observed.learner_pod
-    if pod is None or terminating(pod):
-        return None
-    return (
-        _unschedulable(pod, "the learner", "spec.learner.resources, nodeSelector, tolerations or affinity")
-        or _not_started(pod, "the learner")
-        or _redis(observed)
-        or _crashed(observed, pod, backoff_limit)
-    )
-
-
 def actor_problem(pods: Iterable[Object], revision: Object | None) -> Problem | None:
     """The reason why actors do not serve, if there is one: from the pods, otherwise from the Revision."""
-    alive = [pod for pod in pods if not terminating(pod)]
-    for pod in alive:
+    for pod in pods:
+        if terminating(pod) or not alive(pod):  # another pod is in its place, or will be
+            continue
         found = (
-            _unschedulable(pod, "an actor", "spec.actor.resources, nodeSelector, tolerations or affinity")
-            or _not_started(pod, "an actor")
+            unschedulable(pod, "an actor", "spec.actor.resources, nodeSelector, tolerations or affinity")
+            or not_started(pod, "an actor")
             or _actor_crash(pod)
         )
         if found is not None:
@@ -85,30 +75,12 @@ def queue_problem(observed: Observed) -> Problem:
 def quota_problem(message: str) -> Problem:
     return Problem(
         "QuotaExceeded",
-        f"the namespace's ResourceQuota leaves no room: {_short(message)}. Raise the quota, or lower "
+        f"the namespace's ResourceQuota leaves no room: {short(message)}. Raise the quota, or lower "
         "spec.scaling.maxActors or the resources; it is tried again by itself.",
     )
 
 
-def finished_message(job: Object, pod: Object | None) -> Problem:
-    """Why a learner Job failed, with the learner's last words."""
-    failed = condition(job, "Failed") or {}
-    status = container(pod, learner_builder.CONTAINER)
-    words = _last_words(status)
-    code = _exit_code(status)
-    if failed.get("reason") == "DeadlineExceeded":
-        return deadline_problem()
-    if failed.get("reason") == "PodFailurePolicy" or code == learner_builder.INVALID_JOB_EXIT_CODE:
-        remedy = (
-            "Remedy: delete the job, correct this and create the job again. If the image is at fault, "
-            "set spec.suspend to true, correct it (spec.learner.image), and set spec.suspend to false."
-        )
-        return Problem("InvalidJob", f"the learner refused the job: {words} {remedy}")
-    tries = f"{failed.get('reason') or 'Failed'}: {failed.get('message') or 'the learner Job failed'}"
-    return Problem("LearnerFailed", f"{tries}. Last exit code {code}. Last words: {words} {REVIVE}")
-
-
-def _mend(change: str) -> str:
+def mend(change: str) -> str:
     """The remedy for a cause that a suspended job can remove."""
     return (
         f"Remedy: set spec.suspend to true, {change}, and set spec.suspend to false; the run continues from "
@@ -116,18 +88,7 @@ def _mend(change: str) -> str:
     )
 
 
-REVIVE = _mend("remove the cause (images, resources and pod settings can change now)")
-
-
-def deadline_problem() -> Problem:
-    return Problem(
-        "DeadlineExceeded",
-        "the job did not finish within spec.activeDeadlineSeconds. Remedy: raise it, then set "
-        "spec.suspend to true and back to false; the run continues from its last checkpoint.",
-    )
-
-
-def _unschedulable(pod: Object, who: str, where: str) -> Problem | None:
+def unschedulable(pod: Object, who: str, where: str) -> Problem | None:
     scheduled = condition(pod, "PodScheduled") or {}
     if scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated":
         return Problem(
@@ -138,7 +99,7 @@ def _unschedulable(pod: Object, who: str, where: str) -> Problem | None:
         )
     if scheduled.get("status") != "False" or scheduled.get("reason") != "Unschedulable":
         return None
-    cause = _short(scheduled.get("message", ""))
+    cause = short(scheduled.get("message", ""))
     if "persistentvolumeclaim" in cause and ("not found" in cause or "being deleted" in cause):
         remedy = (
             "Create that claim. If it is that of spec.resumeFrom, and the job has a checkpoint of its own, "
@@ -153,10 +114,10 @@ def _unschedulable(pod: Object, who: str, where: str) -> Problem | None:
     )
 
 
-def _not_started(pod: Object, who: str) -> Problem | None:
+def not_started(pod: Object, who: str) -> Problem | None:
     for status in containers(pod):
         waiting = (status.get("state") or {}).get("waiting") or {}
-        reason, message = waiting.get("reason", ""), _short(waiting.get("message", ""))
+        reason, message = waiting.get("reason", ""), short(waiting.get("message", ""))
         if reason in PULL_FAILURES:
             return Problem(
                 "ImagePullFailed",
@@ -173,68 +134,34 @@ def _not_started(pod: Object, who: str) -> Problem | None:
     return None
 
 
-def _redis(observed: Observed) -> Problem | None:
-    status = redis_status(observed)
-    if status is None:
-        return None
-    state = status.get("state") or {}
-    ended = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
-    crashing = (state.get("waiting") or {}).get("reason") == "CrashLoopBackOff" or (
-        ended is not None and not status.get("started")
-    )
-    learner = container(observed.learner_pod, learner_builder.CONTAINER) or {}
-    if not crashing or "terminated" in (learner.get("state") or {}):
-        return None
-    log = ((ended or {}).get("message") or "").strip().splitlines()
-    words = _short(log[-1] if log else "it ends again and again")
-    return Problem(
-        "RedisUnreachable",
-        f"Redis beside the learner is not reachable: {words}. Check the operator's Redis image "
-        f"({status.get('image')}) and the learner pod's {redis_builder.CONTAINER} container; it "
-        "restarts by itself.",
-    )
-
-
-def _crashed(observed: Observed, pod: Object, backoff_limit: int) -> Problem | None:
-    status = container(pod, learner_builder.CONTAINER)
-    code = _exit_code(status)
-    if code in (None, 0):
-        return None
-    failures = ((observed.learner_job or {}).get("status") or {}).get("failed", 0)
-    cause = _terminated(status).get("reason")
-    if cause == "OOMKilled":
-        return Problem(
-            "LearnerOOMKilled",
-            f"the learner was killed for memory (failure {failures}). It used more memory than its limit. "
-            f"{_mend('raise spec.learner.resources.limits.memory')}",
-        )
-    return Problem(
-        "LearnerCrashed",
-        f"the learner ended with exit code {code} (failure {failures}, {backoff_limit} retries "
-        "allowed). Last words: "
-        f"{_last_words(status)} It is started again from its last checkpoint.",
-    )
-
-
 def _actor_crash(pod: Object) -> Problem | None:
     status = container(pod, actor_builder.CONTAINER)
-    if status is None or status.get("ready"):
+    if status is None or status.get("ready") or _was_ready_since(pod, status):
         return None
-    ended = _terminated(status)
+    ended = terminated(status)
     if ended.get("reason") == "OOMKilled":
         return Problem(
             "ActorOOMKilled",
             "an actor was killed because it used more memory than its limit. "
-            f"{_mend('raise spec.actor.resources.limits.memory')}",
+            f"{mend('raise spec.actor.resources.limits.memory')}",
         )
     if ended and ended.get("exitCode", 0) != 0:
         return Problem(
             "ActorCrashed",
-            f"an actor ended with exit code {ended['exitCode']}. Last words: {_last_words(status)} "
-            "Remedy: set spec.suspend to true, correct the image (spec.actor.image) or the environment, and "
-            "set spec.suspend to false.",
+            f"an actor ended with exit code {ended['exitCode']}. Last words: {words_of(ended)} Remedy: if "
+            "its image is at fault, set spec.suspend to true, give spec.actor.image the mended one, and set "
+            "spec.suspend to false. spec.environment cannot change: if that is wrong, delete the job, "
+            "correct it and create the job again.",
         )
     return None
+
+
+def _was_ready_since(pod: Object, status: Object) -> bool:
+    """Whether a container that is not ready was so after its last start: then the end before that start is
+    not why."""
+    began = moment(((status.get("state") or {}).get("running") or {}).get("startedAt"))
+    changed = moment((condition(pod, "Ready") or {}).get("lastTransitionTime"))
+    return began is not None and changed is not None and changed > began
 
 
 def _revision_problem(revision: Object | None) -> Problem | None:
@@ -246,13 +173,14 @@ def _revision_problem(revision: Object | None) -> Problem | None:
         return quota_problem(text)
     return Problem(
         found.get("reason") or "RevisionFailed",
-        f"Knative says of the actors: {_short(found.get('message', ''))}. "
+        f"Knative says of the actors: {short(found.get('message', ''))}. "
         "Remove the cause. If the actors do not recover, set spec.suspend to true and back to false, "
         "which creates the Revision again.",
     )
 
 
-def _terminated(status: Object | None) -> Object:
+def terminated(status: Object | None) -> Object:
+    """How a container ended, now or before its last start; empty if it has not."""
     status = status or {}
     ended: Object = (
         (status.get("state") or {}).get("terminated")
@@ -262,17 +190,5 @@ def _terminated(status: Object | None) -> Object:
     return ended
 
 
-def _exit_code(status: Object | None) -> int | None:
-    code: int | None = _terminated(status).get("exitCode")
-    return code
-
-
-def _last_words(status: Object | None) -> str:
-    """The last lines of the container's message: a traceback's end is where the error is."""
-    lines = [line.strip() for line in (_terminated(status).get("message") or "").splitlines() if line.strip()]
-    words = " / ".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:]
-    return f'"{words}".' if words else "none."
-
-
-def _short(text: str) -> str:
-    return text.strip().rstrip(".")[:600]
+def short(text: str) -> str:
+    return cut(text.strip().rstrip("."), 600)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from nitro_api.spec.pods import MOST_PER_POD
@@ -24,13 +25,31 @@ from nitro_operator.kube.kinds import (
 
 
 @dataclass(frozen=True)
+class LearnerEnd:
+    """The end of the newest learner pod."""
+
+    pod: Object
+    """As it was when its learner had ended, or as it was last seen."""
+    by_itself: bool
+    """Whether its learner ended before anybody asked the pod to end."""
+    at: datetime | None = None
+    """The time at which all of the pod had ended; None before."""
+    next_start: datetime | None = None
+    """The time at which Kubernetes starts the next pod, about; None while the pod has not ended."""
+
+
+@dataclass(frozen=True)
 class Observed:
     """The children that decisions depend on. They belong to this job, not to a deleted job of the same
     name."""
 
     learner_job: Object | None = None
     learner_pod: Object | None = None
-    """The newest one of that Job."""
+    """The newest one of that Job. None if it is gone, also where older ones have stayed."""
+    learner_end: LearnerEnd | None = None
+    """Of that pod, or of one that is gone; None while it has not ended."""
+    claim: Object | None = None
+    """The job's own claim for its checkpoints."""
     former_pods: list[Object] = field(default_factory=list)
     """Where there is no Job: pods that a deleted one of this run has left. They may still train."""
     actor_service: Object | None = None
@@ -67,6 +86,7 @@ def observe(cache: Cache, job: Object) -> Observed:
     return Observed(
         learner_job=learner_job,
         learner_pod=max((p for p in learners if _is_of(p, learner_job)), key=_created, default=None),
+        claim=claim,
         former_pods=former if learner_job is None else [],
         actor_service=service,
         revision=revision,
@@ -176,11 +196,26 @@ def learner_running(observed: Observed) -> bool:
     )
 
 
+def learner_exit(pod: Object | None) -> Object | None:
+    """How the training container ended (exitCode, message, ...); None if it has not ended."""
+    status = container(pod, learner_builder.CONTAINER) or {}
+    ended: Object | None = (status.get("state") or {}).get("terminated")
+    return ended
+
+
 def learner_done(observed: Observed) -> bool:
     """Whether the training container has ended well; its Job is Complete only some seconds later."""
-    status = container(observed.learner_pod, learner_builder.CONTAINER)
-    ended = ((status or {}).get("state") or {}).get("terminated") or {}
-    return status is not None and ended.get("exitCode") == 0
+    ended = learner_exit(observed.learner_end.pod if observed.learner_end else observed.learner_pod)
+    return ended is not None and ended.get("exitCode") == 0
+
+
+def left_running(pod: Object | None) -> list[str]:
+    """Containers that go on after the learner has ended, so that its pod does not end. Somebody else has put
+    them there: the kubelet itself ends Redis, which is a native sidecar."""
+    if pod is None or terminating(pod) or not alive(pod) or learner_exit(pod) is None:
+        return []
+    others = (pod.get("status") or {}).get("containerStatuses") or []
+    return [one["name"] for one in others if "terminated" not in (one.get("state") or {})]
 
 
 def redis_status(observed: Observed) -> Object | None:

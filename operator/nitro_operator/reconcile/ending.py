@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, Object
+from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import holds, terminating
+from nitro_operator.observation.observed import holds, left_running, terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.trouble import refusal
+
+GRACE_SECONDS = 30
+"""Time for containers that others put into a learner's pod to end after the learner: Kubernetes' default. The
+pod's own is the learner's, which needs longer."""
 
 
 class Ending:
@@ -28,6 +32,7 @@ class Ending:
         job = run.observed.learner_job
         if job is not None and not (holds(job, "Complete") or holds(job, "Failed") or terminating(job)):
             await self._delete_learner(run, job)
+        await self.end_pod(run)
         lifetime = run.job["spec"].get("ttlSecondsAfterFinished")
         completed = reported.since(run.job, "completionTime", run.server_now)
         if lifetime is None or completed is None:
@@ -40,6 +45,21 @@ class Ending:
         name, meta = run.key.name, run.job["metadata"]
         version = meta["resourceVersion"]
         await self._kube.delete(TRAINING_JOB, run.key.namespace, name, meta["uid"], version=version)
+
+    async def end_pod(self, run: ReconcileContext) -> None:
+        """Delete a learner's pod that containers of others keep after its learner has ended.
+
+        It is no eviction, which would cost no retry: the Job counts the pod by the learner's exit code. The
+        status has that code by now, because the pod's log goes with the pod.
+        """
+        pod = run.observed.learner_pod
+        if pod is None or not left_running(pod):
+            return
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        try:
+            await self._kube.delete(POD, run.key.namespace, name, uid, grace_seconds=GRACE_SECONDS)
+        except ApiError as error:
+            run.memory.trouble["learner"] = refusal(POD, name, error)
 
     async def _delete_learner(self, run: ReconcileContext, job: Object) -> None:
         # In the foreground: the Job stays until its pod has ended, so two learners never share a checkpoint.

@@ -108,11 +108,13 @@ class Reconciler:
         if run.judgement.stage is Stage.ACTIVE:
             await self._advance(run)
             await self._publish(run)
+            await self._ending.end_pod(run)
         elif run.judgement.stage is Stage.HELD:
             await self._listen(run)
             self._sharing.keep(run)
             self._watch_deadline(run)
             await self._publish(run)
+            await self._ending.end_pod(run)
         elif run.judgement.finished:
             self._platform.withdraw(key)
             await self._scale(run, 0)
@@ -132,8 +134,8 @@ class Reconciler:
     def _look(self, key: JobKey, job: Object) -> ReconcileContext:
         memory = self._memory(key, job)
         memory.read(job, self._config)
-        observed = observe(self._cache, job)
         server_now, now = self._kube.server_now(), _now()
+        observed = memory.learner_pods.present(observe(self._cache, job), job, server_now)
         settings = memory.view.settings_hash if memory.view is not None else None
         judgement = phase_of(job, observed, memory.invalid, server_now, settings)
         if judgement.stage is Stage.ACTIVE and memory.not_allowed is not None:

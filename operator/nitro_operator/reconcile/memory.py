@@ -17,6 +17,7 @@ from nitro_operator.kube.slim import whole_spec
 from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.heartbeat import Heartbeat
+from nitro_operator.observation.learner_pods import LearnerPods
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.status.sharing import SharingNews
@@ -42,6 +43,7 @@ class JobMemory:
     meter: PodMeter
     lifetimes: PodLifetimes = field(default_factory=PodLifetimes)
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
+    learner_pods: LearnerPods = field(default_factory=LearnerPods)
     requests: RequestClock = field(default_factory=lambda: RequestClock())
     sharing: SharingNews = field(default_factory=SharingNews)
     view: JobView | None = None

@@ -25,7 +25,8 @@ class Sharing:
         started = run.observed.learner_job is not None
         training = reported.training(run.job)
         run.requested = demand.requested(view.spec, training)
-        run.silent = demand.silent(training)
+        # A learner that has ended cannot say so; its last report may.
+        run.silent = demand.silent(training) if run.heard else None
         run.waiting = None if started else run.waiting or deployment.blocker()
         if run.waiting is not None:
             self._platform.withdraw(run.key)

@@ -83,7 +83,8 @@ class Starter:
             await self._follow_deadline(run, left)
             await self._find_pod(run)
         await replace_pods(self._kube, run.memory, run.observed)  # last: a budget may refuse it for long
-        run.observed = observe(self._cache, run.job)
+        observed = observe(self._cache, run.job)
+        run.observed = run.memory.learner_pods.present(observed, run.job, run.server_now)
 
     def _children(self, view: JobView, deployment: ActorDeployment) -> list[Object]:
         claim = checkpoint_claim(view)
@@ -142,15 +143,20 @@ class Starter:
                 run.memory.trouble.setdefault("learner", refusal(LEARNER_JOB, name, error))
 
     async def _find_pod(self, run: ReconcileContext) -> None:
-        job = run.observed.learner_job
-        if job is None or run.observed.learner_pod is not None or terminating(job) or holds(job, "Complete"):
+        """Find out why there is no pod, when it is late."""
+        job, pod, end = run.observed.learner_job, run.observed.learner_pod, run.observed.learner_end
+        if job is None or terminating(job) or holds(job, "Complete") or queued(run.observed):
             return
-        if queued(run.observed):
+        if pod is not None and (end is None or end.next_start is None):
             return
-        age = (run.server_now - datetime.fromisoformat(job["metadata"]["creationTimestamp"])).total_seconds()
+        since = datetime.fromisoformat(job["metadata"]["creationTimestamp"])
+        due = since
+        if end is not None and end.at is not None and end.next_start is not None:
+            since, due = end.at, end.next_start
+        age = (run.server_now - due).total_seconds()
         if age < PODLESS_SECONDS:
             run.again.append(PODLESS_SECONDS - age + 0.1)
             return
-        problem = await creation_trouble(self._kube, job)
+        problem = await creation_trouble(self._kube, job, since)
         if problem is not None:
             run.memory.trouble["learner"] = problem

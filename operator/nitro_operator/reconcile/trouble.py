@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import BEING_TERMINATED, ApiError
 from nitro_operator.kube.kinds import EVENT, KNATIVE_KINDS, POD, Kind, Object
 from nitro_operator.observation.diagnosis import Problem, quota_problem
+from nitro_operator.observation.reported import moment
 from nitro_operator.reconcile.apply import Refused
 
 REFUSED = "Refused"
@@ -105,8 +107,9 @@ def features(message: str) -> list[str]:
     return [flag for name, flag in _FEATURES.items() if name in named]
 
 
-async def creation_trouble(kube: Kube, learner_job: Object) -> Problem | None:
-    """The reason why the Job controller creates no pod, from its events (a quota, an admission rule)."""
+async def creation_trouble(kube: Kube, learner_job: Object, since: datetime) -> Problem | None:
+    """The reason why the Job controller creates no pod, from its events (a quota, an admission rule) since
+    the pod was due: an earlier one was overcome."""
     meta = learner_job["metadata"]
     query = f"involvedObject.uid={meta['uid']},reason=FailedCreate"
     try:
@@ -117,9 +120,10 @@ async def creation_trouble(kube: Kube, learner_job: Object) -> Problem | None:
             f"Job {meta['name']} has no pod, and its events, which say why, cannot be read now "
             f"({error.reason}); it is tried again by itself.",
         )
+    events = [event for event in events if (_last_seen(event) or since) >= since]
     if not events:
         return None
-    message = max(events, key=_last_seen).get("message", "")
+    message = max(events, key=lambda event: _last_seen(event) or since).get("message", "")
     if BEING_TERMINATED in message:
         return None  # it is deleted with its namespace: nothing has to be corrected
     if "exceeded quota" in message:
@@ -131,5 +135,5 @@ async def creation_trouble(kube: Kube, learner_job: Object) -> Problem | None:
     )
 
 
-def _last_seen(event: Object) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+def _last_seen(event: Object) -> datetime | None:
+    return moment(event.get("lastTimestamp") or event.get("eventTime"))

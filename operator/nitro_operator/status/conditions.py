@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.reported import moment
+from nitro_operator.observation.words import cut
 
 MESSAGE_LENGTH = 32_768
 """The CRD's limit. A message may quote the learner's message, which may have that length itself."""
@@ -71,9 +72,3 @@ def news(found: Iterable[Condition], before: Iterable[Object]) -> list[Condition
         if changed and (condition.warning or condition.status):
             told.setdefault(condition.reason, condition)
     return list(told.values())
-
-
-def cut(message: str, length: int) -> str:
-    """The text without its middle if it is too long: the cause comes first and the remedy last."""
-    half = (length - 3) // 2
-    return message if len(message) <= length else f"{message[:half]}...{message[-half:]}"

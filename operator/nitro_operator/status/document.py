@@ -10,13 +10,13 @@ from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.diagnosis import Problem, learner_problem, queue_problem
+from nitro_operator.observation.diagnosis import Problem, queue_problem
+from nitro_operator.observation.learner_diagnosis import learner_problem, starting
 from nitro_operator.observation.observed import (
     Observed,
     learner_done,
     learner_running,
     queued,
-    terminating,
 )
 from nitro_operator.scaling.holding import PodTimes
 from nitro_operator.status.conditions import (
@@ -227,28 +227,19 @@ def _learner(s: Situation) -> Condition:
         )
     if trouble is not None:
         return from_problem(LEARNER_READY, trouble)
+    if queued(s.observed):
+        return from_problem(LEARNER_READY, queue_problem(s.observed))
     backoff = s.view.spec.learner.backoff_limit if s.view is not None else 0
     problem = learner_problem(s.observed, backoff)
     if problem is not None:
         return from_problem(LEARNER_READY, problem)
     if learner_done(s.observed):
         return false(LEARNER_READY, "Finished", "the learner has ended; its pod is being removed")
-    if queued(s.observed):
-        return from_problem(LEARNER_READY, queue_problem(s.observed))
     if not learner_running(s.observed):
-        return false(LEARNER_READY, "Starting", _starting(s.observed))
+        return false(LEARNER_READY, "Starting", starting(s.observed))
     if not s.heard:
         return from_problem(LEARNER_READY, SILENT)
     return true(LEARNER_READY, "Running")
-
-
-def _starting(observed: Observed) -> str:
-    pod = observed.learner_pod
-    if pod is None or not terminating(pod):
-        return "the learner's pod is being started"
-    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
-    rest = f" on node {node}; if that node is lost: kubectl delete node {node}" if node else ""
-    return f"the learner's former pod {name} has to end first{rest}"
 
 
 def _actors(s: Situation) -> Condition:

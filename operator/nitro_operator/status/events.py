@@ -14,7 +14,8 @@ from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import Object
 from nitro_operator.kube.names import FIELD_MANAGER
-from nitro_operator.status.conditions import Condition, cut
+from nitro_operator.observation.words import cut
+from nitro_operator.status.conditions import Condition
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,17 @@ from enum import Enum
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.diagnosis import Problem, deadline_problem, finished_message
-from nitro_operator.observation.observed import Observed, condition, holds, terminating
+from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.observation.learner_diagnosis import deadline_problem, finished_message
+from nitro_operator.observation.observed import (
+    Observed,
+    condition,
+    holds,
+    learner_done,
+    learner_exit,
+    left_running,
+    terminating,
+)
 from nitro_operator.status.conditions import COMPLETE, FAILED
 
 INVALID_SPEC = "InvalidSpec"
@@ -56,11 +65,12 @@ def phase_of(
 ) -> Judgement:
     """The stage of a job.
 
-    The learner's Job decides. The published status decides only if there is no Job, or if a failed Job is
-    being deleted. `suspend` deletes a failed Job so that the run can continue; a deletion by hand leaves the
-    run failed. A job that succeeded stays so, and one that failed keeps its cause when its deadline passes
-    later, unless somebody wants it to go on. A job is suspended until a learner with other settings is gone:
-    somebody suspended, changed and resumed it before the operator saw that.
+    The learner's Job decides, and before it a learner that is done: if its pod has containers of others, they
+    decide how the pod ends, and with it the Job. The published status decides only if there is no Job, or if
+    a finished Job is being deleted. `suspend` deletes a failed Job so that the run can continue; a deletion
+    by hand leaves the run failed. A job that succeeded stays so, and one that failed keeps its cause when its
+    deadline passes later, unless somebody wants it to go on. A job is suspended until a learner with other
+    settings is gone: somebody suspended, changed and resumed it before the operator saw that.
 
     Args:
         job: the NitroTrainingJob.
@@ -70,7 +80,7 @@ def phase_of(
         settings: the hash of the job's settings; None if its spec cannot be used.
     """
     spec, learner = job["spec"], observed.learner_job
-    if holds(learner, "Complete") or (learner is None and holds(job, COMPLETE)):
+    if holds(learner, "Complete") or _succeeded(job, observed):
         return Judgement(Stage.SUCCEEDED)
     if invalid is not None and learner is None:
         return Judgement(Stage.INVALID, Problem(INVALID_SPEC, invalid))
@@ -86,9 +96,20 @@ def phase_of(
     return Judgement(Stage.ACTIVE) if failure is None else Judgement(Stage.FAILED, failure)
 
 
+def _succeeded(job: Object, observed: Observed) -> bool:
+    """Whether the run is done, although no Job says so (any more)."""
+    learner, pod = observed.learner_job, observed.learner_pod
+    if learner is None or terminating(learner):
+        return holds(job, COMPLETE)
+    if not learner_done(observed):
+        return False
+    failed = pod is not None and pod["status"].get("phase") == "Failed"
+    return pod is None or terminating(pod) or failed or bool(left_running(pod))
+
+
 def _failure(job: Object, observed: Observed) -> Problem | None:
     """Why the run has failed; None if it has not."""
-    learner, pod = observed.learner_job, observed.learner_pod
+    learner, end = observed.learner_job, observed.learner_end
     if learner is not None and not holds(learner, "Failed"):
         return None
     published = condition(job, FAILED) or {}
@@ -99,7 +120,8 @@ def _failure(job: Object, observed: Observed) -> Problem | None:
     if learner is None or terminating(learner):
         return known
     # The learner's last words go with its pod, as when an idle node is removed.
-    return known if pod is None and known is not None else finished_message(learner, pod)
+    silent = end is None or learner_exit(end.pod) is None
+    return known if silent and known is not None else finished_message(learner, end)
 
 
 def _mended(learner: Object | None, settings: str | None) -> bool:

@@ -162,6 +162,18 @@ def test_pods_meet_the_restricted_standard(render: Render, kind: str) -> None:
     assert all("sizeLimit" in volume["emptyDir"] for volume in pod.get("volumes", []))
 
 
+@pytest.mark.parametrize(("value", "user"), [("auto", 65532), ("none", None), ("1000680000", 1000680000)])
+def test_users_can_be_left_out_or_named_everywhere(render: Render, value: str, user: int | None) -> None:
+    documents = render(set=[f"podSecurity.runAsUser={value}", f"podSecurity.fsGroup={value}"])
+    operator = only(documents, "Deployment")["spec"]["template"]["spec"]
+    for pod in (operator, only(documents, "Pod")["spec"]):
+        assert pod["securityContext"].get("runAsUser") == user
+        assert ("runAsGroup" in pod["securityContext"]) is (value == "auto")
+        assert pod["securityContext"]["runAsNonRoot"] is True
+    env = environment(documents)
+    assert (env["NITRO_RUN_AS_USER"], env["NITRO_FS_GROUP"]) == (value, value)
+
+
 def test_readiness_is_another_question_than_liveness(render: Render) -> None:
     (container,) = only(render(), "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"] != container["livenessProbe"]["httpGet"]
@@ -313,6 +325,8 @@ def test_long_names_fit(render: Render) -> None:
     ("setting", "message"),
     [
         ("platform.maxActors=0", "maxActors"),
+        ("podSecurity.runAsUser=0", "runAsUser"),
+        ("podSecurity.fsGroup=root", "fsGroup"),
         ("platform.maxActors=many", "maxActors"),
         ("platform.namespaceMaxActors.Team=1", "Team"),
         ("platform.namespaceMaxActors.team=many", "team"),

@@ -46,6 +46,21 @@ class TestConfig:
         assert config.cluster_domain == domain
         assert actor_url(make_view(config)) == f"http://hopper-actors-v1.team.svc.{domain}"
 
+    def test_users_and_groups_are_read(self) -> None:
+        config = Config.from_environment(
+            IMAGES | {"NITRO_RUN_AS_USER": "1000680000", "NITRO_FS_GROUP": "none"}
+        )
+        assert (config.run_as_user, config.fs_group) == (1000680000, None)
+        assert (Config.from_environment(IMAGES).run_as_user, Config.from_environment(IMAGES).fs_group) == (
+            "auto",
+            "auto",
+        )
+        for wrong in ("0", "root", "-1"):
+            with pytest.raises(
+                ValueError, match=f"NITRO_FS_GROUP='{wrong}' is neither auto, none nor a number"
+            ):
+                Config.from_environment(IMAGES | {"NITRO_FS_GROUP": wrong})
+
     def test_a_list_is_split_at_commas(self) -> None:
         config = Config.from_environment(IMAGES | {"NITRO_WATCH_NAMESPACES": "a, b,"})
         assert config.watch_namespaces == ("a", "b")

@@ -395,6 +395,30 @@ def test_every_container_passes_the_restricted_standard(kind: str) -> None:
         assert any(mount["mountPath"] == "/tmp" for mount in each["volumeMounts"])
 
 
+@pytest.mark.parametrize(
+    ("given", "user", "redis_user", "group"),
+    [
+        ("auto", None, 65532, 65532),
+        (None, None, None, None),
+        (1000680000, 1000680000, 1000680000, 1000680000),
+    ],
+)
+def test_the_platform_may_name_users_and_groups_or_have_them_left_out(
+    given: Any, user: int | None, redis_user: int | None, group: int | None
+) -> None:
+    """OpenShift's restricted-v2 refuses a number outside the namespace's range, and fills in the absent."""
+    view = make_view(dataclasses.replace(CONFIG, run_as_user=given, fs_group=given))
+    learner = builders.learner_job(view, None)["spec"]["template"]["spec"]
+    actor = builders.actor_service(view)["spec"]["template"]["spec"]
+    users = {
+        name: container(pod, name)["securityContext"].get("runAsUser")
+        for pod, name in ((learner, "learner"), (learner, "redis"), (actor, "actor"))
+    }
+    assert users == {"learner": user, "redis": redis_user, "actor": user}
+    assert learner["securityContext"].get("fsGroup") == group
+    assert "securityContext" not in actor, "Knative takes one only with a feature flag"
+
+
 @pytest.mark.parametrize("part", ["learner", "actor"])
 class TestPodSettings:
     """Settings that Kubernetes has under the same names."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nitro_operator.observation.diagnosis import actor_problem, learner_problem
+from nitro_operator.observation.diagnosis import Problem, actor_problem
+from nitro_operator.observation.learner_diagnosis import learner_problem
 from nitro_operator.observation.observed import Observed
-from operator_objects import RUNNING, learner_job, pod, revision, terminated, waiting
+from operator_objects import RUNNING, learner_job, pod, revision, seen, terminated, waiting
 
 Object = dict[str, Any]
 
@@ -16,7 +18,7 @@ Object = dict[str, Any]
 def observed_with(learner: Object | None = None, redis: Object | None = None, **status: Any) -> Observed:
     found = pod("learner", redis=redis or RUNNING, learner=learner or RUNNING)
     found["status"] |= status
-    return Observed(learner_job=learner_job(failed=1), learner_pod=found, revision=revision())
+    return seen(Observed(learner_job=learner_job(failed=1), learner_pod=found, revision=revision()))
 
 
 class TestDiagnosis:
@@ -91,9 +93,9 @@ class TestDiagnosis:
         assert learner_problem(observed_with(), 3) is None
         restarted = {**RUNNING, "lastState": {"terminated": {"exitCode": 137}}}
         assert learner_problem(observed_with(redis=restarted), 3) is None
-        leaving = observed_with(learner=terminated(143))
-        (leaving.learner_pod or {})["metadata"]["deletionTimestamp"] = "now"
-        assert learner_problem(leaving, 3) is None
+        leaving = pod("learner", redis=RUNNING, learner=terminated(143))
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:02:00Z"
+        assert learner_problem(seen(Observed(learner_job=learner_job(), learner_pod=leaving)), 3) is None
         assert learner_problem(observed_with(learner=waiting("PodInitializing")), 3) is None
         assert learner_problem(Observed(learner_job=learner_job()), 3) is None
 
@@ -111,6 +113,50 @@ class TestDiagnosis:
         problem = actor_problem(pods, found)
         assert problem is not None
         assert problem.reason == reason
+
+    def test_the_end_of_an_actor_that_was_ready_since_is_no_evidence(self) -> None:
+        """Nor is that of a pod which a node has given up: a ReplicaSet keeps it."""
+        crashed = terminated(1, "boom")["state"]
+        unready = {"state": {"running": {"startedAt": "2026-01-01T00:01:00Z"}}, "lastState": crashed}
+        flaky = pod("actor", actor=unready | {"ready": False})
+        changed = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:09:00Z"}
+        flaky["status"]["conditions"] = [changed]
+        assert actor_problem([flaky], revision()) is None
+        flaky["status"]["conditions"] = [changed | {"lastTransitionTime": "2026-01-01T00:00:30Z"}]
+        assert "boom" in (actor_problem([flaky], revision()) or Problem("", "")).message
+        evicted = pod("actor", phase="Failed", actor=terminated(137))
+        assert actor_problem([evicted], revision()) is None
+
+    def test_a_crashed_actor_has_the_whole_cause_and_a_remedy_that_can_be_done(self) -> None:
+        cause = f"environment mine:Env cannot be built: TypeError: {'x' * 30_000} is no map"
+        found = actor_problem([pod("actor", actor=terminated(1, cause))], revision())
+        assert found is not None
+        assert 'Last words: "environment mine:Env cannot be built: TypeError: xx' in found.message
+        assert 'xx is no map".' in found.message
+        assert len(found.message) < 1024, "an event takes no more"
+        assert "spec.environment cannot change: if that is wrong, delete the job" in found.message
+
+    def test_a_claim_of_a_cluster_without_a_default_class_names_three_remedies(self) -> None:
+        claim = {
+            "metadata": {"name": "hopper-checkpoint"},
+            "spec": {"resources": {"requests": {"storage": "1Gi"}}},
+        }
+        unbound = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+        }
+        found = learner_problem(replace(observed_with(conditions=[unbound]), claim=claim), 3)
+        assert found is not None
+        assert found.reason == "Unschedulable"
+        for words in ("claim hopper-checkpoint of 1Gi", "the cluster has no default one"):
+            assert words in found.message
+        for remedy in ("get storageclass) the default", "pvc.storageClassName", "checkpoint.pvc.claimName"):
+            assert remedy in found.message
+        named = {**claim, "spec": {**claim["spec"], "storageClassName": "fast"}}
+        other = learner_problem(replace(observed_with(conditions=[unbound]), claim=named), 3)
+        assert "no default one" not in (other or found).message
 
     def test_an_actor_that_recovered_or_terminates_has_no_problem(self) -> None:
         restarted = {**RUNNING, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}

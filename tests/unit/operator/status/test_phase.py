@@ -9,7 +9,7 @@ import pytest
 
 from nitro_operator.observation.observed import Observed
 from nitro_operator.status.phase import Stage, phase_of, seconds_left
-from operator_objects import learner_job, make_job, pod, terminated
+from operator_objects import learner_job, make_job, pod, seen, terminated
 
 Object = dict[str, Any]
 
@@ -117,7 +117,7 @@ class TestStage:
 
     def test_a_failure_names_the_last_log_line_and_the_remedy(self) -> None:
         ended = pod("learner", phase="Failed", learner=terminated(1, "KeyError: 'x'"))
-        observed = Observed(learner_job=learner_job("Failed"), learner_pod=ended)
+        observed = seen(Observed(learner_job=learner_job("Failed"), learner_pod=ended))
         problem = phase_of(make_job(), observed, None, NOW).problem
         assert problem is not None
         assert problem.reason == "LearnerFailed"
@@ -153,7 +153,7 @@ class TestStage:
             "learner", phase="Failed", learner=terminated(2, "spec.environment.id: no such 'x' in \"y\"")
         )
         problem = phase_of(
-            make_job(), Observed(learner_job=learner_job("Failed"), learner_pod=ended), None, NOW
+            make_job(), seen(Observed(learner_job=learner_job("Failed"), learner_pod=ended)), None, NOW
         ).problem
         assert problem is not None
         assert problem.reason == "InvalidJob"

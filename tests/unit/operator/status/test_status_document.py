@@ -15,7 +15,7 @@ from nitro_operator.status import document
 from nitro_operator.status.difference import Difference, difference
 from nitro_operator.status.limit import limit_problem
 from nitro_operator.status.phase import Judgement, Stage
-from operator_objects import RUNNING, learner_job, make_job, make_view, pod, revision, terminated
+from operator_objects import RUNNING, learner_job, make_job, make_view, pod, revision, seen, terminated
 
 Object = dict[str, Any]
 
@@ -30,7 +30,7 @@ def condition(kind: str, value: str = "True", reason: str = "X") -> Object:
 def observed_with(learner: Object | None = None, redis: Object | None = None, **status: Any) -> Observed:
     found = pod("learner", redis=redis or RUNNING, learner=learner or RUNNING)
     found["status"] |= status
-    return Observed(learner_job=learner_job(failed=1), learner_pod=found, revision=revision())
+    return seen(Observed(learner_job=learner_job(failed=1), learner_pod=found, revision=revision()))
 
 
 class TestStatus:
@@ -95,8 +95,9 @@ class TestStatus:
 
     def test_a_learner_whose_former_pod_cannot_end_names_the_node(self) -> None:
         pod = {"metadata": {"name": "hopper-learner-x", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+        pod["metadata"] |= {"uid": "x", "creationTimestamp": "2026-01-01T00:00:00Z"}
         pod |= {"spec": {"nodeName": "node-7"}, "status": {"phase": "Running"}}
-        observed = replace(observed_with(terminated(1), phase="Running"), learner_pod=pod)
+        observed = seen(Observed(learner_job=learner_job(), learner_pod=pod))
         found = {c.type: c for c in document.conditions(self.situation(observed=observed))}["LearnerReady"]
         assert (found.status, found.reason) == (False, "Starting")
         assert "pod hopper-learner-x has to end first on node node-7" in found.message
