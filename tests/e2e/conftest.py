@@ -10,6 +10,7 @@ import pytest
 import run_outcome
 import volumes
 from harness import PATIENCE_SECONDS, Cluster
+from helm_release import Helm
 from jobs import hopper
 from namespaces import FAILED, REPORTS, Start, new_namespace
 from run_outcome import LocalRun
@@ -67,6 +68,14 @@ def report(report_folder: Path) -> Callable[[str, str], None]:
         print(text)
 
     return write
+
+
+@pytest.fixture
+def helm(cluster: Cluster, tmp_path: Path) -> Iterator[Helm]:
+    """Helm for the release. The other tests find the present one again."""
+    found = Helm(cluster, tmp_path)
+    yield found
+    found.restore()
 
 
 @pytest.fixture(scope="session")

@@ -5,25 +5,21 @@ Two jobs run and one is suspended. Nothing of them is lost, replaced or restarte
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import run_outcome
-import yaml
 from harness import PATIENCE_SECONDS, Cluster, Object, is_ready, of_component, round_of
+from helm_release import TAG, Helm
 from jobs import hopper
 from namespaces import Start
 
 import former_release
 
-TAG = "release-0.1"
 DOCKERFILE = Path(__file__).with_name("former.Dockerfile")
-CHART = Path(__file__).parents[2] / "charts" / "nitro"
 ACTORS = 3
 REFERENCE_ROUNDS = 8
 LASTING = (
@@ -41,43 +37,6 @@ CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 Identities = dict[str, tuple[object, ...]]
 
 
-class Helm:
-    """The release in the cluster."""
-
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self._cluster, self._file = cluster, folder / "values.yaml"
-        self._values: Object = json.loads(self._run("get", "values", cluster.release, "--output", "json"))
-
-    def install_former(self) -> None:
-        """Release 0.1, as on a new cluster; it knows fewer values."""
-        images = self._values["images"] | {"tag": TAG}
-        images.pop("learnerCpu", None)
-        values = {"images": images, "platform": {"maxActors": self._cluster.max_actors}}
-        self._run("uninstall", self._cluster.release, "--wait")
-        self._apply("install", former_release.tree() / "charts" / "nitro", values)
-
-    def upgrade(self) -> None:
-        """The present release, with the values that it had."""
-        self._apply("upgrade", CHART, self._values)
-
-    def rollback(self) -> None:
-        self._run("rollback", self._cluster.release, "--wait")
-
-    def restore(self) -> None:
-        """The present release, whatever is there."""
-        self._apply("upgrade", CHART, self._values, "--install")
-
-    def _apply(self, command: str, chart: Path, values: Object, *more: str) -> None:
-        self._file.write_text(yaml.safe_dump(values))
-        self._run(command, self._cluster.release, str(chart), "--values", str(self._file), "--wait", *more)
-
-    def _run(self, *arguments: str) -> str:
-        command = ["helm", *arguments, "--namespace", self._cluster.namespace]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-
 @pytest.fixture(scope="module")
 def former_images(cluster: Cluster) -> None:
     """The three images of release 0.1."""
@@ -91,14 +50,6 @@ def former_images(cluster: Cluster) -> None:
         command = [*build, of_former, str(former_release.tree()), "--file", str(DOCKERFILE), *given]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture
-def helm(cluster: Cluster, tmp_path: Path) -> Iterator[Helm]:
-    """Helm for the release. The other tests find the present one again."""
-    found = Helm(cluster, tmp_path)
-    yield found
-    found.restore()
 
 
 def identities(cluster: Cluster, namespace: str) -> Identities:

@@ -61,12 +61,12 @@ def _record(line: str) -> Object | None:
         found = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) and "level" in found else None
+    return found if isinstance(found, dict) and found.keys() & {"level", "event"} else None
 
 
 def _causes(record: Object) -> list[str]:
     """The cause that a line of our own logs names; nothing if it is of another level."""
-    if record["level"] not in CAUSES:
+    if record.get("level") not in CAUSES:
         return []
     # An actor logs an event and the error; a learner a message, and the traceback of an exception.
     told = record.get("message") or record.get("error") or record.get("event") or ""

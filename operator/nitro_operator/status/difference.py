@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from nitro_operator.kube.kinds import Object
@@ -17,6 +18,7 @@ OWNED = (
     "actors",
     "checkpoint",
 )
+_PROMISE = re.compile(r"at about \d\d:\d\d:\d\d UTC")
 COUNTS = ("ready", "draining")
 METERED = ("podSeconds", "idlePercent", "started", "startSeconds", "drainSeconds")
 
@@ -52,5 +54,9 @@ def difference(new: Object, job: Object) -> Difference:
 
 def _steady(status: Object) -> Object:
     actors = {k: v for k, v in status["actors"].items() if k not in (*COUNTS, *METERED)}
-    conditions = [one | {"message": ""} for one in status.get("conditions") or []]
+    # A time that is promised is over soon: a message of it is not written later, as other words are.
+    conditions = [
+        one | {"message": _PROMISE.findall(str(one.get("message") or ""))}
+        for one in status.get("conditions") or []
+    ]
     return status | {"actors": actors, "conditions": conditions}

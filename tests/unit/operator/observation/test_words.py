@@ -29,6 +29,7 @@ def log(*lines: object) -> str:
         ("spec.environment.id: no such id", '"spec.environment.id: no such id".'),
         ("first\nsecond\nthird\nfourth\nfifth", '"first / second / third / fourth / fifth".'),
         (log(CUT, ROUND, ROUND), "none."),
+        (log({"event": "listening", "port": 8080}, REFUSED), '"environment a:B cannot be built: no".'),
         (log(CUT, ROUND, REFUSED), '"environment a:B cannot be built: no".'),
         (log(ROUND, RAISED), '"the update hangs / TimeoutError: 600 s".'),
         (log(ROUND, "Killed by the sandbox"), '"Killed by the sandbox".'),

@@ -159,6 +159,14 @@ class TestStatus:
         other = difference(told("Refused", "request 1 denied"), job)
         assert other == Difference(matters=True, counts=False, meter=False, words=False)
 
+    def test_a_time_that_a_message_promises_is_told_at_once(self) -> None:
+        """A learner starts again after ten seconds, for which other words may wait."""
+        job = make_job()
+        trouble = {"learner": Problem("LearnerCrashed", "The next one starts when that pod has ended.")}
+        job["status"] = document.build(self.situation(trouble=trouble), job, NOW)
+        promised = {"learner": Problem("LearnerCrashed", "The next one starts at about 12:00:10 UTC.")}
+        assert difference(document.build(self.situation(trouble=promised), job, NOW), job).matters
+
     def test_a_completion_time_is_kept_until_the_job_runs_again(self) -> None:
         job = make_job()
         ended = self.situation(judgement=Judgement(Stage.FAILED, document.SILENT))
