@@ -9,7 +9,7 @@ import pytest
 
 from nitro_operator.observation.observed import Observed
 from nitro_operator.status.phase import Stage, phase_of, seconds_left
-from operator_objects import learner_job, make_job, pod, seen, terminated
+from operator_objects import RUNNING, learner_job, make_job, pod, seen, terminated, waiting
 
 Object = dict[str, Any]
 
@@ -45,6 +45,28 @@ class TestStage:
     )
     def test_the_stage_follows_the_learners_job(self, job: Object, observed: Observed, stage: Stage) -> None:
         assert phase_of(job, observed, None, NOW).stage is stage
+
+    @pytest.mark.parametrize(
+        ("code", "others", "phase", "stage"),
+        [
+            (0, RUNNING, "Running", Stage.SUCCEEDED),  # a service mesh's container, which runs on
+            (0, waiting("ImagePullBackOff"), "Pending", Stage.SUCCEEDED),
+            (0, terminated(7), "Failed", Stage.SUCCEEDED),  # the learner's code counts, not the sidecar's
+            (0, terminated(0), "Succeeded", Stage.ACTIVE),  # its Job says so in a moment
+            (1, RUNNING, "Running", Stage.ACTIVE),
+        ],
+    )
+    def test_a_learner_that_is_done_counts_whatever_containers_of_others_do(
+        self, code: int, others: Object, phase: str, stage: Stage
+    ) -> None:
+        meshed = pod("learner", phase=phase, learner=terminated(code), proxy=others)
+        observed = seen(Observed(learner_job=learner_job(), learner_pod=meshed))
+        assert phase_of(make_job(), observed, None, NOW).stage is stage
+
+    def test_a_success_stays_while_its_job_is_being_deleted(self) -> None:
+        leaving = learner_job(deletionTimestamp="2026-01-01T00:59:59Z")
+        done = make_job({"conditions": [condition("Complete")]})
+        assert phase_of(done, Observed(learner_job=leaving), None, NOW).stage is Stage.SUCCEEDED
 
     @pytest.mark.parametrize(
         ("remembered", "stage"),
