@@ -24,6 +24,7 @@ class EnvironmentSpec:
         time_limit: steps after which an episode is truncated, None for no limit.
         resumable: whether fragments carry an end state.
         frame_stack: k, observations that the policy sees at once.
+        masked: whether the environment tells which actions are allowed.
     """
 
     id: str
@@ -33,6 +34,7 @@ class EnvironmentSpec:
     time_limit: int | None
     resumable: bool
     frame_stack: int = 1
+    masked: bool = False
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -50,7 +52,7 @@ class EnvironmentSpec:
                 "frame": list(self.frame_shape),
                 "stack": self.frame_stack,
             },
-            "action": self.action.to_json(),
+            "action": self.action.to_json() | ({"masked": True} if self.masked else {}),
             "resumable": self.resumable,
             "versions": {name: importlib.metadata.version(name) for name in ("gymnasium", "mujoco", "numpy")},
         }
@@ -61,6 +63,8 @@ class Environment:
 
     Attributes:
         frames: [E, *frame shape], the current ones, updated in place.
+        available: bool [E, C], which choices of an action are allowed now, updated in place; None where
+            actions are not masked.
         clip_rewards: whether fragments shall carry only the rewards' signs.
         returns: f64 [E], sum of rewards of each running episode.
         lengths: i64 [E], steps of each running episode.
@@ -70,6 +74,7 @@ class Environment:
         self.spec = spec
         self.count = engine.count
         self.frames = engine.observations
+        self.available = engine.available
         self.clip_rewards = clip_rewards
         self.returns = np.zeros(engine.count)
         self.lengths = np.zeros(engine.count, np.int64)

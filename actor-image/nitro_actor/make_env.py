@@ -102,6 +102,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     import gymnasium  # here: it takes long to load, and the fast engines do without
 
     from nitro_actor import spaces
+    from nitro_actor.engines import masked
     from nitro_actor.engines.generic import GenericEngine
 
     try:
@@ -129,6 +130,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
 
         probe.close()
         return make_agents(config, factory, time_limit)
+    probe = masked.apart(probe)
     flattened = spaces.is_flattened(probe.observation_space)
     if flattened:
         probe = gymnasium.wrappers.FlattenObservation(probe)
@@ -138,6 +140,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
             probe.observation_space, ", for example in gymnasium.wrappers.DtypeObservation"
         )
     action = spaces.actions(probe.action_space, ", for example in gymnasium.wrappers.TransformAction")
+    has_mask = masked.has(probe, action)
     shape = tuple(probe.observation_space.shape or ())
     if config.frame_stack > 1 and not shape:
         raise EnvironmentConfigError(
@@ -145,11 +148,15 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
         )
     probe.close()
     try:
-        engine = GenericEngine(factory, config.count, dtype, flatten=flattened)
+        engine = GenericEngine(
+            factory, config.count, dtype, flatten=flattened, masked=action if has_mask else None
+        )
         engine.reset([0] * config.count)  # check the space before the first round
     except (Exception, SystemExit) as error:
         raise unbuildable(config, error) from error
-    spec = EnvironmentSpec(config.id, shape, dtype, action, time_limit, engine.resumable, config.frame_stack)
+    spec = EnvironmentSpec(
+        config.id, shape, dtype, action, time_limit, engine.resumable, config.frame_stack, has_mask
+    )
     return Environment(engine, spec, clip_rewards=config.clip_rewards)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nitro_actor.environment import Environment
+from nitro_actor.masks import choices
 from nitro_actor.policy import Policy
 from nitro_actor.protocol.agents import AGENT
 from nitro_actor.protocol.fragment import from_one_agent
@@ -65,8 +66,9 @@ class OneAgent:
         spec = self._environment.spec
         row = int(np.prod(spec.frame_shape)) * np.dtype(spec.observation_dtype).itemsize
         # A step adds at most an observation, a final observation, the action and its distribution, and some
-        # numbers.
-        return 2 * row + spec.action.bytes + 64
+        # numbers; and which actions there were, twice.
+        masks = 2 * choices(spec.action) if spec.masked else 0
+        return 2 * row + spec.action.bytes + masks + 64
 
     def policy(self, container: WeightsContainer) -> Policy:
         """See `Play`."""

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nitro_actor import wire
+from nitro_actor import masks, wire
 from nitro_actor.actions import ActionSpace
 from nitro_actor.environment import EnvironmentSpec
 from nitro_actor.matmul import Floats
@@ -51,13 +52,20 @@ class Policy:
             self._scale = np.sqrt(tensors["observation.var"] + 1e-8).astype(np.float32)
             self._clip = np.float32(np.inf if weights.observation_clip is None else weights.observation_clip)
 
-    def distribution(self, observations: np.ndarray, out: Floats, memory: Floats | None = None) -> None:
+    def distribution(
+        self,
+        observations: np.ndarray,
+        out: Floats,
+        memory: Floats | None = None,
+        available: NDArray[np.bool_] | None = None,
+    ) -> None:
         """Write the action distribution of each observation.
 
         Args:
-            memory: f32 [E, H] before the observation, and after the call with it; needed where H is not 0.
             observations: [E, *shape], f32 or u8, raw.
             out: f32 [E, P]; `nitro_actor.actions` says what the parameters are.
+            memory: f32 [E, H] before the observation, and after the call with it; needed where H is not 0.
+            available: bool [E, C], see `nitro_actor.masks`; None where all actions are.
         """
         inputs = observations
         if self._normalise:
@@ -77,6 +85,8 @@ class Policy:
             log_std = out[:, self.actions.outputs :]
             np.minimum(log_std, _HIGHEST, out=log_std)
             np.maximum(log_std, _LOWEST, out=log_std)
+        if available is not None:
+            masks.apply(available, self.actions, out)
 
 
 def _check(weights: PolicyWeights, spec: EnvironmentSpec) -> None:

@@ -46,7 +46,8 @@ def rollout(
         terminate, by step then environment), episode_returns f64 [m], episode_lengths i64 [m], state/*.
         Where the policy sees stacks of k frames, each is here once: those are the newest, and
         earlier_observations [E, k - 1, *frame] came before the first step. Where the policy has a memory,
-        memory f32 [E, H] is that before the first step.
+        memory f32 [E, H] is that before the first step. Where actions are masked, available bool [L, E, C],
+        last_available [E, C] and final_available [n, C] are of the observations of the same names.
 
     Raises:
         EnvironmentCallError: the environment raised or returned NaN.
@@ -72,13 +73,17 @@ def rollout(
     observations = np.empty((length, *current.shape), current.dtype)
     distribution = np.empty((length, count, space.parameters), np.float32)
     actions = np.empty((length, count, *space.shape), space.dtype)
+    allowed = environment.available
+    available = None if allowed is None else np.empty((length, *allowed.shape), bool)
     rewards = np.empty((length, count), np.float32)
     terminated = np.empty((length, count), bool)
     truncated = np.empty((length, count), bool)
-    finals, returns, lengths = [], [], []
+    finals, final_available, returns, lengths = [], [], [], []
     for t in range(length):
         observations[t] = current
-        policy.distribution(environment.observations, distribution[t], memory)
+        if available is not None:
+            available[t] = allowed
+        policy.distribution(environment.observations, distribution[t], memory, allowed)
         space.sample(distribution[t], noise[t], actions[t])
         rewards[t], terminated[t], truncated[t] = environment.step(actions[t])
         done = terminated[t] | truncated[t]
@@ -87,6 +92,8 @@ def rollout(
             for index in np.flatnonzero(done):
                 if not terminated[t, index]:
                     finals.append(current[index].copy())
+                    if allowed is not None:
+                        final_available.append(allowed[index].copy())
                 returns.append(environment.returns[index])
                 lengths.append(environment.lengths[index])
                 environment.reset_one(int(index))
@@ -101,6 +108,12 @@ def rollout(
         "episode_returns": np.array(returns, np.float64),
         "episode_lengths": np.array(lengths, np.int64),
     }
+    if available is not None and allowed is not None:
+        tensors |= {
+            "available": available,
+            "last_available": allowed.copy(),
+            "final_available": np.array(final_available, bool).reshape(-1, *allowed.shape[1:]),
+        }
     # A policy that has diverged is an error, even where the learner does not ask for its distribution.
     _require_finite(tensors | {"distribution": distribution})
     if "log_probs" in optional_tensors:
@@ -132,7 +145,7 @@ def evaluate(
     distribution = np.empty((count, policy.actions.parameters), np.float32)
     memory = np.zeros((count, policy.memory_size), np.float32)
     while evaluation.running:
-        policy.distribution(environment.observations, distribution, memory)
+        policy.distribution(environment.observations, distribution, memory, environment.available)
         if not np.isfinite(distribution).all():
             _require_finite(
                 {"observations": environment.observations[None], "distribution": distribution[None]}

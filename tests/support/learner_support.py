@@ -135,7 +135,8 @@ def train_off_policy(
 
 def by_autograd(gradient: PpoGradient, network: ActorCritic, minibatch: Samples) -> Tensor:
     """What `gradient` computes by hand, f32 [P], by autograd."""
-    params, values = network.policy(minibatch.observations), network.critic(minibatch.observations)[:, 0]
+    params = minibatch.masked(network.policy(minibatch.observations), gradient.distribution)
+    values = network.critic(minibatch.observations)[:, 0]
     found = terms(minibatch, params, values, gradient.distribution, gradient.coefficients)
     loss = found.loss(gradient.coefficients).mean()
     parts = torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True)

@@ -161,10 +161,11 @@ class Pair(ParallelEnv[str, Any, Any]):
 
 class Panel(Pair):
     """Each agent sets the dials that it sees, which do not begin at 0, in each of 5 steps. A step pays the
-    share of its numbers that are right: at best an agent has 5, and a random one 25/12."""
+    share of its numbers that are right: at best an agent has 5, and a random one 25/12. With masks only the
+    first number may have another value than the right one."""
 
     def __init__(self, kind: str = "MultiDiscrete", *, masked: bool = False) -> None:
-        super().__init__("forbidden" if masked else "")
+        super().__init__("masked" if masked else "")
         self._kind = kind
         self.np_random = np.random.default_rng(0)
 
@@ -197,8 +198,14 @@ class Panel(Pair):
         return dict(self._shown)
 
     def _infos(self) -> Agents:
-        masks = {agent: {"action_mask": np.ones(5, bool)} for agent in self.possible_agents}
-        return masks if self.how == "forbidden" else {}
+        if self.how != "masked":
+            return {}
+        masks = {}
+        for agent, shown in self._shown.items():
+            mask = shown == 1 if self._kind == "MultiDiscrete" else np.stack([shown == 0, shown == 1], -1)
+            mask[: 3 if self._kind == "MultiDiscrete" else 1] = True
+            masks[agent] = {"action_mask": mask.reshape(-1)}
+        return masks
 
 
 class Turns(AECEnv[str, Any, Any]):

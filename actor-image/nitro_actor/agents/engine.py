@@ -47,7 +47,7 @@ class AgentsEngine(ABC):
         observations: [E, n_c, *observation shape], f32 or u8, by class. The current ones, updated in place; 0
             for an agent that is not alive.
         alive: bool [E, n_c] by class, who acts in the next step; updated in place.
-        available: bool [E, n_c, N] by class, for classes whose action space is masked; updated in place. An
+        available: bool [E, n_c, C] by class, for classes whose action space is masked; updated in place. An
             agent that is not alive has all actions available.
         state_size: S of the environment's own global state; None if it has no state, or if its state is the
             concatenation of all observations.

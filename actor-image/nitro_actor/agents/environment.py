@@ -67,7 +67,7 @@ class AgentsEnvironment:
     Attributes:
         frames: [E, n_c, *frame] by class, the current ones, updated in place; so are the next two.
         alive: bool [E, n_c] by class: who acts in the next step.
-        available: bool [E, n_c, N] by class, where the class's actions are masked.
+        available: bool [E, n_c, C] by class, where the class's actions are masked.
         clip_rewards: whether fragments shall carry only the rewards' signs.
         returns: f64 [E, agents], sums of rewards of the running episodes, in the order of `spec.agents`.
         lengths: i64 [E], steps of each running episode.

@@ -7,12 +7,14 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor import masks
+from nitro_actor.actions import ActionSpace
 from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.failures import failures
+from nitro_actor.masks import MASK
 from nitro_actor.spaces import actions, misfit, native_action, observation_dtype
 
-MASK = "action_mask"
 _LARGEST = float(np.finfo(np.float32).max)
 _HOW = " so that each agent observes one array and has one action"
 
@@ -145,28 +147,27 @@ class Game:
             raise self._wrong(f"an observation of {agent} {wrong}")
         return array
 
-    def mask(self, agent: str) -> NDArray[np.bool_]:
-        """Which actions a watching agent may take, bool [N]."""
-        seen, count = self._of(self._observations, agent, "observation"), int(self._spaces[agent][1].n)
+    def mask(self, agent: str, space: ActionSpace) -> NDArray[np.bool_]:
+        """Which choices of its action a watching agent has, bool [C]."""
+        seen, all_of_them = self._of(self._observations, agent, "observation"), masks.choices(space)
         given = seen.get(MASK) if isinstance(seen, Mapping) else self.told_mask(agent)
         # Nobody acts after a truncation, so some environments give no masks then.
         over = not self.acting
         if given is None:
             if over:
-                return np.ones(count, bool)
+                return np.ones(all_of_them, bool)
             raise self._wrong(
                 f"{agent} acts, but got no {MASK}, as it or an agent of its class did before; give it in "
                 "every step"
             )
-        mask = np.asarray(given).astype(bool)
-        if mask.shape != (count,):
-            raise self._wrong(f"the {MASK} of {agent} has shape {list(mask.shape)} instead of [{count}]")
-        if not mask.any():
+        try:
+            mask = masks.read(given, space)
+        except ValueError as error:
+            raise self._wrong(f"the {MASK} of {agent} {error}") from None
+        if wrong := masks.obstacle(mask, space):
             if over:
-                return np.ones(count, bool)
-            raise self._wrong(
-                f"the {MASK} of {agent} forbids every action; allow at least one, such as to do nothing"
-            )
+                return np.ones(all_of_them, bool)
+            raise self._wrong(f"the {MASK} of {agent} {wrong}")
         return mask
 
     def told_mask(self, agent: str) -> Any:
@@ -227,10 +228,7 @@ class Game:
         if action["kind"] == "discrete":
             action["masked"] = masked
         elif masked and action["kind"] != "continuous":
-            raise EnvironmentConfigError(
-                f"{agent}: it has an {MASK}, which only Discrete actions can have, but its action space is "
-                f"{acted}. Give it a Discrete space{_HOW}, or no {MASK}"
-            )
+            action["masked"] = True
         return observation, action
 
     def _read_agents(self) -> None:

@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import wire
+from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.classes import group
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
-from nitro_actor.agents.game import MASK, Game, Place
+from nitro_actor.agents.game import Game, Place
 from nitro_actor.engines.base import EnvironmentCallError, Snapshot, pack_generators, unpack_generators
 from nitro_actor.engines.failures import failures
 from nitro_actor.engines.states import Hook
+from nitro_actor.masks import MASK, choices
 
 _PATIENCE = 100
 """Episodes in which an agent must have acted at least once, where the same agents began all of them. Where
@@ -48,6 +50,7 @@ class ParallelEngine(AgentsEngine):
             for one in self.classes
             if one.action["kind"] != "continuous" and not one.action.get("masked")
         }
+        self._masked: dict[str, ActionSpace] = {}
         self._rewards: dict[str, NDArray[np.float64]] = {}
         self._died: dict[str, NDArray[np.bool_]] = {}
         places: dict[str, Place] = {}
@@ -59,7 +62,8 @@ class ParallelEngine(AgentsEngine):
             self._rewards[one.name] = np.zeros(shape)
             self._died[one.name] = np.zeros(shape, bool)
             if one.action.get("masked"):
-                self.available[one.name] = np.ones((*shape, one.action["n"]), bool)
+                space = self._masked[one.name] = action_space(one.action)
+                self.available[one.name] = np.ones((*shape, choices(space)), bool)
             places |= {agent: Place(one.name, i) for i, agent in enumerate(one.agents)}
         self._places = places
         self._games = [first, *(Game(index, make()) for index in range(1, count))]
@@ -132,7 +136,7 @@ class ParallelEngine(AgentsEngine):
             name, row = self._places[agent]
             self.observations[name][index, row] = game.observation(agent)
             if name in self.available:
-                self.available[name][index, row] = game.mask(agent)
+                self.available[name][index, row] = game.mask(agent, self._masked[name])
             elif name in self._unmasked and game.told_mask(agent) is not None:
                 raise EnvironmentCallError(
                     f"environment {index}: {agent} got an {MASK}, but no agent of its class had one in the "

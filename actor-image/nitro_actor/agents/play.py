@@ -8,6 +8,7 @@ from nitro_actor.actions import action_space
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.policies import Policies
 from nitro_actor.agents.rollout import evaluate, rollout
+from nitro_actor.masks import choices
 from nitro_actor.protocol.weights import WeightsContainer
 from nitro_actor.rollout import Tensors
 
@@ -26,7 +27,7 @@ class SeveralAgents:
             row = int(np.prod(one.observation["frame"])) * np.dtype(one.observation["dtype"]).itemsize
             actions = action_space(one.action)
             # As of one agent; and whether it was alive, died, and which actions there were, twice.
-            total += len(one.agents) * (2 * row + actions.bytes + 2 * actions.outputs + 64)
+            total += len(one.agents) * (2 * row + actions.bytes + 2 * choices(actions) + 64)
         return total
 
     def policy(self, container: WeightsContainer) -> Policies:

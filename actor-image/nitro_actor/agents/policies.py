@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor import wire
+from nitro_actor import masks, wire
 from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.stack import Stack, shape_of
@@ -25,9 +25,6 @@ from nitro_actor.networks import Mlp, linear_parameters
 from nitro_actor.policy import check_layers, head_parameters, statistics_parameters
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
-
-UNAVAILABLE = np.float32(-1e9)
-"""Logit and Q value of an action that is not available, in the actor as in the learner."""
 
 
 class Policies:
@@ -159,7 +156,7 @@ class ClassPolicies:
 
         Args:
             observations: [E, n_c, *shape], f32 or u8, raw.
-            available: bool [E, n_c, N], None where actions are not masked.
+            available: bool [E, n_c, C], None where actions are not masked.
             out: f32 [E, n_c, P].
             memory: f32 [E, n_c, H] before the observations, and after the call with them; needed where H is
                 not 0.
@@ -167,7 +164,7 @@ class ClassPolicies:
         for stack in self._stacks:
             stack(observations, out, memory)
         if available is not None:
-            np.copyto(out, UNAVAILABLE, where=~available)
+            masks.apply(available, self.actions, out)
 
     def sample(
         self,
@@ -188,7 +185,7 @@ class ClassPolicies:
         # All numbers have the same distribution, so the highest one is a uniform choice.
         np.copyto(scores, drawn, where=(self._greedy & (noise.explore[t] < self._epsilon))[..., None])
         if available is not None:
-            np.copyto(scores, UNAVAILABLE, where=~available)
+            masks.apply(available, self.actions, scores)
         np.argmax(scores, axis=-1, out=out)
 
     def log_probabilities(

@@ -173,8 +173,8 @@ class _Record:
         self.alive = np.empty(steps, bool)
         self._observations = np.empty((length, *self._frames.shape), self._frames.dtype)
         self._distribution = np.empty((*steps, policies.actions.parameters), np.float32)
-        masked = self._now_available is not None
-        self._available = np.empty((*steps, one.action["n"]), bool) if masked else None
+        now = self._now_available
+        self._available = None if now is None else np.empty((length, *now.shape), bool)
         self._finals: list[np.ndarray] = []
         self._final_available: list[np.ndarray] = []
 

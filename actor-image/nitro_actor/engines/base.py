@@ -28,11 +28,14 @@ class Engine(ABC):
     Attributes:
         count: E.
         observations: [E, *observation shape], f32 or u8. The current ones, updated in place.
+        available: bool [E, C], which choices of an action are allowed now, as `nitro_actor.masks` has them,
+            updated in place; None where actions are not masked.
         resumable: whether `snapshot` and `restore` are exact.
     """
 
     count: int
     observations: np.ndarray
+    available: NDArray[np.bool_] | None = None
     resumable: bool
 
     @abstractmethod

@@ -12,6 +12,7 @@ from gymnasium.wrappers import FlattenObservation
 from numpy.typing import NDArray
 
 from nitro_actor import wire
+from nitro_actor.actions import ActionSpace
 from nitro_actor.engines.base import (
     Engine,
     EnvironmentCallError,
@@ -20,6 +21,7 @@ from nitro_actor.engines.base import (
     unpack_generators,
 )
 from nitro_actor.engines.failures import failures
+from nitro_actor.engines.masked import Masks, apart
 from nitro_actor.engines.states import MujocoReplay, state_keeper
 from nitro_actor.spaces import misfit, native_action
 
@@ -32,15 +34,29 @@ class GenericEngine(Engine):
     Args:
         dtype: float32 or uint8, to which observations are cast.
         flatten: whether gymnasium's wrapper shall flatten the observations.
+        masked: their action space, where actions are masked; see `nitro_actor.engines.masked`.
     """
 
-    def __init__(self, make: MakeEnvironment, count: int, dtype: str, *, flatten: bool) -> None:
+    def __init__(
+        self,
+        make: MakeEnvironment,
+        count: int,
+        dtype: str,
+        *,
+        flatten: bool,
+        masked: ActionSpace | None = None,
+    ) -> None:
         self.count = count
         self._environments = [make() for _ in range(count)]
         self._state_keepers = [state_keeper(environment) for environment in self._environments]
-        if flatten:  # after the keepers were made: the wrapper has no state
+        # After the keepers were made: the wrappers have no state.
+        self._environments = [apart(environment) for environment in self._environments]
+        if flatten:
             self._environments = [FlattenObservation(environment) for environment in self._environments]
         first = self._environments[0]
+        self._masks = None if masked is None else Masks(self._environments, masked)
+        if self._masks:
+            self.available = self._masks.available
         # Only keepers of this kind are called at every step; for the others the loop does no work.
         self._replays = [
             keeper if isinstance(keeper, MujocoReplay) else None for keeper in self._state_keepers
@@ -64,6 +80,8 @@ class GenericEngine(Engine):
         with failures(index, "reset"):
             self._store(index, self._environments[index].reset(seed=seed)[0])
         self._was_reset[index] = True
+        if self._masks:
+            self._masks.show(index)
         if replay := self._replays[index]:
             replay.after_reset()
 
@@ -78,6 +96,8 @@ class GenericEngine(Engine):
                 self._rewards[index] = float(reward)
                 self._terminated[index] = terminated
                 self._truncated[index] = truncated
+            if self._masks:
+                self._masks.show(index, terminated=bool(terminated), truncated=bool(truncated))
         return self._rewards, self._terminated, self._truncated
 
     def snapshot(self) -> Snapshot:
@@ -88,7 +108,8 @@ class GenericEngine(Engine):
             states = [keeper.get() for keeper in keepers]
             own = {f"own/{name}": np.stack([state[name] for state in states]) for name in states[0]}
         generators = pack_generators([environment.unwrapped.np_random for environment in self._environments])
-        return own | {"observations": self.observations.copy(), "generators": generators}
+        own |= {"observations": self.observations.copy(), "generators": generators}
+        return own if self.available is None else own | {"available": self.available.copy()}
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         observations, count = self.observations, self.count
@@ -96,6 +117,8 @@ class GenericEngine(Engine):
             "observations": wire.TensorSpec(str(observations.dtype), observations.shape),
             "generators": wire.TensorSpec("uint64", (count, 6)),
         }
+        if self.available is not None:
+            common["available"] = wire.TensorSpec("bool", self.available.shape)
         own = {name.removeprefix("own/"): array for name, array in snapshot.items() if name not in common}
         wire.check({name: array for name, array in snapshot.items() if name in common}, common)
         if any(array.shape[:1] != (count,) for array in own.values()):
@@ -110,6 +133,8 @@ class GenericEngine(Engine):
                 keeper.set({name: array[index].copy() for name, array in own.items()})
             self._environments[index].unwrapped.np_random = generators[index]
         observations[:] = snapshot["observations"]
+        if self.available is not None:
+            self.available[:] = snapshot["available"]
 
     def close(self) -> None:
         for environment in self._environments:

@@ -15,9 +15,9 @@ class. A rollout of L steps of E environments:
     {class}/memory                  [E, n_c, H]                f32, before the first step; see below
     {class}/alive                   [L, E, n_c]                bool, who acted; where there are classes
     {class}/died                    [L, E, n_c]                bool, who ended by itself in the step; likewise
-    {class}/available               [L, E, n_c, N]             bool, where the action space is masked
-    {class}/last_available          [E, n_c, N]                bool, likewise
-    {class}/final_available         [n, n_c, N]                bool, likewise
+    {class}/available               [L, E, n_c, C]             bool, where the action space is masked
+    {class}/last_available          [E, n_c, C]                bool, likewise
+    {class}/final_available         [n, n_c, C]                bool, likewise
     terminated, truncated           [L, E]                     bool
     global_state                    [L, E, S]                  f32, if asked for, and if there is one
     last_global_state               [E, S]                     f32, likewise
@@ -36,7 +36,8 @@ cut before. An agent that died does not act until it is alive again, in the same
 an agent is not alive its rewards and observations are 0, all of its actions are available, and the action
 that it took is ignored.
 
-`nitro_actor.actions` says how an action and the P parameters of its distribution lie in these arrays.
+`nitro_actor.actions` says how an action and the P parameters of its distribution lie in these arrays, and
+`nitro_actor.masks` how its C choices do.
 
 A policy with a recurrent layer remembers H numbers of an episode. They are 0 as an episode begins, and where
 an agent was not alive in the step before. The end state has the memory after the last step, as state/memory
@@ -57,6 +58,7 @@ import numpy as np
 
 from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.actions import action_space
+from nitro_actor.masks import choices
 from nitro_actor.protocol import fields
 from nitro_actor.protocol.agents import AGENT, AgentClass, agent_classes, state_size
 from nitro_actor.protocol.fields import MetadataError
@@ -273,6 +275,7 @@ def _class_specs(
         yield "alive", TensorSpec("bool", steps)
         yield "died", TensorSpec("bool", steps)
     if one.action.get("masked"):
-        yield "available", TensorSpec("bool", (*steps, parameters))
-        yield "last_available", TensorSpec("bool", (envs, count, parameters))
-        yield "final_available", TensorSpec("bool", (None, count, parameters))
+        each = choices(action)
+        yield "available", TensorSpec("bool", (*steps, each))
+        yield "last_available", TensorSpec("bool", (envs, count, each))
+        yield "final_available", TensorSpec("bool", (None, count, each))

@@ -195,7 +195,8 @@ def loss_terms(
     time: policy_loss, value_loss, entropy, kl, clip_fraction."""
     sums = torch.zeros(5, dtype=torch.float64)
     for part in samples.slices(chunk):
-        params = network.policy.distribution(network.policy.trace(part.observations))
+        traced = network.policy.distribution(network.policy.trace(part.observations))
+        params = part.masked(traced, distribution)
         t = terms(part, params, network.values(part.observations), distribution, c)
         columns = (-t.surrogate, t.value_error, t.entropy, t.kl, t.clipped)
         sums += torch.stack([column.sum(dtype=torch.float64) for column in columns]).cpu()

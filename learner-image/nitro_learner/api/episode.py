@@ -68,7 +68,14 @@ class PlayedEpisode:
     ) -> dict[str, Action]: ...
 
     @overload
-    def act(self, frame: ArrayLike, *, begins: ArrayLike = ..., deterministic: bool = ...) -> Action: ...
+    def act(
+        self,
+        frame: ArrayLike,
+        *,
+        begins: ArrayLike = ...,
+        deterministic: bool = ...,
+        available: ArrayLike | None = ...,
+    ) -> Action: ...
 
     def act(
         self,
@@ -76,7 +83,7 @@ class PlayedEpisode:
         *,
         begins: ArrayLike = False,
         deterministic: bool = True,
-        available: Mapping[str, ArrayLike] | None = None,
+        available: Any = None,
     ) -> Action | dict[str, Action]:
         """Choose the action for the newest frame, or the actions for a batch of them.
 
@@ -114,7 +121,7 @@ class PlayedEpisode:
         agent = policy.agents[0]
         one = self._stacked(agent, frame, begins)
         before = self._remembered(agent, one, begins)
-        action, after = policy.act(one, state=before, deterministic=deterministic)
+        action, after = policy.act(one, state=before, deterministic=deterministic, available=available)
         self._states = {agent: after}
         return action
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor.actions import Discrete, action_space
+from nitro_actor.actions import action_space
 from nitro_actor.agents.environment import AgentsSpec
 from nitro_actor.agents.policies import Policies
 from nitro_actor.environment import EnvironmentSpec
+from nitro_actor.masks import choices
 from nitro_actor.policy import Policy
 from nitro_actor.protocol.agents import agent_classes
 from nitro_actor.protocol.weights import WeightsContainer
@@ -42,12 +43,18 @@ class AgentPlayer:
         )
         self._policy = Policy(container.policies[container.agents[one.agents[0]]], spec)
 
-    def act(self, observations: NDArray[Any], generator: np.random.Generator | None, state: State) -> Action:
+    def act(
+        self,
+        observations: NDArray[Any],
+        mask: NDArray[np.bool_] | None,
+        generator: np.random.Generator | None,
+        state: State,
+    ) -> Action:
         """Choose actions; `state` f32 [B, H] is updated in place."""
         count = len(observations)
         space = self._space
         distribution = np.empty((count, space.parameters), np.float32)
-        self._policy.distribution(observations, distribution, state)
+        self._policy.distribution(observations, distribution, state, mask)
         _check_finite(distribution)
         if generator is None:
             return space.native(space.mode(distribution))
@@ -87,8 +94,8 @@ class TeamPlayer:
             shape = (count, len(one.agents))
             seen = np.zeros((*shape, *one.observation["shape"]), one.observation["dtype"])
             space = policies.actions
-            discrete = isinstance(space, Discrete)
-            available = np.ones((*shape, space.outputs), bool) if discrete else None
+            each = choices(space)
+            available = np.ones((*shape, each), bool) if each else None
             for index, agent in enumerate(one.agents):
                 if agent in observations:
                     seen[:, index] = observations[agent]

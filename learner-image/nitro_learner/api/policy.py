@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nitro_actor.memory import memory_size
 from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_learner.api.episode import PlayedEpisode
 from nitro_learner.api.players import Action, AgentPlayer, State, TeamPlayer
-from nitro_learner.api.rows import alike, batch_of
+from nitro_learner.api.rows import alike, batch_of, masks_of
 
 
 class TrainedPolicy:
@@ -74,7 +74,9 @@ class TrainedPolicy:
     ) -> dict[str, Action]: ...
 
     @overload
-    def act(self, observation: ArrayLike, *, deterministic: bool = ...) -> Action: ...
+    def act(
+        self, observation: ArrayLike, *, deterministic: bool = ..., available: ArrayLike | None = ...
+    ) -> Action: ...
 
     @overload
     def act(
@@ -88,7 +90,12 @@ class TrainedPolicy:
 
     @overload
     def act(
-        self, observation: ArrayLike, *, state: ArrayLike, deterministic: bool = ...
+        self,
+        observation: ArrayLike,
+        *,
+        state: ArrayLike,
+        deterministic: bool = ...,
+        available: ArrayLike | None = ...,
     ) -> tuple[Action, State]: ...
 
     def act(
@@ -97,7 +104,7 @@ class TrainedPolicy:
         *,
         state: ArrayLike | Mapping[str, ArrayLike] | None = None,
         deterministic: bool = True,
-        available: Mapping[str, ArrayLike] | None = None,
+        available: ArrayLike | Mapping[str, ArrayLike] | None = None,
     ) -> Any:
         """Choose the action for an observation, or the actions for a batch.
 
@@ -109,7 +116,8 @@ class TrainedPolicy:
                 the policy has a memory.
             deterministic: take the most probable or most valuable action. Otherwise draw one, as the policy
                 does in training.
-            available: of several agents: which actions each may take, bool [N] or [B, N]; all by default.
+            available: which choices of its action the agent has, bool [C] or [B, C], as `nitro_actor.masks`
+                has them: of a Discrete space the actions. Of several agents a mapping. All by default.
 
         Returns:
             The action, or with a batch axis the actions; of several agents a mapping. With `state` a tuple of
@@ -125,16 +133,16 @@ class TrainedPolicy:
             )
         generator = None if deterministic else self._generator
         if isinstance(self._players, AgentPlayer):
-            if isinstance(observation, Mapping) or available is not None:
+            if isinstance(observation, Mapping) or isinstance(available, Mapping):
                 raise ValueError(
                     "the policy is of one agent: give one observation (an array; of a Dict or Tuple space "
-                    "what gymnasium.spaces.flatten makes of it), and no available actions"
+                    "what gymnasium.spaces.flatten makes of it), and its action_mask apart as available"
                 )
-            (one,) = self.spaces.values()
+            ((agent, one),) = self.spaces.items()
             rows, single = batch_of(observation, one, "shape")
-            before = self._states({self.agents[0]: state}, [self.agents[0]], len(rows), single)
-            after = before[self.agents[0]]
-            actions = self._players.act(rows, generator, after)
+            mask = None if available is None else masks_of(available, one, agent, len(rows))
+            after = self._states({agent: state}, [agent], len(rows), single)[agent]
+            actions = self._players.act(rows, mask, generator, after)
             if single:
                 actions, after = actions[0], after[0]
             return actions if state is None else (actions, after)
@@ -144,7 +152,11 @@ class TrainedPolicy:
             )
         seen = {agent: batch_of(rows, self.of(agent), "shape") for agent, rows in observation.items()}
         count, single = alike(seen)
-        masks = {agent: self._mask(agent, mask, count) for agent, mask in (available or {}).items()}
+        if available is not None and not isinstance(available, Mapping):
+            raise ValueError("available: give a mapping from agents to what they may do")
+        masks = {
+            agent: masks_of(mask, self.of(agent), agent, count) for agent, mask in (available or {}).items()
+        }
         if state is not None and not isinstance(state, Mapping):
             raise ValueError("state: give a mapping from agents to states")
         states = self._states(state or {}, list(seen), count, single)
@@ -197,15 +209,3 @@ class TrainedPolicy:
                 )
             states[agent] = rows.reshape(shape)
         return states
-
-    def _mask(self, agent: str, mask: ArrayLike, count: int) -> NDArray[np.bool_]:
-        action = self.of(agent).action
-        if action["kind"] != "discrete":
-            raise ValueError(f"available: the actions of {agent} are not Discrete, so none can be left out")
-        rows = np.asarray(mask, bool)
-        shape = (count, action["n"])
-        if rows.shape not in (shape, shape[1:]):
-            raise ValueError(f"available: {agent} needs the shape {list(shape)}, not {list(rows.shape)}")
-        if not rows.any(axis=-1).all():
-            raise ValueError(f"available: {agent} needs an action that is allowed in each row")
-        return np.broadcast_to(rows, shape)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nitro_actor.actions import action_space
+from nitro_actor.masks import choices, obstacle
 from nitro_actor.protocol.agents import AgentClass
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -32,6 +34,34 @@ def batch_of(observation: ArrayLike, one: AgentClass, kind: str) -> tuple[NDArra
         raise ValueError(f"{one.name}: observations are uint8, not {rows.dtype}: give them as they are")
     single = rows.ndim == len(shape)
     return (rows[None] if single else rows).astype(dtype, copy=False), single
+
+
+def masks_of(available: ArrayLike, one: AgentClass, agent: str, count: int) -> NDArray[np.bool_]:
+    """The choices of its action that an agent has in each of `count` rows, bool [count, C].
+
+    Args:
+        available: bool [C] or [count, C].
+        one: the agent's spaces.
+        agent: its name, for errors.
+        count: rows of its observations.
+    """
+    space = action_space(one.action)
+    shape = (count, choices(space))
+    if not shape[1]:
+        raise ValueError(f"available: the actions of {agent} are real numbers, so none can be left out")
+    try:
+        rows = np.asarray(available)
+    except ValueError:  # rows of several lengths
+        rows = np.empty(0)
+    if rows.shape not in (shape, shape[1:]):
+        raise ValueError(f"available: {agent} needs the shape {list(shape)}, not {list(rows.shape)}")
+    if rows.dtype.kind not in "biuf":
+        raise ValueError(f"available: {agent} needs bools, not {rows.dtype}")
+    rows = rows.astype(bool)
+    if obstacle(rows, space):
+        each = "" if one.action["kind"] == "discrete" else ", of each of its numbers"
+        raise ValueError(f"available: {agent} needs an action that is allowed in each row{each}")
+    return np.broadcast_to(rows, shape)
 
 
 def alike(seen: Mapping[str, tuple[NDArray[Any], bool]]) -> tuple[int, bool]:

@@ -27,6 +27,7 @@ class Fragment:
             distribution f32 [L, E, P] (mean and log-std, or logits), each only where the algorithm's record
             wants it; rewards f32 [L, E]; terminated, truncated bool [L, E]; last_observations [E, *obs];
             final_observations [n, *obs], one for each truncated and not terminated step in order of (t, e);
+            where actions are masked available bool [L, E, C], last_available [E, C], final_available [n, C];
             episode_returns f64 [m], episode_lengths i64 [m]; "state/..." of the environment's end state. With
             several agents, only the arrays that an environment has once are here: terminated, truncated,
             episode_returns f64 [m, agents], episode_lengths, the end state, and where the algorithm's record
@@ -109,6 +110,7 @@ class Batch:
         advantages: f32 [N], not standardised.
         returns: f32 [N], advantages + values.
         values: f32 [N], of the critic before the update.
+        available: bool [N, C], which choices of the actions were allowed; None where they are not masked.
     """
 
     observations: Tensor
@@ -118,6 +120,7 @@ class Batch:
     advantages: Tensor
     returns: Tensor
     values: Tensor
+    available: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.observations)
@@ -169,6 +172,11 @@ class Rollouts:
     def distribution(self) -> Tensor:
         """Parameters f32 [N, P] of the policy that acted; not every algorithm asks for them."""
         return self._rows("distribution")
+
+    @property
+    def available(self) -> Tensor | None:
+        """Which choices of the actions were allowed, bool [N, C]; None where they are not masked."""
+        return self._rows("available") if "available" in self._fragments[0].tensors else None
 
     def values(self, critic: Callable[[Tensor], Tensor]) -> tuple[Tensor, np.ndarray]:
         """V of each row [N], and V of what followed each step [L, lanes] as `gae.next_values` gives it.
@@ -259,6 +267,7 @@ def assemble(
         advantages=advantages,
         returns=advantages + batch_values,
         values=batch_values,
+        available=rollouts.available,
     )
 
 

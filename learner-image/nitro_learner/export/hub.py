@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from nitro_actor.actions import action_space
+from nitro_actor.masks import choices
 from nitro_learner.api.exported import write_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.run import Run
@@ -108,7 +110,7 @@ def _usage(policy: TrainedPolicy, network: str) -> str:
     if memory:  # of an episode's first observation
         feed, outputs = f'{feed[:-1]}, "state": np.zeros([1, {memory}], np.float32)}}', f"{outputs}, state"
     if takes_available(policy, policy.agents[0]):
-        feed = f'{feed[:-1]}, "available": np.ones([1, {one.action["n"]}], bool)}}'
+        feed = f'{feed[:-1]}, "available": np.ones([1, {choices(action_space(one.action))}], bool)}}'
     return f"""import numpy as np
 import onnxruntime
 

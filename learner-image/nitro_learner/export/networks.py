@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from nitro_actor.actions import action_space
+from nitro_actor.masks import choices
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.export.policy_module import PolicyModule, RecurrentPolicyModule
 
@@ -59,8 +61,11 @@ def as_torch(policy: TrainedPolicy) -> dict[str, bytes]:
 
 
 def takes_available(policy: TrainedPolicy, agent: str) -> bool:
-    """Whether the agent's module takes the actions that are available."""
-    return "classes" in policy.environment and bool(policy.of(agent).action["kind"] == "discrete")
+    """Whether the agent's module takes the choices of its action that are available: where they are masked,
+    and of several agents always where they are Discrete."""
+    action = policy.of(agent).action
+    several = "classes" in policy.environment
+    return bool(action.get("masked")) or (several and bool(action["kind"] == "discrete"))
 
 
 def _module(policy: TrainedPolicy, agent: str) -> tuple[PolicyModule, dict[str, torch.Tensor]]:
@@ -74,7 +79,7 @@ def _module(policy: TrainedPolicy, agent: str) -> tuple[PolicyModule, dict[str, 
     if policy.memory[agent]:
         inputs["state"] = torch.zeros(2, policy.memory[agent])
     if takes_available(policy, agent):
-        inputs["available"] = torch.ones(2, one.action["n"], dtype=torch.bool)
+        inputs["available"] = torch.ones(2, choices(action_space(one.action)), dtype=torch.bool)
     return module.eval(), inputs
 
 

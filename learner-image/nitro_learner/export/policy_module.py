@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from nitro_actor.actions import Continuous, Discrete, MultiBinary, MultiDiscrete, action_space
-from nitro_actor.agents.policies import UNAVAILABLE
 from nitro_actor.policy import LOG_STD_RANGE
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.protocol.weights import PolicyWeights
+from nitro_learner.networks.distributions import distribution_of
 
 
 class PolicyModule(nn.Module):
@@ -30,7 +30,8 @@ class PolicyModule(nn.Module):
                       MultiDiscrete or MultiBinary one [B, *shape] of its dtype
         distribution  f32 [B, P]: Q values, or the parameters that `nitro_actor.actions` describes
 
-    Of several agents with discrete actions it also takes `available`, bool [B, N].
+    Where actions are masked, and of several agents with discrete actions, it also takes `available`, bool
+    [B, C]: the choices that are allowed, as `nitro_actor.masks` has them.
     """
 
     mean: Tensor
@@ -53,6 +54,7 @@ class PolicyModule(nn.Module):
         tensors = {name: torch.from_numpy(np.array(array)) for name, array in weights.tensors.items()}
         self._relu = network["activation"] == "relu"
         self._space = space
+        self._family = distribution_of(one.action)
         self._continuous = isinstance(space, Continuous)
         shape = tuple(one.observation["shape"])
         self._image = (*shape, 1)[:3] if network["kind"] == "conv" else ()
@@ -92,7 +94,7 @@ class PolicyModule(nn.Module):
     def _chosen(self, features: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
         distribution = self._distribution(features)
         if available is not None:
-            distribution = torch.where(available, distribution, float(UNAVAILABLE))
+            distribution = self._family.masked(distribution, available)
         return self._mode(distribution), distribution
 
     def _mode(self, distribution: Tensor) -> Tensor:

@@ -14,10 +14,18 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from nitro_actor.actions import MultiDiscrete, action_space
+from nitro_actor.masks import UNAVAILABLE
+
+_UNAVAILABLE = float(UNAVAILABLE)
 
 
 class Distribution(Protocol):
     """A family of distributions."""
+
+    def masked(self, params: Tensor, available: Tensor) -> Tensor:
+        """The parameters [..., P] with a mask, bool [..., C]; see `nitro_actor.masks`. What a mask has
+        written does not depend on the parameters."""
+        ...
 
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
         """log pi(a | s), [n]."""
@@ -42,6 +50,9 @@ class Distribution(Protocol):
 
 class Gaussian:
     """Independent normals: parameters [n, 2 A], mean then log-std; actions float [n, A]."""
+
+    def masked(self, params: Tensor, available: Tensor) -> Tensor:  # noqa: ARG002
+        raise TypeError("actions of real numbers have no mask")
 
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
         mean, log_std = params.chunk(2, -1)
@@ -78,6 +89,9 @@ class Gaussian:
 class Categorical:
     """Parameters [n, N], logits; actions int64 [n]."""
 
+    def masked(self, params: Tensor, available: Tensor) -> Tensor:
+        return torch.where(available, params, _UNAVAILABLE)
+
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
         return params.log_softmax(-1).gather(-1, actions[:, None])[:, 0]
 
@@ -109,6 +123,9 @@ class MultiCategorical:
         self._sizes = list(sizes)
         self._each = Categorical()
 
+    def masked(self, params: Tensor, available: Tensor) -> Tensor:
+        return self._each.masked(params, available)
+
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
         parts = zip(torch.split(params, self._sizes, -1), actions.unbind(-1), strict=True)
         return torch.stack([self._each.log_prob(part, action) for part, action in parts]).sum(0)
@@ -135,6 +152,10 @@ class MultiCategorical:
 
 class Bernoulli:
     """Independent bits: parameters [n, M], logits of 1; actions int64 [n, M]."""
+
+    def masked(self, params: Tensor, available: Tensor) -> Tensor:
+        may_be_0, may_be_1 = available[..., 0::2], available[..., 1::2]
+        return torch.where(may_be_1, torch.where(may_be_0, params, -_UNAVAILABLE), _UNAVAILABLE)
 
     def log_prob(self, params: Tensor, actions: Tensor) -> Tensor:
         return (actions * params - softplus(params)).sum(-1)

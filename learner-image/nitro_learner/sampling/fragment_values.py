@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor import masks
 from nitro_actor.actions import WholeNumbers, action_space
 from nitro_actor.protocol.agents import AgentClass
 
@@ -32,7 +32,7 @@ def _of_class(tensors: Tensors, one: AgentClass) -> Iterator[str]:
             return
         if one.action.get("masked"):
             available = tensors[f"{one.name}/available"]
-            if not np.take_along_axis(available, actions[..., None], axis=-1).all():
+            if not masks.allow(available, space, actions):
                 yield f"{one.name}/actions: an action that {one.name}/available does not allow"
     yield from _rows(tensors, (f"{one.name}/final_observations", f"{one.name}/final_available"))
     if one.mortal:

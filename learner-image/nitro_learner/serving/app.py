@@ -232,8 +232,8 @@ def _parsed(body: bytearray) -> dict[str, Any]:
     if not isinstance(found.get("state", {}), dict | list | None):
         raise ValueError("state: must be numbers, or an object with those of each agent")
     available = found.get("available")
-    if available is not None and not isinstance(available, dict):
-        raise ValueError("available: must be an object with the actions of each agent")
+    if available is not None and not isinstance(available, dict | list):
+        raise ValueError("available: must be a list of bools, or an object with those of each agent")
     # NumPy gives each number of a list the room of the list's longest string. A name has two quotation marks.
     objects = [found, *(part for part in found.values() if isinstance(part, dict))]
     if body.count(b'"') > 2 * sum(map(len, objects)):

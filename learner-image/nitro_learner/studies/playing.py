@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,10 @@ from nitro_learner.run.rundir import naming
 from nitro_learner.sampling.evaluation import MAX_STEPS
 from nitro_learner.sampling.plans import sums_of_classes
 from nitro_learner.sampling.seeds import evaluation_seed
+from nitro_learner.training.adoption import check_masks
+
+if TYPE_CHECKING:
+    from nitro_actor.engines.masked import Masks
 
 # The slot of evaluations after training: their episodes must differ from those of evaluations in training.
 _LATER_SLOT = 1_000_000
@@ -141,11 +145,14 @@ def film(spec: JobSpec, checkpoint: Checkpoint, path: Path) -> Filmed:
             policy = Policy(PolicyWeights.of(*policies.only.weights()), environment.spec)
             episode, rate = _game(environment, policy, seed), 60 / spec.environment.atari.frame_skip
         else:
+            from nitro_actor.engines.masked import Masks  # gymnasium takes long to load
+
             _choose_renderer()
             policy = Policy(PolicyWeights.of(*policies.only.weights()), environment.spec)
             drawing = _renderable(spec)
             stack.callback(drawing.close)
-            episode = _episode(drawing, policy, seed, environment.spec.frame_stack)
+            masks = Masks([drawing], environment.spec.action) if environment.spec.masked else None
+            episode = _episode(drawing, policy, seed, environment.spec.frame_stack, masks)
             rate = float(drawing.metadata.get("render_fps") or 30)
         for frame, reward, over in itertools.islice(episode, _FRAMES):
             pictures.append(Image.fromarray(frame))
@@ -164,6 +171,7 @@ def _config(spec: JobSpec, count: int) -> EnvironmentConfig:
 
 def _policies(spec: JobSpec, checkpoint: Checkpoint, environment: dict[str, Any]) -> PolicySet:
     policies = registry.make_policies(spec, environment)
+    check_masks(checkpoint.state, environment, goes_on=False)
     policies.load_state_dict(saved_policies(checkpoint.state))
     return policies
 
@@ -181,6 +189,7 @@ def _renderable(spec: JobSpec) -> Any:
     """A gymnasium environment that draws frames, and shows observations as policies see them."""
     from gymnasium.wrappers import FlattenObservation
 
+    from nitro_actor.engines.masked import apart
     from nitro_actor.spaces import is_flattened
 
     wanted = spec.environment
@@ -201,6 +210,7 @@ def _renderable(spec: JobSpec) -> Any:
         ) from error
     if picture is None:
         raise VideoError(f"{wanted.id} draws nothing, so there is no video of it.")
+    environment = apart(environment)
     return FlattenObservation(environment) if is_flattened(environment.observation_space) else environment
 
 
@@ -260,21 +270,27 @@ def _game(environment: Environment, policy: Policy, seed: int) -> Iterator[_Step
         yield picture, float(rewards[0]), ended
 
 
-def _episode(environment: Any, policy: Policy, seed: int, stack: int) -> Iterator[_Step]:
-    """One episode; the policy sees `stack` observations."""
+def _episode(environment: Any, policy: Policy, seed: int, stack: int, masks: Masks | None) -> Iterator[_Step]:
+    """One episode; the policy sees `stack` observations, and `masks` where its actions are masked."""
     from nitro_actor.spaces import native_action
 
     observation, _ = environment.reset(seed=seed % 2**32)
+    available = None
+    if masks:
+        masks.show(0)
+        available = masks.available
     seen = deque([np.asarray(observation)] * stack, maxlen=stack)
     distribution = np.empty((1, policy.actions.parameters), np.float32)
     memory = np.zeros((1, policy.memory_size), np.float32)
     ended = False
     while not ended:
         shown = seen[0] if stack == 1 else join(np.stack(seen), 0)
-        policy.distribution(shown[None], distribution, memory)
+        policy.distribution(shown[None], distribution, memory, available)
         (action,) = policy.actions.bounded(policy.actions.mode(distribution))
         native = native_action(environment.action_space, action)
         observation, reward, terminated, truncated, _ = environment.step(native)
         seen.append(np.asarray(observation))
+        if masks:
+            masks.show(0, terminated=bool(terminated), truncated=bool(truncated))
         ended = bool(terminated or truncated)
         yield np.asarray(environment.render(), np.uint8), float(reward), ended

@@ -1,4 +1,5 @@
-"""The begin of a run with the policies of another run: spec.resumeFrom."""
+"""Whether the policies of a checkpoint fit a run: one that goes on, or one that begins with those of another
+run (spec.resumeFrom)."""
 
 from __future__ import annotations
 
@@ -39,6 +40,37 @@ def adopt(
         sharing.adopt(source.get("sharing", {}))
     except ValueError as error:
         raise misfit([str(error)]) from error
+
+
+def check_masks(saved: Mapping[str, Any], environment: Mapping[str, Any], *, goes_on: bool) -> None:
+    """Refuse a checkpoint of a release that did not know the masks of an environment of one agent.
+
+    Args:
+        saved: the checkpoint's state.
+        environment: the actors' EnvironmentSpec.
+        goes_on: whether the run goes on from it. To play, its policy only has to see the same observations.
+
+    Raises:
+        JobInvalid: it is such a checkpoint.
+    """
+    before = saved.get("played", {}).get("environment", environment)  # release 0.1 has none
+    if "classes" in before or "classes" in environment:
+        return
+    if before["action"].get("masked") or not environment["action"].get("masked"):
+        return
+    there, here = (one["observation"]["shape"] for one in (before, environment))
+    if there == here and not goes_on:
+        return
+    seen = (
+        ""
+        if there == here
+        else f" Its policy saw the mask as a part of {there} numbers, of which {here} are left."
+    )
+    message = (
+        "tells which actions are allowed, and the release that wrote this checkpoint did not mask them."
+        f"{seen} The run cannot go on from it: train the job anew"
+    )
+    raise JobInvalid([FieldError("spec.environment", ABSENT, message)])
 
 
 def misfit(differing: list[str]) -> JobInvalid:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from nitro_learner.algorithms.policy_set import saved_policies
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore
+from nitro_learner.training.adoption import check_masks
 from nitro_learner.training.round_report import Listener
 
 logger = logging.getLogger(__name__)
@@ -59,8 +60,17 @@ class Checkpointing:
         self._saved_round = 0
         self._kept: dict[int, dict[str, Any]] = {}
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Continue all parts from a checkpoint."""
+    def restore(self, checkpoint: Checkpoint, environment: Mapping[str, Any]) -> None:
+        """Continue all parts from a checkpoint.
+
+        Args:
+            checkpoint: of this run.
+            environment: the actors' EnvironmentSpec.
+
+        Raises:
+            JobInvalid: the checkpoint is of a release that did not know the environment's action masks.
+        """
+        check_masks(checkpoint.state, environment, goes_on=True)
         # Checkpoints before version 0.2 have no sharing, and another form of the policies.
         state = {"sharing": {}} | checkpoint.state | {"policies": saved_policies(checkpoint.state)}
         for name, part in self._parts.items():

@@ -156,7 +156,7 @@ class Trainer:
             listeners=self._listeners,
         )
         if self._checkpoint:
-            checkpointing.restore(self._checkpoint)
+            checkpointing.restore(self._checkpoint, environment)
             state.actors = scaler.resumed(state.round, state.actors)
         if self._source is not None:
             adopt(self._source, policies, sharing, environment)

@@ -109,6 +109,6 @@ class SharingLearner(OnPolicyJointLearner, Protocol):
         Args:
             agents: of one class.
             observations: raw, [m, *frame].
-            available: bool [m, N] where the class's actions are masked, else None.
+            available: bool [m, C] where the class's actions are masked, else None.
         """
         ...

@@ -143,6 +143,9 @@ class Impact(ActorCriticAlgorithm):
                 for rows in torch.split(rollouts.observations, self.chunk)
             ]
         )
+        available = rollouts.available
+        if available is not None:
+            target = self.distribution.masked(target, available)
         target_log_probs = self.distribution.log_prob(target, rollouts.actions)
         trace = traced(
             rollouts,
@@ -158,6 +161,7 @@ class Impact(ActorCriticAlgorithm):
             target,
             self.scaled(trace.advantages),
             trace.targets,
+            available,
         )
         return samples, {
             "explained_variance": explained_variance(trace.values, trace.targets),

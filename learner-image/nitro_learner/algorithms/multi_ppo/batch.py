@@ -130,13 +130,13 @@ class BatchMaker:
             on_device(rollouts.rows("distribution")[rows], self._device),
             advantages,
             advantages + before,
+            on_device(rollouts.rows("available")[rows], self._device) if rollouts.masked else None,
         )
         each = TeamSamples(
             1,
             samples,
             own if critic_inputs is inputs else on_device(critic_inputs[rows], self._device),
             on_device(rollouts.alive[rows].astype(np.float32), self._device),
-            on_device(rollouts.rows("available")[rows], self._device) if rollouts.masked else None,
         )
         return each, before
 

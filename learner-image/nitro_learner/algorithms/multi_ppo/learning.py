@@ -196,7 +196,7 @@ class MultiPpoLearner(ABC, Generic[Network, Batch, Data]):
         Args:
             policy: its parameters, f32 [1, .].
             inputs: f32 [1, m, D], each an episode's first.
-            available: bool [1, m, N]; None where all actions are.
+            available: bool [1, m, C]; None where all actions are.
         """
 
     def _learn(self, names: Sequence[str], batches: Sequence[Batch], round: int) -> dict[str, UpdateResult]:

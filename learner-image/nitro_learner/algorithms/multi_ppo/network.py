@@ -13,12 +13,10 @@ from nitro_actor.actions import action_space
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.stacked import StackedPerceptron
 from nitro_learner.networks.actor_critic import LOG_STD_MAX, LOG_STD_MIN
+from nitro_learner.networks.distributions import distribution_of
 from nitro_learner.networks.images import Activation
 
 Shape = TypeVar("Shape", bound="StackedShape", covariant=True)
-
-UNAVAILABLE = -1e9
-"""The logit of an action that is not available, in the actor as in the learner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +25,13 @@ class Trace:
 
     Attributes:
         policy, critic: the networks' activations.
-        distribution: the action distributions' parameters [P, B, .].
-        available: bool [P, B, N], or None.
+        distribution: the action distributions' parameters [P, B, .]. Where a mask has written one, nothing
+            depends on the networks, and the loss's gradient by it is 0.
     """
 
     policy: list[Tensor]
     critic: list[Tensor]
     distribution: Tensor
-    available: Tensor | None
 
     @property
     def values(self) -> Tensor:
@@ -96,6 +93,7 @@ class PoliciesWithCritics(Generic[Shape]):
             make: the shape of the networks.
         """
         actions = action_space(action)
+        self._family = distribution_of(action)
         self._continuous, self._actions = actions.head == "gaussian", actions.outputs
         self._free_log_std = self._continuous and network.log_std == "parameter"
         doubled = self._continuous and not self._free_log_std
@@ -130,7 +128,7 @@ class PoliciesWithCritics(Generic[Shape]):
 
     def _head(self, policies: Tensor, output: Tensor, available: Tensor | None) -> Tensor:
         if not self._continuous:
-            return output if available is None else torch.where(available, output, UNAVAILABLE)
+            return output if available is None else self._family.masked(output, available)
         mean, log_std = output[..., : self._actions], output[..., self._actions :]
         if self._free_log_std:
             log_std = self.policy.views(policies)["log_std"][:, None].expand_as(mean)
@@ -150,7 +148,7 @@ class StackedActorCritic(PoliciesWithCritics[StackedPerceptron]):
         Args:
             policies: the policies' part of the parameters.
             x: f32 [P, B, inputs].
-            available: bool [P, B, N]; None where all actions are.
+            available: bool [P, B, C]; None where all actions are.
         """
         return self._head(policies, self.policy(policies, x), available)
 
@@ -163,7 +161,7 @@ class StackedActorCritic(PoliciesWithCritics[StackedPerceptron]):
         """Both networks' outputs and what their gradients need."""
         policies, critics = self.split(parameters)
         policy, critic = self.policy.trace(policies, x), self.critic.trace(critics, critic_x)
-        return Trace(policy, critic, self._head(policies, policy[-1], available), available)
+        return Trace(policy, critic, self._head(policies, policy[-1], available))
 
     @torch.no_grad()
     def backpropagate(
@@ -189,7 +187,5 @@ class StackedActorCritic(PoliciesWithCritics[StackedPerceptron]):
                 by_log_std = by_distribution[..., self._actions :].sum(1)
                 self.policy.views(into_policies)["log_std"].add_(by_log_std)
                 by_distribution = by_distribution[..., : self._actions].contiguous()
-        elif trace.available is not None:
-            by_distribution *= trace.available
         self.policy.backpropagate(policies, trace.policy, by_distribution, into_policies)
         self.critic.backpropagate(critics, trace.critic, by_values[..., None], into_critics)

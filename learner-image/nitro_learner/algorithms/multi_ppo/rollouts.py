@@ -72,7 +72,7 @@ class PolicyRollouts:
 
     @property
     def masked(self) -> bool:
-        """Whether actions may be unavailable."""
+        """Whether choices of actions may be unavailable."""
         return bool(self._class.action.get("masked"))
 
     @property

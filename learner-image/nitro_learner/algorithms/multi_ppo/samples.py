@@ -56,14 +56,12 @@ class TeamSamples:
         samples: what PPO's loss reads of each sample.
         critic_inputs: f32 [P * B, S]. The samples' observations are the policies' inputs.
         weights: f32 [P * B], 1 where the agent acted, 0 where it was not alive.
-        available: bool [P * B, N] where actions are masked.
     """
 
     policies: int
     samples: Samples
     critic_inputs: Tensor
     weights: Tensor
-    available: Tensor | None = None
 
     @property
     def size(self) -> int:
@@ -85,8 +83,8 @@ class TeamSamples:
         return column.view(self.policies, self.size, *column.shape[1:])
 
     def masked(self) -> Tensor | None:
-        """The actions that are available, bool [P, B, N]."""
-        return None if self.available is None else self.stacked(self.available)
+        """The choices that are allowed, bool [P, B, C]; None where actions are not masked."""
+        return None if self.samples.available is None else self.stacked(self.samples.available)
 
     def acted(self) -> Tensor:
         """How many samples each policy has of agents that acted, f32 [P, 1]."""
@@ -102,7 +100,6 @@ class TeamSamples:
             samples,
             samples.observations if shared else self.critic_inputs[begin:end],
             self.weights[begin:end],
-            None if self.available is None else self.available[begin:end],
         )
 
     def rows(self, index: Tensor) -> TeamSamples:
@@ -116,7 +113,6 @@ class TeamSamples:
             samples,
             samples.observations if shared else self.critic_inputs[flat],
             self.weights[flat],
-            None if self.available is None else self.available[flat],
         )
 
     def parts(self, rows: int) -> list[TeamSamples]:
@@ -150,11 +146,6 @@ class TeamSamples:
     def together(cls, each: Iterable[TeamSamples]) -> TeamSamples:
         """Stack samples of policies that have equally many."""
         every = list(each)
-
-        def joined(columns: Iterable[Tensor | None]) -> Tensor | None:
-            present = [column for column in columns if column is not None]
-            return torch.cat(present) if present else None
-
         columns = zip(*(one.samples.columns() for one in every), strict=True)
         samples = Samples(*(torch.cat(column) for column in columns))
         shared = all(one.critic_inputs is one.samples.observations for one in every)
@@ -163,5 +154,4 @@ class TeamSamples:
             samples,
             samples.observations if shared else torch.cat([one.critic_inputs for one in every]),
             torch.cat([one.weights for one in every]),
-            joined(one.available for one in every),
         )

@@ -40,7 +40,7 @@ class PpoGradient:
             )
             by_params, by_values = gradients(
                 chunk,
-                network.policy.distribution(policy),
+                chunk.masked(network.policy.distribution(policy), self.distribution),
                 critic[-1][:, 0],
                 self.distribution,
                 self.coefficients,

@@ -35,6 +35,7 @@ class Ppo(ActorCriticAlgorithm):
             batch.distribution,
             self.scaled(batch.advantages),
             batch.returns,
+            batch.available,
         )
         rate = self.learning_rate(round)
         self._optimiser.rate = rate

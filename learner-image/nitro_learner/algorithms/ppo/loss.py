@@ -38,6 +38,7 @@ class Samples:
         distribution: f32 [n, P], old.
         advantages: f32 [n], standardised unless the job says otherwise.
         returns: f32 [n].
+        available: bool [n, C], which choices of the actions were allowed; None where they are not masked.
 
     Raises:
         ValueError: a column has another shape.
@@ -49,6 +50,7 @@ class Samples:
     distribution: Tensor
     advantages: Tensor
     returns: Tensor
+    available: Tensor | None = None
 
     def __post_init__(self) -> None:
         rows = self.observations.shape[:1]
@@ -61,6 +63,8 @@ class Samples:
             raise ValueError(
                 f"distribution has the shape {tuple(distribution)}, but the samples have {rows[0]} rows"
             )
+        if self.available is not None:
+            check(rows, "the rows of the samples", {"available": self.available[:, 0]})
 
     def __len__(self) -> int:
         return len(self.observations)
@@ -85,18 +89,25 @@ class Samples:
     def with_advantages(self, advantages: Tensor) -> "Samples":
         if advantages.shape != self.advantages.shape:
             check(self.advantages.shape, "the samples' advantages", {"advantages": advantages})
-        return self._view((*self.columns()[:4], advantages, self.returns))
+        before, after = self.columns()[:_ADVANTAGES], self.columns()[_ADVANTAGES + 1 :]
+        return self._view((*before, advantages, *after))
+
+    def masked(self, params: Tensor, distribution: Distribution) -> Tensor:
+        """A policy's parameters [n, P] for the samples, with their masks."""
+        return params if self.available is None else distribution.masked(params, self.available)
 
     @staticmethod
     def _view(columns: Iterable[Tensor]) -> "Samples":
         """Samples of columns whose shapes are known to fit: a training step makes several."""
         made = object.__new__(Samples)
-        for field, column in zip(_COLUMNS, columns, strict=True):
+        object.__setattr__(made, "available", None)
+        for field, column in zip(_COLUMNS, columns, strict=False):
             object.__setattr__(made, field, column)
         return made
 
     def columns(self) -> tuple[Tensor, ...]:
-        return (
+        """All of them in their order; `available` is the last one, where it is there."""
+        always = (
             self.observations,
             self.actions,
             self.log_probs,
@@ -104,9 +115,11 @@ class Samples:
             self.advantages,
             self.returns,
         )
+        return always if self.available is None else (*always, self.available)
 
 
 _COLUMNS = tuple(field.name for field in fields(Samples))
+_ADVANTAGES = _COLUMNS.index("advantages")
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class PpoSurrogate:
 
     def _mean(self, network: ActorCritic, objective: Objective, chunk: Samples, size: int) -> Tensor:
         """The chunk's part of the mean over `size` transitions."""
-        params, c = network.policy(chunk.observations), self.coefficients
+        params, c = chunk.masked(network.policy(chunk.observations), self.distribution), self.coefficients
         if objective == "total":
             values = network.critic(chunk.observations)[:, 0]
             each = terms(chunk, params, values, self.distribution, c).loss(c)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from nitro_actor import masks
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.stacked import StackedPerceptron
 from nitro_learner.algorithms.agents.stacked_recurrent import StackedRecurrent
 
-UNAVAILABLE = -1e9
-"""The value of an action that is not available, in the actor as in the learner."""
+UNAVAILABLE = float(masks.UNAVAILABLE)
+"""The value of an action that is not available, as a number of PyTorch."""
 
 
 class ActionValues:

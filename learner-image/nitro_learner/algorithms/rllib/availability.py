@@ -75,10 +75,14 @@ def check_actions(spec: JobSpec, environment: Mapping[str, Any]) -> None:
     # Imported only now: `nitro validate` loads this module, and NumPy takes a tenth of a second.
     from nitro_actor.actions import Continuous, Discrete, action_space
 
+    why = ""
     if not isinstance(action_space(environment["action"]), Continuous | Discrete):
         why = (
             "learns no MultiDiscrete or MultiBinary actions, as the environment has them; take ppo or impact"
         )
+    elif environment["action"].get("masked"):
+        why = "takes no action masks, and the environment has them; take ppo or impact"
+    if why:
         raise JobInvalid([FieldError("spec.algorithm.name", spec.algorithm.name, why)])
 
 

@@ -43,14 +43,6 @@ def test_what_cannot_be_played_is_refused_at_once(id_: str, entry_point: str | N
         several(id_, 1, entry_point, **kwargs)
 
 
-def test_a_mask_needs_discrete_actions() -> None:
-    with pytest.raises(
-        EnvironmentConfigError, match=r"a_0: it has an action_mask, which only Discrete"
-    ) as no:
-        several("panel", 1, "parallel_environments:Panel", masked=True)
-    assert "MultiDiscrete([3 2]" in str(no.value)
-
-
 @pytest.mark.parametrize(
     ("how", "text"),
     [

@@ -70,8 +70,31 @@ def test_the_best_returns_are_found(kind: str, name: str) -> None:
         for actions in policy.act(rows, deterministic=deterministic).values():
             space = environment._engine._games[0].environment.action_space("a_0")  # type: ignore[attr-defined]
             assert all(space.contains(action) for action in actions)
-    with pytest.raises(ValueError, match="available: the actions of a_0 are not Discrete"):
-        policy.act(rows, available={"a_0": np.ones(5, bool)})
+    only, forced = ([0, 0, 1, 0, 1], [1, 8]) if kind == "MultiDiscrete" else ([0, 1] * 5, [1] * 5)
+    assert (policy.act(rows, available={"a_0": only})["a_0"] == forced).all()
+    with pytest.raises(
+        ValueError, match="available: a_0 needs an action that is allowed in each row, of each of"
+    ):
+        policy.act(rows, available={"a_0": [*only[:-2], 0, 0]})
+
+
+@pytest.mark.parametrize(("kind", "numbers"), [("MultiDiscrete", 2), ("MultiBinary", 5)])
+def test_masks_leave_each_number_its_allowed_values(kind: str, numbers: int) -> None:
+    """The environment allows all numbers but the first one their right values alone."""
+    environment = several("panel", ENVS, "parallel_environments:Panel", kind=kind, masked=True)
+    assert environment.spec.classes[0].action["masked"]
+    policies = learner("ippo", environment)
+    before = WeightsContainer("run", 1, policies.weights(), policies.agents)
+    fragment = sampled(environment, before, 1)
+    rewards = fragment.by_class["a"]["rewards"]
+    np.testing.assert_allclose(rewards.min(), 1 - 1 / numbers)
+    assert rewards.max() == 1
+    for result in policies.update([fragment], 1).values():
+        assert Detector(Scaling(), 0, 64).measure(result.surrogate, 1).ratio is not None
+        assert 0 < result.stats["entropy"] < np.log(3) + 1e-6, "only the first number is left to chance"
+    after = WeightsContainer("run", 1, policies.weights(), policies.agents)
+    later = sampled(environment, after, 1)
+    assert later.by_class["a"]["rewards"].min() >= 1 - 1 / numbers - 1e-6
 
 
 def test_actions_outside_the_space_are_refused_and_those_inside_are_compared_one_hot() -> None:
