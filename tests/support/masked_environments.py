@@ -164,13 +164,13 @@ def no_last(mask: Any) -> Any:
 
 
 def wrong(kind: str, how: str) -> Doors:
-    """Doors whose masks are wrong, with `later` the 40th one."""
+    """Doors whose masks are wrong, with `later` from the 40th one on."""
     calls = count(1)
     changes: dict[str, Callable[[Any], Any]] = {
         "nothing": nothing,
         "last": no_last,
         "short": lambda mask: mask[1:],
-        "later": lambda mask: mask * (next(calls) != 40),
+        "later": lambda mask: mask * (next(calls) < 40),
         "none": lambda _: None,
         "ragged": lambda mask: [mask[:2], mask[2:3]],
     }
