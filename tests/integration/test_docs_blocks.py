@@ -111,6 +111,9 @@ def test_the_code_of_a_page_runs(path: Path, clone: Path, trained: Path) -> None
     if "runs/memory" in text:
         pendulum = {"environment": {"id": "Pendulum-v1"}, "network": {"recurrent": {}}}
         untrained(job(pendulum), clone / "runs" / "memory")
+    if "runs/doors" in text:
+        doors = {"environment": {"id": "doors", "entryPoint": "masked_environments:Doors"}}
+        untrained(job(doors), clone / "runs" / "doors")
     names: dict[str, Any] = {}
     for block in blocks(path):
         if (data := data_of(block)) and data.get("kind") == "NitroTrainingJob":
