@@ -4,6 +4,7 @@ played, exported and served. The environment ends the run where a forbidden acti
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,7 @@ def test_nothing_allowed_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
     source["environment"] |= {
         "entryPoint": "masked_environments:wrong",
         "kwargs": {"kind": "Discrete", "how": "later"},
+        "rolloutLength": 128,  # 64 steps of each copy
     }
     done = command("train", write_job(tmp_path, **source), "--run-dir", tmp_path / "run")
     assert done.returncode != 0
@@ -178,17 +180,13 @@ def test_nothing_allowed_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
 def test_a_run_whose_policy_saw_the_mask_cannot_go_on(tmp_path: Path, run: Path) -> None:
     """As a release without masks has left it: the observation was all ten numbers."""
     old = tmp_path / "run"
-    old.mkdir()
-    for name in ("job.yaml", "run.json"):
-        if (run / name).exists():
-            (old / name).write_bytes((run / name).read_bytes())
-    checkpoint = load(run / "checkpoints" / f"round-{ROUNDS:06d}.safetensors")
-    state = checkpoint.state
+    shutil.copytree(run, old)
+    file = old / "checkpoints" / f"round-{ROUNDS:06d}.safetensors"
+    state = load(file).state
     environment = state["played"]["environment"]
     environment["observation"] = {**environment["observation"], "shape": [10], "frame": [10]}
     del environment["action"]["masked"]
-    (old / "checkpoints").mkdir()
-    write(old / "checkpoints" / f"round-{ROUNDS:06d}.safetensors", ROUNDS, state)
+    write(file, ROUNDS, state)
     for arguments in (
         ("train", "--resume", old, "--set", f"spec.stop.rounds={ROUNDS + 1}"),
         ("evaluate", old, "--episodes", "1"),
