@@ -105,7 +105,7 @@ class PlayedEpisode:
         frame: ArrayLike | Mapping[str, ArrayLike],
         begins: ArrayLike,
         deterministic: bool,
-        available: Mapping[str, ArrayLike] | None,
+        available: Any,
     ) -> Action | dict[str, Action]:
         policy = self._policy
         if isinstance(frame, Mapping):
