@@ -5,12 +5,15 @@ A ValidatingAdmissionPolicy enforces the range, for jobs and for the release its
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from admission import MARK, marked, webhook
 from harness import Cluster, Object, kubectl
 from helm_release import Helm
 from jobs import hopper
+from kubernetes.client.exceptions import ApiException
+from monitoring import until
 from namespaces import Start
 
 FIRST, LAST = 1000680000, 1000689999
@@ -78,6 +81,31 @@ def binding(name: str) -> Object:
     }
 
 
+def until_enforced(cluster: Cluster, namespace: str) -> None:
+    """Wait until the API server knows webhook and policy: what would be made of pods is asked without making
+    any."""
+    container: Object = {"name": "x", "image": "x"}
+    restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+    def made(**context: int) -> Object:
+        spec = {"containers": [container], "securityContext": restricted | context}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "x-"}, "spec": spec}
+        answer = cluster.core.create_namespaced_pod(namespace, body, dry_run="All", _preload_content=False)
+        found: Object = json.loads(answer.data)
+        return found
+
+    def refused() -> bool:
+        try:
+            made(fsGroup=65532)
+        except ApiException as error:
+            return "not an allowed group" in str(error.body)
+        return False
+
+    until(refused, "the policy")
+    assert made()["spec"]["securityContext"]["fsGroup"] == FIRST
+
+
 def test_users_are_those_of_the_platform(
     cluster: Cluster, helm: Helm, namespace: str, start: Start, tmp_path: Path
 ) -> None:
@@ -87,8 +115,9 @@ def test_users_are_those_of_the_platform(
         cluster.create(binding(namespace))
         try:
             with marked(cluster, namespace, namespace), marked(cluster, cluster.namespace, namespace):
+                until_enforced(cluster, namespace)
                 start("refused", spec)
-                told = cluster.until_says(namespace, "refused", "must be in the ranges")
+                told = cluster.until_says(namespace, "refused", "ValidatingAdmissionPolicy", "denied request")
                 assert told["reason"] == "PodRefused"
                 cluster.jobs.delete(namespace=namespace, name="refused")
                 helm.upgrade(podSecurity={"runAsUser": "none", "fsGroup": "none"})
