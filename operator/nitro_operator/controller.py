@@ -64,7 +64,7 @@ class Controller:
         self._platform = Platform(limits)
         self._release = KnativeRelease()
         self._told_release: Problem | None = None
-        self._queue: WorkQueue[JobKey] = WorkQueue(self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)
+        self._queue = WorkQueue[JobKey](self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)
         self._functions = FunctionController(
             kube, self._cache, Aws(leases.held), self._tell, self._queue.add, config.lambda_endpoints
         )
@@ -152,8 +152,8 @@ class Controller:
             self._notice_job(key)
 
     def list_again(self, kind: Kind) -> None:
-        """List a kind as soon as possible, until that succeeds: its watch may have missed deletions."""
-        self._relists.add(kind)
+        """List a kind at once, until that succeeds: its watch may have missed deletions."""
+        self._relists.add(kind, at_once=True)
 
     def check_alive(self) -> None:
         """Raise RuntimeError if a loop has ended, or if the resync loop or a reconcile is stuck."""
@@ -257,8 +257,7 @@ class Controller:
         """Whether a namespace of watchNamespaces that the operator may not read still exists.
 
         The operator's Role is deleted together with its namespace, so a deleted namespace may not be read
-        either. If the namespace exists, the right is missing, perhaps only while an API server starts. Then
-        the cache keeps the namespace's objects. Jobs in other namespaces are not affected.
+        either. If it exists, the right is missing, perhaps only while an API server starts: its objects stay.
         """
         if namespace not in self._closed:
             self._closed.add(namespace)
@@ -274,11 +273,12 @@ class Controller:
             return True
 
     def _notice_job(self, key: JobKey) -> None:
+        at_once = False
         try:
-            self._reconciler.noticed(key)
+            at_once = self._reconciler.noticed(key, held_back=self._queue.holds_back(key))
         except Exception:  # an error in one job must not affect the others; its reconcile meets it again
             logger.exception("a change of the job %s could not be read", key)
-        self._queue.add(key)
+        self._queue.add(key, at_once=at_once)
 
     async def _reconcile(self, key: JobKey) -> float | None:
         after = await self._reconciler.reconcile(key)

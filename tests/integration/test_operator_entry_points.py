@@ -33,7 +33,7 @@ def test_a_platform_without_entry_points_stops_such_jobs_at_their_checkpoint(
             said = cluster.condition(name, "Ready")["message"]
             assert "spec.environment.entryPoint: 'os:system'" in said
             assert "platform.entryPoints" in said
-            assert cluster.status(name)["phase"] == "Pending"
+            assert cluster.status(name)["phase"] == ("Stopping" if name == "before" else "Pending")
             assert cluster.condition(name, "Failed")["status"] == "False"
         eventually(lambda: cluster.condition("brings", "Ready").get("reason") == "EntryPointForbidden")
         assert "spec.actor.env" in cluster.condition("brings", "Ready")["message"]
@@ -41,6 +41,7 @@ def test_a_platform_without_entry_points_stops_such_jobs_at_their_checkpoint(
         assert cluster.get("services.serving.knative.dev", "after-actors") is None
         eventually(lambda: cluster.scale("before") == ("0", "1"), what="its actors are released")
         cluster.collect_job("before")
+        eventually(lambda: cluster.status("before")["phase"] == "Pending", what="its learner is gone")
         assert cluster.get("pvc", "before-checkpoint") is not None
     with OperatorProcess(apiserver.kubeconfig, log):
         eventually(lambda: cluster.get("job", "before-learner"), what="it continues when the switch is back")

@@ -122,6 +122,15 @@ class ApiServer:
                 raise KubectlError(answer)
             time.sleep(0.1)
 
+    def kubeconfig_of(self, account: str, namespace: str) -> Path:
+        """The credentials of a service account, which is made if there is none, and may do nothing yet."""
+        made = self.kubectl("-n", namespace, "create", "serviceaccount", account, check=False)
+        assert "created" in made or "already exists" in made, made
+        token = self.kubectl("-n", namespace, "create", "token", account, "--duration=24h").strip()
+        file = self.folder / f"kubeconfig-{namespace}-{account}"
+        file.write_text(_kubeconfig(self.url, self.ca, token))
+        return file
+
     def define(self, definition: Path) -> None:
         """Apply a definition of the NitroTrainingJob kind. It may not be served yet."""
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(definition))

@@ -95,7 +95,10 @@ class CheckpointStatus(StatusModel):
 class JobStatus(StatusModel):
     """State of the job."""
 
-    phase: Literal["Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed"] | None = None
+    phase: (
+        Literal["Pending", "Starting", "Running", "Stopping", "Suspended", "Succeeded", "Failed", "Deleting"]
+        | None
+    ) = None
     """The state in one word; the conditions say why."""
 
     conditions: Annotated[list[Condition], Field(max_length=16, json_schema_extra=BY_TYPE)] | None = None

@@ -20,7 +20,9 @@ _STYLES = {
     "Running": "green",
     "Starting": "yellow",
     "Pending": "yellow",
+    "Stopping": "yellow",
     "Suspended": "dim",
+    "Deleting": "dim",
     "Failed": "red",
     "Succeeded": "cyan",
 }

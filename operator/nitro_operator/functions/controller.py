@@ -6,16 +6,15 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from nitro_api import resolve_stored
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
-from nitro_operator.builders import JobView
 from nitro_operator.functions import finalizer, problems
 from nitro_operator.functions.access import NoAccess, access_to, job_token, redis_url
 from nitro_operator.functions.aws import Access, Aws
 from nitro_operator.functions.desired import desired_function
+from nitro_operator.functions.memory import FunctionMemory, Want
 from nitro_operator.functions.reconciler import FunctionOutcome, FunctionReconciler
 from nitro_operator.functions.state import NOT_SEEN, FunctionState
 from nitro_operator.kube import names
@@ -42,46 +41,6 @@ lasts longer, the job says why, and the function is tried less often."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 2.0, 60.0
 LET_GO_SECONDS = 600.0
 """Time after which a deleted job is removed, even if its function still exists."""
-
-
-@dataclass(frozen=True)
-class Want:
-    """What a job requires of its function."""
-
-    view: JobView
-    active: bool
-    """Whether the job runs."""
-    actors: int | None
-    """Sandboxes to keep ready, where provisioned concurrency is on; None = as many as before."""
-
-    def differs(self, other: Want | None) -> bool:
-        """Whether the function may need a change."""
-        if other is None or self.active != other.active or self.view is not other.view:
-            return True
-        function = self.view.spec.backend.lambda_
-        provisioned = function is not None and function.provisioned_concurrency is not None
-        return provisioned and self.actors != other.actors
-
-
-@dataclass
-class FunctionMemory:
-    """State of one job's function between two looks. A restart may lose it."""
-
-    uid: str
-    want: Want | None = None
-    access: Access | None = None
-    """The last access that was complete."""
-    state: FunctionState = NOT_SEEN
-    published: tuple[str, str] | None = None
-    healthy: str | None = None
-    failures: int = 0
-    due: bool = False
-    """Whether the next look may repeat a change that AWS could not make."""
-    broken: Problem | None = None
-    """Why AWS could not make the last change that it had accepted."""
-    busy: int = 0
-    """Tries in a row that failed for a reason which passes by itself."""
-    told: set[str] = field(default_factory=set)
 
 
 class FunctionController:
@@ -137,16 +96,23 @@ class FunctionController:
     def want(self, key: JobKey, want: Want) -> None:
         """Note what a job requires of its function; if it is new, the function is queued."""
         memory = self._memory(key, want.view.uid)
-        new = want.differs(memory.want)
+        new = want.differs(memory.want) and not memory.waits(want)
         memory.want = want
         if new:
             self._queue.add(key)
 
     def notice(self, key: JobKey) -> None:
-        """Queue the function of a job that is being deleted, or is gone."""
+        """Queue the function of a job that is being deleted, or is gone: once each, because later looks have
+        their times."""
         job = self._cache.job(key)
-        if key in self._memories or (job is not None and finalizer.held(job)):
-            self._queue.add(key)
+        if job is None:
+            if key in self._memories:
+                self._queue.add(key, at_once=True)
+        elif finalizer.held(job):
+            memory = self._memory(key, job["metadata"]["uid"])
+            if not memory.leaving:
+                memory.leaving = True
+                self._queue.add(key, at_once=True)
 
     async def tend(self, key: JobKey) -> float | None:
         """Look at one function. Returns seconds until the next look; None if only a new event needs one.

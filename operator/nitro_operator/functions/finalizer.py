@@ -11,11 +11,18 @@ from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import TRAINING_JOB, Object
 
 OWN = (FINALIZER, FORMER_FINALIZER)
+ORPHAN = "orphan"
+"""Kubernetes' own: its garbage collector takes the owner away from all children, and then the finalizer."""
 ATTEMPTS = 5
 
 
 def held(job: Object) -> bool:
     return any(one in OWN for one in job["metadata"].get("finalizers") or [])
+
+
+def orphans(job: Object) -> bool:
+    """Whether a deleted job leaves its children behind (`kubectl delete --cascade=orphan`)."""
+    return ORPHAN in (job["metadata"].get("finalizers") or []) and not held(job)
 
 
 async def put(kube: Kube, job: Object) -> Object | None:

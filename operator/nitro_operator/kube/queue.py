@@ -14,6 +14,7 @@ K = TypeVar("K")
 
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 60.0
+LAST_PARTIAL_RETRY_SECONDS = 10.0
 MOST_DOUBLINGS = 30
 """Largest exponent: after hours of failures the power of two would exceed a floating-point number."""
 
@@ -23,11 +24,20 @@ def pause(failures: int, first: float, longest: float) -> float:
     return min(longest, first * 2.0 ** min(failures - 1, MOST_DOUBLINGS)) * random.uniform(0.5, 1.0)
 
 
+class TryAgain(Exception):  # noqa: N818
+    """A handler's word that only a part of its work was refused. The other part has to follow the key's
+    events, so the next try comes within LAST_PARTIAL_RETRY_SECONDS."""
+
+
 class WorkQueue(Generic[K]):
     """Queue that keeps each key once and runs a handler on it.
 
     A key that is added while its handler runs is run again afterwards; a handler that raises is run
     again after a growing, jittered delay. `handle` may return seconds after which to run again.
+
+    While a key waits for such a delay, adding it changes nothing: a job that cannot be brought on has events
+    all the time, its learner's reports for example, and each would be one more request that fails. Only what
+    may end the failure is added with `at_once`.
 
     Usage::
 
@@ -44,7 +54,7 @@ class WorkQueue(Generic[K]):
         self._ready: asyncio.Queue[K] = asyncio.Queue()
         self._waiting: set[K] = set()  # in _ready
         self._running: dict[K, float] = {}  # key -> loop time of its start
-        self._again: set[K] = set()  # added while running
+        self._again: dict[K, bool] = {}  # added while running -> whether at once
         self._failures: dict[K, int] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -59,13 +69,18 @@ class WorkQueue(Generic[K]):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def add(self, key: K) -> None:
-        """Run the handler on this key as soon as a worker is free."""
+    def add(self, key: K, *, at_once: bool = False) -> None:
+        """Run the handler on this key as soon as a worker is free. After a failure that is when its delay is
+        over, unless `at_once` is true."""
         if key in self._running:
-            self._again.add(key)
-        elif key not in self._waiting:
+            self._again[key] = at_once or self._again.get(key, False)
+        elif key not in self._waiting and (at_once or not self.holds_back(key)):
             self._waiting.add(key)
             self._ready.put_nowait(key)
+
+    def holds_back(self, key: K) -> bool:
+        """Whether the handler failed on this key, and its delay is not over."""
+        return key in self._failures and key in self._timers
 
     def add_after(self, key: K, seconds: float) -> None:
         """Run the handler on this key later; the earlier of two delays counts."""
@@ -80,9 +95,7 @@ class WorkQueue(Generic[K]):
     def forget(self, key: K) -> None:
         """Forget the state of a key that is gone."""
         self._failures.pop(key, None)
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
+        self._cancel(key)
 
     @property
     def loops(self) -> Sequence[asyncio.Task[None]]:
@@ -113,8 +126,10 @@ class WorkQueue(Generic[K]):
                     after = await self._handle(key)
                 self._failures.pop(key, None)
             except Exception as error:
+                self._cancel(key)  # a delay from before the failure, which may be shorter
                 failures = self._failures[key] = self._failures.get(key, 0) + 1
-                after = pause(failures, FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
+                longest = LAST_PARTIAL_RETRY_SECONDS if isinstance(error, TryAgain) else LAST_RETRY_SECONDS
+                after = pause(failures, FIRST_RETRY_SECONDS, longest)
                 log = logger.warning if failures < 5 else logger.error
                 log("reconcile %s failed (%d in a row), again in %.1f s: %r", key, failures, after, error)
             finally:
@@ -122,5 +137,9 @@ class WorkQueue(Generic[K]):
             if after is not None:
                 self.add_after(key, after)
             if key in self._again:
-                self._again.discard(key)
-                self.add(key)
+                self.add(key, at_once=self._again.pop(key))
+
+    def _cancel(self, key: K) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, Object
+from nitro_operator.kube.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, TRAINING_JOB, Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import holds, left_running, terminating
 from nitro_operator.reconcile.context import ReconcileContext
@@ -27,6 +27,17 @@ class Ending:
         if job is not None and not terminating(job):
             await self._delete_learner(run, job)
 
+    async def remove_actors(self, run: ReconcileContext) -> None:
+        """Delete the actors of a deleted job. They go sooner than those whose number is set to 0."""
+        service = run.observed.actor_service
+        if service is None or terminating(service):
+            return
+        name, uid = service["metadata"]["name"], service["metadata"]["uid"]
+        try:
+            await self._kube.delete(KNATIVE_SERVICE, run.key.namespace, name, uid)
+        except ApiError as error:
+            run.memory.trouble["actors"] = refusal(KNATIVE_SERVICE, name, error)
+
     async def clean_up(self, run: ReconcileContext) -> None:
         """Delete the learner of a finished job, if it goes on, and the job when its time to live is over."""
         job = run.observed.learner_job
@@ -35,7 +46,7 @@ class Ending:
         await self.end_pod(run)
         lifetime = run.job["spec"].get("ttlSecondsAfterFinished")
         completed = reported.since(run.job, "completionTime", run.server_now)
-        if lifetime is None or completed is None:
+        if lifetime is None or completed is None or terminating(run.job):
             return
         left = lifetime - (run.server_now - completed).total_seconds()
         if left > 0:

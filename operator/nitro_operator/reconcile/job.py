@@ -13,11 +13,12 @@ from nitro_operator.functions import FunctionController, finalizer
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import LEARNER_JOB, TRAINING_JOB, JobKey, Object
+from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Object
+from nitro_operator.kube.queue import TryAgain
 from nitro_operator.observation import reported
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
-from nitro_operator.observation.observed import actor_pods, observe, terminating
+from nitro_operator.observation.observed import Observed, actor_pods, observe, terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.ending import Ending
 from nitro_operator.reconcile.memory import JobMemory
@@ -33,7 +34,7 @@ from nitro_operator.status.phase import Judgement, Stage, phase_of, seconds_left
 logger = logging.getLogger(__name__)
 
 
-class Unfinished(Exception):  # noqa: N818
+class Unfinished(TryAgain):
     """Something was refused, and the status says what. The queue tries again later."""
 
 
@@ -73,11 +74,22 @@ class Reconciler:
         job = self._cache.job(key)
         return reported.waiting_since(job, self._kube.server_now()).timestamp() if job is not None else 0.0
 
-    def noticed(self, key: JobKey) -> None:
-        """Note that a job has changed: the latency of its scaling is measured from here."""
+    def noticed(self, key: JobKey, *, held_back: bool = False) -> bool:
+        """Note that a job or a child of it has changed: the latency of its scaling is measured from here. The
+        pods of a job whose reconcile is held back after a failure are counted here.
+
+        Returns:
+            Whether the reconcile must not wait: somebody has made, changed or deleted the job.
+        """
         job = self._cache.job(key)
-        if job is not None:
-            self._memory(key, job).requests.see(job, _now())
+        if job is None:
+            return True
+        known = self._memories.get(key)
+        memory = self._memory(key, job)
+        memory.requests.see(job, _now())
+        if held_back:
+            self._count(key, memory, observe(self._cache, job))
+        return known is None or not known.has_read(job)
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Reconcile one job. Returns seconds until the next reconcile, if nothing happens before."""
@@ -99,9 +111,13 @@ class Reconciler:
 
     async def _reconcile(self, key: JobKey) -> float | None:
         job = self._cache.job(key)
-        if job is None or terminating(job):
-            await self._depart(key, job)
+        if job is None:
+            self._depart(key)
             return None
+        if terminating(job):
+            self._functions.notice(key)
+            if finalizer.orphans(job):
+                return None  # whoever deleted it wants its children to stay as they are
         run = self._look(key, job)
         if run.memory.namespace_ending:
             return None
@@ -122,9 +138,12 @@ class Reconciler:
                 await self._publish(run)  # the status has the end before anything is deleted
             await self._ending.clean_up(run)
             await self._publish(run)
-        else:  # suspended, not allowed, or invalid; an invalid job has no learner to stop
+        else:  # deleted, suspended, not allowed, or invalid; an invalid job has no learner to stop
             self._platform.withdraw(key)
-            await self._scale(run, 0)
+            if run.judgement.stage is Stage.DELETED:
+                await self._ending.remove_actors(run)
+            else:
+                await self._scale(run, 0)
             await self._ending.stop(run)
             await self._publish(run)
         if run.memory.trouble:
@@ -140,9 +159,7 @@ class Reconciler:
         judgement = phase_of(job, observed, memory.invalid, server_now, settings)
         if judgement.stage is Stage.ACTIVE and memory.not_allowed is not None:
             judgement = Judgement(Stage.NOT_ALLOWED, memory.not_allowed)
-        memory.meter.sample(observed.actor_pods, now, server_now)
-        memory.lifetimes.see(observed.actor_pods, server_now)
-        self._sharing.count(key, actor_pods(self._cache, key))
+        self._count(key, memory, observed)
         run = ReconcileContext(key, job, memory, observed, judgement, now, server_now)
         if memory.view is not None:
             run.deployment = deployment_of(memory.view.spec, self._release, self._functions.state(key))
@@ -150,6 +167,13 @@ class Reconciler:
             run.deployment = unread_deployment(observed, self._release)
         memory.trouble = {}
         return run
+
+    def _count(self, key: JobKey, memory: JobMemory, observed: Observed) -> None:
+        """Count and meter the actor pods that exist now."""
+        server_now = self._kube.server_now()
+        memory.meter.sample(observed.actor_pods, _now(), server_now)
+        memory.lifetimes.see(observed.actor_pods, server_now)
+        self._sharing.count(key, actor_pods(self._cache, key))
 
     # ------------------------------------------------------------ active jobs
 
@@ -195,14 +219,9 @@ class Reconciler:
 
     # ------------------------------------------------------------ jobs that do not run
 
-    async def _depart(self, key: JobKey, job: Object | None) -> None:
-        """Handle a deleted job. Its children go with it, but only after its function is removed."""
+    def _depart(self, key: JobKey) -> None:
+        """Forget a job that is gone. Its children go with it."""
         self._functions.notice(key)
-        if job is not None and finalizer.held(job):
-            learner = observe(self._cache, job).learner_job
-            if learner is not None and not terminating(learner):
-                meta = learner["metadata"]
-                await self._kube.delete(LEARNER_JOB, key.namespace, meta["name"], meta["uid"])
         self._forget(key)
         self._sharing.count(key, actor_pods(self._cache, key))
 

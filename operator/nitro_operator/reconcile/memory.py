@@ -63,6 +63,10 @@ class JobMemory:
     status_written: float = float("-inf")
     _generation: int | None = None
 
+    def has_read(self, job: Object) -> bool:
+        """Whether `read` has seen this generation of the spec. A deletion makes a new one, too."""
+        return self.uid == job["metadata"]["uid"] and self._generation == job["metadata"].get("generation")
+
     def read(self, job: Object, config: Config) -> None:
         """Resolve a new generation of the spec; each is resolved once."""
         generation = job["metadata"].get("generation")

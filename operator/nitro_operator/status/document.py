@@ -19,13 +19,13 @@ from nitro_operator.observation.observed import (
     queued,
 )
 from nitro_operator.scaling.holding import PodTimes
+from nitro_operator.status import stopping
 from nitro_operator.status.conditions import (
     ACTORS_READY,
     COMPLETE,
     FAILED,
     LEARNER_READY,
     READY,
-    SUSPENDED,
     Condition,
     false,
     from_problem,
@@ -39,6 +39,7 @@ PHASES = {
     Stage.INVALID: "Failed",
     Stage.NOT_ALLOWED: "Pending",
     Stage.SUSPENDED: "Suspended",
+    Stage.DELETED: "Deleting",
     Stage.SUCCEEDED: "Succeeded",
     Stage.FAILED: "Failed",
 }
@@ -103,7 +104,7 @@ class Situation:
 
 def phase(s: Situation) -> str:
     if not s.judgement.running:
-        return PHASES[s.judgement.stage]
+        return "Stopping" if stopping.stops(s.judgement, s.observed) else PHASES[s.judgement.stage]
     if learner_running(s.observed) or learner_done(s.observed):
         return "Running"
     waiting = s.waiting is not None and s.observed.learner_job is None
@@ -119,9 +120,9 @@ def conditions(s: Situation) -> list[Condition]:
         _ready(s, learner, actors),
         learner,
         actors,
-        true(SUSPENDED, "Suspended", _suspended(s))
-        if stage is Stage.SUSPENDED
-        else false(SUSPENDED, "NotSuspended"),
+        stopping.suspended(
+            s.judgement, s.observed, s.trouble or {}, asked=s.view is None or s.view.spec.suspend
+        ),
         true(COMPLETE, "Succeeded", "a stop condition of spec.stop holds, so the run has ended")
         if stage is Stage.SUCCEEDED
         else false(COMPLETE, "NotComplete"),
@@ -129,12 +130,6 @@ def conditions(s: Situation) -> list[Condition]:
         if failed and problem is not None
         else false(FAILED, "NotFailed"),
     ]
-
-
-def _suspended(s: Situation) -> str:
-    if s.view is not None and not s.view.spec.suspend:
-        return "settings of the pods have changed; the run continues with them when its learner has ended"
-    return "spec.suspend is true; when it is false, the run continues from its last checkpoint"
 
 
 def build(s: Situation, job: Object, now: datetime) -> Object:
@@ -187,7 +182,7 @@ def _ready(s: Situation, learner: Condition, actors: Condition) -> Condition:
     if stage in (Stage.NOT_ALLOWED, Stage.HELD) and problem is not None:
         return from_problem(READY, problem)
     if not s.judgement.running:
-        return false(READY, stage.value)
+        return stopping.ready(s.judgement, s.observed, s.trouble or {})
     if s.waiting is not None and s.observed.learner_job is None:
         return from_problem(READY, s.waiting)
     for part in (learner, actors):
@@ -199,9 +194,7 @@ def _ready(s: Situation, learner: Condition, actors: Condition) -> Condition:
 def _learner(s: Situation) -> Condition:
     trouble = (s.trouble or {}).get("learner")
     if not s.judgement.running:
-        if trouble is not None:
-            return from_problem(LEARNER_READY, trouble)  # it cannot be stopped now
-        return false(LEARNER_READY, s.judgement.stage.value)
+        return stopping.learner(s.judgement, s.observed, trouble)
     if s.observed.learner_job is None and s.waiting is not None:
         return false(LEARNER_READY, "Waiting", s.waiting.message)
     if s.observed.learner_job is None and s.observed.foreign:
@@ -245,9 +238,7 @@ def _learner(s: Situation) -> Condition:
 def _actors(s: Situation) -> Condition:
     trouble = (s.trouble or {}).get("actors")
     if not s.judgement.running:
-        if trouble is not None:  # they could not be released
-            return from_problem(ACTORS_READY, trouble)
-        return false(ACTORS_READY, "Released", "no actor is held")
+        return stopping.actors(s.observed, trouble)
     if s.observed.learner_job is None and s.waiting is not None:
         return false(ACTORS_READY, "Waiting", s.waiting.message)
     if queued(s.observed):

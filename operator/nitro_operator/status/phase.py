@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from nitro_api.spec.lambda_backend import FINALIZER, FORMER_FINALIZER
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
@@ -26,6 +27,8 @@ from nitro_operator.status.conditions import COMPLETE, FAILED
 INVALID_SPEC = "InvalidSpec"
 """Reason of a failure that ends when the operator can read the job."""
 
+FOREGROUND = "foregroundDeletion"
+"""Kubernetes' finalizer of an object that goes after its children (`kubectl delete --cascade=foreground`)."""
 
 HELD = (
     "the operator cannot read this job, so the learner and its actors go on as they are, and spec.suspend "
@@ -40,6 +43,8 @@ class Stage(Enum):
     ACTIVE = "Active"
     HELD = "Held"
     """It runs, and the operator cannot read its spec: nothing is changed."""
+    DELETED = "Deleted"
+    """It was deleted, and a finalizer keeps it. What it has is stopped."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
@@ -70,7 +75,8 @@ def phase_of(
     a finished Job is being deleted. `suspend` deletes a failed Job so that the run can continue; a deletion
     by hand leaves the run failed. A job that succeeded stays so, and one that failed keeps its cause when its
     deadline passes later, unless somebody wants it to go on. A job is suspended until a learner with other
-    settings is gone: somebody suspended, changed and resumed it before the operator saw that.
+    settings is gone: somebody suspended, changed and resumed it before the operator saw that. A job that was
+    deleted before its end does not go on, however long a finalizer keeps it.
 
     Args:
         job: the NitroTrainingJob.
@@ -79,6 +85,14 @@ def phase_of(
         now: the API server's time.
         settings: the hash of the job's settings; None if its spec cannot be used.
     """
+    found = _stage_of(job, observed, invalid, now, settings)
+    return Judgement(Stage.DELETED, _deletion(job)) if terminating(job) and not found.finished else found
+
+
+def _stage_of(
+    job: Object, observed: Observed, invalid: str | None, now: datetime, settings: str | None
+) -> Judgement:
+    """The stage, whether or not the job was deleted."""
     spec, learner = job["spec"], observed.learner_job
     if holds(learner, "Complete") or _succeeded(job, observed):
         return Judgement(Stage.SUCCEEDED)
@@ -105,6 +119,20 @@ def _succeeded(job: Object, observed: Observed) -> bool:
         return False
     failed = pod is not None and pod["status"].get("phase") == "Failed"
     return pod is None or terminating(pod) or failed or bool(left_running(pod))
+
+
+def _deletion(job: Object) -> Problem:
+    """The state of a deleted job in words; a warning if somebody else than Nitro and Kubernetes keeps it."""
+    finalizers = job["metadata"].get("finalizers") or []
+    others = [one for one in finalizers if one not in (FINALIZER, FORMER_FINALIZER, FOREGROUND)]
+    keepers = f"the finalizer{'s' if len(finalizers) > 1 else ''} {', '.join(finalizers)}"
+    remedy = " Whoever set it removes it; see what it waits for." if others else ""
+    return Problem(
+        "Deleted",
+        f"the job was deleted, so its learner and its actors are stopped. The object stays as long as it has "
+        f"{keepers}.{remedy}",
+        warning=bool(others),
+    )
 
 
 def _failure(job: Object, observed: Observed) -> Problem | None:
@@ -140,5 +168,6 @@ def seconds_left(job: Object, now: datetime) -> float | None:
 
 
 def _overdue(job: Object, now: datetime) -> bool:
+    """Whether the deadline is over. A deleted job has none."""
     left = seconds_left(job, now)
-    return left is not None and left <= 0
+    return left is not None and left <= 0 and not terminating(job)

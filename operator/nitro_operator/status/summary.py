@@ -20,7 +20,7 @@ from nitro_api.spec.status import ActorsStatus
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported
 
-PHASES = ("Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed")
+PHASES = ("Pending", "Starting", "Running", "Stopping", "Suspended", "Succeeded", "Failed", "Deleting")
 JOB_LABELS = ("namespace", "job_name")
 
 

@@ -46,8 +46,8 @@ async def reconciled(bench: Bench) -> Object:
 @pytest.mark.parametrize(
     ("spec", "phase"),
     [
-        ({"suspend": True}, "Suspended"),
-        ({"environment": {"id": "my.module:make"}}, "Pending"),  # which the platform forbids
+        ({"suspend": True}, "Stopping"),
+        ({"environment": {"id": "my.module:make"}}, "Stopping"),  # which the platform forbids
         ({"activeDeadlineSeconds": 1}, "Failed"),
     ],
 )
@@ -121,7 +121,7 @@ async def test_a_job_whose_learner_cannot_be_deleted_now_publishes_its_status(
 ) -> None:
     bench = refusing(monkeypatch, "Job", **spec)
     status = await reconciled(bench)
-    assert status["phase"] == ("Suspended" if "suspend" in spec else "Failed")
+    assert status["phase"] == ("Stopping" if "suspend" in spec else "Failed")
     said = conditions_of(bench)["LearnerReady"]
     assert said["reason"] == "ApiUnavailable"
     assert "Job hopper-learner" in said["message"], "its learner still runs"

@@ -52,8 +52,15 @@ class TestStatus:
             (Stage.SUCCEEDED, "Succeeded"),
             (Stage.FAILED, "Failed"),
             (Stage.INVALID, "Failed"),
+            (Stage.DELETED, "Deleting"),
+            (Stage.NOT_ALLOWED, "Pending"),
         ):
-            assert document.phase(self.situation(judgement=Judgement(stage))) == phase
+            ended = self.situation(judgement=Judgement(stage), observed=Observed())
+            assert document.phase(ended) == phase
+            stopping = stage in (Stage.SUSPENDED, Stage.NOT_ALLOWED)
+            assert document.phase(self.situation(judgement=Judgement(stage))) == (
+                "Stopping" if stopping else phase
+            )
 
     @pytest.mark.parametrize(("scaling", "scaler"), [({}, "fixed"), ({"scaler": "kungfu"}, "kungfu")])
     def test_the_scaler_is_named_also_where_the_preset_chooses_it(self, scaling: Object, scaler: str) -> None:
