@@ -285,14 +285,20 @@ async def test_another_job_of_the_name_is_left_alone(
     assert begun(sitting, run)()["metadata"]["generation"] == 1, "it was not changed"
 
 
+@pytest.mark.parametrize("held", [False, True])
 async def test_a_job_that_somebody_deletes_is_reported(
-    single: Experiment, cluster: Cluster, tmp_path: Path
+    single: Experiment, cluster: Cluster, tmp_path: Path, held: bool
 ) -> None:
+    """Also one that a finalizer holds, which the operator stops."""
     sitting = Sitting(single, tmp_path / "results", cluster)
     run = sitting.run
     async with training(sitting):
         await until(begun(sitting, run))
-        cluster.kubectl("delete", "ntj", sitting.name(run))
+        if held:
+            cluster.patch("ntj", sitting.name(run), {"metadata": {"finalizers": ["drill.example/x"]}})
+        cluster.kubectl("delete", "ntj", sitting.name(run), "--wait=false")
+        if held:
+            sitting.report(run, "Deleting")
     state = sitting.state
     assert (state.status, "was deleted" in state.message) == ("failed", True)
 

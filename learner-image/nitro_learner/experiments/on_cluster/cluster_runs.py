@@ -184,7 +184,7 @@ class ClusterRuns:
         self, run: PlannedRun, name: str, advanced: Callable[[], None], stops: tuple[asyncio.Event, ...]
     ) -> Job | None:
         """Wait until the job has ended or is suspended, as it is when a stop is set, and return it; None
-        where it is gone."""
+        where it is gone, or deleted and held by a finalizer."""
         rounds = self._rounds.setdefault(run.folder, {})
         stopping, deadline = False, float("inf")
         waits = Waits(name)
@@ -197,6 +197,8 @@ class ClusterRuns:
             phase = status.get("phase")
             if phase in ("Succeeded", "Failed") or (stopping and phase == "Suspended"):
                 return job
+            if phase == "Deleting":
+                return None
             if time.monotonic() > deadline:
                 raise BackendError(f"job {name} is to be suspended, and does not stop. It is left as it is.")
             if not stopping and any(stop.is_set() for stop in stops):
