@@ -33,6 +33,10 @@ class Config:
     """Hosts besides AWS's own that spec.backend.lambda.endpointUrl may name; `*` is any."""
     entry_points: bool
     """Whether jobs may name a module that actors import: by environment.entryPoint, or in environment.id."""
+    metadata_prefixes: Mapping[str, tuple[str, ...]]
+    """Beginnings of keys that jobs may give their pods besides the usual ones: `annotations` and `labels`."""
+    apparmor: bool
+    """Whether pods name AppArmor's profile. A node without AppArmor refuses such a pod."""
     namespace_max_actors: Mapping[str, int]
     """Actors that the jobs of a namespace together may have; `*` = of each namespace that is not named."""
     watch_namespaces: tuple[str, ...]
@@ -78,7 +82,12 @@ class Config:
             redis_image=_required(environ, "NITRO_REDIS_IMAGE"),
             platform_max_actors=int(_number(environ, "NITRO_PLATFORM_MAX_ACTORS", "0")),
             lambda_endpoints=_names(environ, "NITRO_LAMBDA_ENDPOINTS"),
-            entry_points=_flag(environ, "NITRO_ENTRY_POINTS"),
+            entry_points=_flag(environ, "NITRO_ENTRY_POINTS", default="true"),
+            metadata_prefixes={
+                "annotations": _names(environ, "NITRO_ANNOTATION_PREFIXES"),
+                "labels": _names(environ, "NITRO_LABEL_PREFIXES"),
+            },
+            apparmor=_flag(environ, "NITRO_APPARMOR", default="false"),
             namespace_max_actors=_numbers(environ, "NITRO_NAMESPACE_MAX_ACTORS"),
             watch_namespaces=_names(environ, "NITRO_WATCH_NAMESPACES"),
             knative_namespace=environ.get("NITRO_KNATIVE_NAMESPACE", "knative-serving"),
@@ -153,9 +162,9 @@ def _identity(environ: Mapping[str, str], name: str) -> int | Literal["auto"] | 
     return int(text)
 
 
-def _flag(environ: Mapping[str, str], name: str) -> bool:
-    """Read `true` or `false`; true where it is not set."""
-    text = environ.get(name) or "true"
+def _flag(environ: Mapping[str, str], name: str, *, default: str) -> bool:
+    """Read `true` or `false`."""
+    text = environ.get(name) or default
     if text not in ("true", "false"):
         raise ValueError(f"{name}={text!r} is neither true nor false")
     return text == "true"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -16,7 +17,9 @@ from operator_support import Object, OperatorProcess, eventually, install_knativ
 
 KNATIVE, REVISIONS = "services.serving.knative.dev", "revisions.serving.knative.dev"
 
-Start = Callable[[int], OperatorProcess]
+
+class Start(Protocol):
+    def __call__(self, release: int, **variables: str) -> OperatorProcess: ...
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def start(apiserver: ApiServer, tmp_path: Path) -> Iterator[Start]:
     install_knative(apiserver)
     running: list[OperatorProcess] = []
 
-    def of_release(release: int) -> OperatorProcess:
+    def of_release(release: int, **variables: str) -> OperatorProcess:
         for operator in running:
             operator.stop()
         operator = OperatorProcess(
@@ -33,6 +36,7 @@ def start(apiserver: ApiServer, tmp_path: Path) -> Iterator[Start]:
             tmp_path / f"operator-{release}.log",
             NITRO_ACTOR_IMAGE=f"registry.test/actor:{release}",
             NITRO_LEARNER_IMAGE=f"registry.test/learner:{release}",
+            **variables,
         )
         running.append(operator)
         operator.start()
@@ -88,6 +92,64 @@ def test_a_running_job_keeps_learner_and_actors_until_it_is_resumed(cluster: Clu
     cluster.collect_service("hopper")
     eventually(lambda: cluster.get("job", "hopper-learner"), what="the resumed learner")
     assert images(cluster, "hopper") == ("registry.test/learner:2", "registry.test/actor:2")
+
+
+PROFILE = "container.apparmor.security.beta.kubernetes.io/"
+
+
+def test_a_running_job_with_a_forbidden_annotation_goes_on_and_a_new_or_changed_one_is_refused(
+    cluster: Cluster, start: Start
+) -> None:
+    """The release before took every annotation."""
+
+    def weaker(name: str) -> Object:
+        return job(name, learner={"annotations": {f"{PROFILE}learner": "unconfined"}})
+
+    def refused(name: str) -> None:
+        ready = eventually(
+            lambda: says(cluster, name, "MetadataForbidden", "False"), what=f"{name} is refused"
+        )
+        assert f"'{PROFILE}learner'" in ready["message"]
+        assert cluster.get("job", f"{name}-learner") is None
+
+    start(1, NITRO_ANNOTATION_PREFIXES=PROFILE)
+    cluster.apply(weaker("old"))
+    cluster.start_learner("old")
+    cluster.start_knative("old")
+    cluster.report("old", round=1, requestedActors=5)
+    eventually(lambda: cluster.scale("old") == ("8", "8"), what="the actors of the first round are held")
+    before = specs(cluster, "old")
+
+    operator = start(2)
+    warned = eventually(lambda: says(cluster, "old", "MetadataForbidden", "True"), what="a warning condition")
+    assert warned["message"].startswith("the job was started before this was forbidden")
+    cluster.report("old", round=2, requestedActors=12)
+    eventually(lambda: cluster.scale("old") == ("12", "12"), what="it is scaled")
+    operator.wait_for_resyncs(2)
+    assert specs(cluster, "old") == before
+    assert cluster.status("old")["phase"] == "Running"
+    events = [one for one in cluster.list("events") if one["reason"] == "MetadataForbidden"]
+    assert [one["type"] for one in events] == ["Warning"]
+
+    cluster.apply(weaker("new"))
+    refused("new")
+    cluster.patch_spec("old", suspend=True)
+    cluster.collect_job("old")
+    other = {f"{PROFILE}learner": None, f"{PROFILE}redis": "unconfined"}
+    cluster.patch_spec("old", learner={"annotations": other})
+    cluster.patch_spec("old", suspend=False)
+    eventually(lambda: f"'{PROFILE}redis'" in cluster.condition("old", "Ready").get("message", ""))
+    assert cluster.get("job", "old-learner") is None
+    cluster.patch_spec("old", suspend=True)
+    cluster.patch_spec("old", learner={"annotations": None})
+    cluster.patch_spec("old", suspend=False)
+    eventually(lambda: cluster.get("service", "old-redis"), what="it goes on without the annotation")
+
+
+def says(cluster: Cluster, name: str, reason: str, status: str) -> Object | None:
+    """The condition Ready of a job, once it has that reason and status."""
+    found = cluster.condition(name, "Ready")
+    return found if (found.get("reason"), found.get("status")) == (reason, status) else None
 
 
 def test_a_job_whose_learner_was_not_started_gets_actors_of_the_new_release(

@@ -94,6 +94,9 @@ def run(cluster: Cluster, name: str, round: int, actors: int) -> None:
 def stop(cluster: Cluster, name: str) -> None:
     cluster.patch_spec(name, suspend=True)
     cluster.collect_job(name)
+    for pod in cluster.list("pods"):  # as Knative does
+        if pod["metadata"]["labels"]["nitro.dev/job"] == name:
+            cluster.delete_pod(pod)
     eventually(lambda: cluster.status(name).get("phase") == "Suspended", what=f"{name} is suspended")
 
 

@@ -59,6 +59,9 @@ runAsGroup: 65532
 runAsUser: {{ $user }}
 {{- end }}
 seccompProfile: {type: RuntimeDefault}
+{{- if .Values.podSecurity.appArmor }}
+appArmorProfile: {type: RuntimeDefault}
+{{- end }}
 {{- end -}}
 
 {{/* What learners may connect to besides DNS and their actors: a list of egress rules in JSON. */}}

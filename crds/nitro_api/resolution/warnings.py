@@ -17,6 +17,7 @@ from nitro_api.resolution.resolve import (
     usual_window,
 )
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.pod_metadata import unlisted
 from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
 
@@ -36,6 +37,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
         *_sharing_warnings(spec),
         *_function_warnings(spec),
         _ratio_warning(spec),
+        *_metadata_warnings(spec),
         *_null_warnings(spec),
         episodes.cut_warning(spec.environment),
     ]
@@ -130,6 +132,19 @@ def _ratio_warning(spec: JobSpec) -> str | None:
         f"spec.scaling.minActors: scaler efficient asks for at most costRatio actors, here {ratio:.3g}, so "
         f"that all rounds after the first have {scaling.min_actors}; lower minActors, or set costRatio"
     )
+
+
+def _metadata_warnings(spec: JobSpec) -> list[str]:
+    """Warnings about labels and annotations with which a job does not run on every cluster."""
+    found = []
+    for part, template in (("learner", spec.learner), ("actor", spec.actor)):
+        other = unlisted(template, {})
+        if other is not None:
+            found.append(
+                f"spec.{part}.{other.field}: with {', '.join(other.keys)} a job runs only on a cluster where "
+                f"the chart's {other.value} has a beginning of it; remove it, or ask the administrator"
+            )
+    return found
 
 
 def _null_warnings(spec: JobSpec) -> list[str]:

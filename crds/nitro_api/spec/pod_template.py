@@ -159,12 +159,13 @@ class PodTemplate(Model):
     """Settings of a pod and its container that Kubernetes has under the same names."""
 
     labels: Labels | None = None
-    """Labels of the pod besides the operator's own. Default: none."""
+    """Labels of the pod besides the operator's own: keys without a domain, and those that the platform lists.
+    Default: none."""
 
     annotations: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=32)] | None = (
         None
     )
-    """Annotations of the pod besides the operator's own. Default: none."""
+    """Annotations of the pod besides the operator's own, of those that the platform lists. Default: none."""
 
     env: Annotated[list[EnvVar], Field(max_length=64)] | None = None
     """Environment variables. Secrets by single keys only. Default: none."""

@@ -11,6 +11,10 @@ from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
 CONTAINER = "actor"
+QUEUE_PROXY = "queue-proxy"
+"""Knative's own container in each of its pods."""
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+"""Beginning of the annotation with a container's profile. A Knative Service has no field for it."""
 PORT = 8080
 DEFAULT_RESOURCES: Object = {
     "requests": {"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "64Mi"},
@@ -36,6 +40,8 @@ def actor_service(view: JobView) -> Object:
     """The Knative Service with its one, named Revision."""
     per_pod = view.spec.actor.per_pod
     annotations = {TARGET: str(per_pod), **TEMPLATE_ANNOTATIONS}
+    if view.config.apparmor:
+        annotations |= {f"{APPARMOR}{container}": "runtime/default" for container in (CONTAINER, QUEUE_PROXY)}
     if per_pod > 1:
         annotations[names.ACTORS_PER_POD] = str(per_pod)
     given = view.spec.actor

@@ -81,6 +81,7 @@ def _pod(view: JobView, source: Source | None) -> Object:
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
             **_group(view),
+            **({"appArmorProfile": {"type": "RuntimeDefault"}} if view.config.apparmor else {}),
             "fsGroupChangePolicy": "OnRootMismatch",
         },
         "initContainers": [redis_container(view)] if view.has_redis else [],

@@ -19,6 +19,7 @@ from nitro_operator.observation import reported
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.observation.observed import Observed, actor_pods, observe, terminating
+from nitro_operator.reconcile import permission
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.ending import Ending
 from nitro_operator.reconcile.memory import JobMemory
@@ -29,7 +30,7 @@ from nitro_operator.reconcile.start import Starter
 from nitro_operator.reconcile.trouble import refusal
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.status.conditions import Condition
-from nitro_operator.status.phase import Judgement, Stage, phase_of, seconds_left
+from nitro_operator.status.phase import Stage, phase_of, seconds_left
 
 logger = logging.getLogger(__name__)
 
@@ -157,8 +158,8 @@ class Reconciler:
         observed = memory.learner_pods.present(observe(self._cache, job), job, server_now)
         settings = memory.view.settings_hash if memory.view is not None else None
         judgement = phase_of(job, observed, memory.invalid, server_now, settings)
-        if judgement.stage is Stage.ACTIVE and memory.not_allowed is not None:
-            judgement = Judgement(Stage.NOT_ALLOWED, memory.not_allowed)
+        if judgement.stage is Stage.ACTIVE:
+            judgement = permission.judged(memory.not_allowed, memory.unlisted, observed) or judgement
         self._count(key, memory, observed)
         run = ReconcileContext(key, job, memory, observed, judgement, now, server_now)
         if memory.view is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from nitro_api import JobInvalid, JobSpec, resolve_stored
+from nitro_api import JobInvalid, resolve_stored
 from nitro_operator.builders import JobView
 from nitro_operator.config import Config
 from nitro_operator.kube.decoding import SPEC_LEVELS, levels
@@ -20,6 +20,7 @@ from nitro_operator.observation.heartbeat import Heartbeat
 from nitro_operator.observation.learner_pods import LearnerPods
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
+from nitro_operator.reconcile import permission
 from nitro_operator.status.sharing import SharingNews
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class JobMemory:
     """Why the spec cannot be used."""
     not_allowed: Problem | None = None
     """What the platform forbids of this job; it does not run."""
+    unlisted: Problem | None = None
+    """Labels or annotations that the platform does not take. A learner that has started goes on with them."""
     trouble: dict[str, Problem] = field(default_factory=dict)
     """What the API server refused at the last try, by component."""
     jitter: float = field(default_factory=lambda: random.uniform(0.75, 1.25))
@@ -65,7 +68,8 @@ class JobMemory:
 
     def has_read(self, job: Object) -> bool:
         """Whether `read` has seen this generation of the spec. A deletion makes a new one, too."""
-        return self.uid == job["metadata"]["uid"] and self._generation == job["metadata"].get("generation")
+        meta = job["metadata"]
+        return (self.uid, self._generation) == (meta["uid"], meta.get("generation"))
 
     def read(self, job: Object, config: Config) -> None:
         """Resolve a new generation of the spec; each is resolved once."""
@@ -75,48 +79,20 @@ class JobMemory:
                 self.view.job["metadata"] = job["metadata"]
             return
         self._generation = generation
-        self.view, self.invalid, self.not_allowed = None, None, None
+        self.view = self.invalid = self.not_allowed = self.unlisted = None
         spec = whole_spec(job)
         if levels(spec) > SPEC_LEVELS:
             self.invalid = TOO_DEEP
             return
         try:
             self.view = JobView.of(job, resolve_stored({**job, "spec": spec}).spec, config)
-            self.not_allowed = None if config.entry_points else _other_code(self.view.spec)
+            self.not_allowed = None if config.entry_points else permission.other_code(self.view.spec)
+            self.unlisted = permission.metadata(self.view.spec, config)
         except (JobInvalid, ValidationError) as error:
             self.invalid = f"{error} {REMEDY}"
         except Exception as error:  # one job must not stop the others, nor an operator that starts
             logger.exception("the spec of %s cannot be read", job["metadata"]["name"])
             self.invalid = f"the operator fails to read the spec: {error!r}. Report this. {REMEDY}"
-
-
-def _other_code(spec: JobSpec) -> Problem | None:
-    """The refusal of a job that can bring code into an allowed image: `os:system` would run any command, and
-    so would a mounted module that PYTHONPATH names."""
-    environment = spec.environment
-    named = environment.entry_point or environment.id
-    if ":" in named:
-        field = "entryPoint" if environment.entry_point is not None else "id"
-        return _forbidden(
-            f"spec.environment.{field}: {named!r} names a module to import",
-            "create a job whose environment.id is registered in the actor image",
-        )
-    for part, pod in (("actor", spec.actor), ("learner", spec.learner)):
-        for field, given in (("env", pod.env), ("volumes", pod.volumes)):
-            if given:
-                return _forbidden(
-                    f"spec.{part}.{field} can make a program load other code",
-                    f"suspend the job, remove spec.{part}.{field}, and resume it",
-                )
-    return None
-
-
-def _forbidden(what: str, remedy: str) -> Problem:
-    return Problem(
-        "EntryPointForbidden",
-        f"{what}, which this platform forbids (the chart's platform.entryPoints is false). Remedy: {remedy}, "
-        "or ask the platform's administrator. The job continues by itself if that changes.",
-    )
 
 
 class RequestClock:

@@ -188,6 +188,8 @@ def _ready(s: Situation, learner: Condition, actors: Condition) -> Condition:
     for part in (learner, actors):
         if not part.status:
             return Condition(READY, False, part.reason, part.message, part.warning)
+    if problem is not None:  # of a job that runs, but could not be started now
+        return Condition(READY, True, problem.reason, problem.message, problem.warning)
     return true(READY, "Running", "the learner and the actors work")
 
 

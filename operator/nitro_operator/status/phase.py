@@ -51,7 +51,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """A stage, and the cause of a failure or a refusal."""
+    """A stage, and the cause of a failure or a refusal, or what a running job is warned of."""
 
     stage: Stage
     problem: Problem | None = None

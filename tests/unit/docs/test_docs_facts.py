@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs_support import PAGES, ROOT, parse
+from nitro_api.spec.pod_metadata import ANNOTATION_PREFIXES, LABEL_PREFIXES
 from nitro_learner.training.round_report import COLUMNS
 from nitro_operator.backends.release import KUBERNETES
 
@@ -54,6 +55,13 @@ def test_no_message_has_the_packages_installed_from_an_index_which_has_none_of_t
         if re.search(r"install \"?'?nitro-|^f?\"'nitro-|nitro-(learner|actor)\[", line.strip())
     ]
     assert told == []
+
+
+def test_the_page_has_all_labels_and_annotations_that_pods_may_have() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    for field, listed in (("annotations", ANNOTATION_PREFIXES), ("labels", LABEL_PREFIXES)):
+        (row,) = re.findall(rf"^\| {field} \| (.*) \|$", text, re.MULTILINE)
+        assert [code for code in re.findall(r"`([^`]+)`", row) if code != "team"] == list(listed)
 
 
 def test_the_findings_are_one_short_page() -> None:

@@ -69,6 +69,13 @@ class TestConfig:
         config = Config.from_environment(IMAGES | {"NITRO_NAMESPACE_MAX_ACTORS": "*=64,team-a=0"})
         assert config.namespace_max_actors == {"*": 64, "team-a": 0}
 
+    def test_beginnings_of_metadata_are_read(self) -> None:
+        given = {"NITRO_ANNOTATION_PREFIXES": "example.com/,gke.io/x", "NITRO_APPARMOR": "true"}
+        config = Config.from_environment(IMAGES | given)
+        assert config.metadata_prefixes == {"annotations": ("example.com/", "gke.io/x"), "labels": ()}
+        assert config.apparmor
+        assert not Config.from_environment(IMAGES).apparmor
+
     def test_rules_of_learners_are_read(self) -> None:
         assert Config.from_environment(IMAGES).learner_egress is None
         config = Config.from_environment(IMAGES | {"NITRO_LEARNER_EGRESS": '[{"ports": [{"port": 443}]}]'})

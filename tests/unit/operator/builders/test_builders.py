@@ -419,6 +419,18 @@ def test_the_platform_may_name_users_and_groups_or_have_them_left_out(
     assert "securityContext" not in actor, "Knative takes one only with a feature flag"
 
 
+def test_pods_name_the_profile_of_apparmor_where_the_platform_has_it() -> None:
+    """A node without AppArmor refuses a pod that names a profile, so not every platform can."""
+    plain, view = make_view(), make_view(dataclasses.replace(CONFIG, apparmor=True))
+    learners = [builders.learner_job(one, None)["spec"]["template"]["spec"] for one in (plain, view)]
+    profiles = [pod["securityContext"].get("appArmorProfile") for pod in learners]
+    assert profiles == [None, {"type": "RuntimeDefault"}]
+    key = "container.apparmor.security.beta.kubernetes.io/"
+    metadata = [builders.actor_service(one)["spec"]["template"]["metadata"] for one in (plain, view)]
+    named = [{k: v for k, v in one["annotations"].items() if k.startswith(key)} for one in metadata]
+    assert named == [{}, {f"{key}actor": "runtime/default", f"{key}queue-proxy": "runtime/default"}]
+
+
 @pytest.mark.parametrize("part", ["learner", "actor"])
 class TestPodSettings:
     """Settings that Kubernetes has under the same names."""
