@@ -171,9 +171,8 @@ class Reconciler:
 
     def _count(self, key: JobKey, memory: JobMemory, observed: Observed) -> None:
         """Count and meter the actor pods that exist now."""
-        server_now = self._kube.server_now()
-        memory.meter.sample(observed.actor_pods, _now(), server_now)
-        memory.lifetimes.see(observed.actor_pods, server_now)
+        memory.meter.sample(observed.actor_pods, _now(), self._kube.server_now())
+        memory.lifetimes.see(observed.actor_pods, self._kube.server_now())
         self._sharing.count(key, actor_pods(self._cache, key))
 
     # ------------------------------------------------------------ active jobs
