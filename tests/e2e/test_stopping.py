@@ -1,4 +1,4 @@
-"""Jobs that are to stop while something is in the way: a finalizer, a webhook that is away, missing rights."""
+"""Jobs that are to stop while something is in the way: a finalizer, a webhook that is away, no rights."""
 
 from __future__ import annotations
 
