@@ -167,6 +167,10 @@ class Environment:
             self._stack[:, :-1] = own["stack"]
             self._stack[:, -1] = self.frames
 
+    def part(self, index: int) -> str:
+        """The name of the part of an observation that holds the number at an index of a frame."""
+        return self._engine.part(index)
+
     def picture(self, index: int) -> NDArray[np.uint8] | None:
         """The engine's picture of one copy."""
         return self._engine.picture(index)

@@ -6,11 +6,14 @@ the first round, wherever that is possible.
 
 from __future__ import annotations
 
+import contextvars
 import importlib
 import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nitro_actor import entry_points
 from nitro_actor.actions import Continuous, Discrete
@@ -40,7 +43,8 @@ def make_env(config: EnvironmentConfig) -> AnyEnvironment:
     Raises:
         EnvironmentConfigError: it does not exist, cannot be built, or its spaces are not supported.
     """
-    environment = _make(config)
+    # What its code sets there, such as NumPy's error state, must not become the caller's.
+    environment = contextvars.copy_context().run(_make, config)
     if config.rescale_actions:
         environment.rescale_actions()
     return environment
@@ -125,35 +129,31 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
         def factory() -> Any:
             return make().env
 
+    np.seterr(all="ignore")  # from here on it is ours
     if _several_agents(probe, gymnasium):
         from nitro_actor.agents.make import make_agents
 
         probe.close()
         return make_agents(config, factory, time_limit)
     probe = masked.apart(probe)
-    flattened = spaces.is_flattened(probe.observation_space)
-    if flattened:
-        probe = gymnasium.wrappers.FlattenObservation(probe)
     dtype = "float32"
-    if not flattened:
+    if not spaces.is_flattened(probe.observation_space):
         dtype = spaces.observation_dtype(
             probe.observation_space, ", for example in gymnasium.wrappers.DtypeObservation"
         )
     action = spaces.actions(probe.action_space, ", for example in gymnasium.wrappers.TransformAction")
     has_mask = masked.has(probe, action)
-    shape = tuple(probe.observation_space.shape or ())
+    probe.close()
+    try:
+        engine = GenericEngine(factory, config.count, dtype, masked=action if has_mask else None)
+        engine.reset([0] * config.count)  # check the space before the first round
+    except (Exception, SystemExit) as error:
+        raise unbuildable(config, error) from error
+    shape = engine.observations.shape[1:]
     if config.frame_stack > 1 and not shape:
         raise EnvironmentConfigError(
             "frameStack needs observations that are vectors or images, not single numbers; set frameStack: 1"
         )
-    probe.close()
-    try:
-        engine = GenericEngine(
-            factory, config.count, dtype, flatten=flattened, masked=action if has_mask else None
-        )
-        engine.reset([0] * config.count)  # check the space before the first round
-    except (Exception, SystemExit) as error:
-        raise unbuildable(config, error) from error
     spec = EnvironmentSpec(
         config.id, shape, dtype, action, time_limit, engine.resumable, config.frame_stack, has_mask
     )

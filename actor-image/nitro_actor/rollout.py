@@ -85,7 +85,13 @@ def rollout(
             available[t] = allowed
         policy.distribution(environment.observations, distribution[t], memory, allowed)
         space.sample(distribution[t], noise[t], actions[t])
-        rewards[t], terminated[t], truncated[t] = environment.step(actions[t])
+        try:
+            rewards[t], terminated[t], truncated[t] = environment.step(actions[t])
+        except EnvironmentCallError:
+            # What came before is the cause: NaN that the policy saw, or a policy that has diverged.
+            before_it = {"observations": observations[: t + 1], "distribution": distribution[: t + 1]}
+            _require_finite(before_it | {"rewards": rewards[:t]}, environment)
+            raise
         done = terminated[t] | truncated[t]
         if np.logical_or.reduce(done):
             memory[done] = 0
@@ -115,7 +121,7 @@ def rollout(
             "final_available": np.array(final_available, bool).reshape(-1, *allowed.shape[1:]),
         }
     # A policy that has diverged is an error, even where the learner does not ask for its distribution.
-    _require_finite(tensors | {"distribution": distribution})
+    _require_finite(tensors | {"distribution": distribution}, environment)
     if "log_probs" in optional_tensors:
         tensors["log_probs"] = space.log_probabilities(distribution, actions)
     if "distribution" in optional_tensors:
@@ -148,7 +154,7 @@ def evaluate(
         policy.distribution(environment.observations, distribution, memory, environment.available)
         if not np.isfinite(distribution).all():
             _require_finite(
-                {"observations": environment.observations[None], "distribution": distribution[None]}
+                {"observations": environment.frames[None], "distribution": distribution[None]}, environment
             )
         _, terminated, truncated = environment.step(policy.actions.mode(distribution))
         evaluation.end_step(terminated | truncated)
@@ -170,7 +176,7 @@ def random_sources(seed: int, count: int) -> tuple[list[int], np.random.SeedSequ
     return [int(word) for word in environments.generate_state(count, np.uint64)], noise
 
 
-def _require_finite(tensors: Tensors) -> None:
+def _require_finite(tensors: Tensors, environment: Environment) -> None:
     """Refuse NaN and infinity. The error names the first one in time: later ones follow from it."""
     causes = []
     for order, name in enumerate(("observations", "distribution", "rewards")):
@@ -182,14 +188,25 @@ def _require_finite(tensors: Tensors) -> None:
         for name in ("last_observations", "final_observations"):
             array = tensors.get(name)
             if array is not None and not np.isfinite(array).all():
+                found = _named(
+                    name, array[~np.isfinite(array).reshape(len(array), -1).all(axis=1)][0], environment
+                )
                 raise EnvironmentCallError(
-                    f"the environment returned NaN or infinity in {name}; it must return finite numbers"
+                    f"the environment returned NaN or infinity in {found}; it must return finite numbers"
                 )
         return
     t, _, index, name = min(causes)
     where = f"at step {t} of environment {index}"
     if name == "distribution":
         raise PolicyError(f"the policy's distribution is NaN or infinite {where}: the weights have diverged")
+    if name == "observations":
+        name = _named(name, tensors[name][t, index], environment)
     raise EnvironmentCallError(
         f"the environment returned NaN or infinity in {name} {where}; it must return finite numbers"
     )
+
+
+def _named(name: str, observation: np.ndarray, environment: Environment) -> str:
+    """Observations, and which part of them is not finite."""
+    part = environment.part(int(np.flatnonzero(~np.isfinite(observation))[0]))
+    return f"{part} of {name}" if part else name

@@ -74,17 +74,18 @@ def is_flattened(space: Any) -> bool:
 def misfit(observation: np.ndarray, dtype: Any) -> str:
     """Why an observation does not fit the dtype of its space; empty where it fits.
 
-    Some environments return whole numbers of another dtype for a uint8 space: these fit.
+    Some environments return whole numbers of another dtype for a space of whole numbers: these fit.
     """
-    if dtype != np.uint8 or observation.dtype == np.uint8:
+    if dtype.kind not in "iub" or observation.dtype == dtype:
         return ""
     with np.errstate(invalid="ignore"):  # NaN
-        changed = observation.astype(np.uint8) != observation
+        changed = observation.astype(dtype) != observation
     if not changed.any():
         return ""
+    least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     return (
-        f"holds {observation[changed][0]}, but its space is of uint8, whole numbers from 0 to 255; "
-        "scale and round it, or make the space one of float32"
+        f"holds {observation[changed][0]}, but its space is of {dtype}, whole numbers from {least} to "
+        f"{most}; scale and round it, or make the space one of float32"
     )
 
 

@@ -19,6 +19,8 @@ _LIBRARIES = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "p
 _MOST_CHARACTERS = 3_000
 """Size limit of a traceback, so that it fits into an answer of 64 KB in any encoding."""
 
+_SHOWN_CHARACTERS = 100
+
 _DUMPED = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _THREAD = re.compile(r"(Current thread|Thread|Stack) .*\(most recent call first\):")
 DUMP_END = "in _run_module_as_main"
@@ -55,6 +57,15 @@ def trace(error: BaseException) -> str:
             return ""
         error = error.__cause__
     return "".join(traceback.format_exception(error))[-_MOST_CHARACTERS:]
+
+
+def shown(value: object) -> str:
+    """The beginning of a value's representation, on one line. It is the user's code, which may raise."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        return "a value that cannot be shown"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]} ..."
 
 
 def of_thread(frame: FrameType) -> list[Frame]:

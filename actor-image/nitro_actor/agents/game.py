@@ -1,7 +1,8 @@
 """One environment with PettingZoo's parallel interface; each of its calls is checked."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import contextvars
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import gymnasium
 import numpy as np
@@ -10,13 +11,17 @@ from numpy.typing import NDArray
 from nitro_actor import masks
 from nitro_actor.actions import ActionSpace
 from nitro_actor.config import EnvironmentConfigError
+from nitro_actor.engines import returned
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.failures import failures
+from nitro_actor.engines.observations import Observations
 from nitro_actor.masks import MASK
-from nitro_actor.spaces import actions, misfit, native_action, observation_dtype
+from nitro_actor.spaces import actions, native_action, observation_dtype
 
-_LARGEST = float(np.finfo(np.float32).max)
 _HOW = " so that each agent observes one array and has one action"
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Place(NamedTuple):
@@ -50,10 +55,18 @@ class Game:
         self.agents: list[str] = list(environment.possible_agents)
         if not self.agents:
             raise EnvironmentConfigError("possible_agents is empty; it must list every agent that may act")
+        # What its code sets there, such as NumPy's error state, is nothing to ours.
+        self._apart = contextvars.copy_context()
+        self._apart.run(np.seterr, all="ignore")
         with failures(index, "observation_space and action_space"):
             self._spaces = {agent: self._spaces_of(agent) for agent in self.agents}
+        self._readers: dict[str, Observations] = {}
         self._observations: Mapping[str, Any] = {}
         self._infos: Mapping[str, Any] = {}
+
+    def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call the environment's code apart from ours."""
+        return self._apart.run(function, *args, **kwargs)
 
     def probe(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         """Observation and action of each agent, as the EnvironmentSpec has them; it resets the environment.
@@ -75,10 +88,7 @@ class Game:
     def reset(self, seed: int | None) -> None:
         """Begin an episode."""
         with failures(self._index, "reset"):
-            result = self.environment.reset(seed=seed)
-            if not isinstance(result, tuple) or len(result) != 2:
-                raise self._wrong("reset must return observations and infos")
-            self._observations, self._infos = result
+            result = self.run(self.environment.reset, seed=seed)
             if list(self.environment.possible_agents) != self.agents:
                 raise self._wrong(
                     f"possible_agents was {self.agents} and is {list(self.environment.possible_agents)}; "
@@ -90,6 +100,10 @@ class Game:
                     raise self._wrong(
                         f"the spaces of {agent} are {now}, and were {known}; they must stay the same"
                     )
+        try:
+            self._observations, self._infos = returned.values(result, returned.AGENTS_RESET, "reset")
+        except returned.Unfit as error:
+            raise self._wrong(str(error)) from None
         self._read_agents()
 
     def step(self, played: Mapping[str, np.ndarray]) -> tuple[dict[str, float], set[str], bool]:
@@ -104,18 +118,16 @@ class Game:
         acted = self.acting
         native = {agent: native_action(self._spaces[agent][1], action) for agent, action in played.items()}
         with failures(self._index, "step"):
-            result = self.environment.step(native)
-            if not isinstance(result, tuple) or len(result) != 5:
-                raise self._wrong(
-                    "step must return observations, rewards, terminations, truncations and infos"
-                )
-            self._observations, rewards, terminations, truncations, self._infos = result
-            died = {agent for agent in acted if self._of(terminations, agent, "termination")}
-            cut = {agent for agent in acted if self._of(truncations, agent, "truncation")} - died
-            earned = {agent: float(self._of(rewards, agent, "reward")) for agent in acted}
-        for agent, reward in earned.items():
-            if not abs(reward) <= _LARGEST:
-                raise self._wrong(f"the reward of {agent} is {reward}; it must be a finite number")
+            result = self.run(self.environment.step, native)
+        try:
+            self._observations, rewards, terminations, truncations, self._infos = returned.values(
+                result, returned.AGENTS_STEP, "step"
+            )
+            died = {agent for agent in acted if self._ended(terminations, agent, "termination")}
+            cut = {agent for agent in acted if self._ended(truncations, agent, "truncation")} - died
+            earned = {agent: returned.reward(self._of(rewards, agent, "reward"), agent) for agent in acted}
+        except returned.Unfit as error:
+            raise self._wrong(str(error)) from None
         self._read_agents()
         going = [agent for agent in acted if agent not in died and agent not in cut]
         if cut and going:
@@ -132,20 +144,19 @@ class Game:
             self.acting, self.watching = [], sorted(cut)
         return earned, died, bool(cut)
 
-    def observation(self, agent: str) -> np.ndarray:
-        """What a watching agent sees, with the shape of its space."""
+    def observe(self, agent: str, row: np.ndarray) -> None:
+        """Write what a watching agent sees."""
         seen, space = self._of(self._observations, agent, "observation"), self._spaces[agent][0]
         if isinstance(space, gymnasium.spaces.Dict):
-            seen, space = seen["observation"], space["observation"]
-        array = np.asarray(seen)
-        if array.shape != space.shape:
-            raise self._wrong(
-                f"an observation of {agent} has shape {list(array.shape)}, but its space says "
-                f"{list(space.shape or ())}; the spaces of an agent must stay the same, so resize or pad"
-            )
-        if wrong := misfit(array, space.dtype):
-            raise self._wrong(f"an observation of {agent} {wrong}")
-        return array
+            space = space["observation"]
+            seen = seen.get("observation") if isinstance(seen, Mapping) else seen
+        reader = self._readers.get(agent)
+        if reader is None:
+            reader = self._readers[agent] = Observations(space, f"an observation of {agent}")
+        try:
+            reader.read(seen, row)
+        except returned.Unfit as error:
+            raise self._wrong(str(error)) from None
 
     def mask(self, agent: str, space: ActionSpace) -> NDArray[np.bool_]:
         """Which choices of its action a watching agent has, bool [C]."""
@@ -181,16 +192,22 @@ class Game:
             return None
         with failures(self._index, "state"):
             try:
-                return np.asarray(self.environment.state(), np.float32).reshape(-1)
+                given = self.run(self.environment.state)
             except NotImplementedError:
                 return None
+        if given is None:
+            return None
+        try:
+            return returned.numbers(given, "the value of state()").astype(np.float32).reshape(-1)
+        except returned.Unfit as error:
+            raise self._wrong(str(error)) from None
 
     def picture(self) -> NDArray[np.uint8] | None:
         """A picture of it now, u8 [height, width, 3]; None where it was not made to draw."""
         if getattr(self.environment, "render_mode", None) != "rgb_array":
             return None
         with failures(self._index, "render"):
-            return np.asarray(self.environment.render(), np.uint8)
+            return np.asarray(self.run(self.environment.render), np.uint8)
 
     @property
     def generator(self) -> np.random.Generator | None:
@@ -211,7 +228,8 @@ class Game:
             self._inner.np_random = generator
 
     def _spaces_of(self, agent: str) -> tuple[Any, Any]:
-        return self.environment.observation_space(agent), self.environment.action_space(agent)
+        seen = self.run(self.environment.observation_space, agent)
+        return seen, self.run(self.environment.action_space, agent)
 
     def _described(self, agent: str) -> tuple[dict[str, Any], dict[str, Any]]:
         seen, acted = self._spaces[agent]
@@ -232,16 +250,24 @@ class Game:
         return observation, action
 
     def _read_agents(self) -> None:
-        self.watching = self.acting = list(self.environment.agents)
+        with failures(self._index, "the list `agents`"):
+            self.watching = self.acting = list(self.environment.agents)
         if unknown := [agent for agent in self.acting if agent not in self._spaces]:
             raise self._wrong(
                 f"{unknown} act, but possible_agents does not list them; list every agent that may act"
             )
 
-    def _of(self, values: Mapping[str, Any], agent: str, what: str) -> Any:
-        if agent not in values:
+    def _of(self, given: Any, agent: str, what: str) -> Any:
+        if type(given) is not dict and not isinstance(given, Mapping):
+            raise self._wrong(
+                f"the {what}s are {returned.described(given)}; return a dictionary, with one for each agent"
+            )
+        if agent not in given:
             raise self._wrong(f"{agent} acts, but got no {what}; return one for every agent in `agents`")
-        return values[agent]
+        return given[agent]
+
+    def _ended(self, given: Any, agent: str, what: str) -> bool:
+        return returned.flag(self._of(given, agent, what), f"the {what}", agent)
 
     def _wrong(self, text: str) -> EnvironmentCallError:
         return EnvironmentCallError(f"environment {self._index}: {text}")

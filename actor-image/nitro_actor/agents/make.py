@@ -5,6 +5,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from nitro_actor import entry_points
 from nitro_actor.agents import smax
 from nitro_actor.agents.engine import AgentsEngine
@@ -79,6 +81,7 @@ def make_agents(
 
     def make() -> Any:
         environment = factory()
+        np.seterr(all="ignore")  # from here on it is ours
         return environment if hasattr(environment, "possible_agents") else TupleEnvironment(environment)
 
     try:

@@ -134,7 +134,7 @@ class ParallelEngine(AgentsEngine):
             self.alive[name][index, row] = True
         for agent in game.watching:
             name, row = self._places[agent]
-            self.observations[name][index, row] = game.observation(agent)
+            game.observe(agent, self.observations[name][index, row, ...])
             if name in self.available:
                 self.available[name][index, row] = game.mask(agent, self._masked[name])
             elif name in self._unmasked and game.told_mask(agent) is not None:
@@ -186,7 +186,8 @@ class ParallelEngine(AgentsEngine):
         if not self.resumable:
             return {}
         with failures(None, "get_state"):
-            states = [keeper.get() for keeper in self._keepers if keeper]
+            games = zip(self._games, self._keepers, strict=True)
+            states = [game.run(keeper.get) for game, keeper in games if keeper]
             own = {f"own/{name}": np.stack([state[name] for state in states]) for name in states[0]}
         own["agents"] = np.array([game.order() for game in self._games], np.int64)
         own |= {f"observations/{name}": array.copy() for name, array in self.observations.items()}
@@ -214,7 +215,7 @@ class ParallelEngine(AgentsEngine):
         for index, (game, keeper) in enumerate(zip(self._games, self._keepers, strict=True)):
             assert keeper is not None
             with failures(index, "set_state"):
-                keeper.set({name: array[index].copy() for name, array in own.items()})
+                game.run(keeper.set, {name: array[index].copy() for name, array in own.items()})
                 game.go_on(snapshot["agents"][index], generators[index])
             self._clear(index)
             for agent in game.acting:

@@ -69,7 +69,12 @@ def rollout(
         observations = environment.observations
         for record in records:
             record.act(t, observations[record.name])
-        step = environment.step({record.name: record.actions[t] for record in records})
+        try:
+            step = environment.step({record.name: record.actions[t] for record in records})
+        except EnvironmentCallError:
+            for record in records:  # a policy that has diverged is the cause of what follows from it
+                record.require_finite(t)
+            raise
         for record in records:
             record.rewards[t] = step.rewards[record.name]
             record.died[t] = step.died[record.name]
@@ -187,6 +192,10 @@ class _Record:
             self._available[t] = available
         self._policies.distribution(observations, available, self._distribution[t], self._memory)
         self._policies.sample(self._distribution[t], self._noise, t, available, self.actions[t])
+
+    def require_finite(self, t: int) -> None:
+        """Raise PolicyError if the policies' output was not finite up to step t."""
+        _require_finite(self._class, self._distribution[: t + 1])
 
     def cut(self, indices: np.ndarray) -> None:
         """Keep the data that follow the last step of truncated episodes."""

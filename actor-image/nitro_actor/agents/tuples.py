@@ -3,13 +3,15 @@
 lbforaging and rware have such environments. The agents are called agent_0, agent_1 and so on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor.engines import returned
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.states import without_checks
 
@@ -48,14 +50,20 @@ class TupleEnvironment:
 
     def reset(self, *, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Begin an episode: observations and infos by agent."""
-        observations, _ = self.environment.reset(seed=seed)
-        self.agents = list(self.possible_agents)
-        return self._by_agent(observations), {}
+        result = self.environment.reset(seed=seed)
+        with _told():
+            observations, _ = returned.values(result, returned.RESET, "reset")
+            self.agents = list(self.possible_agents)
+            return self._by_agent(observations, "the observation"), {}
 
     def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
         """Step once: observations, rewards, terminations, truncations and infos by agent."""
         chosen = [actions[agent] for agent in self.possible_agents]
-        observations, rewards, terminated, truncated, _ = self.environment.step(chosen)
+        result = self.environment.step(chosen)
+        with _told():
+            observations, rewards, terminated, truncated, _ = returned.values(result, returned.STEP, "step")
+            seen = self._by_agent(observations, "the observation")
+            earned = self._by_agent(rewards, "the reward")
         died, cut = self._ends(terminated, "terminated"), self._ends(truncated, "truncated")
         ended = died | cut
         if ended.all():
@@ -66,8 +74,8 @@ class TupleEnvironment:
                 "play on; an environment with a tuple of spaces must end for all at once, so make a "
                 "ParallelEnv of PettingZoo of it, whose `agents` says who plays"
             )
-        ends = (self._by_agent(end.tolist()) for end in (died, cut))
-        return self._by_agent(observations), self._by_agent(rewards), *ends, {}
+        ends = (dict(zip(self.possible_agents, end.tolist(), strict=True)) for end in (died, cut))
+        return seen, earned, *ends, {}
 
     def render(self) -> Any:
         """A picture, as `render_mode` says."""
@@ -86,5 +94,20 @@ class TupleEnvironment:
             )
         return np.broadcast_to(found.astype(bool), count)
 
-    def _by_agent(self, values: Any) -> dict[str, Any]:
-        return dict(zip(self.possible_agents, values, strict=True))
+    def _by_agent(self, given: Any, what: str) -> dict[str, Any]:
+        """One entry of a list, tuple or array for each agent."""
+        count = len(self.possible_agents)
+        if not isinstance(given, Sequence | np.ndarray) or len(given) != count:
+            raise returned.Unfit(
+                f"{what} is {returned.described(given)}; it must have one entry for each of {count} agents"
+            )
+        return dict(zip(self.possible_agents, given, strict=True))
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What does not fit is told as it is, not as an error that the environment raised."""
+    try:
+        yield
+    except returned.Unfit as error:
+        raise EnvironmentCallError(str(error)) from None

@@ -70,6 +70,11 @@ class Engine(ABC):
             WireError: the tensors are no snapshot of such an engine.
         """
 
+    def part(self, index: int) -> str:  # noqa: ARG002
+        """The name of the part of an observation that holds the number at an index; empty where it has no
+        parts."""
+        return ""
+
     def picture(self, index: int) -> NDArray[np.uint8] | None:  # noqa: ARG002
         """A picture of one copy now, u8 [height, width, 3]; None where the engine draws nothing."""
         return None

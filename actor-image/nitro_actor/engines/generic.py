@@ -3,16 +3,17 @@
 `states.py` says which of them can be resumed, and how.
 """
 
+import contextvars
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import FlattenObservation
 from numpy.typing import NDArray
 
 from nitro_actor import wire
 from nitro_actor.actions import ActionSpace
+from nitro_actor.engines import returned
 from nitro_actor.engines.base import (
     Engine,
     EnvironmentCallError,
@@ -22,8 +23,9 @@ from nitro_actor.engines.base import (
 )
 from nitro_actor.engines.failures import failures
 from nitro_actor.engines.masked import Masks, apart
+from nitro_actor.engines.observations import Observations
 from nitro_actor.engines.states import MujocoReplay, state_keeper
-from nitro_actor.spaces import misfit, native_action
+from nitro_actor.spaces import native_action
 
 MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
 
@@ -33,26 +35,20 @@ class GenericEngine(Engine):
 
     Args:
         dtype: float32 or uint8, to which observations are cast.
-        flatten: whether gymnasium's wrapper shall flatten the observations.
         masked: their action space, where actions are masked; see `nitro_actor.engines.masked`.
     """
 
     def __init__(
-        self,
-        make: MakeEnvironment,
-        count: int,
-        dtype: str,
-        *,
-        flatten: bool,
-        masked: ActionSpace | None = None,
+        self, make: MakeEnvironment, count: int, dtype: str, *, masked: ActionSpace | None = None
     ) -> None:
         self.count = count
         self._environments = [make() for _ in range(count)]
         self._state_keepers = [state_keeper(environment) for environment in self._environments]
-        # After the keepers were made: the wrappers have no state.
+        # What the environments' code sets there, such as NumPy's error state, is nothing to ours.
+        self._context = contextvars.copy_context()
+        self._context.run(np.seterr, all="ignore")
+        # After the keepers were made: the wrapper has no state.
         self._environments = [apart(environment) for environment in self._environments]
-        if flatten:
-            self._environments = [FlattenObservation(environment) for environment in self._environments]
         first = self._environments[0]
         self._masks = None if masked is None else Masks(self._environments, masked)
         if self._masks:
@@ -63,7 +59,9 @@ class GenericEngine(Engine):
         ]
         self.resumable = self._state_keepers[0] is not None
         self._action_space = first.action_space
-        self.observations = np.zeros((count, *(first.observation_space.shape or ())), dtype)
+        self._reader = Observations(first.observation_space)
+        self.observations = np.zeros((count, *self._reader.shape), dtype)
+        self._rows = [self.observations[index, ...] for index in range(count)]
         self._rewards = np.zeros(count)
         self._terminated = np.zeros(count, bool)
         self._truncated = np.zeros(count, bool)
@@ -78,10 +76,15 @@ class GenericEngine(Engine):
 
     def _reset(self, index: int, seed: int | None) -> None:
         with failures(index, "reset"):
-            self._store(index, self._environments[index].reset(seed=seed)[0])
+            result = self._context.run(self._environments[index].reset, seed=seed)
+        try:
+            observation, _ = returned.values(result, returned.RESET, "reset")
+            self._reader.read(observation, self._rows[index])
+        except returned.Unfit as error:
+            raise EnvironmentCallError(f"environment {index}: {error}") from None
         self._was_reset[index] = True
         if self._masks:
-            self._masks.show(index)
+            self._context.run(self._masks.show, index)
         if replay := self._replays[index]:
             replay.after_reset()
 
@@ -91,13 +94,21 @@ class GenericEngine(Engine):
             if replay := self._replays[index]:
                 replay.before_step(action)
             with failures(index, "step"):
-                observation, reward, terminated, truncated, _ = environment.step(action)
-                self._store(index, observation)
-                self._rewards[index] = float(reward)
-                self._terminated[index] = terminated
-                self._truncated[index] = truncated
+                result = self._context.run(environment.step, action)
+            try:
+                observation, reward, terminated, truncated, _ = returned.values(result, returned.STEP, "step")
+                self._reader.read(observation, self._rows[index])
+                self._rewards[index] = returned.reward(reward)
+                self._terminated[index] = returned.flag(terminated, "terminated")
+                self._truncated[index] = returned.flag(truncated, "truncated")
+            except returned.Unfit as error:
+                raise EnvironmentCallError(f"environment {index}: {error}") from None
             if self._masks:
-                self._masks.show(index, terminated=bool(terminated), truncated=bool(truncated))
+                ends = {
+                    "terminated": bool(self._terminated[index]),
+                    "truncated": bool(self._truncated[index]),
+                }
+                self._context.run(self._masks.show, index, **ends)
         return self._rewards, self._terminated, self._truncated
 
     def snapshot(self) -> Snapshot:
@@ -105,7 +116,7 @@ class GenericEngine(Engine):
         if not keepers:
             return {}
         with failures(None, "get_state"):
-            states = [keeper.get() for keeper in keepers]
+            states = [self._context.run(keeper.get) for keeper in keepers]
             own = {f"own/{name}": np.stack([state[name] for state in states]) for name in states[0]}
         generators = pack_generators([environment.unwrapped.np_random for environment in self._environments])
         own |= {"observations": self.observations.copy(), "generators": generators}
@@ -130,7 +141,7 @@ class GenericEngine(Engine):
             if keeper.resets or not self._was_reset[index]:
                 self._reset(index, seed=0)
             with failures(index, "set_state"):
-                keeper.set({name: array[index].copy() for name, array in own.items()})
+                self._context.run(keeper.set, {name: array[index].copy() for name, array in own.items()})
             self._environments[index].unwrapped.np_random = generators[index]
         observations[:] = snapshot["observations"]
         if self.available is not None:
@@ -140,14 +151,5 @@ class GenericEngine(Engine):
         for environment in self._environments:
             environment.close()
 
-    def _store(self, index: int, observation: Any) -> None:
-        array = np.asarray(observation)
-        if array.shape != self.observations.shape[1:]:
-            raise EnvironmentCallError(
-                f"environment {index}: an observation of shape {list(array.shape)}, "
-                f"but its space says {list(self.observations.shape[1:])}; all must have the shape of "
-                "observation_space, so resize or pad what changes"
-            )
-        if wrong := misfit(array, self.observations.dtype):
-            raise EnvironmentCallError(f"environment {index}: an observation {wrong}")
-        self.observations[index] = array
+    def part(self, index: int) -> str:
+        return self._reader.place(index)

@@ -6,7 +6,7 @@
 After `apart` both are of the second form.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from nitro_actor import masks
 from nitro_actor.actions import ActionSpace, Continuous
 from nitro_actor.config import EnvironmentConfigError
+from nitro_actor.engines import returned
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.failures import failures
 from nitro_actor.masks import MASK
@@ -110,6 +111,19 @@ class _Apart(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = left["observation"] if self._alone else Dict(left)
         self._mask: Any = None
 
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self._shown(self.env.reset(seed=seed, options=options), returned.RESET, "reset")
+
+    def step(self, action: Any) -> Any:
+        return self._shown(self.env.step(action), returned.STEP, "step")
+
+    def _shown(self, result: Any, names: Sequence[str], call: str) -> Any:
+        try:
+            observation, *others = returned.values(result, names, call)
+        except returned.Unfit as error:
+            raise EnvironmentCallError(str(error)) from None
+        return self.observation(observation), *others
+
     def observation(self, observation: Any) -> Any:
         if not isinstance(observation, Mapping) or MASK not in observation:
             raise EnvironmentCallError(
@@ -117,7 +131,7 @@ class _Apart(gymnasium.ObservationWrapper[Any, Any, Any]):
             )
         self._mask = observation[MASK]
         if self._alone:
-            return observation["observation"]
+            return observation.get("observation")
         return {name: part for name, part in observation.items() if name != MASK}
 
     def action_masks(self) -> Any:

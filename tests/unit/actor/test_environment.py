@@ -178,7 +178,7 @@ def test_settings() -> None:
     ("how", "message"),
     [
         ("raise", "step of environment 0 raised ZeroDivisionError: the wheel came off"),
-        ("shape", r"observation of shape \[3\]"),
+        ("shape", r"observation has shape \[3\]"),
     ],
 )
 def test_a_failure_of_an_environment_names_its_line(how: str, message: str) -> None:

@@ -209,7 +209,7 @@ class TestFailures:
         [
             ("raise", "ZeroDivisionError: the wheel came off"),
             ("observation", "observations at step 7 of environment 0"),
-            ("reward", "rewards at step 6 of environment 0"),
+            ("reward", "environment 0: the reward is inf, of type float; gymnasium expects a finite number"),
         ],
     )
     def test_of_the_environment(self, how: str, message: str) -> None:

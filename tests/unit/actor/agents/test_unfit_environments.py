@@ -46,7 +46,7 @@ def test_what_cannot_be_played_is_refused_at_once(id_: str, entry_point: str | N
 @pytest.mark.parametrize(
     ("how", "text"),
     [
-        ("reward", "environment 0: the reward of a_1 is nan; it must be a finite number"),
+        ("reward", "the reward of a_1 is nan, of type float; PettingZoo expects a finite number"),
         ("observation", "environment 0: an observation of a_1 holds NaN or infinity"),
         ("shape", r"an observation of a_1 has shape \[4\], but its space says \[3\]"),
         ("left", r"\['a_1'\] left `agents` without a termination or a truncation; report one of them"),
