@@ -27,14 +27,17 @@ def load(entry_point: str) -> Any:
         loaded = importlib.import_module(module)
     except ImportError as error:
         where = traces.raised_at(error)  # empty if the user's module itself is missing
+        told = traces.cut(traces.text(error), traces.MOST_SENTENCE // 2)
         raise EnvironmentConfigError(
-            f"entryPoint {entry_point} cannot be loaded ({error}{where}); {_remedy(module, error.name)}"
+            f"entryPoint {entry_point} cannot be loaded ({told}{where}); {_remedy(module, error.name)}"
         ) from (error if where else None)
-    except (Exception, SystemExit) as error:  # a user's module may raise anything on import
+    except BaseException as error:  # a user's module may raise anything on import
+        if not traces.of_its_code(error):
+            raise
         where = " in the actor's image" if _in_an_image() else ""
         raise EnvironmentConfigError(
-            f"entryPoint {entry_point} cannot be loaded: importing {module} raised {type(error).__name__}: "
-            f"{error}{traces.raised_at(error)}; `python -c 'import {module}'`{where} must pass"
+            f"entryPoint {entry_point} cannot be loaded: importing {module} raised "
+            f"{traces.words(error)}{traces.raised_at(error)}; `python -c 'import {module}'`{where} must pass"
         ) from error
     try:
         return attrgetter(attribute)(loaded)

@@ -20,8 +20,7 @@ from typing import Any
 
 from nitro_actor import wire
 from nitro_actor.actor import Actor
-from nitro_actor.answers import RefusedError, failure, work
-from nitro_actor.logs import log
+from nitro_actor.answers import RefusedError, logged, work
 from nitro_actor.parcel import Parcel, unpack
 from nitro_actor.protocol.request import Request
 from nitro_actor.store import Store
@@ -59,8 +58,7 @@ class Function:
                 return {"status": 200, "body": environment.spec.to_json() | {"envs": environment.count}}
             raise wire.WireError(f"kind: {kind!r} is neither 'rollout' nor 'spec'")
         except Exception as error:
-            status, body = failure(error)
-            log("refused", level="warning", status=status, **body)
+            status, body = logged("refused", error, level="warning")
             return {"status": status, "body": body}
 
     def _authorise(self, token: object) -> None:

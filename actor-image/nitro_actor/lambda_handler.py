@@ -10,7 +10,8 @@ import time
 
 import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor.actor import Actor
-from nitro_actor.config import EnvironmentConfig
+from nitro_actor.answers import log_whole
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.function import Function
 from nitro_actor.logs import log
 from nitro_actor.make_env import make_env
@@ -28,7 +29,12 @@ def build() -> Function:
     config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))
     url = os.environ.get("NITRO_REDIS_URL")
     token = os.environ.get("NITRO_TOKEN_SHA256")
-    function = Function(Actor(make_env(config)), Store(url) if url else None, token)
+    try:
+        environment = make_env(config)
+    except EnvironmentConfigError as error:
+        log_whole(error, level="error")
+        raise
+    function = Function(Actor(environment), Store(url) if url else None, token)
     log("ready", environment=config.id, seconds=time.perf_counter() - began)
     return function
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nitro_actor import entry_points
+from nitro_actor import entry_points, traces
 from nitro_actor.actions import Continuous, Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines import tasks
-from nitro_actor.engines.failures import unbuildable
+from nitro_actor.engines.failures import close, unbuildable
 from nitro_actor.environment import Environment, EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
 
     try:
         make = _factory(config, gymnasium)
-        probe = make()
+        probe: Any = make()
         _require_environment(config, probe, gymnasium)
     except EnvironmentConfigError:
         raise
@@ -120,7 +120,9 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
             f"environment {config.id} cannot be built: {type(error).__name__}: {error} "
             "Give a registered id, such as Hopper-v5 or ALE/Pong-v5, or an entryPoint"
         ) from None
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if not traces.of_its_code(error):
+            raise
         raise unbuildable(config, error) from error
     factory, time_limit = make, None
     if type(probe) is gymnasium.wrappers.TimeLimit:  # a derived class may do more than count steps
@@ -133,7 +135,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     if _several_agents(probe, gymnasium):
         from nitro_actor.agents.make import make_agents
 
-        probe.close()
+        close(probe, 0)
         return make_agents(config, factory, time_limit)
     probe = masked.apart(probe)
     dtype = "float32"
@@ -143,11 +145,13 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
         )
     action = spaces.actions(probe.action_space, ", for example in gymnasium.wrappers.TransformAction")
     has_mask = masked.has(probe, action)
-    probe.close()
+    close(probe, 0)
     try:
         engine = GenericEngine(factory, config.count, dtype, masked=action if has_mask else None)
         engine.reset([0] * config.count)  # check the space before the first round
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if not traces.of_its_code(error):
+            raise
         raise unbuildable(config, error) from error
     shape = engine.observations.shape[1:]
     if config.frame_stack > 1 and not shape:

@@ -31,6 +31,7 @@ from typing import TypeVar
 import nitro_actor.startup  # noqa: F401 - before numpy loads
 from nitro_actor import traces
 from nitro_actor.actor import Actor
+from nitro_actor.answers import log_whole
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.doorkeeper import Doorkeeper
 from nitro_actor.logs import last_words, log
@@ -54,6 +55,7 @@ def main() -> int:
         return _run(os.environ.get("NITRO_TOKEN"))
     except (EnvironmentConfigError, ValueError) as error:
         trace = traces.trace(error)
+        log_whole(error, level="error")
         log("refused", level="error", error=str(error), **({"trace": trace} if trace else {}))
         last_words(str(error))
         return 1
@@ -127,7 +129,9 @@ def on_termination(action: Callable[[], None]) -> None:
 
 
 def _log_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    log("warning", level="warning", error=f"{category.__name__}: {message}")
+    log(
+        "warning", level="warning", error=f"{category.__name__}: {traces.text(message)}"[: traces.MOST_LOGGED]
+    )
 
 
 if __name__ == "__main__":

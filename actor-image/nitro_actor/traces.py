@@ -1,6 +1,7 @@
 """Traces: the line of the user's code that raised an error, or at which a process hangs."""
 
 import re
+import signal
 import sysconfig
 import traceback
 from collections.abc import Iterable, Sequence
@@ -16,8 +17,18 @@ _WORK = tuple(str(_OURS / name) for name in ("engines", "agents", "make_env.py")
 _LIBRARIES = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), "<")
 """Folders of installed packages, and the beginnings of names of code without a file."""
 
-_MOST_CHARACTERS = 3_000
-"""Size limit of a traceback, so that it fits into an answer of 64 KB in any encoding."""
+MOST_SENTENCE = 2_000
+"""Size limit of a sentence in an answer."""
+
+_MOST_WORDS = 1_500
+"""Size limit of an exception's text in a sentence, which says where it was raised, too."""
+
+_MOST_TRACE, _MOST_TEXT = 3_000, 800
+"""Size limits of a traceback and of the exception's text at its end. With a sentence it fits into an answer
+of 64 KB in any encoding."""
+
+MOST_LOGGED = 2**18
+"""Size limit of what only the actor's log has."""
 
 _SHOWN_CHARACTERS = 100
 
@@ -50,22 +61,85 @@ def raised_at(error: BaseException) -> str:
     return f" ({frame})" if frame else ""
 
 
+def of_its_code(error: BaseException) -> bool:
+    """Whether the code that was called raised an error. A KeyboardInterrupt comes from Ctrl-C where Python's
+    own handler waits for it; actors have another one."""
+    return (
+        not isinstance(error, KeyboardInterrupt)
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    )
+
+
+def words(error: BaseException) -> str:
+    """The kind of an error of the user's code and its text, which is cut if it is long; see `whole`."""
+    name, told = type(error).__name__, text(error)
+    return cut(f"{name}: {told}" if told else name, _MOST_WORDS)
+
+
+def text(value: object) -> str:
+    """The text of an exception or a warning. It is the user's code, which may raise, and the text may hold
+    what UTF-8 does not have."""
+    try:
+        told = str(value)
+    except Exception as error:
+        return f"(its text cannot be shown, because __str__ raised {type(error).__name__})"
+    return told.encode("utf-8", "backslashreplace").decode()
+
+
+def cut(told: str, most: int) -> str:
+    """The beginning of a text, with the number of the characters that are left out."""
+    left = len(told) - most
+    return f"{told[:most]} ... ({left:,} more characters are in the actor's log)" if left > 0 else told
+
+
 def trace(error: BaseException) -> str:
     """The traceback of an error of the user's code, cut to its last part if it is long; else empty."""
-    while type(error).__module__.startswith("nitro_actor"):
-        if error.__cause__ is None:
-            return ""
+    cause = _cause(error)
+    if _ours(cause):
+        return ""
+    told = _formatted(cause)
+    end = text("".join(traceback.format_exception_only(cause)))
+    if len(told) <= _MOST_TRACE:
+        return told
+    if not told.endswith(end):  # a group of exceptions: the first part has the place
+        return f"{told[: _MOST_TRACE // 2]}\n...\n{told[-_MOST_TRACE // 2 + 5 :]}"
+    return told.removesuffix(end)[-(_MOST_TRACE - _MOST_TEXT) :] + end[:_MOST_TEXT]
+
+
+def whole(error: BaseException) -> str:
+    """All of an error's text and traceback, for the actor's log, where an answer has it cut; else empty."""
+    cause = _cause(error)
+    told = text(cause) if _ours(cause) else _formatted(cause)
+    if len(told) <= (MOST_SENTENCE if _ours(cause) else min(_MOST_WORDS, _MOST_TRACE)):
+        return ""
+    return told[:MOST_LOGGED]
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The error of the user's code behind one of ours; where there is none, the first of ours."""
+    while _ours(error) and error.__cause__ is not None:
         error = error.__cause__
-    return "".join(traceback.format_exception(error))[-_MOST_CHARACTERS:]
+    return error
+
+
+def _ours(error: BaseException) -> bool:
+    return str(type(error).__module__).startswith("nitro_actor")
+
+
+def _formatted(error: BaseException) -> str:
+    try:
+        return text("".join(traceback.format_exception(error)))
+    except Exception:  # its notes are the user's code, too
+        return words(error)
 
 
 def shown(value: object) -> str:
     """The beginning of a value's representation, on one line. It is the user's code, which may raise."""
     try:
-        text = " ".join(repr(value).split())
+        told = " ".join(text(repr(value)).split())
     except Exception:
         return "a value that cannot be shown"
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]} ..."
+    return told if len(told) <= _SHOWN_CHARACTERS else f"{told[:_SHOWN_CHARACTERS]} ..."
 
 
 def of_thread(frame: FrameType) -> list[Frame]:

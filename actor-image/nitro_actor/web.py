@@ -11,9 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from nitro_actor import wire
-from nitro_actor.answers import RefusedError, failure
+from nitro_actor.answers import RefusedError, failure, logged
 from nitro_actor.doorkeeper import Doorkeeper
-from nitro_actor.logs import log
 
 HEAD_SECONDS = 10.0
 """The head of a request must have arrived whole this long after its first byte."""
@@ -166,9 +165,8 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True
         except Exception as error:
-            status, body = failure(error)
-            if not isinstance(error, RefusedError):
-                log("refused", level="warning", status=status, **body)
+            refused = isinstance(error, RefusedError)
+            status, body = failure(error) if refused else logged("refused", error, level="warning")
             self._send(status, body)
 
     def _body(self) -> bytes:

@@ -28,6 +28,11 @@ import gymnasium
 import numpy as np
 
 
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
 class Mine(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1, 1, (11,), np.float32)
     action_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
@@ -55,6 +60,12 @@ class Mine(gymnasium.Env):
             np.linalg.inv(np.zeros((2, 2)))  # RAISES
         if self.fault == "leave":
             raise SystemExit("goodbye")  # LEAVES
+        if self.fault == "interrupt":
+            raise KeyboardInterrupt  # INTERRUPTS
+        if self.fault == "long":
+            raise ValueError("bad table: " + 70_000 * "x" + " its end")  # LONG
+        if self.fault == "odd":
+            raise Unprintable  # ODD
         if self.fault == "exit":
             os._exit(3)
         if self.fault == "crash":
@@ -115,6 +126,10 @@ def tracebacks(folder: Path) -> str:
 TOLD = {
     "raise": f"step of environment 0 raised LinAlgError: Singular matrix (FILE:{line_of('RAISES')} in fail)",
     "leave": f"step of environment 0 raised SystemExit: goodbye (FILE:{line_of('LEAVES')} in fail)",
+    "interrupt": f"step of environment 0 raised KeyboardInterrupt:  (FILE:{line_of('INTERRUPTS')} in fail)",
+    "long": "step of environment 0 raised ValueError: bad table: xxx",
+    "odd": "step of environment 0 raised Unprintable: (its text cannot be shown, because __str__ raised "
+    f"RuntimeError) (FILE:{line_of('ODD')} in fail)",
     "exit": "the actor process exited with code 3 in the midst of a rollout",
     "crash": "the actor process was ended by signal SIGSEGV in the midst of a rollout, in step() at "
     f"FILE:{line_of('CRASHES')} in fail",
@@ -133,11 +148,22 @@ def test_train_names_the_failure_of_the_environment_and_its_line_first(tmp_path:
     assert len(lines) <= 15, failed.stderr
     assert "the robot stumbles" in (tmp_path / "run" / "actors.log").read_text()
     assert "What the actors printed is in run/actors.log." in lines
+    if fault == "long":
+        _require_whole_text(tmp_path, failed.stderr)
     if fault in ("exit", "crash", "hang"):
         assert lines.count("  the robot stumbles") == 2, "once in a warning, once with the failure"
     if fault != "exit":
         assert "The full traceback is in run/log.jsonl." in lines
         assert str(tmp_path / "mine.py") in tracebacks(tmp_path)
+
+
+def _require_whole_text(folder: Path, told: str) -> None:
+    """The message has the beginning and the place of a long text, and the actors' log has all of it."""
+    assert (
+        f" more characters are in the actor's log) ({folder / 'mine.py'}:{line_of('LONG')} in fail)" in told
+    )
+    assert len(told) < 5_000
+    assert 70_000 * "x" + " its end" in (folder / "run" / "actors.log").read_text()
 
 
 def test_train_continues_after_the_environment_was_fixed(tmp_path: Path) -> None:
@@ -161,6 +187,14 @@ def test_train_says_where_the_environment_raised_at_its_start(tmp_path: Path, wh
     )
     assert "The full traceback is in run/log.jsonl." in failed.stderr
     assert "in fail\n" in tracebacks(tmp_path)
+
+
+def test_a_long_text_at_the_start_is_cut_too(tmp_path: Path) -> None:
+    write(tmp_path, fault="long", where="init")
+    failed = nitro(tmp_path, "train", "job.yaml", "--run-dir", "run")
+    assert failed.returncode == 1, failed.stderr
+    assert "Mine cannot be built: ValueError: bad table: xxx" in failed.stderr
+    _require_whole_text(tmp_path, failed.stderr)
 
 
 def test_evaluate_finds_an_environment_in_the_folder_as_train_does(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nitro_actor import entry_points
+from nitro_actor import entry_points, traces
 from nitro_actor.agents import smax
 from nitro_actor.agents.engine import AgentsEngine
 from nitro_actor.agents.environment import AgentsEnvironment
@@ -88,7 +88,9 @@ def make_agents(
         engine = ParallelEngine(make, config.count, time_limit)
     except EnvironmentConfigError:  # it already says everything
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if not traces.of_its_code(error):
+            raise
         raise unbuildable(config, error) from error
     return _environment(config, engine, ("gymnasium", "pettingzoo", config.id.partition("/")[0]))
 

@@ -19,7 +19,7 @@ from nitro_actor.agents.classes import group
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
 from nitro_actor.agents.game import Game, Place
 from nitro_actor.engines.base import EnvironmentCallError, Snapshot, pack_generators, unpack_generators
-from nitro_actor.engines.failures import failures
+from nitro_actor.engines.failures import close, failures
 from nitro_actor.engines.states import Hook
 from nitro_actor.masks import MASK, choices
 
@@ -226,8 +226,8 @@ class ParallelEngine(AgentsEngine):
                 array[:] = snapshot[f"{kind}/{name}"]
 
     def close(self) -> None:
-        for game in self._games:
-            game.environment.close()
+        for index, game in enumerate(self._games):
+            game.run(close, game.environment, index)
 
 
 def _keeper(game: Game) -> Hook | None:

@@ -1,5 +1,8 @@
 """Errors of an environment, with the place where each was raised."""
 
+import warnings
+from typing import Any
+
 from nitro_actor import traces, wire
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
@@ -7,10 +10,21 @@ from nitro_actor.engines.base import EnvironmentCallError
 
 def unbuildable(config: EnvironmentConfig, error: BaseException) -> EnvironmentConfigError:
     """The error of an environment that raised before its first rollout."""
-    words = f"{type(error).__name__}: {error}{traces.raised_at(error)}"
+    words = f"{traces.words(error)}{traces.raised_at(error)}"
     if isinstance(error, EnvironmentCallError):  # it already says everything
         words = str(error)
     return EnvironmentConfigError(f"environment {config.entry_point or config.id} cannot be built: {words}")
+
+
+def close(environment: Any, index: int) -> None:
+    """Close a copy. Nothing depends on it any more, so its errors are only told."""
+    try:
+        environment.close()
+    except BaseException as error:
+        if not traces.of_its_code(error):
+            raise
+        told = f"close of environment {index} raised {traces.words(error)}{traces.raised_at(error)}"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
 
 
 class failures:  # noqa: N801 - a context manager, read as a word
@@ -24,6 +38,6 @@ class failures:  # noqa: N801 - a context manager, read as a word
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         known = isinstance(error, EnvironmentCallError | wire.WireError)
-        if isinstance(error, Exception | SystemExit) and not known:
-            told = f"{self._where} raised {type(error).__name__}: {error}{traces.raised_at(error)}"
+        if error is not None and not known and traces.of_its_code(error):
+            told = f"{self._where} raised {traces.words(error)}{traces.raised_at(error)}"
             raise EnvironmentCallError(told) from error

@@ -21,7 +21,7 @@ from nitro_actor.engines.base import (
     pack_generators,
     unpack_generators,
 )
-from nitro_actor.engines.failures import failures
+from nitro_actor.engines.failures import close, failures
 from nitro_actor.engines.masked import Masks, apart
 from nitro_actor.engines.observations import Observations
 from nitro_actor.engines.states import MujocoReplay, state_keeper
@@ -148,8 +148,8 @@ class GenericEngine(Engine):
             self.available[:] = snapshot["available"]
 
     def close(self) -> None:
-        for environment in self._environments:
-            environment.close()
+        for index, environment in enumerate(self._environments):
+            self._context.run(close, environment, index)
 
     def part(self, index: int) -> str:
         return self._reader.place(index)

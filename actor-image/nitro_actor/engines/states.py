@@ -79,7 +79,7 @@ class Hook:
         elapsed = own.pop(_ELAPSED, np.zeros(0)) if self._limits else ()
         self._environment.set_state(own)
         for limit, steps in zip(self._limits, elapsed, strict=False):  # none in a state of an older release
-            limit._elapsed_steps = int(steps)  # type: ignore[assignment] - it begins as None
+            limit._elapsed_steps = int(steps)  # type: ignore[assignment]
 
 
 class MujocoReplay:

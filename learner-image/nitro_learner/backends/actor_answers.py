@@ -42,6 +42,9 @@ _BROKEN_OFF = b"EOF"
 request. They have other texts for an actor that cannot be reached (`dial tcp ...`), and for one that refuses
 a request before it has read the body (`read tcp ...: connection reset by peer`)."""
 
+_MOST_CHARACTERS = 2_400
+"""Of an error in an answer: a little more than actors send."""
+
 _SECONDS = ("weights", "rollout", "store", "total")
 _CLOCK_SECONDS = 1.0
 """The actor's clock may differ from the learner's by this much over one request."""
@@ -79,7 +82,7 @@ def read_failure(
     ``allowed`` is the request's time-out, where an actor has surely had the request from its beginning.
     """
     value = read_object(body) or {}
-    text = str(value.get("error", ""))[:2000] or excerpt(body)
+    text = _text(value, "error")[:_MOST_CHARACTERS] or excerpt(body)
     code = str(value.get("code"))
     if status in _FATAL and code in _REFUSALS:
         if status == 401:
@@ -102,7 +105,7 @@ def read_failure(
         text if environment else f"HTTP {status}: {text}",
         wall if ended or reason in _ACCEPTED else 0.0,
         deterministic=reason in _WORK_CODES,
-        evidence=Evidence(environment, trace=str(value.get("trace", ""))),
+        evidence=Evidence(environment, trace=_text(value, "trace")),
     )
 
 
@@ -137,6 +140,11 @@ def read_object(body: object) -> dict[str, Any] | None:
         except (ValueError, RecursionError):
             return None
     return body if isinstance(body, dict) else None
+
+
+def _text(value: dict[str, Any], field: str) -> str:
+    """A text of an answer, without what no file or terminal can show."""
+    return str(value.get(field, "")).encode("utf-8", "backslashreplace").decode()
 
 
 def _whole(value: object) -> int:

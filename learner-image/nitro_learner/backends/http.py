@@ -16,6 +16,8 @@ from nitro_learner.backends.base import Ack, answering
 from nitro_learner.backends.connections import broken_connections, limits, read
 
 _ANSWER_BYTES = 64 * 2**10
+_SPEC_BYTES = 8 * 2**20
+"""Of the environment's spaces: there are bounds for each number of an action."""
 
 
 class HttpClient:
@@ -45,7 +47,9 @@ class HttpClient:
         """The EnvironmentSpec that the actor reports. Raises RetryableError or FatalError."""
         # Until a new Service's address is routed somebody else may answer there, and would for as long as the
         # connection to it lives.
-        status, body = await self._exchange("GET", f"{url}/v1/spec", b"", timeout, {"Connection": "close"})
+        status, body = await self._exchange(
+            "GET", f"{url}/v1/spec", b"", timeout, {"Connection": "close"}, _SPEC_BYTES
+        )
         if status != 200:
             raise read_failure(status, body, 0.0)
         return read_spec(body, url)
@@ -57,9 +61,15 @@ class HttpClient:
             self._session = None
 
     async def _exchange(
-        self, method: str, url: str, data: bytes, timeout: float, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str,
+        data: bytes,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+        most: int = _ANSWER_BYTES,
     ) -> tuple[int, bytes]:
-        """Status and body (at most 64 KB) of one HTTP exchange."""
+        """Status and body (of at most so many bytes) of one HTTP exchange."""
         with broken_connections(url, timeout):
             async with self._open().request(
                 method,
@@ -69,7 +79,7 @@ class HttpClient:
                 allow_redirects=False,
                 timeout=limits(timeout),
             ) as response:
-                return response.status, await read(response, _ANSWER_BYTES)
+                return response.status, await read(response, most)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -16,6 +16,9 @@ _FILE_BYTES = 5 * 2**20
 _KEPT_LINES = 400
 """Lines of each process in memory: more than a dump of its stacks has."""
 
+_KEPT_CHARACTERS = 4_000
+"""Of each of them."""
+
 _SHOWN_LINES = 5
 _SHOWN_CHARACTERS = 160
 
@@ -66,7 +69,7 @@ class Output:
                 return
             line = "\n".join(filter(None, [str(event.get("error", "")), str(event.get("trace", ""))]))
         self._file.write(self._name, line)
-        self._lines.append(line)
+        self._lines.append(line[:_KEPT_CHARACTERS])
         if traces.DUMP_END in line:
             self.dumped.set()
 

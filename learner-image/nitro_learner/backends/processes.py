@@ -22,7 +22,14 @@ _GUARD_SECONDS = 30.0
 _OUTPUT_SECONDS = 1.0
 _POLL_SECONDS = 0.02
 _TAIL_LINES = 20
-_LINE_BYTES = 64 * 2**10
+_TAIL_BYTES = 64 * 2**10
+"""Of each of them: more than a structured line of an actor has that says why it ends."""
+
+_SHOWN_CHARACTERS = 500
+
+_READ_BYTES = 64 * 2**10
+_LINE_BYTES = 4 * 2**20
+"""A longer line is read in pieces: no structured line is so long, and a child may print without an end."""
 
 T = TypeVar("T")
 
@@ -72,7 +79,11 @@ class ChildProcess:
         """Its last output, to be appended to a message: its own error, else its last lines."""
         if error := self._logged("error"):
             return f": {error}"
-        return "; its last words:\n" + "\n".join(f"  {line}" for line in self._tail) if self._tail else ""
+        return (
+            "; its last words:\n" + "\n".join(f"  {line[:_SHOWN_CHARACTERS]}" for line in self._tail)
+            if self._tail
+            else ""
+        )
 
     def _logged(self, field: str) -> str:
         """That field of the last structured log line of level error that has it; else empty."""
@@ -130,18 +141,23 @@ class ChildProcess:
         return code
 
     async def _read(self, stream: asyncio.StreamReader) -> None:
-        while True:
-            try:
-                line = await stream.readline()
-            except ValueError:  # longer than the stream's limit: nothing of ours
-                continue
-            if not line:
-                break
-            text = line.decode(errors="replace").rstrip()
-            log.debug("%s: %s", self.name, text)
-            self._tail.append(text)
-            if self._on_line:
-                self._on_line(text)
+        rest = b""
+        while data := await stream.read(_READ_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self._hear(line)
+            if len(rest) >= _LINE_BYTES:
+                self._hear(rest)
+                rest = b""
+        if rest:
+            self._hear(rest)
+
+    def _hear(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip()
+        log.debug("%s: %s", self.name, text)
+        self._tail.append(text[:_TAIL_BYTES])
+        if self._on_line:
+            self._on_line(text)
 
 
 def exit_of(code: int) -> str:
@@ -218,7 +234,6 @@ class ProcessGroup:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                limit=_LINE_BYTES,
                 env={**inherited, **environment},
                 process_group=self._guard.pid,
             )
