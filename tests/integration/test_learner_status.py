@@ -24,7 +24,7 @@ from kubernetes.client import Configuration
 from apiserver import ApiServer
 from nitro_api import resolve_stored
 from nitro_learner.cluster import status_reporter
-from nitro_learner.cluster.job import JobClient, WatchExpired
+from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, WatchExpired
 from nitro_learner.cluster.job_mirror import JobMirror
 from nitro_learner.cluster.job_watch import JobWatch
 from nitro_learner.cluster.status_reporter import StatusReporter
@@ -183,6 +183,56 @@ def test_a_watch_goes_on_after_the_api_server_was_started_anew(learner: Learner)
         learner.grant(5)
         assert grants.get(timeout=SECONDS) == 5
         eventually(lambda: learner.watches() > 0, what="the watch")
+
+
+def test_a_new_job_of_the_same_name_gets_none_of_its_predecessors_reports(learner: Learner) -> None:
+    """The API server does not compare the uid of a status that is applied."""
+    gone = queue.SimpleQueue[bool]()
+    collection, early = TRAINING_JOB.path(learner.namespace), learner.client()
+    early.apply_status({"training": {"state": "Running"}})
+    with reporting(learner) as (reporter, _):
+        reporter.mirror.on_gone(lambda: gone.put(True))
+        eventually(lambda: learner.status().get("training", {}).get("requestedActors") == 3)
+        learner.server.request("DELETE", f"{collection}/small")
+        learner.server.request("POST", collection, job())
+        with pytest.raises(JobGone, match="replaced by another"):
+            early.apply_status({"training": {"state": "Running", "round": 152}, "cost": {"total": 1.0}})
+        assert gone.get(timeout=SECONDS)
+        reporter.conclude("Running", "Interrupted", "interrupted after round 152")
+    assert learner.status() == {}
+
+
+def test_a_status_is_written_although_others_change_the_job(learner: Learner) -> None:
+    client = learner.client()
+    client.apply_status({"training": {"state": "Running"}})
+    for actors in (3, 4):
+        learner.grant(actors)
+        client.apply_status({"training": {"state": "Running", "round": actors}})
+    assert learner.status()["training"]["round"] == 4
+    assert learner.status()["actors"] == {"granted": 4}
+
+
+def test_a_learner_whose_account_is_deleted_gives_up(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collector may remove the account long before the pod: answers are 401 from then on."""
+    monkeypatch.setattr("nitro_learner.cluster.api.BACKOFF_SECONDS", (0.01, 0.1))
+    gone = queue.SimpleQueue[bool]()
+    with reporting(learner) as (reporter, _):
+        reporter.mirror.on_gone(lambda: gone.put(True))
+        account = f"/api/v1/namespaces/{learner.namespace}/serviceaccounts/{learner.role}"
+        learner.server.request("DELETE", account)
+        assert gone.get(timeout=SECONDS)
+
+
+def test_an_api_server_that_does_not_serve_the_kind_yet_is_no_deleted_job(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = str(learner.server.kubeconfig)  # who may read kinds that are not there
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", admin)
+    monkeypatch.setattr("nitro_learner.cluster.job.PLURAL", "notyettrainingjobs")
+    with pytest.raises(ApiUnavailable, match="answered 404"):
+        learner.client().get()
 
 
 def test_every_visible_status_belongs_to_one_round(

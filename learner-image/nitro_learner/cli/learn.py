@@ -33,6 +33,8 @@ from nitro_learner.cli.common import lambda_backend
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nitro_api import NitroTrainingJob
     from nitro_learner.backends.base import ActorBackend
     from nitro_learner.cluster.job import JobClient
@@ -160,14 +162,23 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     if port:
         metrics.serve(port)
     listeners = [reporter, metrics]
+    loop = asyncio.get_running_loop()
+
+    def stop_when_gone(interrupt: Callable[[], None]) -> None:
+        reporter.mirror.on_gone(lambda: loop.call_soon_threadsafe(interrupt))
+
     if spec.backend.type == "Local":
-        outcome, _ = await train(
-            opened,
-            LocalBackend(spec, opened.id, output=opened.folder.actors, inherited=harmless(os.environ)),
-            listeners,
-            draw=draw,
-            limits=lambda: reporter.mirror.limits,
-        )
+        try:
+            outcome, _ = await train(
+                opened,
+                LocalBackend(spec, opened.id, output=opened.folder.actors, inherited=harmless(os.environ)),
+                listeners,
+                draw=draw,
+                interruptible=stop_when_gone,
+                limits=lambda: reporter.mirror.limits,
+            )
+        finally:
+            reporter.mirror.on_gone(lambda: None)
         return outcome
     backend: ActorBackend
     if spec.backend.type == "Lambda":
@@ -181,7 +192,6 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
             limit=spec.scaling.min_actors,
             silent=reporter.actors_silent,
         )
-    loop = asyncio.get_running_loop()
 
     def take(granted: int, ready: int) -> None:
         loop.call_soon_threadsafe(backend.set_limit, granted)
@@ -197,6 +207,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
             backend,
             listeners,
             draw=draw,
+            interruptible=stop_when_gone,
             pod_seconds=pod_seconds,
             provisioned=lambda: reporter.mirror.provisioned,
             limits=lambda: reporter.mirror.limits,
@@ -204,6 +215,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     finally:
         # The loop ends here, and a grant that comes later would end the thread that has to report the end.
         reporter.mirror.on_actors(lambda *_: None)
+        reporter.mirror.on_gone(lambda: None)
     return outcome
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +19,10 @@ WATCH_SECONDS = (300, 600)
 """After a time between these the API server ends a watch: learners that started together reconnect apart."""
 WATCH_TIMEOUT_SECONDS = (3.0, 30.0)
 """To connect, and between two events. Every heartbeat is an event, so a silent connection is dead."""
+UNAUTHORIZED = 3
+"""Answers 401 in a row after which the job is given up. An API server that starts may give one by mistake."""
+CONFLICTS = 5
+"""Writes in a row that may find a newer version of the job. The operator writes about once a second."""
 
 
 class ApiUnavailable(Exception):  # noqa: N818
@@ -25,7 +30,7 @@ class ApiUnavailable(Exception):  # noqa: N818
 
 
 class JobGone(Exception):  # noqa: N818
-    """The job does not exist any more, or another one has its name."""
+    """The job does not exist any more, another one has its name, or its learner's account is gone."""
 
 
 class WatchExpired(Exception):  # noqa: N818
@@ -51,6 +56,10 @@ class JobClient:
         self.uid = uid
         self._api = connect()
         self._watch: Watch | None = None
+        self._version: str | None = None
+        """The version of this job that was seen last."""
+        self._refused = 0
+        """Answers in a row that did not accept the learner's account."""
 
     def get(self) -> dict[str, Any]:
         """The job as stored.
@@ -102,15 +111,26 @@ class JobClient:
     def apply_status(self, status: Mapping[str, Any]) -> dict[str, Any]:
         """Server-side applies the learner's part of the status and returns the whole job as it is then.
 
-        Fields that an earlier call had and this one leaves out are removed.
+        Fields that an earlier call had and this one leaves out are removed. The API server takes no uid as a
+        condition for a status, so the write names the version of a read whose uid matched. A new job of the
+        same name has another version, and never gets this one's reports.
 
         Raises:
             ApiUnavailable, JobGone
         """
+        for _ in range(CONFLICTS):
+            if self.uid and self._version is None:
+                self.get()
+            try:
+                return self._apply(status, self._version if self.uid else None)
+            except _Conflict:
+                self._version = None
+        raise ApiUnavailable(f"others have changed the job {CONFLICTS} times between a read and a write")
+
+    def _apply(self, status: Mapping[str, Any], version: str | None) -> dict[str, Any]:
         metadata = {"name": self.name, "namespace": self.namespace}
-        if self.uid:
-            # A precondition: a new job of the same name must not get this one's reports.
-            metadata["uid"] = self.uid
+        if version is not None:
+            metadata["resourceVersion"] = version
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": KIND,
@@ -142,9 +162,17 @@ class JobClient:
             raise ApiUnavailable(f"the API server does not answer: {error}") from error
         return self._checked(job)
 
-    def _refusal(self, error: ApiException) -> ApiUnavailable | JobGone:
-        if error.status in (404, 409):
-            return JobGone(f"job {self.namespace}/{self.name} is gone: {error.reason}")
+    def _refusal(self, error: ApiException) -> Exception:
+        if error.status == 409:
+            return _Conflict(str(error.reason))
+        if error.status == 404 and _names(error, self.name):
+            return JobGone(f"job {self.namespace}/{self.name} is gone")
+        self._refused = self._refused + 1 if error.status == 401 else 0
+        if self._refused >= UNAUTHORIZED:
+            # The account goes with the job, and the token with the account.
+            return JobGone(
+                f"the API server does not know the account of {self.namespace}/{self.name} any more"
+            )
         # One of several API servers may be broken, and it would answer as long as its connection is used.
         self._api.api_client.rest_client.pool_manager.clear()
         return ApiUnavailable(f"the API server answered {error.status}: {error.reason}")
@@ -152,4 +180,18 @@ class JobClient:
     def _checked(self, job: dict[str, Any]) -> dict[str, Any]:
         if self.uid and job["metadata"]["uid"] != self.uid:
             raise JobGone(f"job {self.namespace}/{self.name} was replaced by another of its name")
+        self._version = job["metadata"].get("resourceVersion")
+        self._refused = 0
         return job
+
+
+class _Conflict(Exception):  # noqa: N818
+    """The job has changed since the version that a write named."""
+
+
+def _names(error: ApiException, name: str) -> bool:
+    """Whether a 404 is about this object. An API server that starts may not serve the kind yet."""
+    try:
+        return bool(json.loads(error.body or "")["details"]["name"] == name)
+    except (ValueError, KeyError, TypeError):
+        return False

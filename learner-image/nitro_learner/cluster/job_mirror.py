@@ -21,24 +21,27 @@ _METER_SECONDS = 120.0
 
 
 class JobMirror:
-    """The newest state of the job. One thread writes it, others read it.
+    """The newest state of the job. Threads of the reporter write it, others read it.
 
     Attributes:
         granted: status.actors.granted; None before there is one.
         provisioned: status.actors.provisioned.
         limits: spec.stop, which the user may change while the run goes on; None before the first look.
+        gone: whether the job does not exist any more.
     """
 
     def __init__(self) -> None:
         self.granted: int | None = None
         self.provisioned = 0
         self.limits: Stop | None = None
+        self.gone = False
         self._ready = 0
         self._per_pod = 1
         self._pod_seconds: float | None = None
         self._metered_at = 0.0
         self._stop: Any = _NEVER
         self._handler: Callable[[int, int], None] = lambda *_: None
+        self._on_gone: Callable[[], None] = lambda: None
         self._handling = threading.Lock()
 
     @property
@@ -60,6 +63,21 @@ class JobMirror:
             self._handler = handler
             if self.granted:
                 handler(self.granted, self._ready)
+
+    def on_gone(self, handler: Callable[[], None]) -> None:
+        """Call `handler` once when the job is gone, now or later. It may be called from another thread."""
+        with self._handling:
+            self._on_gone = handler
+            if self.gone:
+                handler()
+
+    def lose(self, error: Exception) -> None:
+        """Note that the job is gone."""
+        with self._handling:
+            if not self.gone:
+                self.gone = True
+                logger.error("%s: nothing more is reported, and the run ends after a checkpoint", error)
+                self._on_gone()
 
     def take(self, job: Mapping[str, Any]) -> None:
         """Take over the job as it is stored."""

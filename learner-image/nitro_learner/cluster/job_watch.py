@@ -27,7 +27,8 @@ class JobWatch:
 
     A watch that ends goes on from the last version that was seen. If the API server has forgotten that
     version, the job is read anew. Failures in a row are tried again with a growing, random pause. An operator
-    of an older release gives the learner no right to watch: then the job is polled.
+    of an older release gives the learner no right to watch: then the job is polled. A job that is gone ends
+    the watch.
 
         watch = JobWatch(client, mirror)
         watch.start()
@@ -90,8 +91,11 @@ class JobWatch:
                 logger.info("the learner may not watch its job (%s); it polls the job instead", error)
             self._poll_until = time.monotonic() + _FORBIDDEN_SECONDS * random.uniform(0.75, 1.25)
             return self._poll_pause()
-        except (WatchExpired, JobGone):
+        except WatchExpired:
             self._version = None
+        except JobGone as error:
+            self._stopping = True
+            self._mirror.lose(error)
         except ApiUnavailable as error:
             if self._failures == 1 and not self._stopping:
                 logger.info("the watch on the job has ended and is started again: %s", error)

@@ -3,12 +3,12 @@
 A background thread sends the newest state: at once when actors are requested, otherwise at most every half
 second, and every few seconds as a heartbeat. Each report is one write, and all its values belong to the same
 round. While the API server does not answer, the thread tries again with bounded back-off; training goes on.
+If the job is gone, there is nobody to report to, and the training ends.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import re
 import threading
 import time
@@ -36,8 +36,6 @@ HEARTBEAT_SECONDS = 5.0
 """Well below the ten seconds that the operator relies on."""
 
 _PAUSE_SECONDS = 0.5
-# A new API server may not serve the kind yet. A job that is gone for longer was deleted.
-_GONE_SECONDS = 20.0
 _HISTORY = 60
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 
@@ -230,13 +228,12 @@ class StatusReporter(Listener):
     def _run(self) -> None:
         sent_at = float("-inf")
         failures = 0
-        gone_at = math.inf
         while True:
             with self._changed:
                 now = time.monotonic()
                 dirty = self._version != self._sent
                 closing = self._closing_at
-                if closing is not None and (not dirty or now >= min(closing, gone_at + _GONE_SECONDS)):
+                if self.mirror.gone or (closing is not None and (not dirty or now >= closing)):
                     return
                 due = sent_at + (_PAUSE_SECONDS if dirty else HEARTBEAT_SECONDS)
                 send = (dirty and (self._urgent or closing is not None)) or now >= due
@@ -247,10 +244,12 @@ class StatusReporter(Listener):
                 self._urgent = False
             try:
                 self._client.apply_status(body)
-                failures, gone_at = 0, math.inf
-            except (ApiUnavailable, JobGone) as error:
+                failures = 0
+            except JobGone as error:
+                self.mirror.lose(error)
+                return
+            except ApiUnavailable as error:
                 failures += 1
-                gone_at = min(gone_at, time.monotonic()) if isinstance(error, JobGone) else math.inf
                 if failures == 1 or failures % 20 == 0:
                     logger.warning("the status was not reported (try %d): %s", failures, error)
                 self._back_off(failures)

@@ -53,6 +53,7 @@ async def train(
     *,
     draw: Callable[[list[Path], Path], object],
     on_interrupt: Callable[[], None] = lambda: None,
+    interruptible: Callable[[Callable[[], None]], None] = lambda _: None,
     pod_seconds: Callable[[], float | None] | None = None,
     provisioned: Callable[[], int] = lambda: 0,
     limits: Callable[[], Stop | None] = lambda: None,
@@ -63,6 +64,7 @@ async def train(
     `draw` takes run folders and a path, and draws their picture to that path. `limits` returns spec.stop as
     it is now, which may have changed since the run began. The first SIGINT or SIGTERM stops the run after a
     checkpoint, and `on_interrupt` is called. The second stops it at once.
+    `interruptible` gets the function that stops the run after a checkpoint, for causes other than a signal.
 
     Raises:
         TrainingFailed, Aborted, OSError
@@ -96,6 +98,7 @@ async def train(
                 history=run.history,
                 limits=limits,
             )
+            interruptible(trainer.interrupt)
             with signals(trainer.interrupt, on_interrupt):
                 try:
                     outcome = await trainer.run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import queue
 import threading
 import time
@@ -17,7 +16,7 @@ from kubernetes.client import Configuration
 from nitro_api import load_job, resolve
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.cli import learn
-from nitro_learner.cluster import api, status_reporter
+from nitro_learner.cluster import api
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone, WatchForbidden
 from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_learner.run.rundir import RunDir
@@ -210,34 +209,44 @@ def test_the_weights_version_is_that_of_the_newest_round_or_toggle_of_sharing() 
     assert cluster.reported["training"]["weightsVersion"] == 1
 
 
-class Gone(Cluster):
-    """The job is not there, from the learner's first word on until so many more."""
+class Silent(Cluster):
+    """The API server fails so often, from the learner's first word on; then it says what is given."""
 
-    def __init__(self, answers: float) -> None:
+    def __init__(self, failures: int, then: Exception | None = None) -> None:
         super().__init__()
-        self.answers = answers
+        self.failures, self.then = failures, then
 
     def get(self) -> dict[str, Any]:
-        self.answers -= 1
-        if self.answers >= 0:
-            raise JobGone("it is gone")
+        self.failures -= 1
+        if self.failures >= 0:
+            raise ApiUnavailable("the API server answered 404: it starts")
+        if self.then is not None:
+            raise self.then
         return super().get()
 
 
-@pytest.mark.parametrize("answers", [3, math.inf])
-def test_the_final_status_is_retried_unless_the_job_is_gone(
-    answers: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(status_reporter, "_GONE_SECONDS", 3.0)
+def test_the_final_status_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "BACKOFF_SECONDS", (0.01, 0.1))
-    cluster = Gone(answers)
+    cluster = Silent(3)
     with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
         reporter.conclude("Succeeded", "RoundsDone", "all rounds are done")
-        began = time.monotonic()
         reporter.close(SECONDS)
-        assert time.monotonic() - began < SECONDS, "it was waited for although it is gone"
     assert cluster.reported["training"]["state"] == "Succeeded"
-    assert (cluster.answers < 0) == math.isfinite(answers)
+    assert cluster.failures < 0
+
+
+def test_a_job_that_is_gone_ends_its_run_once_and_is_not_waited_for() -> None:
+    gone = queue.SimpleQueue[bool]()
+    with StatusReporter(Silent(0, JobGone("it is gone")), None) as reporter:  # type: ignore[arg-type]
+        reporter.mirror.on_gone(lambda: gone.put(True))
+        assert gone.get(timeout=SECONDS)
+        began = time.monotonic()
+        reporter.conclude("Running", "Interrupted", "its job is gone")
+        reporter.close(SECONDS)
+        assert time.monotonic() - began < SECONDS / 2
+        assert gone.empty()
+        reporter.mirror.on_gone(lambda: gone.put(False))  # of a training that begins only now
+        assert gone.get(timeout=SECONDS) is False
 
 
 def test_a_grant_after_the_last_round_does_not_keep_the_end_from_being_reported(
