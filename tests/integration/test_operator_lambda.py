@@ -56,8 +56,7 @@ def test_a_lambda_job_from_its_creation_to_its_deletion(
     environment = {e["name"] for e in learner["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "NITRO_TOKEN"} <= environment
     assert cluster.get("service", "hopper-redis") is None
-    credentials = cluster.get("secret", "hopper-credentials")
-    assert credentials is not None
+    credentials = cluster.credentials("hopper")
     assert credentials["data"].keys() == {"token"}
     token = base64.b64decode(credentials["data"]["token"])
     made = service.client().get_function_configuration(FunctionName=name)["Environment"]["Variables"]

@@ -156,7 +156,7 @@ def test_a_job_can_be_deleted_while_the_operator_is_away_and_made_again(
 ) -> None:
     install_knative(apiserver)
     operator = start_operator()
-    running(cluster, "gone")
+    pod = running(cluster, "gone")
     eventually(lambda: 'nitro_job_status_actors_granted{job_name="gone"' in operator.metrics())
     operator.kill()
     cluster.kubectl("delete", "ntj", "gone", "--timeout=120s")
@@ -170,7 +170,7 @@ def test_a_job_can_be_deleted_while_the_operator_is_away_and_made_again(
     cluster.kubectl("delete", "job", "gone-learner", "--cascade=background")
     cluster.kubectl("delete", KNATIVE, "gone-actors")
     cluster.kubectl("delete", "revisions.serving.knative.dev", "gone-actors-v1")
-    cluster.kubectl("delete", "secret", "gone-credentials")
+    cluster.kubectl("delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0")
     new = eventually(lambda: cluster.get("job", "gone-learner"))
     assert new["metadata"]["uid"] != old
     owner = (cluster.get("service", "gone-redis") or {})["metadata"]["ownerReferences"]

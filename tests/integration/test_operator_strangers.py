@@ -12,6 +12,7 @@ from cluster_support import Cluster
 from operator_support import Object, OperatorProcess, eventually, install_knative, job
 
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+JOB, KNATIVE = "job", "services.serving.knative.dev"
 LABEL = {"nitro.dev/job": "taken"}
 
 
@@ -136,7 +137,6 @@ def test_objects_of_a_deleted_job_of_the_same_name_are_adopted(cluster: Cluster)
     # No garbage collector is here: what keeps a new learner from starting is removed by hand, the rest stays.
     cluster.kubectl("delete", "job", "again-learner", "--cascade=background")
     cluster.kubectl("delete", "services.serving.knative.dev", "again-actors")
-    cluster.kubectl("delete", "secret", "again-credentials")
     cluster.apply(job("again"))
     eventually(lambda: cluster.get("job", "again-learner"), what="the learner of the second job")
     uid = (cluster.get("ntj", "again") or {})["metadata"]["uid"]
@@ -150,6 +150,43 @@ def test_objects_of_a_deleted_job_of_the_same_name_are_adopted(cluster: Cluster)
     kept = (cluster.get("pvc", "again-checkpoint") or {})["metadata"]
     assert kept["uid"] == claim
     assert "ownerReferences" not in kept
+
+
+@pytest.mark.usefixtures("operator")
+def test_what_kubectl_has_orphaned_is_removed_before_a_new_job_of_that_name_starts(cluster: Cluster) -> None:
+    cluster.apply(job("orphans"))
+    old = cluster.start_learner("orphans")
+    cluster.start_knative("orphans")
+    actor = cluster.start_actor("orphans")
+    cluster.kubectl("delete", "ntj", "orphans", "--wait=false")
+    for kind, name in ((JOB, "orphans-learner"), (KNATIVE, "orphans-actors"), ("service", "orphans-redis")):
+        # What the garbage collector does for --cascade=orphan.
+        eventually(lambda kind=kind, name=name: cluster.get(kind, name))
+        cluster.patch(kind, name, {"metadata": {"ownerReferences": None}})
+    secret = cluster.credentials("orphans")["metadata"]["name"]
+    former = (cluster.get(JOB, "orphans-learner") or {})["metadata"]["uid"]
+    cluster.apply(job("orphans"))
+    eventually(lambda: cluster.condition("orphans", "LearnerReady").get("reason") == "Waiting")
+    said = cluster.condition("orphans", "LearnerReady")["message"]
+    for named in ("Job orphans-learner", "Service orphans-actors", f"Pod {old['metadata']['name']}"):
+        assert named in said
+    cluster.collect_job("orphans")
+    cluster.collect_service("orphans")
+    eventually(lambda: f"Pod {actor['metadata']['name']}" in _waiting(cluster, "orphans"))
+    assert cluster.get(JOB, "orphans-learner") is None, (
+        "an actor of the former job would answer the new learner"
+    )
+    cluster.delete_pod(actor)
+    new = eventually(lambda: cluster.get(JOB, "orphans-learner"))
+    assert new["metadata"]["uid"] != former
+    assert cluster.credentials("orphans")["metadata"]["name"] != secret
+    owners = (cluster.get("service", "orphans-redis") or {})["metadata"]["ownerReferences"]
+    assert [owner["uid"] for owner in owners] == [(cluster.get("ntj", "orphans") or {})["metadata"]["uid"]]
+
+
+def _waiting(cluster: Cluster, name: str) -> str:
+    found = cluster.condition(name, "LearnerReady")
+    return str(found["message"]) if found.get("reason") == "Waiting" else ""
 
 
 @pytest.mark.usefixtures("operator")

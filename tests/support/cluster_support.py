@@ -52,6 +52,15 @@ class Cluster:
             found += [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for one in listed["items"]]
         return found
 
+    def credentials(self, name: str) -> Object:
+        """The Secret that the job's learner is made with."""
+        learner = self.get("job", f"{name}-learner") or {}
+        variables = learner["spec"]["template"]["spec"]["containers"][0]["env"]
+        token = next(one for one in variables if one["name"] == "NITRO_TOKEN")
+        secret = self.get("secret", token["valueFrom"]["secretKeyRef"]["name"])
+        assert secret is not None
+        return secret
+
     def status(self, name: str) -> Object:
         found = self.get("ntj", name)
         return (found or {}).get("status") or {}

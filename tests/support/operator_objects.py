@@ -66,6 +66,8 @@ def pod(component: str, *, phase: str = "Running", name: str = "p", **containers
     """A pod; containers: name -> container status. Redis is a sidecar, so an init container."""
     entries = [{"name": key, "image": "registry.test/x:1", **value} for key, value in containers.items()]
     return {
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {
             "name": name,
             "namespace": "team",

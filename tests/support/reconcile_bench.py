@@ -40,13 +40,12 @@ class FakeKube:
         self.refusal: ApiError | None = None
         self.read: list[Kind] = []
         self.written: list[Object] = []
+        self.secrets: dict[str, Object] = {}  # by name
         self.deleted: list[str] = []  # kinds
         self.versions: list[str | None] = []  # that the deletions asked for
         self.refused: dict[str, ApiError] = {}  # by kind
         self.hangs: set[str] = set()  # kinds
         self.made_at = "2026-01-01T00:00:00Z"
-        self.kept: dict[str, ApiError] = {}  # pods that cannot be evicted, by name
-        self.evicted: list[str] = []
 
     def server_now(self) -> datetime:
         return datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)
@@ -57,6 +56,8 @@ class FakeKube:
             raise self.refusal
         if kind is TRAINING_JOB:
             return self.job
+        if name in self.secrets:
+            return self.secrets[name]
         raise ApiError(404, "NotFound", name)
 
     async def create(self, obj: Object) -> Object:
@@ -67,6 +68,8 @@ class FakeKube:
         if refusal is not None:
             raise refusal
         made = {"creationTimestamp": self.made_at}
+        if obj["kind"] == "Secret":
+            self.secrets[obj["metadata"]["name"]] = obj
         if obj["kind"] == "Job":  # its pods name this uid
             made["uid"] = "made"
         return obj | {"metadata": obj["metadata"] | made}
@@ -84,11 +87,6 @@ class FakeKube:
             raise self.refused[kind.kind]
         self.deleted.append(kind.kind)
         self.versions.append(version)
-
-    async def evict(self, _: str, pod: str) -> None:
-        self.evicted.append(pod)
-        if pod in self.kept:
-            raise self.kept[pod]
 
     async def list(self, kind: Kind, *_: Any, **__: Any) -> list[Object]:
         if kind.kind in self.refused:
@@ -119,6 +117,11 @@ class Bench:
             lambda *_: None,
             self.woken.append,
         )
+
+
+async def has_secret(*_: object) -> bool:
+    """The job's Secret is there."""
+    return True
 
 
 async def note(notes: list[Any], value: Any) -> None:

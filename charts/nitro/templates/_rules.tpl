@@ -29,10 +29,6 @@ a learner Role that grants more than the operator holds. New objects need create
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, delete]
-# Take a learner off its node as a disruption, which costs its Job no retry.
-- apiGroups: [""]
-  resources: [pods/eviction]
-  verbs: [create]
 # The Redis Service, the learner's identity, the checkpoint claim. The garbage collector deletes them.
 - apiGroups: [""]
   resources: [services, serviceaccounts, persistentvolumeclaims]

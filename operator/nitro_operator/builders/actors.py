@@ -48,9 +48,7 @@ def actor_service(view: JobView) -> Object:
     template: Object = {
         "metadata": {
             "name": names.revision(view.name),
-            **pod_settings.metadata(
-                given, view.queue_labels | names.labels(view.name, names.ACTOR), annotations
-            ),
+            **pod_settings.metadata(given, view.queue_labels | view.pod_labels(names.ACTOR), annotations),
         },
         "spec": {
             **pod_settings.pod_fields(given, view),

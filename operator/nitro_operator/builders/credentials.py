@@ -21,7 +21,7 @@ def credentials_secret(view: JobView) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": view.metadata(names.credentials(view.name)),
+        "metadata": view.metadata(view.credentials),
         "type": "Opaque",
         "immutable": True,
         "stringData": data,

@@ -43,7 +43,7 @@ def learner_job(view: JobView, deadline_seconds: int | None, source: Source | No
         "parallelism": 1,
         "podFailurePolicy": _failure_policy(),
         "template": {
-            "metadata": pod_settings.metadata(view.spec.learner, names.labels(view.name, names.LEARNER), {}),
+            "metadata": pod_settings.metadata(view.spec.learner, view.pod_labels(names.LEARNER), {}),
             "spec": _pod(view, source),
         },
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from nitro_api.rules.cache_rules import cache_mib
 from nitro_operator.builders.view import JobView
 from nitro_operator.config import UNPRIVILEGED
-from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
 CONTAINER = "redis"
@@ -55,5 +54,5 @@ def redis_container(view: JobView) -> Object:
 def redis_volumes(view: JobView) -> list[Object]:
     """The ACL file from the job's Secret, and a scratch folder."""
     items = [{"key": "redis-acl", "path": "users.acl"}]
-    secret = {"secretName": names.credentials(view.name), "items": items, "defaultMode": 0o440}
+    secret = {"secretName": view.credentials, "items": items, "defaultMode": 0o440}
     return [{"name": "redis-acl", "secret": secret}, {"name": "redis-tmp", "emptyDir": {"sizeLimit": DISK}}]

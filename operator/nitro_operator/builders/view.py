@@ -38,10 +38,19 @@ class JobView:
     config: Config
     environment: str
     """The actor's configuration of its environment, with environment.kwargs, as JSON."""
+    credentials: str
+    """Name of the Secret with the job's token and Redis passwords."""
 
     @classmethod
-    def of(cls, job: Object, spec: JobSpec, config: Config) -> JobView:
-        """The view of a job with this resolved spec."""
+    def of(cls, job: Object, spec: JobSpec, config: Config, credentials: str | None = None) -> JobView:
+        """The view of a job with this resolved spec.
+
+        Args:
+            job: the object from the API.
+            spec: its spec with every default.
+            config: the installation's settings.
+            credentials: name of the job's Secret; None = the first one's.
+        """
         named = {name: job[name] for name in ("apiVersion", "kind", "metadata")}
         kwargs = dict.fromkeys(spec.environment.kwargs)
         rllib = None if spec.algorithm.rllib is None else dict.fromkeys(spec.algorithm.rllib)
@@ -50,7 +59,8 @@ class JobView:
             "algorithm": spec.algorithm.model_copy(update={"rllib": rllib}),
         }
         environment = json.dumps(spec.environment.to_actor(), sort_keys=True)
-        return cls(named, spec.model_copy(update=small), config, environment)
+        secret = credentials or names.credentials(job["metadata"]["name"], job["metadata"]["uid"])
+        return cls(named, spec.model_copy(update=small), config, environment, secret)
 
     @property
     def name(self) -> str:
@@ -87,6 +97,10 @@ class JobView:
         """The actors of the fewest pods that have so many."""
         per_pod = self.spec.actor.per_pod
         return math.ceil(actors / per_pod) * per_pod
+
+    def pod_labels(self, component: str) -> dict[str, str]:
+        """Labels of a pod of this run."""
+        return names.labels(self.name, component) | {names.RUN_LABEL: self.uid}
 
     @property
     def queue_labels(self) -> dict[str, str]:
@@ -126,7 +140,7 @@ class JobView:
 
     def secret_env(self, variable: str, key: str) -> Object:
         """An environment variable from the job's Secret."""
-        source = {"secretKeyRef": {"name": names.credentials(self.name), "key": key}}
+        source = {"secretKeyRef": {"name": self.credentials, "key": key}}
         return {"name": variable, "valueFrom": source}
 
 

@@ -69,10 +69,20 @@ async def redis_url(kube: Kube, namespace: str, function: LambdaBackendSpec) -> 
     return url
 
 
-async def job_token(kube: Kube, view: JobView) -> str:
-    """The token of the job's Secret, which is made if it is missing. Raises NoAccess, ApiError."""
+async def job_token(kube: Kube, view: JobView, *, create: bool) -> str:
+    """The token of the job's Secret. Raises NoAccess, ApiError.
+
+    Args:
+        kube: where the Secret is.
+        view: the job.
+        create: whether the Secret is made if it is missing. While a learner has a deleted one's token, the
+            reconcile names the next one.
+    """
     try:
-        secret = await get_or_create(kube, credentials_secret(view))
+        if create:
+            secret = await get_or_create(kube, credentials_secret(view))
+        else:
+            secret = await kube.get(SECRET, view.namespace, view.credentials)
     except ApiError as error:
         if error.status != 409:
             raise

@@ -198,7 +198,7 @@ class FunctionController:
             self._cache.put(TRAINING_JOB, marked)
         memory.access = access = await access_to(self._kube, view.namespace, function, self._endpoints)
         learner = self._cache.get(LEARNER_JOB, view.key, names.learner(view.name))
-        token = await job_token(self._kube, view) if takes_token(learner) else None
+        token = await job_token(self._kube, view, create=learner is None) if takes_token(learner) else None
         wanted = desired_function(view, await redis_url(self._kube, view.namespace, function), token)
         reconciler = FunctionReconciler(self._aws, access, wanted.name)
         outcome = await reconciler.bring(

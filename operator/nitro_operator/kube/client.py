@@ -20,7 +20,7 @@ from nitro_api.loading.yamlfile import to_yaml
 from nitro_operator import metrics
 from nitro_operator.kube.decoding import decode, lines
 from nitro_operator.kube.errors import ApiError, refusal_of
-from nitro_operator.kube.kinds import POD, TRAINING_JOB, Kind, Object, kind_of
+from nitro_operator.kube.kinds import TRAINING_JOB, Kind, Object, kind_of
 from nitro_operator.kube.names import FIELD_MANAGER
 from nitro_operator.kube.slim import slim
 
@@ -193,19 +193,6 @@ class Kube:
             if error.status not in (404, 409):
                 raise
 
-    async def evict(self, namespace: str, pod: str) -> None:
-        """Evict a pod: it counts as a disruption, which costs its Job no retry. A missing pod is no error."""
-        body: Object = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": namespace},
-        }
-        try:
-            await self._request("POST", POD.path(namespace, pod, "eviction"), body=body)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-
     async def _request(
         self,
         method: str,
@@ -232,7 +219,7 @@ class Kube:
                 pause = random.uniform(0.5, 1.0) * FIRST_BACKOFF_SECONDS * 4**attempt
                 last = attempt == ATTEMPTS - 1 or (writes and time.monotonic() + pause >= until)
                 passes = error.status in RETRIED_STATUSES or error.status == 0
-                if last or not passes or error.disruption_refused:  # a budget needs more than seconds
+                if last or not passes:
                     raise refused from refused.__cause__
             await asyncio.sleep(pause)
         raise AssertionError("unreachable")

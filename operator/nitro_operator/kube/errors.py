@@ -26,11 +26,6 @@ class ApiError(Exception):
         return self.status == 403 and "exceeded quota" in self.message
 
     @property
-    def disruption_refused(self) -> bool:
-        """Whether a PodDisruptionBudget does not allow an eviction now."""
-        return self.status == 429 and "DisruptionBudget" in self.causes
-
-    @property
     def namespace_terminating(self) -> bool:
         """Whether the namespace is being deleted, so that it accepts no new object."""
         told = "NamespaceTerminating" in self.causes or BEING_TERMINATED in self.message

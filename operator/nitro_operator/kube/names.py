@@ -10,6 +10,8 @@ from nitro_operator.kube.kinds import TRAINING_JOB, Object
 
 FIELD_MANAGER = "nitro-operator"
 JOB_LABEL = "nitro.dev/job"
+RUN_LABEL = "nitro.dev/run"
+"""Label of pods: their job's uid. ReplicaSets own actor pods, so the owner does not say whose they are."""
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 COMPONENT_LABEL = "app.kubernetes.io/component"
 TEMPLATE_HASH = "nitro.dev/template-hash"
@@ -32,8 +34,17 @@ def redis(job: str) -> str:
     return f"{job}-redis"
 
 
-def credentials(job: str) -> str:
-    return f"{job}-credentials"
+def credentials(job: str, part: str) -> str:
+    """The name of a Secret, which is never used for another one.
+
+    While a pod of a node refers to an immutable Secret, the kubelet gives all new pods there the content that
+    it knows by this name, also after the Secret was replaced (kubernetes/kubernetes#131589).
+
+    Args:
+        job: the job's name.
+        part: what makes the name unique.
+    """
+    return f"{job}-{part[:8]}-credentials"
 
 
 def actors(job: str) -> str:

@@ -55,23 +55,20 @@ class Observed:
     actor_service: Object | None = None
     revision: Object | None = None
     actor_pods: list[Object] = field(default_factory=list)
-    """Those that are not older than the job: ReplicaSets own pods, so the owner does not say whose they
-    are."""
-    foreign: list[str] = field(default_factory=list)
-    """Children that a deleted job of the same name has left; the garbage collector is about to remove
-    them."""
+    foreign: list[Object] = field(default_factory=list)
+    """What a deleted job of the same name has left. All of it has to be gone before a learner starts."""
 
 
 def observe(cache: Cache, job: Object) -> Observed:
     key = JobKey(job["metadata"]["namespace"], job["metadata"]["name"])
     uid = job["metadata"]["uid"]
-    foreign: list[str] = []
+    foreign: list[Object] = []
 
     def own(kind: Any, name: str) -> Object | None:
         child = cache.get(kind, key, name)
         if child is None or names.owned_by(child, uid):
             return child
-        foreign.append(f"{kind} {name}")
+        foreign.append(child)
         return None
 
     learner_job = own(LEARNER_JOB, names.learner(key.name))
@@ -79,10 +76,12 @@ def observe(cache: Cache, job: Object) -> Observed:
     claim = cache.get(VOLUME_CLAIM, key, names.checkpoint_claim(key.name))
     if learner_job is None and claim is not None and _goes_with_another(claim, uid):
         # The claim is being removed. A learner that mounts it would lose its checkpoints at its next pause.
-        foreign.append(f"{VOLUME_CLAIM} {claim['metadata']['name']}")
+        foreign.append(claim)
     revision = cache.get(REVISION, key, names.revision(key.name))
-    learners = [pod for pod in cache.children(POD, key) if _component(pod) == names.LEARNER]
-    former = [pod for pod in learners if alive(pod) and _created(pod) >= _created(job)]
+    pods = [pod for pod in cache.children(POD, key) if _component(pod) in (names.LEARNER, names.ACTOR)]
+    foreign += [pod for pod in pods if alive(pod) and not _is_of_run(pod, job)]
+    learners = [pod for pod in pods if _component(pod) == names.LEARNER and _is_of_run(pod, job)]
+    former = [pod for pod in learners if alive(pod)]
     return Observed(
         learner_job=learner_job,
         learner_pod=max((p for p in learners if _is_of(p, learner_job)), key=_created, default=None),
@@ -90,7 +89,7 @@ def observe(cache: Cache, job: Object) -> Observed:
         former_pods=former if learner_job is None else [],
         actor_service=service,
         revision=revision,
-        actor_pods=[pod for pod in actor_pods(cache, key) if _created(pod) >= _created(job)],
+        actor_pods=[pod for pod in actor_pods(cache, key) if _is_of_run(pod, job)],
         foreign=foreign,
     )
 
@@ -109,6 +108,13 @@ def _created(obj: Object) -> str:
     """The time at which the API server stored an object, in whole seconds of UTC."""
     created: str = obj["metadata"]["creationTimestamp"]
     return created
+
+
+def _is_of_run(pod: Object, job: Object) -> bool:
+    """Whether a pod is this job's, not that of a deleted one of the same name. Pods of earlier releases have
+    no label that says it, but they are not older than their job."""
+    run = pod["metadata"].get("labels", {}).get(names.RUN_LABEL)
+    return bool(run == job["metadata"]["uid"]) if run is not None else _created(pod) >= _created(job)
 
 
 def _goes_with_another(child: Object, uid: str) -> bool:
@@ -174,8 +180,25 @@ def takes_token(learner_job: Object | None) -> bool:
     do not."""
     if learner_job is None:
         return True
-    variables = learner_job["spec"]["template"]["spec"]["containers"][0].get("env") or []
-    return any(one["name"] == learner_builder.TOKEN for one in variables)
+    return any(one["name"] == learner_builder.TOKEN for one in _variables(learner_job))
+
+
+def named_secret(observed: Observed) -> str | None:
+    """Name of the Secret with the token that the learner, or without one the actors, were made with."""
+    for child in (observed.learner_job, observed.actor_service):
+        if child is None or terminating(child):
+            continue
+        for variable in _variables(child):
+            source = (variable.get("valueFrom") or {}).get("secretKeyRef") or {}
+            if variable["name"] == learner_builder.TOKEN and "name" in source:
+                return str(source["name"])
+    return None
+
+
+def _variables(child: Object) -> list[Object]:
+    """The environment variables in the pods of a Job, or of a Knative Service."""
+    found: list[Object] = child["spec"]["template"]["spec"]["containers"][0].get("env") or []
+    return found
 
 
 def queued(observed: Observed) -> bool:

@@ -25,7 +25,7 @@ class Ending:
         """Have the learner write a checkpoint and end."""
         job = run.observed.learner_job
         if job is not None and not terminating(job):
-            await self._delete_learner(run, job)
+            await delete_learner(self._kube, run, job)
 
     async def remove_actors(self, run: ReconcileContext) -> None:
         """Delete the actors of a deleted job. They go sooner than those whose number is set to 0."""
@@ -42,7 +42,7 @@ class Ending:
         """Delete the learner of a finished job, if it goes on, and the job when its time to live is over."""
         job = run.observed.learner_job
         if job is not None and not (holds(job, "Complete") or holds(job, "Failed") or terminating(job)):
-            await self._delete_learner(run, job)
+            await delete_learner(self._kube, run, job)
         await self.end_pod(run)
         lifetime = run.job["spec"].get("ttlSecondsAfterFinished")
         completed = reported.since(run.job, "completionTime", run.server_now)
@@ -72,10 +72,12 @@ class Ending:
         except ApiError as error:
             run.memory.trouble["learner"] = refusal(POD, name, error)
 
-    async def _delete_learner(self, run: ReconcileContext, job: Object) -> None:
-        # In the foreground: the Job stays until its pod has ended, so two learners never share a checkpoint.
-        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-        try:
-            await self._kube.delete(LEARNER_JOB, run.key.namespace, name, uid, foreground=True)
-        except ApiError as error:
-            run.memory.trouble["learner"] = refusal(LEARNER_JOB, name, error)
+
+async def delete_learner(kube: Kube, run: ReconcileContext, job: Object) -> None:
+    """Delete the learner's Job. A refusal becomes the learner's trouble."""
+    # In the foreground: the Job stays until its pod has ended, so two learners never share a checkpoint.
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    try:
+        await kube.delete(LEARNER_JOB, run.key.namespace, name, uid, foreground=True)
+    except ApiError as error:
+        run.memory.trouble["learner"] = refusal(LEARNER_JOB, name, error)

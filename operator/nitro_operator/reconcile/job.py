@@ -18,7 +18,7 @@ from nitro_operator.kube.queue import TryAgain
 from nitro_operator.observation import reported
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
-from nitro_operator.observation.observed import Observed, actor_pods, observe, terminating
+from nitro_operator.observation.observed import Observed, actor_pods, named_secret, observe, terminating
 from nitro_operator.reconcile import permission
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.ending import Ending
@@ -264,11 +264,14 @@ class Reconciler:
         if memory is not None and memory.uid != uid:
             self._forget(key)
         if memory is None or memory.uid != uid:
-            pods = observe(self._cache, job).actor_pods
+            observed = observe(self._cache, job)
+            pods = observed.actor_pods
             server_now = self._kube.server_now()
             meter = PodMeter.restored(job, pods, server_now)
             lifetimes = PodLifetimes.restored(job, pods, server_now)
-            memory = self._memories[key] = JobMemory(uid, meter, lifetimes)
+            memory = self._memories[key] = JobMemory(
+                uid, meter, lifetimes, credentials=named_secret(observed)
+            )
             memory.read(job, self._config)
             granted, view = reported.actors(job).granted or 0, memory.view
             if view is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 
@@ -62,7 +62,8 @@ class JobMemory:
     namespace_ending: bool = False
     """Whether its namespace is being deleted: nothing can be created in it, and this job goes with it."""
     secret_checked: float = float("-inf")
-    secret_created: str = ""
+    credentials: str | None = None
+    """Name of the job's Secret, where it is not the first one."""
     status_written: float = float("-inf")
     _generation: int | None = None
 
@@ -70,6 +71,12 @@ class JobMemory:
         """Whether `read` has seen this generation of the spec. A deletion makes a new one, too."""
         meta = job["metadata"]
         return (self.uid, self._generation) == (meta["uid"], meta.get("generation"))
+
+    def name_secret(self, name: str) -> None:
+        """Go on with a Secret of this name: that of the pods that run, or a new one."""
+        self.credentials = name
+        if self.view is not None:
+            self.view = replace(self.view, credentials=name)
 
     def read(self, job: Object, config: Config) -> None:
         """Resolve a new generation of the spec; each is resolved once."""
@@ -85,7 +92,7 @@ class JobMemory:
             self.invalid = TOO_DEEP
             return
         try:
-            self.view = JobView.of(job, resolve_stored({**job, "spec": spec}).spec, config)
+            self.view = JobView.of(job, resolve_stored({**job, "spec": spec}).spec, config, self.credentials)
             self.not_allowed = None if config.entry_points else permission.other_code(self.view.spec)
             self.unlisted = permission.metadata(self.view.spec, config)
         except (JobInvalid, ValidationError) as error:

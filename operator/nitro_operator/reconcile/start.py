@@ -13,16 +13,26 @@ from nitro_operator.builders import (
     network_policies,
     redis_service,
 )
+from nitro_operator.kube import names
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import KNATIVE_KINDS, LEARNER_JOB, REVISION, SECRET, JobKey, Object, kind_of
-from nitro_operator.kube.names import credentials
+from nitro_operator.kube.kinds import (
+    KNATIVE_KINDS,
+    KNATIVE_SERVICE,
+    LEARNER_JOB,
+    REVISION,
+    SECRET,
+    JobKey,
+    Object,
+    kind_of,
+)
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import holds, observe, queued, takes_token, terminating
 from nitro_operator.reconcile.apply import Applier
 from nitro_operator.reconcile.context import ReconcileContext
-from nitro_operator.reconcile.secret import ensure_secret, replace_pods
+from nitro_operator.reconcile.ending import delete_learner
+from nitro_operator.reconcile.secret import ensure_secret
 from nitro_operator.reconcile.trouble import (
     FEATURE_DISABLED,
     REFUSED,
@@ -54,18 +64,18 @@ class Starter:
 
     async def start(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
         """Create and correct the children. The learner comes last, when everything that it needs is there."""
-        if run.observed.foreign or run.observed.former_pods:
+        if run.observed.learner_job is None and (run.observed.foreign or run.observed.former_pods):
+            await self._remove_orphans(run)
             run.again.append(WAIT_SECONDS)
             return
         if run.observed.learner_job is None and await self._renew(run, view, deployment):
             return
-        try:
-            if view.has_secret and takes_token(run.observed.learner_job):
-                await ensure_secret(self._kube, view, run.memory, run.observed, run.now)
-        except ApiError as error:
-            if error.namespace_terminating:
-                raise
-            run.memory.trouble["learner"] = refusal(SECRET, credentials(run.key.name), error)
+        if (
+            view.has_secret
+            and takes_token(run.observed.learner_job)
+            and not await self._has_secret(run, view)
+        ):
+            run.again.append(WAIT_SECONDS)
             return
         refused = await self._applier.apply(run.key, self._children(view, deployment))
         if any(one.kind in KNATIVE_KINDS and one.error.status == 404 for one in refused):
@@ -82,9 +92,43 @@ class Starter:
             run.memory.trouble |= troubles(await self._applier.apply(run.key, [learner]))
             await self._follow_deadline(run, left)
             await self._find_pod(run)
-        await replace_pods(self._kube, run.memory, run.observed)  # last: a budget may refuse it for long
         observed = observe(self._cache, run.job)
         run.observed = run.memory.learner_pods.present(observed, run.job, run.server_now)
+
+    async def _remove_orphans(self, run: ReconcileContext) -> None:
+        """Delete what a deleted job has left for good: `kubectl delete --cascade=orphan` removes the owners,
+        so nobody else would. The garbage collector is about to delete the rest."""
+        for child in run.observed.foreign:
+            kind, meta = kind_of(child), child["metadata"]
+            if (
+                kind not in (LEARNER_JOB, KNATIVE_SERVICE)
+                or meta.get("ownerReferences")
+                or terminating(child)
+            ):
+                continue
+            if not names.made_for(child, run.key.name):
+                continue  # a stranger's; applying ours says so
+            try:
+                await self._kube.delete(kind, meta["namespace"], meta["name"], meta["uid"], foreground=True)
+            except ApiError as error:
+                part = "learner" if kind is LEARNER_JOB else "actors"
+                run.memory.trouble[part] = refusal(kind, meta["name"], error)
+
+    async def _has_secret(self, run: ReconcileContext, view: JobView) -> bool:
+        """Whether the Secret exists. If it was deleted, so is the learner's Job, which was made with it."""
+        try:
+            if await ensure_secret(self._kube, view, run.memory, run.observed, run.now):
+                return True
+        except ApiError as error:
+            if error.namespace_terminating:
+                raise
+            run.memory.trouble["learner"] = refusal(SECRET, view.credentials, error)
+            return False
+        learner = run.observed.learner_job
+        if learner is not None:
+            await delete_learner(self._kube, run, learner)
+            run.leaving = [f"{LEARNER_JOB} {learner['metadata']['name']}"]
+        return False
 
     def _children(self, view: JobView, deployment: ActorDeployment) -> list[Object]:
         claim = checkpoint_claim(view)

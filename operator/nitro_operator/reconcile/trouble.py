@@ -8,7 +8,7 @@ from datetime import datetime
 
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import BEING_TERMINATED, ApiError
-from nitro_operator.kube.kinds import EVENT, KNATIVE_KINDS, POD, Kind, Object
+from nitro_operator.kube.kinds import EVENT, KNATIVE_KINDS, Kind, Object
 from nitro_operator.observation.diagnosis import Problem, quota_problem
 from nitro_operator.observation.reported import moment
 from nitro_operator.reconcile.apply import Refused
@@ -75,18 +75,6 @@ def refusal(kind: Kind, name: str, error: ApiError) -> Problem:
     return Problem(
         "ApiUnavailable", f"{what} cannot be written now: {_cause(error)}; it is tried again by itself."
     )
-
-
-def eviction_refusal(pod: str, error: ApiError) -> Problem:
-    """Why a pod with passwords of a deleted Secret is not replaced."""
-    if error.disruption_refused:
-        return Problem(
-            "EvictionBlocked",
-            f"the pod {pod} has passwords of a Secret that was deleted, so newer pods cannot work with it. A "
-            "PodDisruptionBudget (kubectl get pdb) does not let it be evicted. Let the budget allow it; it "
-            "is tried again by itself. Or set spec.suspend to true and back to false, which replaces pods.",
-        )
-    return refusal(POD, pod, error)
 
 
 def _cause(error: ApiError) -> str:

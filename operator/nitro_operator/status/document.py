@@ -203,7 +203,8 @@ def _learner(s: Situation) -> Condition:
         return false(
             LEARNER_READY,
             "Waiting",
-            f"objects of a deleted job must be removed first: {', '.join(s.observed.foreign)}",
+            f"objects of a deleted job of this name must go first: {_listed(s.observed.foreign)}. They are "
+            "being deleted. A pod whose node is lost stays until its node is deleted or comes back.",
         )
     if s.observed.former_pods:
         pods = ", ".join(pod["metadata"]["name"] for pod in s.observed.former_pods)
@@ -218,7 +219,8 @@ def _learner(s: Situation) -> Condition:
         return false(
             LEARNER_READY,
             "Waiting",
-            f"actors of another image, or failed ones, must be removed first: {left}",
+            "pods of another image, failed ones, or those with the passwords of a deleted Secret, must be "
+            f"removed first: {left}",
         )
     if trouble is not None:
         return from_problem(LEARNER_READY, trouble)
@@ -235,6 +237,12 @@ def _learner(s: Situation) -> Condition:
     if not s.heard:
         return from_problem(LEARNER_READY, SILENT)
     return true(LEARNER_READY, "Running")
+
+
+def _listed(objects: list[Object]) -> str:
+    """The objects by kind and name, the first of them if they are many."""
+    named = [f"{one['kind']} {one['metadata']['name']}" for one in objects[:5]]
+    return ", ".join(named) + (f" and {len(objects) - 5} more" if len(objects) > 5 else "")
 
 
 def _actors(s: Situation) -> Condition:

@@ -82,7 +82,7 @@ def test_children_have_the_documented_names() -> None:
         ("networkpolicies", "hopper-learner"),
         ("networkpolicies", "hopper-actors"),
         ("services", "hopper-redis"),
-        ("secrets", "hopper-credentials"),
+        ("secrets", f"hopper-{UID[:8]}-credentials"),
         ("services", "hopper-actors"),
         ("jobs", "hopper-learner"),
         ("persistentvolumeclaims", "hopper-checkpoint"),
@@ -278,8 +278,11 @@ class TestLearner:
         assert found["NITRO_RUN"] == UID
         assert found["NITRO_RUN_DIR"] == f"/checkpoints/hopper-{UID}"
         assert found["NITRO_ACTOR_URL"] == "http://hopper-actors-v1.team.svc.cluster.local"
-        assert found["NITRO_REDIS_URL"] == {"name": "hopper-credentials", "key": "redis-learner-url"}
-        assert found["NITRO_TOKEN"] == {"name": "hopper-credentials", "key": "token"}
+        assert found["NITRO_REDIS_URL"] == {
+            "name": f"hopper-{UID[:8]}-credentials",
+            "key": "redis-learner-url",
+        }
+        assert found["NITRO_TOKEN"] == {"name": f"hopper-{UID[:8]}-credentials", "key": "token"}
 
     def test_redis_is_a_native_sidecar_without_persistence_or_eviction(self) -> None:
         redis = container(pod_of(), "redis")

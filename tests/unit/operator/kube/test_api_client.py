@@ -136,33 +136,6 @@ async def test_a_write_ends_in_time_with_all_its_tries(
     assert requests == asked
 
 
-@pytest.mark.parametrize(("causes", "asked"), [([{"reason": "DisruptionBudget"}], 1), ([], 4)])
-async def test_an_eviction_that_a_budget_refuses_is_not_tried_again_at_once(
-    monkeypatch: pytest.MonkeyPatch, causes: list[Object], asked: int
-) -> None:
-    """Other refusals of that status are: the API server is busy."""
-    monkeypatch.setattr("nitro_operator.kube.client.FIRST_BACKOFF_SECONDS", 0.0)
-    requests = 0
-
-    async def refuse(_: web.Request) -> web.Response:
-        nonlocal requests
-        requests += 1
-        return web.json_response({"message": "no", "details": {"causes": causes}}, status=429)
-
-    async with client("POST", POD.path("team", "p", "eviction"), refuse) as kube:
-        with pytest.raises(ApiError) as refused:
-            await kube.evict("team", "p")
-    assert (requests, refused.value.disruption_refused) == (asked, bool(causes))
-
-
-async def test_a_pod_that_is_gone_needs_no_eviction() -> None:
-    async def gone(_: web.Request) -> web.Response:
-        return web.Response(status=404)
-
-    async with client("POST", POD.path("team", "p", "eviction"), gone) as kube:
-        await kube.evict("team", "p")
-
-
 @pytest.mark.parametrize(
     ("told", "expected"),
     [

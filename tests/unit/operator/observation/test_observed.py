@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from nitro_operator import builders
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, VOLUME_CLAIM, JobKey
-from nitro_operator.observation.observed import actor_pods, actors_of, observe
-from operator_objects import UID, learner_job, make_job, pod
+from nitro_operator.observation.observed import Observed, actor_pods, actors_of, named_secret, observe
+from operator_objects import UID, learner_job, make_job, make_view, pod
 
 Object = dict[str, Any]
 LABELS = {"nitro.dev/job": "hopper"}
@@ -29,13 +31,13 @@ def test_the_learners_job_of_a_deleted_job_is_foreign() -> None:
     cache.put(LEARNER_JOB, learner_job(namespace="team", labels=LABELS, ownerReferences=[{"uid": "old"}]))
     found = observe(cache, make_job())
     assert found.learner_job is None
-    assert found.foreign == ["Job hopper-learner"]
+    assert [one["metadata"]["name"] for one in found.foreign] == ["hopper-learner"]
 
 
 @pytest.mark.parametrize(
     ("found", "foreign"),
     [
-        (claim(training_job("old")), ["PersistentVolumeClaim hopper-checkpoint"]),
+        (claim(training_job("old")), ["hopper-checkpoint"]),
         (claim(training_job(UID)), []),
         (claim(), []),  # it was to outlive the job that it was made for
         (claim({"kind": "ConfigMap", "uid": "somebody"}), []),
@@ -44,7 +46,7 @@ def test_the_learners_job_of_a_deleted_job_is_foreign() -> None:
 def test_a_claim_that_goes_with_a_deleted_job_is_not_taken_over(found: Object, foreign: list[str]) -> None:
     cache = Cache()
     cache.put(VOLUME_CLAIM, found)
-    assert observe(cache, make_job()).foreign == foreign
+    assert [one["metadata"]["name"] for one in observe(cache, make_job()).foreign] == foreign
 
 
 def test_a_running_learner_keeps_its_claim() -> None:
@@ -54,15 +56,50 @@ def test_a_running_learner_keeps_its_claim() -> None:
     assert observe(cache, make_job()).foreign == []
 
 
-def test_actor_pods_that_are_older_than_the_job_are_a_deleted_jobs() -> None:
-    """They have no owner that names a job. The API server counts creation times in whole seconds."""
+@pytest.mark.parametrize("component", ["learner", "actor"])
+def test_pods_of_a_deleted_job_of_the_same_name_are_foreign(component: str) -> None:
+    """Pods of earlier releases have no label of their run. Creation times are in whole seconds."""
     cache = Cache()
-    for name, created in (("old", "2025-12-31T23:59:59Z"), ("same", "2026-01-01T00:00:00Z")):
-        one = pod("actor", name=name)
+    before, same = "2025-12-31T23:59:59Z", "2026-01-01T00:00:00Z"
+    for name, created, run in (
+        ("old", before, None),
+        ("unlabelled", same, None),
+        ("former", same, "another-uid"),
+        ("mine", before, UID),  # by a clock that was set
+    ):
+        one = pod(component, name=name)
         one["metadata"]["creationTimestamp"] = created
+        if run is not None:
+            one["metadata"]["labels"]["nitro.dev/run"] = run
         cache.put(POD, one)
-    assert [one["metadata"]["name"] for one in observe(cache, make_job()).actor_pods] == ["same"]
-    assert len(actor_pods(cache, JobKey("team", "hopper"))) == 2, "all of them take room"
+    found = observe(cache, make_job())
+    assert [one["metadata"]["name"] for one in found.foreign] == ["old", "former"]
+    own = found.actor_pods if component == "actor" else found.former_pods
+    assert [one["metadata"]["name"] for one in own] == ["unlabelled", "mine"]
+    if component == "actor":
+        assert len(actor_pods(cache, JobKey("team", "hopper"))) == 4, "all of them take room"
+
+
+def test_a_pod_that_has_ended_holds_up_no_new_job() -> None:
+    cache = Cache()
+    ended = pod("learner", phase="Failed")
+    ended["metadata"]["labels"]["nitro.dev/run"] = "another-uid"
+    cache.put(POD, ended)
+    assert observe(cache, make_job()).foreign == []
+
+
+def test_the_secret_is_the_one_that_the_pods_were_made_with() -> None:
+    view = make_view()
+    learner, service = builders.learner_job(view, None), builders.actor_service(view)
+    assert view.credentials == f"hopper-{UID[:8]}-credentials"
+    other = replace(view, credentials="hopper-0a1b2c3d-credentials")
+    assert named_secret(Observed()) is None
+    assert named_secret(Observed(learner_job=learner)) == view.credentials
+    assert named_secret(Observed(actor_service=service)) == view.credentials
+    renewed = Observed(learner_job=builders.learner_job(other, None), actor_service=service)
+    assert named_secret(renewed) == other.credentials
+    learner["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert named_secret(Observed(learner_job=learner)) is None
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from nitro_operator.kube.names import labels
 from nitro_operator.reconcile.job import Unfinished
 from nitro_operator.scaling.grants import Limits
 from operator_objects import RUNNING, make_job, make_view, pod, revision, terminated
-from reconcile_bench import GOING, KEY, Bench, conditions_of, note, reported
+from reconcile_bench import GOING, KEY, Bench, conditions_of, has_secret, note, reported
 
 Object = dict[str, Any]
 FUNCTION = {
@@ -209,7 +209,7 @@ async def test_no_learner_starts_when_the_api_server_refuses_its_actors(
 ) -> None:
     """Knative refuses a time-out above its own; an API server that is ill comes back."""
     bench = Bench(monkeypatch, running=False)
-    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     job = make_job(actor={"timeoutSeconds": 900})
     job["metadata"]["resourceVersion"] = "2"
     bench.cache.put(TRAINING_JOB, job)
@@ -251,7 +251,7 @@ async def test_the_condition_names_the_feature_flag_that_knative_asks_for(
     monkeypatch: pytest.MonkeyPatch, refusal: str, flags: list[str]
 ) -> None:
     bench = Bench(monkeypatch, running=False)
-    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     bench.kube.refused = {"Service": ApiError(400, "BadRequest", KNATIVE_SAYS + refusal)}
     monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [actor_service(make_view())])
     with pytest.raises(Unfinished):
@@ -272,7 +272,7 @@ class TestClaimOfAnEarlierJob:
         meta = {"name": "hopper-checkpoint", "namespace": "team", "labels": labels("hopper", "learner")}
         claim = {"spec": {"resources": {"requests": {"storage": size}}}, "metadata": meta}
         bench.cache.put(VOLUME_CLAIM, claim)
-        monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+        monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
         claims = checkpoint_claim(make_view(learner=job["spec"]["learner"]))
         monkeypatch.setattr(bench.reconciler._starter, "_children", lambda *_: [claims])
         return bench
@@ -317,7 +317,7 @@ async def test_a_new_job_is_not_billed_for_the_pods_of_a_deleted_job_of_its_name
 ) -> None:
     """The other jobs still have to wait until those pods are gone."""
     bench = Bench(monkeypatch, running=False)
-    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     for number in range(16):
         old = pod("actor", name=f"old-{number}")
         old["metadata"]["creationTimestamp"] = old["status"]["startTime"] = "2025-12-31T23:00:00Z"
@@ -373,7 +373,7 @@ async def test_jobs_in_a_terminating_namespace_are_left_alone_without_a_warning(
     bench = Bench(monkeypatch, running=False)
     bench.kube.refusal = ApiError(403, "Forbidden", GOING)
     if secret_made:
-        monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+        monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     for _ in range(3):
         assert await bench.reconciler.reconcile(KEY) is None
     assert len(bench.kube.written) == 1, "one refusal is enough"

@@ -13,7 +13,7 @@ from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, REVISION, TRAINING_JOB
 from nitro_operator.reconcile.job import Unfinished
 from operator_objects import CONFIG, learner_job, make_view, pod, revision
-from reconcile_bench import GOING, KEY, Bench, conditions_of, note, reported
+from reconcile_bench import GOING, KEY, Bench, conditions_of, has_secret, reported
 
 Object = dict[str, Any]
 
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 def refusing(monkeypatch: pytest.MonkeyPatch, kind: str = "Revision", **job: Any) -> Bench:
     """A running job with three of its eight actors. Requests to one kind fail, as if a webhook were down."""
     bench = Bench(monkeypatch, running=True)
-    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     changed = reported(version=2, **job)
     changed["status"]["startTime"] = "2026-01-01T00:00:00Z"
     bench.kube.job = changed
