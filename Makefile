@@ -122,6 +122,10 @@ kind: ## a kind cluster with Knative, the platform and a job that trains (needs 
 e2e: $(STAMP) ## build and load the images, install, and test on the cluster of KUBECONFIG (IMAGE_COMMAND, HELM_ARGS)
 	PATH="$(abspath $(BIN)):$$PATH" scripts/e2e $(ARGS)
 
+.PHONY: e2e-full
+e2e-full: $(STAMP) ## the end-to-end tests that take many minutes, and that `make e2e` leaves out
+	PATH="$(abspath $(BIN)):$$PATH" E2E_MARK=full scripts/e2e $(ARGS)
+
 .PHONY: paper-small
 paper-small: $(STAMP) ## the questions of docs/results/boosting.md in small, with their pages in docs/results/ (half an hour on two fast cores)
 	$(BIN)/nitro experiment run experiments/boosting-small.yaml

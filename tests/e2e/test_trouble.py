@@ -58,10 +58,3 @@ def test_a_quota_of_three_pods(cluster: Cluster, namespace: str, start: Start) -
     cluster.until_says(namespace, "quota", "quota")
     cluster.delete("v1", "ResourceQuota", namespace, "few")
     cluster.until_phase(namespace, "quota", "Succeeded")
-
-
-def test_a_secret_that_is_deleted_by_hand(cluster: Cluster, namespace: str, start: Start) -> None:
-    start("secret", hopper(rounds=6, actors=FEW))
-    cluster.until_round(namespace, "secret", 2)
-    cluster.delete("v1", "Secret", namespace, "secret-credentials")
-    cluster.until_phase(namespace, "secret", "Succeeded")
