@@ -15,7 +15,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError, refusal_of
-from nitro_operator.kube.kinds import POD, TRAINING_JOB
+from nitro_operator.kube.kinds import TRAINING_JOB
 from operator_objects import make_job
 from reconcile_bench import GOING
 from replicas_support import replicas
