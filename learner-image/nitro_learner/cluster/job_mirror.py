@@ -41,7 +41,7 @@ class JobMirror:
         self._metered_at = 0.0
         self._stop: Any = _NEVER
         self._handler: Callable[[int, int], None] = lambda *_: None
-        self._on_gone: Callable[[], None] = lambda: None
+        self._on_gone: Callable[[], object] = lambda: None
         self._handling = threading.Lock()
 
     @property
@@ -64,7 +64,7 @@ class JobMirror:
             if self.granted:
                 handler(self.granted, self._ready)
 
-    def on_gone(self, handler: Callable[[], None]) -> None:
+    def on_gone(self, handler: Callable[[], object]) -> None:
         """Call `handler` once when the job is gone, now or later. It may be called from another thread."""
         with self._handling:
             self._on_gone = handler
