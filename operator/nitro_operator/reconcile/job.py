@@ -264,14 +264,11 @@ class Reconciler:
         if memory is not None and memory.uid != uid:
             self._forget(key)
         if memory is None or memory.uid != uid:
-            observed = observe(self._cache, job)
-            pods = observed.actor_pods
-            server_now = self._kube.server_now()
-            meter = PodMeter.restored(job, pods, server_now)
-            lifetimes = PodLifetimes.restored(job, pods, server_now)
-            memory = self._memories[key] = JobMemory(
-                uid, meter, lifetimes, credentials=named_secret(observed)
-            )
+            observed, server_now = observe(self._cache, job), self._kube.server_now()
+            meter = PodMeter.restored(job, observed.actor_pods, server_now)
+            lifetimes = PodLifetimes.restored(job, observed.actor_pods, server_now)
+            secret = named_secret(observed)
+            memory = self._memories[key] = JobMemory(uid, meter, lifetimes, credentials=secret)
             memory.read(job, self._config)
             granted, view = reported.actors(job).granted or 0, memory.view
             if view is None:

@@ -9,7 +9,7 @@ import pytest
 
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB
 from operator_objects import CONFIG, learner_job, pod
-from reconcile_bench import KEY, Bench, conditions_of, note, reported
+from reconcile_bench import KEY, Bench, conditions_of, has_secret, reported
 
 Object = dict[str, Any]
 UNCONFINED = {"container.apparmor.security.beta.kubernetes.io/learner": "unconfined"}
@@ -23,7 +23,7 @@ WEAKER = [
 
 def bench_with(monkeypatch: pytest.MonkeyPatch, spec: Object, *, running: bool) -> Bench:
     bench = Bench(monkeypatch, running=running)
-    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     job = reported(version=2, **spec)
     job["metadata"]["generation"] = 2
     bench.kube.job = job

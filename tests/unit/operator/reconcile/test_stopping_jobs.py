@@ -10,7 +10,7 @@ from nitro_api.spec.lambda_backend import FINALIZER
 from nitro_operator.builders import actor_service
 from nitro_operator.kube.kinds import KNATIVE_SERVICE, LEARNER_JOB, POD, TRAINING_JOB
 from operator_objects import learner_job, make_view, pod
-from reconcile_bench import KEY, Bench, conditions_of, note, reported
+from reconcile_bench import KEY, Bench, conditions_of, has_secret, reported
 
 Object = dict[str, Any]
 GONE = "2026-01-01T00:00:30Z"
@@ -19,7 +19,7 @@ GONE = "2026-01-01T00:00:30Z"
 def training(monkeypatch: pytest.MonkeyPatch, **metadata: Any) -> Bench:
     """A running job with two actors, of which the operator knows, and that has then been changed."""
     bench = Bench(monkeypatch, running=True)
-    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", lambda *_: note([], None))
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
     service = actor_service(make_view())
     service["metadata"] |= {"uid": "service", "resourceVersion": "1", "creationTimestamp": GONE}
     bench.cache.put(KNATIVE_SERVICE, service)
