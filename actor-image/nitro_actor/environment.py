@@ -25,6 +25,7 @@ class EnvironmentSpec:
         resumable: whether fragments carry an end state.
         frame_stack: k, observations that the policy sees at once.
         masked: whether the environment tells which actions are allowed.
+        stateful_wrappers: gymnasium's wrappers whose state goes on from episode to episode, by their names.
     """
 
     id: str
@@ -35,6 +36,7 @@ class EnvironmentSpec:
     resumable: bool
     frame_stack: int = 1
     masked: bool = False
+    stateful_wrappers: tuple[str, ...] = ()
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -43,7 +45,7 @@ class EnvironmentSpec:
 
     def to_json(self) -> dict[str, Any]:
         """The answer to GET /v1/spec. A missing bound of an action is null."""
-        return {
+        described = {
             "protocol": PROTOCOL_VERSION,
             "id": self.id,
             "observation": {
@@ -56,6 +58,8 @@ class EnvironmentSpec:
             "resumable": self.resumable,
             "versions": {name: importlib.metadata.version(name) for name in ("gymnasium", "mujoco", "numpy")},
         }
+        kept = list(self.stateful_wrappers)
+        return described | ({"statefulWrappers": kept} if kept else {})
 
 
 class Environment:

@@ -106,7 +106,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     import gymnasium  # here: it takes long to load, and the fast engines do without
 
     from nitro_actor import spaces
-    from nitro_actor.engines import masked
+    from nitro_actor.engines import masked, states
     from nitro_actor.engines.generic import GenericEngine
 
     try:
@@ -145,6 +145,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
         )
     action = spaces.actions(probe.action_space, ", for example in gymnasium.wrappers.TransformAction")
     has_mask = masked.has(probe, action)
+    stateful = states.keeping_state(probe)
     close(probe, 0)
     try:
         engine = GenericEngine(factory, config.count, dtype, masked=action if has_mask else None)
@@ -159,7 +160,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
             "frameStack needs observations that are vectors or images, not single numbers; set frameStack: 1"
         )
     spec = EnvironmentSpec(
-        config.id, shape, dtype, action, time_limit, engine.resumable, config.frame_stack, has_mask
+        config.id, shape, dtype, action, time_limit, engine.resumable, config.frame_stack, has_mask, stateful
     )
     return Environment(engine, spec, clip_rewards=config.clip_rewards)
 

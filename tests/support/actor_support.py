@@ -373,6 +373,11 @@ def limited_walk() -> gymnasium.Env[np.ndarray, Any]:
     return gymnasium.wrappers.TimeLimit(Walk(), 8)
 
 
+def normalised_walk() -> gymnasium.Env[np.ndarray, Any]:
+    """A walk in a wrapper that gathers statistics over its episodes."""
+    return gymnasium.wrappers.NormalizeObservation(Walk())
+
+
 def gated_walk(passes: str) -> gymnasium.Env[np.ndarray, Any]:
     """A factory that waits for a file in the folder `passes` and removes it: one file lets one process in."""
     _wait_for_pass(Path(passes))

@@ -209,6 +209,17 @@ def without_checks(environment: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, A
     return environment
 
 
+def keeping_state(environment: Any) -> tuple[str, ...]:
+    """The names of gymnasium's wrappers in an environment whose state goes on from episode to episode."""
+    found = [
+        name
+        for layer in layers(environment)
+        for name in ("NormalizeObservation", "NormalizeReward")
+        if isinstance(layer, getattr(gymnasium.wrappers, name)) and layer.update_running_mean
+    ]
+    return tuple(sorted(set(found)))
+
+
 def layers(environment: Any) -> Iterator[Any]:
     """An environment and all that its wrappers wrap, from the outermost to the innermost."""
     yield environment
