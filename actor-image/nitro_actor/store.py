@@ -48,22 +48,25 @@ class Store:
     """One connection to Redis, made when it is needed and made again when it broke.
 
     Args:
-        url: redis://[user[:password]]@host[:port][/database], or rediss:// for TLS.
+        url: redis://[user[:password]]@host[:port][/database], rediss:// for TLS, or unix://[user[:password]]@PATH
+            for a Unix socket.
     """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("redis", "rediss") or not parts.hostname:
+        self._path = unquote(parts.path) if parts.scheme == "unix" else None
+        if self._path is None and (parts.scheme not in ("redis", "rediss") or not parts.hostname):
             raise ValueError(
                 f"NITRO_REDIS_URL must look like redis://user:password@host:6379, not {_shown(url)}"
             )
-        self._address = (parts.hostname, parts.port or 6379)
+        self._address = (parts.hostname or "", parts.port or 6379)
+        self._where = self._path or "{}:{}".format(*self._address)
         self._tls = parts.scheme == "rediss"
         self._greeting: list[Command] = []
         if parts.password:
             user = [unquote(parts.username)] if parts.username else []
             self._greeting.append(("AUTH", *user, unquote(parts.password)))
-        if parts.path.strip("/"):
+        if self._path is None and parts.path.strip("/"):
             self._greeting.append(("SELECT", parts.path.strip("/")))
         self._socket: socket.socket | None = None
 
@@ -106,10 +109,9 @@ class Store:
             except OSError as error:
                 self.close()
                 if attempt == _TRIES - 1:
-                    where = "{}:{}".format(*self._address)
                     what = str(error) or type(error).__name__
                     raise StoreError(
-                        f"Redis at {where} cannot be reached ({_TRIES} tries): {what}"
+                        f"Redis at {self._where} cannot be reached ({_TRIES} tries): {what}"
                     ) from error
                 time.sleep(_FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.5))
             except StoreError:
@@ -119,10 +121,17 @@ class Store:
         raise AssertionError("unreachable")
 
     def _connect(self) -> socket.socket:
-        connection = socket.create_connection(self._address, _CONNECT_SECONDS)
+        if self._path is not None:
+            connection = socket.socket(socket.AF_UNIX)
+        else:
+            connection = socket.create_connection(self._address, _CONNECT_SECONDS)
         try:
+            if self._path is not None:
+                connection.settimeout(_CONNECT_SECONDS)
+                connection.connect(self._path)
+            else:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.settimeout(_ANSWER_SECONDS)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls:
                 import ssl  # only here: most actors reach Redis inside their cluster
 

@@ -6,6 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
+from nitro_api.doors import BACKLOG, Rate, doors
+
+PLACES = 64
+"""Connections at once, of each server. Scrapers and the kubelet need a few."""
+RATE = Rate(burst=100, per_second=10)
+"""How fast one address may open them. The kubelet opens one for each probe."""
+
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
@@ -23,7 +30,8 @@ class HttpServer:
         app.add_routes([web.get(path, handler) for path, handler in self._paths.items()])
         self._runner = web.AppRunner(app, handle_signals=False, access_log=None)
         await self._runner.setup()
-        await web.TCPSite(self._runner, port=self._port).start()
+        for door in doors(None, self._port, places=PLACES, rate=RATE):
+            await web.SockSite(self._runner, door, backlog=BACKLOG).start()
 
     async def stop(self) -> None:
         if self._runner is not None:

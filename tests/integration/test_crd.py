@@ -199,7 +199,9 @@ def test_settings_of_pods_change_only_while_the_job_is_suspended(
     apiserver: ApiServer, namespace: str
 ) -> None:
     mended = {"actor": MENDED, "learner": {**MENDED, "backoffLimit": 9}}
-    assert {f"{part}.{name}" for part in mended for name in mended[part]} | {"tracking"} == set(MENDABLE)
+    assert {f"{part}.{name}" for part in mended for name in mended[part]} | {"tracking", "cache"} == set(
+        MENDABLE
+    )
 
     def patch(spec: dict[str, Any]) -> None:
         apiserver.request("PATCH", TRAINING_JOB.path(namespace, "hopper"), {"spec": spec})
@@ -217,8 +219,9 @@ def test_settings_of_pods_change_only_while_the_job_is_suspended(
             refused({part: {one: settings[one] for one in needed}}, f"spec.{part}", MENDABLE_SENTENCE)
     refused({"suspend": True, "actor": {"image": "mine:2"}}, "spec.actor", MENDABLE_SENTENCE)
     refused({"tracking": {"wandb": {}}}, "spec.tracking", MENDABLE_SENTENCE)
+    refused({"cache": {"memory": "2Gi"}}, "spec.cache", MENDABLE_SENTENCE)
     patch({"suspend": True})
-    patch({**mended, "tracking": {"wandb": {}}})
+    patch({**mended, "tracking": {"wandb": {}}, "cache": {"resources": {"limits": {"memory": "4Gi"}}}})
     stored = apiserver.get("ntj", "hopper", "-n", namespace)
     assert stored["spec"] == written(stored), "the same defaults, here and there"
     assert all(stored["spec"][part].keys() >= settings.keys() for part, settings in mended.items())

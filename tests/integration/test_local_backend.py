@@ -3,11 +3,15 @@
 import asyncio
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
+import redis
+import redis.asyncio
 
 from local_support import (
     alive,
@@ -63,16 +67,24 @@ async def test_close_leaves_no_process_and_no_file() -> None:
     await backend.close()
 
 
-async def test_the_redis_takes_only_its_password() -> None:
+async def test_no_other_user_of_the_machine_can_connect_to_the_redis() -> None:
     async with local_round(spec(1)) as (backend, _, _):
-        assert f":{backend._redis._password}@127.0.0.1" in backend.redis_url
-        assert backend._redis._password not in command_line(backend.redis_pid or 0)
+        pid = backend.redis_pid or 0
+        assert backend._redis._password not in command_line(pid)
+        client = redis.asyncio.from_url(backend.redis_url)
+        assert (await client.config_get("port"))["port"] == "0", "on a Unix socket alone"
+        folder = Path(unquote(urlsplit(backend.redis_url).path)).parent
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        with pytest.raises(redis.AuthenticationError):
+            await redis.asyncio.from_url(backend.redis_url.replace(backend._redis._password, "x")).ping()
+        await client.aclose()
 
 
+@pytest.mark.parametrize("name", ['of "Zoë \\ Z"', "long" * 50])
 async def test_the_redis_starts_wherever_temporary_files_lie(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / 'of "Zoë \\ Z"'
+    folder = tmp_path / name
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     group = ProcessGroup()

@@ -126,13 +126,13 @@ async def lambda_round(
 async def tls_in_front_of(url: str, directory: Path) -> AsyncIterator[tuple[str, Path]]:
     """A Redis URL with TLS that ends here, and the certificate to trust; Redis itself may have none."""
     certificate, key = directory / "certificate.pem", directory / "key.pem"
-    _self_signed(certificate, key)
+    self_signed(certificate, key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     parts = urlsplit(url)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        plain_reader, plain_writer = await asyncio.open_connection(parts.hostname, parts.port)
+        plain_reader, plain_writer = await asyncio.open_unix_connection(parts.path)
         with contextlib.suppress(OSError):
             await asyncio.gather(_copy(reader, plain_writer), _copy(plain_reader, writer))
 
@@ -140,7 +140,7 @@ async def tls_in_front_of(url: str, directory: Path) -> AsyncIterator[tuple[str,
     port = server.sockets[0].getsockname()[1]
     try:
         user = parts.netloc.rpartition("@")[0]
-        yield f"rediss://{user}@127.0.0.1:{port}{parts.path}", certificate
+        yield f"rediss://{user}@127.0.0.1:{port}", certificate
     finally:
         server.close()
 
@@ -152,7 +152,8 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def _self_signed(certificate: Path, key: Path) -> None:
+def self_signed(certificate: Path, key: Path) -> None:
+    """Write a certificate of 127.0.0.1 that is its own authority, and its key."""
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "redis")])
     now = datetime.now(UTC)

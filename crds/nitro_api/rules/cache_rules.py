@@ -16,6 +16,7 @@ USUAL_MIB = 1024
 ROUNDS = 2
 _MIB = 2**20
 _PATH = "spec.cache.memory"
+_LIMIT = "spec.cache.resources.limits.memory"
 # Numbers of a transition besides observation, action and its distribution: reward, value, probability, flags.
 _OTHER_NUMBERS = 8
 
@@ -32,11 +33,19 @@ declare(
 
 
 def mistakes(job: NitroTrainingJob) -> list[FieldError]:
-    """The error of a job whose Redis cannot hold two rounds, even with good compression."""
+    """The errors of a job whose Redis cannot hold two rounds, even with good compression, or whose container
+    cannot hold its Redis."""
     cache = job.spec.cache
-    if cache is None or cache.memory is None or not job.spec.backend.needs_redis:
+    if cache is None or not job.spec.backend.needs_redis:
         return []
     spec = resolve(job).spec
+    limit = ((cache.resources and cache.resources.limits) or {}).get("memory")
+    data = cache_mib(spec)
+    if limit is not None and amount_of(limit) <= data * _MIB:
+        text = f"must be above the {data}Mi of its data; raise it, or lower spec.cache.memory"
+        return [FieldError(_LIMIT, limit, text)]
+    if cache.memory is None:
+        return []
     actors = most_actors(spec.scaling)
     needed = ROUNDS * (actors * least_fragment(spec) + least_weights(spec))
     if amount_of(cache.memory) >= needed:

@@ -23,6 +23,7 @@ MENDABLE = (
     *(f"learner.{name}" for name in _POD_FIELDS),
     "learner.backoffLimit",
     "tracking",
+    "cache",
 )
 """Parts of spec that may change while the job is suspended. They decide where the run's pods are, what they
 have and where the run is recorded, not what it computes."""
@@ -40,8 +41,9 @@ it. A field that is absent before and after has not changed, whatever its usual 
 
 IMMUTABLE_SENTENCE = (
     "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "
-    "scaling.hold can, and while the job is suspended tracking, and images, resources, pod settings and "
-    "backoffLimit of actor and learner); put the old value back, or delete the job and create it anew"
+    "scaling.hold can, and while the job is suspended tracking and cache, and images, resources, pod "
+    "settings and backoffLimit of actor and learner); put the old value back, or delete the job and create "
+    "it anew"
 )
 MENDABLE_SENTENCE = (
     "can change only while the job is suspended, and of actor and learner only image, resources, pod "
@@ -68,7 +70,8 @@ def changeable(name: str, paths: tuple[str, ...] = (*MUTABLE, *MENDABLE)) -> lis
 
 def mendable_settings(spec: JobSpec) -> dict[str, Any]:
     """The values of MENDABLE that differ from their defaults. A later version may add fields, so a job that
-    does not use them has the same settings in both versions."""
+    does not use them has the same settings in both versions: release 0.1 has a cache without resources, which
+    does not count."""
     found: dict[str, Any] = {}
     for part, model in (("actor", spec.actor), ("learner", spec.learner)):
         given = model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -76,4 +79,6 @@ def mendable_settings(spec: JobSpec) -> dict[str, Any]:
         found[part] = {name: value for name, value in kept.items() if value not in (None, {}, [])}
     if spec.tracking is not None:
         found["tracking"] = spec.tracking.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if spec.cache is not None and spec.cache.resources is not None:
+        found["cache"] = spec.cache.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return found

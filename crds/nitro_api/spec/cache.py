@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nitro_api.base import Model
+from nitro_api.spec.pods import Resources
 from nitro_api.spec.quantities import Quantity
 
 
@@ -13,3 +14,7 @@ class Cache(Model):
     """Most memory of its data, such as 2Gi. It must hold two rounds of scaling.maxActors fragments. Its
     container may take half as much again. Unit: bytes. Default: 1Gi, or two rounds where these are known to
     need more."""
+
+    resources: Resources | None = None
+    """Resources of its container. Default: of memory one and a half times its data as request and as limit,
+    a request of 100m and a limit of 1 CPU."""

@@ -30,6 +30,8 @@ _SHOWN_CHARACTERS = 500
 _READ_BYTES = 64 * 2**10
 _LINE_BYTES = 4 * 2**20
 """A longer line is read in pieces: no structured line is so long, and a child may print without an end."""
+_SOCKET_FOLDER_BYTES = 80
+"""Systems allow 104 bytes, or a few more, for the path of a socket."""
 
 T = TypeVar("T")
 
@@ -179,6 +181,12 @@ def _logged(line: str, field: str) -> str:
         return ""
 
 
+def _private(folder: Path) -> Path:
+    """The name of a new directory in a folder, or in /tmp, if the names of sockets in it were too long."""
+    name = f"nitro-{secrets.token_hex(8)}"
+    return (folder if len(os.fsencode(folder / name)) <= _SOCKET_FOLDER_BYTES else Path("/tmp")) / name
+
+
 class ProcessGroup:
     """Children in one process group with a guard, and a private directory; all end with the learner.
 
@@ -188,7 +196,7 @@ class ProcessGroup:
     def __init__(self) -> None:
         self._guard: asyncio.subprocess.Process | None = None
         self._children: list[ChildProcess] = []
-        self.directory = Path(tempfile.gettempdir()) / f"nitro-{secrets.token_hex(8)}"
+        self.directory = _private(Path(tempfile.gettempdir()))
 
     async def start(self) -> None:
         """Start the guard, which makes the directory. Raises BackendError."""

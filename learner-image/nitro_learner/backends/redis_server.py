@@ -1,13 +1,16 @@
-"""A private Redis for one run on this machine: no persistence, on loopback, no eviction."""
+"""A private Redis for one run on this machine: no persistence, no eviction, and no port.
+
+It listens on a Unix socket in the run's private directory, so that no other user of the machine can connect.
+A port would have places for them, too.
+"""
 
 import asyncio
-import contextlib
 import importlib.util
 import json
 import secrets
 import shutil
-import socket
 from pathlib import Path
+from urllib.parse import quote
 
 import redis.asyncio
 from redis.exceptions import RedisError
@@ -20,7 +23,6 @@ MEMORY_BYTES = 2**30
 """Default maxmemory: a round of 64 Humanoid fragments takes about a twentieth of it."""
 
 _START_SECONDS = 15.0
-_PORT_TRIES = 5
 
 
 def find_executable() -> str:
@@ -41,7 +43,7 @@ def find_executable() -> str:
 
 
 class RedisServer:
-    """One redis-server on loopback with its own password; its settings are in the group's directory.
+    """One redis-server with its own password; its socket and its settings are in the group's directory.
 
     The password is in a file, because every user of the machine can read the arguments of a process.
     """
@@ -50,32 +52,24 @@ class RedisServer:
         self._group = group
         self._memory_bytes = memory_bytes
         self._password = secrets.token_urlsafe(32)
-        self._port = 0
         self.process: ChildProcess | None = None
 
     @property
     def url(self) -> str:
-        return f"redis://:{self._password}@127.0.0.1:{self._port}"
+        return f"unix://:{self._password}@{quote(str(self._socket))}"
+
+    @property
+    def _socket(self) -> Path:
+        return self._group.directory / "redis.sock"
 
     async def start(self) -> None:
         """Start it, or start it again empty at the same address. Raises BackendError."""
         executable = find_executable()
-        if self._port:
-            return await self._start(executable)
-        for _ in range(_PORT_TRIES - 1):
-            # Redis cannot pick a free port itself, so another process may take this one first.
-            self._port = _free_port()
-            with contextlib.suppress(BackendError):
-                return await self._start(executable)
-        self._port = _free_port()
-        return await self._start(executable)
-
-    async def _start(self, executable: str) -> None:
         settings = self._group.directory / "redis.conf"
         settings.write_text(
             f"""
-            bind 127.0.0.1
-            port {self._port}
+            port 0
+            unixsocket {json.dumps(str(self._socket), ensure_ascii=False)}
             requirepass {self._password}
             dir {json.dumps(str(self._group.directory), ensure_ascii=False)}
             save ""
@@ -102,9 +96,3 @@ class RedisServer:
                     await asyncio.sleep(0.01)
         finally:
             await client.aclose()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -23,7 +23,9 @@ class NoCluster(Exception):  # noqa: N818
 def connect() -> client.CustomObjectsApi:
     """Custom objects of the current cluster.
 
-    It does not retry: the caller does, because it knows what is newest by then.
+    It does not retry: the caller does, because it knows what is newest by then. In a pod no proxy of the
+    environment (HTTPS_PROXY) is used: it is for what is outside the cluster. On a user's machine the
+    kubeconfig's proxy-url is, else the environment's with NO_PROXY, as kubectl does.
 
     Raises:
         NoCluster: there is no usable kubeconfig.
@@ -38,6 +40,8 @@ def connect() -> client.CustomObjectsApi:
             f"no cluster to talk to: {str(error).rstrip('.')}. Set KUBECONFIG, or log in to the cluster"
         ) from error
     settings = client.Configuration.get_default_copy()
+    if _in_pod():
+        settings.proxy = None
     settings.retries = urllib3.Retry(0)
     # urllib3 would log each of our retries as a warning.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

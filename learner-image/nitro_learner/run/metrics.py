@@ -8,7 +8,6 @@ when rounds are done again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
@@ -19,10 +18,10 @@ from prometheus_client import (
     Gauge,
     Histogram,
     disable_created_metrics,
-    start_http_server,
 )
 
 from nitro_api.costs.prices import RoundCost
+from nitro_learner.run.metrics_server import serve
 from nitro_learner.run.policy_metrics import PolicyMetrics
 from nitro_learner.sampling.drop_reasons import DROP_REASONS
 from nitro_learner.training.costs import ActorWork
@@ -181,15 +180,13 @@ class LearnerMetrics(Listener):
         )
 
     def serve(self, port: int) -> int:
-        """Serve /metrics on all interfaces in a daemon thread; port 0 picks a free one, which is returned.
+        """Serve /metrics on all interfaces in daemon threads; port 0 picks a free one, which is returned.
 
         Raises:
             OSError: the port is taken.
         """
         disable_created_metrics()  # type: ignore[no-untyped-call]  # nobody asks when a counter began
-        server, thread = start_http_server(port, registry=self.registry)
-        assert isinstance(thread, threading.Thread)
-        return int(server.server_port)
+        return serve(self.registry, port)
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         self.round.labels(*self._job).set(round)

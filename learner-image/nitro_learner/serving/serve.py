@@ -8,12 +8,17 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from nitro_api.doors import BACKLOG, Rate, doors
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.serving.app import BODY_SECONDS, make_app
 
 _GRACE_SECONDS = BODY_SECONDS + 5
 """Time that running requests have when the server is to end."""
 _KEEP_ALIVE_SECONDS = 75.0
+PLACES = 256
+"""Connections at once."""
+RATE = Rate(burst=500, per_second=200, shuts_out=False)
+"""How fast one address may open them. It may be that of a load balancer, so it is never shut out."""
 
 
 async def serve(policy: TrainedPolicy, host: str, port: int, listening: Callable[[str], None]) -> None:
@@ -39,7 +44,8 @@ async def serve(policy: TrainedPolicy, host: str, port: int, listening: Callable
     )
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        for door in doors(host, port, places=PLACES, rate=RATE):
+            await web.SockSite(runner, door, backlog=BACKLOG).start()
         address, bound, *_ = runner.addresses[0]
         listening(f"http://{f'[{address}]' if ':' in address else address}:{bound}")
         await stop.wait()

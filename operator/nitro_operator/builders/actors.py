@@ -82,6 +82,8 @@ def _container(view: JobView) -> Object:
             literal("NITRO_ENVIRONMENT", view.environment),
             {"name": "NITRO_TIMEOUT_SECONDS", "value": str(view.spec.actor.timeout_seconds)},
             {"name": "HOME", "value": "/tmp"},
+            # Knative's queue-proxy calls it from within the pod, and nobody else needs to.
+            {"name": "NITRO_HOST", "value": "127.0.0.1"},
             *([{"name": "NITRO_ACTORS", "value": str(per_pod)}] if per_pod > 1 else []),
             view.secret_env("NITRO_REDIS_URL", "redis-actor-url"),
             view.secret_env("NITRO_TOKEN", "token"),

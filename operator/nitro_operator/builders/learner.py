@@ -5,7 +5,7 @@ from __future__ import annotations
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS, LambdaBackendSpec
 from nitro_api.spec.tracking import MLFLOW_KEYS, TRACKING_PREFIX, WANDB_KEYS
 from nitro_operator.builders import pod_settings
-from nitro_operator.builders.redis import redis_container, redis_volumes
+from nitro_operator.builders.redis import gate_container, redis_container, redis_volumes
 from nitro_operator.builders.source import Source
 from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
 from nitro_operator.builders.view import JobView, resources, scratch
@@ -84,7 +84,10 @@ def _pod(view: JobView, source: Source | None) -> Object:
             **({"appArmorProfile": {"type": "RuntimeDefault"}} if view.config.apparmor else {}),
             "fsGroupChangePolicy": "OnRootMismatch",
         },
-        "initContainers": [redis_container(view)] if view.has_redis else [],
+        # In this order: each starts when the one before it has.
+        "initContainers": (
+            [redis_container(view), gate_container(view, _default_image(view))] if view.has_redis else []
+        ),
         "containers": [_container(view, source)],
         "volumes": [
             scratch("tmp", given),

@@ -1,17 +1,29 @@
-"""Redis beside the learner, for weights and fragments. It writes no files: a restart costs one round."""
+"""Redis beside the learner, for weights and fragments. It writes no files: a restart costs one round.
+
+It listens within the pod only, because it has no bound for connections that do not log in. Actors come in
+through the gate (nitro_learner/gate.py), a container beside it.
+"""
 
 from __future__ import annotations
 
+from nitro_api.resolution.resolve import most_actors
 from nitro_api.rules.cache_rules import cache_mib
-from nitro_operator.builders.view import JobView
+from nitro_api.spec.pods import Resources
+from nitro_operator.builders.view import JobView, resources
 from nitro_operator.config import UNPRIVILEGED
 from nitro_operator.kube.kinds import Object
 
 CONTAINER = "redis"
+GATE = "redis-gate"
 PORT = 6379
 DISK = "64Mi"
 """Its disk holds only its log."""
 ACL_MOUNT = "/etc/nitro"
+ACL_FILE = f"{ACL_MOUNT}/users.acl"
+SOCKET_FOLDER = "/tmp"
+SOCKET = f"{SOCKET_FOLDER}/redis.sock"
+GATE_MIB = 96
+"""Memory of the gate, without that of its connections."""
 
 
 def redis_container(view: JobView) -> Object:
@@ -21,34 +33,71 @@ def redis_container(view: JobView) -> Object:
         # Public Redis images start as root and then change the user, which a restricted pod may not.
         container["securityContext"] = container["securityContext"] | {"runAsUser": UNPRIVILEGED}
     memory = cache_mib(view.spec)
-    probe = {"tcpSocket": {"port": PORT}}
+    given = view.spec.cache.resources if view.spec.cache else None
+    size = f"{memory * 3 // 2}Mi"  # Redis' own overhead comes on top of maxmemory
+    # Quotas of a namespace may ask for every limit, and bound how far limits are above requests.
+    default: Object = {
+        "requests": {"cpu": "100m", "memory": size, "ephemeral-storage": DISK},
+        "limits": {"cpu": "1", "memory": size, "ephemeral-storage": DISK},
+    }
     return {
         **container,
         "restartPolicy": "Always",
         "command": ["redis-server"],
         "args": [
+            *["--bind", "127.0.0.1"],  # the learner's address; the pod's own is the gate's
             *["--port", str(PORT)],
+            *["--unixsocket", SOCKET],
+            *["--unixsocketperm", "777"],  # only this container and the gate have the folder
             *["--protected-mode", "no"],  # the ACL guards it
             *["--save", ""],
             *["--appendonly", "no"],
             *["--maxmemory", f"{memory}mb"],
             *["--maxmemory-policy", "noeviction"],  # a full cache is an error, never silent loss
-            *["--aclfile", f"{ACL_MOUNT}/users.acl"],
-            *["--dir", "/tmp"],
+            *["--aclfile", ACL_FILE],
+            *["--dir", SOCKET_FOLDER],
         ],
-        "ports": [{"name": "redis", "containerPort": PORT, "protocol": "TCP"}],
-        "startupProbe": {**probe, "periodSeconds": 1, "failureThreshold": 60},
-        "livenessProbe": {**probe, "periodSeconds": 10, "timeoutSeconds": 5},
-        "resources": {
-            "requests": {"cpu": "100m", "memory": f"{memory // 4}Mi", "ephemeral-storage": DISK},
-            # Redis' own overhead comes on top of maxmemory.
-            "limits": {"memory": f"{memory * 3 // 2}Mi", "ephemeral-storage": DISK},
-        },
-        "volumeMounts": [
-            {"name": "redis-acl", "mountPath": ACL_MOUNT, "readOnly": True},
-            {"name": "redis-tmp", "mountPath": "/tmp"},
-        ],
+        # No probes: the kubelet would reach the gate, which starts when Redis answers.
+        "resources": resources(given or Resources(), default),
+        "volumeMounts": _mounts(),
     }
+
+
+def gate_container(view: JobView, image: str) -> Object:
+    """The sidecar through which actors reach Redis, at the same port of the pod's own addresses.
+
+    Args:
+        view: the job.
+        image: the platform's image of a learner, which is that of this operator's release.
+    """
+    size = f"{GATE_MIB + most_actors(view.spec.scaling) // 2}Mi"
+    return {
+        **view.container(GATE, image),
+        "restartPolicy": "Always",
+        "command": ["python", "-m", "nitro_learner.gate"],
+        "args": [
+            *["--listen", "$(POD_IPS)"],
+            *["--port", str(PORT)],
+            *["--users", ACL_FILE],
+            *["--redis", SOCKET],
+        ],
+        "env": [{"name": "POD_IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}}],
+        "ports": [{"name": "redis", "containerPort": PORT, "protocol": "TCP"}],
+        # It listens once Redis answers. A liveness probe could only tell what strangers do to its port.
+        "startupProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1, "failureThreshold": 90},
+        "resources": {
+            "requests": {"cpu": "50m", "memory": size, "ephemeral-storage": DISK},
+            "limits": {"cpu": "1", "memory": size, "ephemeral-storage": DISK},
+        },
+        "volumeMounts": _mounts(),
+    }
+
+
+def _mounts() -> list[Object]:
+    return [
+        {"name": "redis-acl", "mountPath": ACL_MOUNT, "readOnly": True},
+        {"name": "redis-tmp", "mountPath": SOCKET_FOLDER},
+    ]
 
 
 def redis_volumes(view: JobView) -> list[Object]:

@@ -45,10 +45,14 @@ APPLY_PATCH = "application/apply-patch+yaml; charset=utf-8"
 
 
 async def connect() -> Kube:
-    """Create a client from the pod's service account, otherwise from the kubeconfig."""
+    """Create a client from the pod's service account, otherwise from the kubeconfig.
+
+    In a pod no proxy of the environment (HTTPS_PROXY) is used: it is for what is outside the cluster.
+    """
     configuration = Configuration()
     try:
         kubernetes_config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        configuration.client_session_kwargs = {"trust_env": False}
     except kubernetes_config.ConfigException:
         await kubernetes_config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     # No limit: every watch holds a connection, and the number of workers limits all others.

@@ -291,7 +291,26 @@ class TestLearner:
         assert "--maxmemory-policy noeviction" in arguments
         assert "--appendonly no" in arguments
         assert "--aclfile /etc/nitro/users.acl" in arguments
-        assert redis["startupProbe"]["tcpSocket"] == {"port": 6379}
+
+    def test_strangers_meet_the_gate_and_never_redis(self) -> None:
+        pod = pod_of()
+        redis, gate = pod["initContainers"]
+        arguments = dict(zip(redis["args"][::2], redis["args"][1::2], strict=True))
+        assert arguments["--bind"] == "127.0.0.1"
+        assert "ports" not in redis
+        assert gate["ports"] == [{"name": "redis", "containerPort": 6379, "protocol": "TCP"}]
+        assert gate["startupProbe"]["tcpSocket"] == {"port": 6379}, "actors and learner wait for both"
+        given = dict(zip(gate["args"][::2], gate["args"][1::2], strict=True))
+        assert given["--listen"] == "$(POD_IPS)"
+        assert given["--redis"] == arguments["--unixsocket"]
+        assert given["--users"] == arguments["--aclfile"]
+        assert redis["volumeMounts"] == gate["volumeMounts"]
+        assert gate["env"] == [{"name": "POD_IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}}]
+
+    def test_the_gate_is_of_the_operators_release_whatever_image_the_learner_has(self) -> None:
+        pod = pod_of(learner={"image": "mine:1"})
+        assert container(pod, "redis-gate")["image"] == "registry.test/learner-cpu:1"
+        assert container(pod, "learner")["image"] == "mine:1"
 
     def test_pull_settings_reach_every_pod(self) -> None:
         config = dataclasses.replace(CONFIG, image_pull_policy="Never", image_pull_secrets=("a", "b"))
@@ -378,8 +397,24 @@ def test_the_memory_of_redis_holds_two_rounds_or_is_what_the_job_says(spec: Obje
     redis = container(pod_of(**spec), "redis")
     arguments = redis["args"]
     assert arguments[arguments.index("--maxmemory") + 1] == f"{mib}mb"
-    assert redis["resources"]["requests"]["memory"] == f"{mib // 4}Mi"
+    assert redis["resources"]["requests"]["memory"] == f"{mib * 3 // 2}Mi"
     assert redis["resources"]["limits"]["memory"] == f"{mib * 3 // 2}Mi"
+
+
+def test_containers_that_the_operator_adds_pass_quotas_of_every_limit_and_ratios_of_memory() -> None:
+    for added in pod_of()["initContainers"]:
+        requests, limits = added["resources"]["requests"], added["resources"]["limits"]
+        assert requests.keys() == limits.keys() == {"cpu", "memory", "ephemeral-storage"}, added["name"]
+        assert requests["memory"] == limits["memory"], added["name"]
+
+
+def test_the_resources_of_redis_are_what_the_job_says() -> None:
+    given = {"requests": {"cpu": "2"}, "limits": {"cpu": "2", "memory": "4Gi"}}
+    redis = container(pod_of(cache={"resources": given}), "redis")
+    assert redis["resources"] == {
+        "requests": {"cpu": "2", "ephemeral-storage": "64Mi"},
+        "limits": {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "64Mi"},
+    }
 
 
 @pytest.mark.parametrize("kind", ["learner", "actors"])
