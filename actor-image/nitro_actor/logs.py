@@ -1,9 +1,9 @@
-"""Structured logs: one event, one line of JSON on stderr."""
+"""Structured logs: one event, one line of JSON on stderr, with the time as learner and operator write it."""
 
 import json
 import os
 import sys
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ _HALF_BYTES = 2_000
 
 def log(event: str, *, level: str = "info", **fields: Any) -> None:
     """Write one event as one line of JSON on stderr."""
-    line = json.dumps({"time": time.time(), "level": level, "event": event, **fields}, default=str)
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line = json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
     # `print` writes the line's end by itself, and another process of the pod may write in between.
     sys.stderr.write(line + "\n")
     sys.stderr.flush()

@@ -1,8 +1,8 @@
 """A network neighbour without any credential: `python strangers.py HOST PORT SOURCE HELD SENT`.
 
 It opens connections from one address without pause, and holds so many of them at a time: then each new one
-takes the place of its oldest. Each sends some bytes, which are no login. It writes a line at its start, and
-ends when its standard input does. It needs nothing but Python.
+takes the place of its oldest. Each sends some bytes, which are no login. It writes a line at its start and
+one when it has opened so many, and ends when its standard input does. It needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def main(host: str, port: int, source: str, held: int, sent: int) -> None:
             client.connect((host, port))
             client.sendall(b"x" * sent)
         kept.append(client)
+        if len(kept) == held:
+            print("held", flush=True)
         if len(kept) > held:
             kept.popleft().close()
 

@@ -11,8 +11,12 @@ from pathlib import Path
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NAMESPACE = os.environ["NAMESPACE"]
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = float(os.environ.get("PATIENCE_SECONDS", "60"))
 JOBS = f"https://kubernetes.default.svc/apis/nitro.dev/v1alpha1/namespaces/{NAMESPACE}/nitrotrainingjobs"
+
+
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Both servers are in the cluster, for which the proxy of an environment is not meant."""
 
 
 def health() -> int:
@@ -20,11 +24,14 @@ def health() -> int:
     url, end = os.environ["OPERATOR_HEALTH"], time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with DIRECT.open(url, timeout=10) as answer:
                 return int(answer.status)
         except OSError as error:
             if time.monotonic() > end:
-                sys.exit(f"the operator does not answer at {url}: {error}")
+                sys.exit(
+                    f"no operator is ready at {url} ({error}). It may still start, or wait for the Lease of "
+                    f"another release: kubectl -n {NAMESPACE} logs -l app.kubernetes.io/component=operator"
+                )
             time.sleep(0.5)
 
 
@@ -44,8 +51,9 @@ def dry_run(spec: dict[str, object]) -> tuple[int, str]:
         },
     )
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+    DIRECT.add_handler(urllib.request.HTTPSHandler(context=trust))
     try:
-        with urllib.request.urlopen(request, timeout=10, context=trust) as answer:
+        with DIRECT.open(request, timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

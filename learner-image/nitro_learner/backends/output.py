@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections import deque
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -93,6 +94,9 @@ def _dump_start(lines: list[str]) -> int:
     return next((index for index, line in enumerate(lines) if traces.begins_dump(line)), len(lines))
 
 
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
 def _event(line: str) -> dict[str, Any] | None:
     """A structured log line of the actor's. A user's own may look alike, but not in all of its fields."""
     if not line.startswith("{"):
@@ -101,6 +105,6 @@ def _event(line: str) -> dict[str, Any] | None:
         event = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(event, dict) or "event" not in event or type(event.get("time")) not in (int, float):
+    if not isinstance(event, dict) or "event" not in event or not _TIME.fullmatch(str(event.get("time"))):
         return None
     return event if isinstance(event.get("level"), str) else None

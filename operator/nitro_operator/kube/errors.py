@@ -11,6 +11,11 @@ BEING_TERMINATED = "because it is being terminated"
 """Text of a refusal in a namespace that is being deleted. The API server's own also give the cause."""
 
 
+def over_quota(message: str) -> bool:
+    """Whether a refusal is that of a ResourceQuota: no room, or a limit that a container does not name."""
+    return "exceeded quota" in message or "failed quota" in message
+
+
 class ApiError(Exception):
     """The API server refused a request, or could not be reached (status 0)."""
 
@@ -23,7 +28,7 @@ class ApiError(Exception):
 
     @property
     def over_quota(self) -> bool:
-        return self.status == 403 and "exceeded quota" in self.message
+        return self.status == 403 and over_quota(self.message)
 
     @property
     def namespace_terminating(self) -> bool:

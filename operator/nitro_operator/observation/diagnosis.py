@@ -5,11 +5,13 @@ The learner's own are in learner_diagnosis.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nitro_operator.builders import actors as actor_builder
 from nitro_operator.kube import names
+from nitro_operator.kube.errors import over_quota
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation.observed import (
     Observed,
@@ -29,6 +31,13 @@ PULL_FAILURES = {
     "ErrImageNeverPull",
     "RegistryUnavailable",
 }
+_OF_PODS = re.compile(
+    r"(count/)?pods|((requests|limits)\.)?(cpu|memory|ephemeral-storage)|(requests|limits)\..+/.+"
+)
+"""What quotas call that which fewer or smaller actors take less of."""
+_OF_CLAIMS = re.compile(
+    r"(count/)?persistentvolumeclaims|requests\.storage|.+\.storageclass\.storage\.k8s\.io/.+"
+)
 
 
 @dataclass(frozen=True)
@@ -73,10 +82,29 @@ def queue_problem(observed: Observed) -> Problem:
 
 
 def quota_problem(message: str) -> Problem:
+    """What a ResourceQuota refuses, with the remedy for what it counts."""
+    if "must specify" in message:  # it limits a resource, so each container must name it
+        return Problem(
+            "QuotaExceeded",
+            f"the namespace's ResourceQuota needs resources of every container: {short(message)}. Give "
+            "them in spec.learner.resources, spec.actor.resources or spec.cache.resources (redis), and those "
+            "of Knative's queue-proxy by a LimitRange with defaults; it is tried again by itself.",
+        )
+    asked = re.search(r"requested: (.*?), used: ", message)
+    counted = {amount.partition("=")[0] for amount in asked[1].split(",")} if asked else set()
+    if any(_OF_CLAIMS.fullmatch(name) for name in counted):
+        remedy = (
+            "Raise the quota, delete a claim that nobody needs, or lower "
+            "spec.learner.checkpoint.pvc.size in a new job"
+        )
+    elif counted and not any(_OF_PODS.fullmatch(name) for name in counted):
+        remedy = "Raise the quota, or delete an object of that kind that nobody needs"
+    else:
+        remedy = "Raise the quota, or lower spec.scaling.maxActors or the resources"
     return Problem(
         "QuotaExceeded",
-        f"the namespace's ResourceQuota leaves no room: {short(message)}. Raise the quota, or lower "
-        "spec.scaling.maxActors or the resources; it is tried again by itself.",
+        f"the namespace's ResourceQuota leaves no room: {short(message)}. {remedy}; it is tried again by "
+        "itself.",
     )
 
 
@@ -129,9 +157,16 @@ def not_started(pod: Object, who: str) -> Problem | None:
             return Problem(
                 "ContainerNotCreated",
                 f"the container {status['name']} of {who} cannot be created ({reason}: {message}). "
-                "A missing Secret is created again within a minute; correct anything else in the cluster.",
+                + _creation_remedy(pod, message),
             )
     return None
+
+
+def _creation_remedy(pod: Object, message: str) -> str:
+    job = re.escape(pod["metadata"]["labels"][names.JOB_LABEL])
+    if re.search(rf'secret "{job}-(\w+-)?credentials" not found', message):
+        return "The operator creates this Secret again within a minute."
+    return "Create the Secret or ConfigMap that is missing, or correct it: the pod then starts by itself."
 
 
 def _actor_crash(pod: Object) -> Problem | None:
@@ -169,7 +204,7 @@ def _revision_problem(revision: Object | None) -> Problem | None:
     if found is None or found.get("status") != "False":
         return None
     text = f"{found.get('reason', '')} {found.get('message', '')}"
-    if "exceeded quota" in text:
+    if over_quota(text):
         return quota_problem(text)
     return Problem(
         found.get("reason") or "RevisionFailed",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from nitro_operator.kube.client import Kube
-from nitro_operator.kube.errors import BEING_TERMINATED, ApiError
+from nitro_operator.kube.errors import BEING_TERMINATED, ApiError, over_quota
 from nitro_operator.kube.kinds import EVENT, KNATIVE_KINDS, Kind, Object
 from nitro_operator.observation.diagnosis import Problem, quota_problem
 from nitro_operator.observation.reported import moment
@@ -114,7 +114,7 @@ async def creation_trouble(kube: Kube, learner_job: Object, since: datetime) -> 
     message = max(events, key=lambda event: _last_seen(event) or since).get("message", "")
     if BEING_TERMINATED in message:
         return None  # it is deleted with its namespace: nothing has to be corrected
-    if "exceeded quota" in message:
+    if over_quota(message):
         return quota_problem(message)
     return Problem(
         "PodRefused",

@@ -1,6 +1,7 @@
 """The program of `helm test`."""
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -30,3 +31,20 @@ def test_it_asks_again_until_the_operators_address_is_routed() -> None:
         server.shutdown()
     # There is no API server here, so the program fails after that.
     assert "operator: 200" in done.stdout, done.stderr
+
+
+def test_it_says_what_may_be_where_no_operator_is_ready() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        about = {"OPERATOR_HEALTH": f"http://127.0.0.1:{nobody.getsockname()[1]}/healthz", "NAMESPACE": "x"}
+        about |= {"PATIENCE_SECONDS": "0"}
+        proxy = {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+        done = subprocess.run(
+            [sys.executable, str(CHECK)],
+            env=os.environ | about | proxy,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 1
+    assert "wait for the Lease of another release: kubectl -n x logs" in done.stderr

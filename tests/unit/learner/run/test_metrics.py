@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -199,3 +200,16 @@ def test_all_reasons_in_the_code_have_a_label() -> None:
 def _texts(node: ast.AST) -> set[str]:
     found = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
     return {text for text in found if isinstance(text, str)}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_metrics_are_served_on_both_ip_versions(host: str) -> None:
+    port = LearnerMetrics("ml", "hopper", begun=False).serve(0)
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=60) as answer:
+        assert b"nitro_job_cost_dollars" in answer.read()
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    metrics = LearnerMetrics("ml", "hopper", begun=False)
+    with pytest.raises(OSError, match="in use"):
+        metrics.serve(metrics.serve(0))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nitro_operator.observation.diagnosis import Problem, actor_problem
+from nitro_operator.kube.errors import over_quota
+from nitro_operator.observation.diagnosis import Problem, actor_problem, not_started, quota_problem
 from nitro_operator.observation.learner_diagnosis import learner_problem
 from nitro_operator.observation.observed import Observed
 from operator_objects import RUNNING, learner_job, pod, revision, seen, terminated, waiting
@@ -163,3 +164,51 @@ class TestDiagnosis:
         leaving = pod("actor", actor=terminated(143))
         leaving["metadata"]["deletionTimestamp"] = "now"
         assert actor_problem([pod("actor", actor=restarted), leaving], revision()) is None
+
+
+@pytest.mark.parametrize(
+    ("requested", "advised", "not_advised"),
+    [
+        ("secrets=1", "delete an object of that kind", "maxActors"),
+        ("count/services=1", "delete an object of that kind", "maxActors"),
+        ("configmaps=1", "delete an object of that kind", "maxActors"),
+        ("persistentvolumeclaims=1,requests.storage=1Gi", "delete a claim", "maxActors"),
+        ("fast.storageclass.storage.k8s.io/requests.storage=1Gi", "delete a claim", "maxActors"),
+        ("pods=1", "maxActors", "delete"),
+        ("limits.cpu=1,limits.memory=2Gi", "maxActors", "delete"),
+        ("requests.nvidia.com/gpu=1", "maxActors", "delete"),
+    ],
+)
+def test_the_remedy_of_a_full_quota_fits_what_it_counts(
+    requested: str, advised: str, not_advised: str
+) -> None:
+    message = f"x is forbidden: exceeded quota: q, requested: {requested}, used: a=1, limited: a=1"
+    found = quota_problem(message)
+    assert found.reason == "QuotaExceeded"
+    assert advised in found.message
+    assert not_advised not in found.message
+
+
+def test_a_quota_that_asks_for_limits_names_the_fields_for_them() -> None:
+    message = 'pods "x" is forbidden: failed quota: q: must specify limits.cpu for: learner,queue-proxy'
+    assert over_quota(message)
+    found = quota_problem(message)
+    assert found.reason == "QuotaExceeded"
+    for where in ("spec.learner.resources", "spec.actor.resources", "spec.cache.resources", "LimitRange"):
+        assert where in found.message
+
+
+@pytest.mark.parametrize(
+    ("secret", "remedy"),
+    [
+        ("hopper-credentials", "The operator creates this Secret again"),
+        ("hopper-0f8fad5b-credentials", "The operator creates this Secret again"),
+        ("my-bucket", "Create the Secret or ConfigMap"),
+    ],
+)
+def test_only_the_jobs_own_secret_is_said_to_come_back_by_itself(secret: str, remedy: str) -> None:
+    status = waiting("CreateContainerConfigError", f'secret "{secret}" not found')
+    found = not_started(pod("learner", learner=status), "the learner")
+    assert found is not None
+    assert found.reason == "ContainerNotCreated"
+    assert remedy in found.message
