@@ -35,7 +35,7 @@ START_SECONDS = 60.0
 _LOGIN_BYTES = 1024
 _WORDS = 8
 """Words of the command that logs in, at most."""
-_CHUNK = 2**17
+_CHUNK = 2**18
 _TURN = 16
 """Connections that are taken before those that have logged in get their turn again."""
 _KEEP_ALIVE_SECONDS = 300

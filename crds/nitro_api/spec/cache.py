@@ -16,5 +16,5 @@ class Cache(Model):
     need more."""
 
     resources: Resources | None = None
-    """Resources of its container. Default: of memory one and a half times its data as request and as limit,
-    a request of 100m and a limit of 1 CPU."""
+    """Resources of its container. The gate in front of it gets the same CPU. Default: of memory one and a
+    half times its data as request and as limit, a request of 100m and a limit of 1 CPU."""

@@ -32,14 +32,6 @@ def redis_container(view: JobView) -> Object:
     if view.config.run_as_user == "auto":
         # Public Redis images start as root and then change the user, which a restricted pod may not.
         container["securityContext"] = container["securityContext"] | {"runAsUser": UNPRIVILEGED}
-    memory = cache_mib(view.spec)
-    given = view.spec.cache.resources if view.spec.cache else None
-    size = f"{memory * 3 // 2}Mi"  # Redis' own overhead comes on top of maxmemory
-    # Quotas of a namespace may ask for every limit, and bound how far limits are above requests.
-    default: Object = {
-        "requests": {"cpu": "100m", "memory": size, "ephemeral-storage": DISK},
-        "limits": {"cpu": "1", "memory": size, "ephemeral-storage": DISK},
-    }
     return {
         **container,
         "restartPolicy": "Always",
@@ -52,15 +44,26 @@ def redis_container(view: JobView) -> Object:
             *["--protected-mode", "no"],  # the ACL guards it
             *["--save", ""],
             *["--appendonly", "no"],
-            *["--maxmemory", f"{memory}mb"],
+            *["--maxmemory", f"{cache_mib(view.spec)}mb"],
             *["--maxmemory-policy", "noeviction"],  # a full cache is an error, never silent loss
             *["--aclfile", ACL_FILE],
             *["--dir", SOCKET_FOLDER],
         ],
         # No probes: the kubelet would reach the gate, which starts when Redis answers.
-        "resources": resources(given or Resources(), default),
+        "resources": _resources(view),
         "volumeMounts": _mounts(),
     }
+
+
+def _resources(view: JobView) -> Object:
+    given = view.spec.cache.resources if view.spec.cache else None
+    size = f"{cache_mib(view.spec) * 3 // 2}Mi"  # Redis' own overhead comes on top of maxmemory
+    # Quotas of a namespace may ask for every limit, and bound how far limits are above requests.
+    default: Object = {
+        "requests": {"cpu": "100m", "memory": size, "ephemeral-storage": DISK},
+        "limits": {"cpu": "1", "memory": size, "ephemeral-storage": DISK},
+    }
+    return resources(given or Resources(), default)
 
 
 def gate_container(view: JobView, image: str) -> Object:
@@ -70,7 +73,8 @@ def gate_container(view: JobView, image: str) -> Object:
         view: the job.
         image: the platform's image of a learner, which is that of this operator's release.
     """
-    size = f"{GATE_MIB + most_actors(view.spec.scaling) // 2}Mi"
+    own = {"memory": f"{GATE_MIB + most_actors(view.spec.scaling) // 2}Mi", "ephemeral-storage": DISK}
+    redis = _resources(view)
     return {
         **view.container(GATE, image),
         "restartPolicy": "Always",
@@ -85,9 +89,10 @@ def gate_container(view: JobView, image: str) -> Object:
         "ports": [{"name": "redis", "containerPort": PORT, "protocol": "TCP"}],
         # It listens once Redis answers. A liveness probe could only tell what strangers do to its port.
         "startupProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1, "failureThreshold": 90},
+        # Of processor time as much as Redis: what comes in and goes out takes both of them about as long.
         "resources": {
-            "requests": {"cpu": "50m", "memory": size, "ephemeral-storage": DISK},
-            "limits": {"cpu": "1", "memory": size, "ephemeral-storage": DISK},
+            part: own | {name: redis[part][name] for name in ("cpu",) if name in redis.get(part, {})}
+            for part in ("requests", "limits")
         },
         "volumeMounts": _mounts(),
     }

@@ -415,6 +415,12 @@ def test_the_resources_of_redis_are_what_the_job_says() -> None:
         "requests": {"cpu": "2", "ephemeral-storage": "64Mi"},
         "limits": {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "64Mi"},
     }
+    gate = container(pod_of(cache={"resources": given}), "redis-gate")["resources"]
+    assert (gate["requests"]["cpu"], gate["limits"]["cpu"]) == ("2", "2"), "a ratio of CPU holds for it, too"
+    own = {"memory": "108Mi", "ephemeral-storage": "64Mi"}
+    given = {"limits": {"memory": "4Gi"}, "requests": {"cpu": "1"}}
+    gate = container(pod_of(cache={"resources": given}), "redis-gate")["resources"]
+    assert gate == {"requests": own | {"cpu": "1"}, "limits": own}
 
 
 @pytest.mark.parametrize("kind", ["learner", "actors"])
