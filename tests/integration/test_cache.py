@@ -132,7 +132,7 @@ async def test_a_redis_that_is_gone_is_unreachable_in_bounded_time() -> None:
 
 
 async def test_a_wrong_password_is_reported_at_once(server: RedisServer) -> None:
-    cache = RedisCache(server.url.replace("redis://:", "redis://:x"), "run")
+    cache = RedisCache(server.url.replace("unix://:", "unix://:x"), "run")
     with pytest.raises(CacheError, match="user or password"):
         await cache.publish_weights(0, b"weights")
     await cache.close()

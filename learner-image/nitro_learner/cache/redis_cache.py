@@ -118,9 +118,10 @@ class RedisCache(Cache):
                 raise CacheFull(
                     f"Redis is full, cannot {what}: {error}; raise its maxmemory or sample with fewer actors"
                 ) from error
-            except AuthenticationError as error:
-                raise CacheError(f"Redis refuses the user or password of its URL: {error}") from error
             except (RedisConnectionError, RedisTimeoutError, BusyLoadingError, OSError) as error:
+                # Of a Unix socket redis-py puts it into another error.
+                if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
+                    raise CacheError(f"Redis refuses the user or password of its URL: {error}") from error
                 if attempt == tries - 1:
                     raise CacheUnreachable(f"cannot {what}: Redis does not answer ({error})") from error
                 await asyncio.sleep(random.uniform(0, _BACKOFF_SECONDS * 2**attempt))
