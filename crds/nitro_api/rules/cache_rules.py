@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 
-from nitro_api.base import Rule, declare
+from nitro_api.base import Rule, declare, rules_of
 from nitro_api.errors import FieldError
 from nitro_api.resolution.resolve import most_actors, resolve
 from nitro_api.rules.payload_rules import least_fragment, least_weights, spaces
-from nitro_api.spec.cache import Cache
+from nitro_api.spec.cache import Cache, CacheResources
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
+from nitro_api.spec.pods import Resources
 from nitro_api.spec.quantities import amount_of
 
 USUAL_MIB = 1024
 ROUNDS = 2
 _MIB = 2**20
 _PATH = "spec.cache.memory"
-_LIMIT = "spec.cache.resources.limits.memory"
+_RESOURCES = "spec.cache.resources"
 # Numbers of a transition besides observation, action and its distribution: reward, value, probability, flags.
 _OTHER_NUMBERS = 8
 
@@ -39,11 +40,8 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
     if cache is None or not job.spec.backend.needs_redis:
         return []
     spec = resolve(job).spec
-    limit = ((cache.resources and cache.resources.limits) or {}).get("memory")
-    data = cache_mib(spec)
-    if limit is not None and amount_of(limit) <= data * _MIB:
-        text = f"must be above the {data}Mi of its data; raise it, or lower spec.cache.memory"
-        return [FieldError(_LIMIT, limit, text)]
+    if cache.resources is not None and (found := _of_resources(cache.resources, cache_mib(spec))):
+        return found
     if cache.memory is None:
         return []
     actors = most_actors(spec.scaling)
@@ -55,6 +53,19 @@ def mistakes(job: NitroTrainingJob) -> list[FieldError]:
         "it, or lower scaling.maxActors or environment.rolloutLength"
     )
     return [FieldError(_PATH, cache.memory, text)]
+
+
+def _of_resources(given: CacheResources, data: int) -> list[FieldError]:
+    """The errors of its container's resources: the CRD has no room for these rules."""
+    same = Resources.model_construct(requests=given.requests, limits=given.limits)
+    for rule in rules_of(Resources):
+        if not rule.holds(same):
+            return [FieldError(f"{_RESOURCES}.{rule.path}", getattr(given, rule.path), rule.sentence)]
+    limit = (given.limits or {}).get("memory")
+    if limit is None or amount_of(limit) > data * _MIB:
+        return []
+    text = f"must be above the {data}Mi of its data; raise it, or lower spec.cache.memory"
+    return [FieldError(f"{_RESOURCES}.limits.memory", limit, text)]
 
 
 def cache_mib(spec: JobSpec) -> int:

@@ -41,9 +41,8 @@ it. A field that is absent before and after has not changed, whatever its usual 
 
 IMMUTABLE_SENTENCE = (
     "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "
-    "scaling.hold can, and while the job is suspended tracking and cache, and images, resources, pod "
-    "settings and backoffLimit of actor and learner); put the old value back, or delete the job and create "
-    "it anew"
+    "scaling.hold can, and while suspended tracking, cache, and images, resources, pod settings and "
+    "backoffLimit of actor and learner); put the old value back, or create the job anew"
 )
 MENDABLE_SENTENCE = (
     "can change only while the job is suspended, and of actor and learner only image, resources, pod "

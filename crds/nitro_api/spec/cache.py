@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from nitro_api.base import Model
-from nitro_api.spec.pods import Resources
+from nitro_api.spec.pods import Amounts
 from nitro_api.spec.quantities import Quantity
+
+
+class CacheResources(Model):
+    """Of CPU the gate in front of it gets as much."""
+
+    requests: Amounts | None = None
+    """Default: 100m of CPU, and the limit of memory."""
+
+    limits: Amounts | None = None
+    """Default: 1 CPU, and one and a half times its data."""
 
 
 class Cache(Model):
@@ -15,6 +25,5 @@ class Cache(Model):
     container may take half as much again. Unit: bytes. Default: 1Gi, or two rounds where these are known to
     need more."""
 
-    resources: Resources | None = None
-    """Resources of its container. The gate in front of it gets the same CPU. Default: of memory one and a
-    half times its data as request and as limit, a request of 100m and a limit of 1 CPU."""
+    resources: CacheResources | None = None
+    """Resources of its container."""

@@ -63,7 +63,8 @@ def _resources(view: JobView) -> Object:
         "requests": {"cpu": "100m", "memory": size, "ephemeral-storage": DISK},
         "limits": {"cpu": "1", "memory": size, "ephemeral-storage": DISK},
     }
-    return resources(given or Resources(), default)
+    named = Resources(requests=given.requests, limits=given.limits) if given else Resources()
+    return resources(named, default)
 
 
 def gate_container(view: JobView, image: str) -> Object:

@@ -51,3 +51,24 @@ def test_a_cache_that_may_hold_them_is_accepted(given: dict[str, Any]) -> None:
 def test_the_least_memory_of_a_redis(memory: Any) -> None:
     with pytest.raises(JobInvalid, match="must be at least 64Mi"):
         load_job(job(memory, scaling={"scaler": "nitro", "maxActors": 8}))
+
+
+@pytest.mark.parametrize(
+    ("resources", "path", "message"),
+    [
+        ({"limits": {"memory": "1Gi"}}, "limits.memory", "must be above the 1024Mi of its data"),
+        ({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}, "requests", "must be at most the limits"),
+        ({"limits": {"cpu": "-1"}}, "limits", "must not be negative"),
+        ({"requests": {"mem": "1Gi"}}, "requests", "must name cpu, memory"),
+    ],
+)
+def test_resources_that_its_container_cannot_have_are_refused(
+    resources: dict[str, Any], path: str, message: str
+) -> None:
+    given = job("1Gi")
+    given["spec"]["cache"]["resources"] = resources
+    with pytest.raises(JobInvalid) as refused:
+        load_job(given)
+    (mistake,) = refused.value.errors
+    assert mistake.path == f"spec.cache.resources.{path}"
+    assert mistake.message.startswith(message)
