@@ -1,5 +1,6 @@
 """Structured logs: one event, one line of JSON on stderr, with the time as learner and operator write it."""
 
+import contextlib
 import json
 import os
 import sys
@@ -17,8 +18,9 @@ def log(event: str, *, level: str = "info", **fields: Any) -> None:
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = json.dumps({"time": now, "level": level, "event": event, **fields}, default=str)
     # `print` writes the line's end by itself, and another process of the pod may write in between.
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # where nobody takes the log, the work goes on
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 def last_words(cause: str, place: Path | None = None) -> None:
@@ -28,4 +30,5 @@ def last_words(cause: str, place: Path | None = None) -> None:
     if len(whole) > 2 * _HALF_BYTES:  # of more than 4 KiB the kubelet would leave out the beginning
         whole = b"%b...%b" % (whole[:_HALF_BYTES], whole[-_HALF_BYTES:])
     if os.access(place, os.W_OK):
-        place.write_bytes(whole.decode(errors="ignore").encode())
+        with contextlib.suppress(OSError):  # of a node whose disk is full; the log has it, too
+            place.write_bytes(whole.decode(errors="ignore").encode())

@@ -48,8 +48,10 @@ def main() -> int:
     """Run until SIGTERM or SIGINT. Returns the exit code: 1 if the settings or the environment are wrong."""
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # in C: an environment may hang where no Python handler would run
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a crash must not lose an environment's output
-        sys.stdout.reconfigure(line_buffering=True)
+    # What an environment prints must not raise in it, whatever the locale, and a crash must not lose it.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     warnings.showwarning = _log_warning
     try:
         return _run(os.environ.get("NITRO_TOKEN"))

@@ -1,5 +1,6 @@
 """Several actors in one pod: each is a process of its own, behind one server that hands out requests."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -29,7 +30,7 @@ class _Member:
         command = [sys.executable, "-m", "nitro_actor.server"]
         # An environment may print bytes that are no text.
         self.process = subprocess.Popen(
-            command, env=variables, stdout=subprocess.PIPE, text=True, errors="replace"
+            command, env=variables, stdout=subprocess.PIPE, encoding="utf-8", errors="replace"
         )
         self._listening = threading.Event()
         self._port = 0
@@ -67,7 +68,9 @@ class _Member:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if self._listening.is_set():
-                print(line, end="", flush=True)
+                # Where nobody takes it, the process must not wait for this thread to read on.
+                with contextlib.suppress(OSError):
+                    print(line, end="", flush=True)
             else:
                 self._port = int(json.loads(line)["port"])
                 self._listening.set()

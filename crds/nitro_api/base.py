@@ -71,9 +71,9 @@ class Model(BaseModel):
                 written[field.alias or name] = _plain(value)
         return written
 
-    def to_yaml(self) -> str:
-        """The same as YAML text, fields in the order of the models."""
-        return yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    def to_yaml(self, *, escaped: bool = False) -> str:
+        """The same as YAML text, fields in the order of the models. `escaped` text is plain ASCII."""
+        return yaml.dump(self.to_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=not escaped)
 
 
 def _plain(value: Any) -> Any:

@@ -37,7 +37,8 @@ def train(
     Args:
         job: a model, a mapping as in a job file, YAML text, or the path of a job file.
         on_round: called with the report of each round. It must return at once, and may be called in the
-            thread of the training.
+            thread of the training. What it raises is a warning, and the training goes on; but
+            KeyboardInterrupt aborts it.
         run_dir: a new or empty folder for the run; runs/NAME-DATE-TIME by default.
 
     Raises:
@@ -100,7 +101,7 @@ def resume(
     return Run(folder.path)
 
 
-class _OnRound(Listener):
+class OnRound(Listener):
     """A listener that calls a function after each round."""
 
     def __init__(self, function: Callable[[RoundReport], object]) -> None:
@@ -112,7 +113,7 @@ class _OnRound(Listener):
 
 async def _session(run: OpenRun, on_round: Callable[[RoundReport], object] | None) -> None:
     backend = LocalBackend(run.job.spec, run.id, output=run.folder.actors)
-    listeners = [_OnRound(on_round)] if on_round else []
+    listeners = [OnRound(on_round)] if on_round else []
     await train_session(run, backend, listeners, draw=plot.draw)
 
 

@@ -1,15 +1,19 @@
 """The output of actor processes on this machine: kept in a file, and searched for the cause of a failure."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
+import sys
 from collections import deque
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
 from nitro_actor import traces
+
+logger = logging.getLogger(__name__)
 
 _FILE_BYTES = 5 * 2**20
 """Size limit of the file and of the older one beside it, so that the output cannot fill the disk."""
@@ -24,11 +28,29 @@ _SHOWN_LINES = 5
 _SHOWN_CHARACTERS = 160
 
 
-class _QuietHandler(RotatingFileHandler):
-    """A file that cannot be written (disk full) must not end the training."""
+class LogFile(RotatingFileHandler):
+    """A file of log lines, made with its first one. Where it cannot be written (disk full, no right), a
+    warning says so, once, and the training goes on.
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        pass
+    Args:
+        bytes: size at which another file begins; 0 is none. One older file is kept.
+    """
+
+    def __init__(self, path: Path, bytes: int = 0) -> None:
+        # A name of a file that is no text has characters that UTF-8 lacks.
+        super().__init__(
+            path, maxBytes=bytes, backupCount=1, encoding="utf-8", errors="backslashreplace", delay=True
+        )
+        self._warned = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - logging's name
+        if not self._warned:
+            self._warned = True
+            logger.warning("%s cannot be written: %s", self.baseFilename, sys.exc_info()[1])
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # what it could not write is still waiting
+            super().close()
 
 
 class ActorsLog:
@@ -36,11 +58,9 @@ class ActorsLog:
     line."""
 
     def __init__(self, path: Path | None) -> None:
-        self._handler: _QuietHandler | None = None
+        self._handler: LogFile | None = None
         if path is not None:
-            self._handler = _QuietHandler(
-                path, maxBytes=_FILE_BYTES, backupCount=1, encoding="utf-8", delay=True
-            )
+            self._handler = LogFile(path, _FILE_BYTES)
             self._handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
 
     def write(self, name: str, text: str) -> None:

@@ -28,7 +28,7 @@ from nitro_learner.experiments.search.search_progress import SearchProgress
 from nitro_learner.experiments.search.searcher import Searcher, SearchFailed
 from nitro_learner.experiments.search.study import SearchStudy
 from nitro_learner.experiments.spec import Experiment
-from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError, naming
+from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
 
 if TYPE_CHECKING:
     from nitro_learner.cluster.jobs import NamespaceJobs
@@ -72,8 +72,6 @@ def run_experiment(arguments: argparse.Namespace, experiment: Experiment, runs: 
     except SearchFailed as error:
         again = "The same command tries it again, and goes on with the search."
         raise CommandError(f"The search has stopped. {error}\n{again}", FAILED) from None
-    except BrokenPipeError:
-        raise CommandError(f"nobody reads the output any more: stopped. {_GOES_ON}", INTERRUPTED) from None
     except OSError as error:
         raise CommandError(f"{error.filename or folder.path}: {error.strerror}", FAILED) from None
 
@@ -185,8 +183,7 @@ class _Sitting:
         shows = f": {experiment.figure}" if experiment.figure else ""
         takes = f", about {experiment.core_hours:g} core-hours in all" if experiment.core_hours else ""
         where = f"\n{self._jobs_told(experiment)}" if self._jobs else ""
-        with naming("the output"):
-            print(f"{experiment.name}{shows}\n{count}{takes}\nfolder: {self._folder.path}{where}", flush=True)
+        print(f"{experiment.name}{shows}\n{count}{takes}\nfolder: {self._folder.path}{where}", flush=True)
 
     def _jobs_told(self, experiment: Experiment) -> str:
         from nitro_learner.experiments.on_cluster.manifests import LABEL

@@ -11,6 +11,7 @@ from importlib import import_module, metadata
 from types import ModuleType
 from typing import Any
 
+from nitro_learner.cli import streams
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, EPILOG, FAILED, NO_ROOM, CommandError
 
 _PLAYING = ("nitro_actor", "safetensors")
@@ -19,10 +20,21 @@ _TRAINING = (*_PLAYING, "redis", "tensorboard", "torch")
 """What the extra `train` installs."""
 _PLAYERS = ("export", "serve")
 """Commands that load a policy and train nothing."""
+_GO_ON = ("train", "learn", "experiment", "pretrain-scaler", "serve")
+"""Commands that work on where nobody reads what they print. What others print is what they are for."""
 
 
 def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -> int:
     """Run a command line of the program `prog`, which has these commands, and return its exit code."""
+    with streams.prepared():
+        code = _run(argv, prog, commands)
+    compute = sys.modules.get("nitro_learner.training.compute")
+    if compute and compute.left_running():  # an update that was broken off, or hangs
+        os._exit(code)
+    return code
+
+
+def _run(argv: Sequence[str] | None, prog: str, commands: Mapping[str, str]) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
         prog=prog,
@@ -48,16 +60,13 @@ def run(argv: Sequence[str] | None, *, prog: str, commands: Mapping[str, str]) -
     if command is None:
         parser.error(f"no such command: {arguments.command}")
     try:
-        code = _ended(command, arguments)
+        with streams.unfailing("stdout") if chosen in _GO_ON else contextlib.nullcontext():
+            return _ended(command, arguments)
     finally:
         try:
             print(end="", flush=True)
         except OSError:  # Python would try the same at its exit, and complain once more
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    compute = sys.modules.get("nitro_learner.training.compute")
-    if compute and compute.left_running():  # an update that was broken off, or hangs
-        os._exit(code)
-    return code
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
@@ -106,8 +115,7 @@ def _ended(command: Callable[[Any], int], arguments: argparse.Namespace) -> int:
 
 def _say(message: str, code: int) -> int:
     # Where nobody reads on, as in `nitro train ... 2>&1 | head`, the code alone says it.
-    with contextlib.suppress(OSError):
-        print(f"nitro: {message}", file=sys.stderr)
+    print(f"nitro: {message}", file=sys.stderr)
     return code
 
 

@@ -2,7 +2,8 @@
 
 The run folder gets the job with all its defaults, metrics.csv, the cost ledger, checkpoints, TensorBoard
 events, a log, a summary and a picture. Ctrl-C stops after a checkpoint and says how to go on; a second Ctrl-C
-aborts. A run that has ended is not evaluated or charged again: --resume then says how to extend it.
+aborts. A run that has ended is not evaluated or charged again: --resume then says how to extend it. Where
+nobody reads the output on, or a disk is too full for it, a warning says so and the training goes on.
 
 The job's backend is used only when --backend names it: nothing is spent by surprise. With local actors the
 cost column says what the same invocations would cost with serverless ones. --backend lambda invokes the
@@ -171,18 +172,12 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace) -> int:
         if not (arguments.resume or folder.has_run()):
             raise CommandError("interrupted before the first round; nothing is kept", ABORTED) from None
         raise CommandError(f"aborted. To go on from the last checkpoint: {go_on}", ABORTED) from None
-    except BrokenPipeError:
-        raise CommandError(
-            f"nobody reads the output any more: stopped. To go on from the last checkpoint: {go_on}",
-            INTERRUPTED,
-        ) from None
 
 
 def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> int:
     """Train for one sitting of a run and print its progress and its results."""
     from nitro_learner.checkpoints.store import CheckpointError
     from nitro_learner.run.metrics import LearnerMetrics
-    from nitro_learner.run.rundir import naming
     from nitro_learner.run.runs import open_run
     from nitro_learner.run.session import train
     from nitro_learner.views import plot, table
@@ -211,8 +206,7 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
         if arguments.json:
             listeners.append(table.JsonLines())
         else:
-            with naming("the output"):
-                train_output.announce(folder, job, opened)
+            train_output.announce(folder, job, opened)
             listeners.append(
                 stack.enter_context(table.LiveTable()) if sys.stdout.isatty() else table.PlainLines()
             )
@@ -229,9 +223,7 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
         print(f"{outcome.message}. To go on: {go_on}", file=sys.stderr)
         return INTERRUPTED
     if not arguments.json:
-        # Whether anybody reads it or not, this run has ended.
-        with contextlib.suppress(BrokenPipeError), naming("the output"):
-            train_output.conclude(folder, outcome, result)
+        train_output.conclude(folder, outcome, result)
     return DONE
 
 

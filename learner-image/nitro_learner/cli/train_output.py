@@ -61,7 +61,9 @@ def conclude(folder: RunDir, outcome: Outcome, result: dict[str, Any]) -> None:
             f"its scaling agent took {agent['episodes']} training runs before, at "
             f"${agent['learner'] + agent['actors']:.4f}, which is not counted here"
         )
-    print(f"picture: {folder.plot}\nsummary: {folder.summary}", flush=True)
+    if folder.plot.is_file():
+        print(f"picture: {folder.plot}")
+    print(f"summary: {folder.summary}", flush=True)
 
 
 def already_ended(opened: OpenRun, arguments: argparse.Namespace) -> str:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nitro_api import JobInvalid, load_job, resolve, warnings
+from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve, warnings
 from nitro_learner.algorithms.rllib import availability
 from nitro_learner.cli.common import add_set, some_path
 from nitro_learner.cli.exits import BAD_INPUT, DONE
@@ -72,11 +72,18 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
     elif resolved:
         for note in notes:
             print(f"{path}: warning: {note}", file=sys.stderr)
-        print(
-            resolved.to_yaml() if arguments.resolved else f"{path}: valid",
-            end="" if arguments.resolved else "\n",
-        )
+        print(_yaml(resolved) if arguments.resolved else f"{path}: valid\n", end="")
     return BAD_INPUT if errors else DONE
+
+
+def _yaml(job: NitroTrainingJob) -> str:
+    """The job as text that the output's encoding has, so that it can be read as the same job again."""
+    text = job.to_yaml()
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        return job.to_yaml(escaped=True)
+    return text
 
 
 def _plain(value: Any) -> Any:

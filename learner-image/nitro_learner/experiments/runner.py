@@ -7,6 +7,7 @@ not repeat finished runs.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import shlex
 import sys
@@ -20,7 +21,9 @@ from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.places import Place
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Budget
-from nitro_learner.run.rundir import RunDirError, naming
+from nitro_learner.run.rundir import RunDirError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -84,7 +87,7 @@ class Runner:
         self._jobs = jobs
         self.watcher = Watcher()
         self._stop = asyncio.Event()
-        self._untold: OSError | None = None
+        self._warned = False
         self._ended = {run.folder: asyncio.Event() for run in runs}
         self._impossible: dict[tuple[str, str], str] = {}
         self.states = [RunState(run) for run in runs]
@@ -107,8 +110,7 @@ class Runner:
 
         Raises:
             BackendError: no run can be trained.
-            OSError: a run's folder cannot be written, or the watcher could not report a change. All runs were
-                then stopped.
+            OSError: a run's folder cannot be written.
         """
         waiting = iter([state for state in self.states if state.status == "waiting"])
         async with self._place:
@@ -118,8 +120,6 @@ class Runner:
                         tasks.create_task(self._work(waiting))
             except BaseExceptionGroup as failures:
                 raise failures.exceptions[0] from None
-        if self._untold:
-            raise self._untold
 
     async def _work(self, waiting: Any) -> None:
         for state in waiting:
@@ -189,11 +189,11 @@ class Runner:
 
     def _tell(self, state: RunState) -> None:
         try:
-            with naming("the output"):
-                self.watcher.changed(state)
-        except OSError as error:  # raised here, it would end the reading of the child, which would hang
-            self.watcher, self._untold = Watcher(), error
-            self.interrupt()
+            self.watcher.changed(state)
+        except Exception as error:  # raised here, it would end the reading of the child, which would hang
+            if not self._warned:
+                self._warned = True
+                logger.warning("The progress cannot be shown (%r). The runs go on.", error)
 
 
 async def follow(commands: Sequence[str], folder: ExperimentDir) -> str | None:

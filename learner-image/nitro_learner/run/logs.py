@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nitro_learner.backends.output import LogFile
+
 # The packages whose records are ours; libraries log only warnings.
 _OURS = ("nitro_learner", "nitro_actor", "nitro_api")
 
@@ -42,15 +44,6 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
-class _QuietFileHandler(logging.FileHandler):
-    """A handler that ignores write errors: a log on a full disk must not end the training. The checkpoint
-    reports what is wrong.
-    """
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        pass
-
-
 def finite(fields: dict[str, Any]) -> dict[str, Any]:
     """The same fields with NaN and infinities as None, which JSON cannot express."""
     return {
@@ -64,7 +57,7 @@ def to_file(path: Path) -> Iterator[None]:
     """Append all records of our packages from level INFO, and others' warnings, to `path` while the context
     is open.
     """
-    handler = _QuietFileHandler(path, encoding="utf-8", delay=True)
+    handler = LogFile(path)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     root.addHandler(handler)

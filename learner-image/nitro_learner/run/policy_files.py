@@ -84,6 +84,8 @@ class Toggle:
 class PolicyFiles(Listener):
     """Write both files; each row is on the disk before a checkpoint knows of it."""
 
+    essential = True
+
     def __init__(self, folder: RunDir) -> None:
         self._folder = folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -19,6 +20,8 @@ class CsvMetrics(Listener):
     """metrics.csv, one row per round, flushed to disk with each so that a checkpoint never knows more than
     the CSV.
     """
+
+    essential = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,7 +80,8 @@ class TensorBoard(Listener):
 
     def close(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            with contextlib.suppress(OSError):  # each round was flushed, and told if that failed
+                self._writer.close()
 
 
 def tag(column: str) -> str:

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -106,16 +107,21 @@ async def train(
                     raise Aborted from None
             result = summary(run, outcome, last.row)
             folder.write_summary(result)
-            with contextlib.suppress(RunDirError):
-                try:
-                    await asyncio.to_thread(draw, [folder.path], folder.plot)
-                except OSError as error:  # the run has ended; nitro plot can draw it later
-                    logger.warning(
-                        "The picture %s could not be drawn: %s", folder.plot, error.strerror or error
-                    )
-            with signals(trackers.leave, lambda: None):
+            with _harmless(f"The picture {folder.plot} could not be drawn"), contextlib.suppress(RunDirError):
+                await asyncio.to_thread(draw, [folder.path], folder.plot)
+            with signals(trackers.leave, lambda: None), _harmless("The trackers lack the end of the run"):
                 await trackers.end(outcome)
     return outcome, result
+
+
+@contextlib.contextmanager
+def _harmless(what: str) -> Iterator[None]:
+    """Have an error of the block be a warning that begins with `what`."""
+    try:
+        yield
+    except Exception as error:  # of a library; the run itself is on the disk
+        why = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+        logger.warning("%s: %s", what, why, extra={"fields": {"traceback": traceback.format_exc()}})
 
 
 @contextlib.contextmanager

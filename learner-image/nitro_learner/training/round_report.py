@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nitro_learner.training.costs import ActorWork
 
@@ -206,13 +206,20 @@ class Outcome:
 class Listener:
     """The base class of what receives a run's events.
 
-    The learner's event loop calls the methods, so each must return at once. By default they do nothing.
+    The learner's event loop calls the methods, so each must return at once. By default they do nothing. What
+    they raise is a warning, and the run goes on.
 
     The order of the calls: `on_run_started`, then `on_round_requested` for the first round of this sitting;
     in each round `on_policies_regrouped` first, where sharing has toggled, `on_stage_started` for each stage,
     `on_round_done` as soon as the scaler has decided, and then `on_cache_measured`; `on_checkpoint_saved`
     after a checkpoint; and at the end `on_run_ended`.
+
+    Attributes:
+        essential: whether the run cannot go on without this listener, because it writes what a resumed run
+            needs. What it raises ends the run.
     """
+
+    essential: ClassVar[bool] = False
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:
         """The run starts or goes on after `round`; `history` holds metrics.csv's rows up to it."""

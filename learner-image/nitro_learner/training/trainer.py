@@ -29,6 +29,7 @@ from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute, device_name
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.evaluations import Evaluations
+from nitro_learner.training.guarded import guarded
 from nitro_learner.training.round_report import Listener, Outcome
 from nitro_learner.training.round_runner import RoundRunner
 from nitro_learner.training.scoring import Scoring
@@ -54,7 +55,7 @@ class Trainer:
         checkpoint: where the run goes on from; None starts it.
         source: state of another run's checkpoint, whose policies a run that starts begins with.
         meter: turns rounds into dollars.
-        listeners: receive the run's events.
+        listeners: receive the run's events; an error of one that is not essential is a warning.
         history: earlier rounds' rows of metrics.csv, for the listeners' totals.
         scaler: used in place of the scaler that the job names.
         limits: returns the current spec.stop; None means the job's own.
@@ -82,7 +83,7 @@ class Trainer:
         self._checkpoint = checkpoint
         self._source = None if checkpoint else source
         self._meter = meter
-        self._listeners = listeners
+        self._listeners = guarded(listeners)
         self._history = list(history)
         self._scaler = scaler
         self._limits = limits

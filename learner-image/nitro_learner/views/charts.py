@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nitro_learner.training.short_episodes import end_short, known
 from nitro_learner.views.agent_groups import AgentGroups, edges_of
 from nitro_learner.views.plot_axes import X_AXES
-from nitro_learner.views.plot_style import thousands
+from nitro_learner.views.plot_style import styled, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -173,9 +173,6 @@ def _svg(draw: Callable[[Axes, Columns, Floats], None], columns: Columns, x: str
     Args:
         marks: positions of dotted lines.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     style: dict[str, Any] = {
         "svg.fonttype": "none",
         # The axis is part of every id, because a browser does not resolve an id in a hidden chart.
@@ -195,7 +192,9 @@ def _svg(draw: Callable[[Axes, Columns, Floats], None], columns: Columns, x: str
         "legend.frameon": False,
         "axes.xmargin": 0.01,
     }
-    with mpl.rc_context(style):  # type: ignore[arg-type]
+    with styled(style):
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=_INCHES, layout="constrained")
         figure.patch.set_alpha(0)
         axes = figure.add_subplot()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nitro_learner.run.rundir import naming
@@ -49,6 +54,32 @@ def thousands(axis: Axis) -> None:
 
 
 @contextmanager
+def styled(look: Mapping[str, Any]) -> Iterator[None]:
+    """Have matplotlib's settings be its own defaults and `look` within the block, whatever the user's file
+    has: `text.usetex`, say, needs a LaTeX that may not be there."""
+    with _style().context(["default", dict(look)]):
+        yield
+
+
+def _style() -> ModuleType:
+    """Import matplotlib's styles. It takes most of a second, which a command's help need not wait for.
+
+    The import fails where MPLBACKEND names no backend that matplotlib has. Our pictures need none, so the
+    backend is set afterwards, as the import would have set it.
+    """
+    backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
+    try:
+        style = import_module("matplotlib.style")
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    if backend:
+        with contextlib.suppress(ValueError):
+            sys.modules["matplotlib"].rcParams["backend"] = backend
+    return style
+
+
+@contextmanager
 def picture(path: Path, **layout: Any) -> Iterator[tuple[Any, Any]]:
     """A figure and its axes (`plt.subplots(**layout)`) in this look, saved to `path` at the block's end.
 
@@ -58,11 +89,9 @@ def picture(path: Path, **layout: Any) -> Iterator[tuple[Any, Any]]:
         ValueError: pictures of such a kind cannot be drawn.
     """
     check_suffix(path)
-    # Imported here: matplotlib takes most of a second, which a command's help need not wait for.
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+    with styled(STYLE):
+        from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=layout.pop("figsize"))
         axes = figure.subplots(**layout)
         yield figure, axes

@@ -11,7 +11,6 @@ from statistics import median_high
 from typing import TYPE_CHECKING, Any, TextIO
 
 from nitro_learner.run.logs import finite
-from nitro_learner.run.rundir import naming
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
 from nitro_learner.training.short_episodes import NOTE, short
 
@@ -113,20 +112,17 @@ class PlainLines(Listener):
         said = note(report)
         if said and said not in self._notes:
             self._notes.add(said)
-            with naming("the output"):
-                print(said, file=self.stream, flush=True)
+            print(said, file=self.stream, flush=True)
         self._pace.add(report.seconds_total)
         left = None if self._rounds is None else self._rounds - report.round
         self._print(cells(report, self._rounds, self._pace.eta(left)))
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
-        with naming("the output"):
-            print(regrouping.sentence, file=self.stream, flush=True)
+        print(regrouping.sentence, file=self.stream, flush=True)
 
     def _print(self, texts: list[str]) -> None:
         line = " ".join(text.rjust(width) for text, (_, width) in zip(texts, _HEADINGS, strict=True))
-        with naming("the output"):
-            print(line, file=self.stream, flush=True)
+        print(line, file=self.stream, flush=True)
 
 
 class JsonLines(Listener):
@@ -163,8 +159,7 @@ class JsonLines(Listener):
         )
 
     def _print(self, entry: dict[str, Any]) -> None:
-        with naming("the output"):
-            print(json.dumps(finite(entry)), file=self.stream, flush=True)
+        print(json.dumps(finite(entry)), file=self.stream, flush=True)
 
 
 class LiveTable(Listener):

@@ -14,6 +14,7 @@ from nitro_api import JobSpec
 from nitro_learner.run.tracking.availability import trackers_of
 from nitro_learner.run.tracking.process import TrackerProcess
 from nitro_learner.training.failures import TrainingFailed
+from nitro_learner.training.guarded import guarded
 from nitro_learner.training.round_report import Listener, Outcome, Row
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Trackers(Listener):
         versions: Mapping[str, str],
         listeners: Sequence[Listener] = (),
     ) -> None:
-        self._listeners = listeners
+        self._listeners = guarded(listeners)
         self._folder = folder
         tags = {"environment": spec.environment.id or spec.environment.entry_point}
         tags |= {"algorithm": spec.algorithm.name, "python": platform.python_version(), **versions}
