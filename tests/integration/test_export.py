@@ -5,6 +5,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -232,6 +234,11 @@ def test_a_hub_folder_has_a_card_whose_snippet_runs(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path / "hub")
     names_of: dict[str, Any] = {}
     exec(compile(snippet, "card", "exec"), names_of)
+    # In a process of its own, at whose import of onnxruntime nobody else has turned its telemetry off.
+    variables = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    home = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": ""}
+    subprocess.run([sys.executable, "-c", snippet], env=variables | home, check=True)
+    assert not list((tmp_path / "home").rglob("*onnxruntime*"))
     np.testing.assert_allclose(names_of["actions"], run.policy().act(np.zeros((1, 11))), rtol=1e-5, atol=1e-6)
 
 

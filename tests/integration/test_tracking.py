@@ -108,6 +108,71 @@ async def test_a_run_of_wandb_goes_on_where_its_server_is(
     assert "lacks the end" not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said", "kept"),
+    [
+        ("online", {"WANDB_MODE": "offline"}, True),
+        ("online", {"WANDB_MODE": "dryrun"}, True),
+        ("online", {"WANDB_MODE": "disabled"}, False),
+        ("online", {"WANDB_CONFIG_DIR": "offline"}, True),  # `wandb offline`
+        ("offline", {"WANDB_CONFIG_DIR": "disabled"}, False),  # `wandb disabled`
+        ("offline", {"WANDB_MODE": "online"}, True),
+    ],
+)
+async def test_nothing_goes_to_wandb_where_the_user_said_no(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    wanted: str,
+    said: dict[str, str],
+    kept: bool,
+) -> None:
+    """The machine has a key, and the server can be reached."""
+    for name, value in said.items():
+        if name == "WANDB_CONFIG_DIR":
+            (tmp_path / "settings").write_text(f"[default]\nmode = {value}\n")
+            value = str(tmp_path)
+        monkeypatch.setenv(name, value)
+    with cloud() as servers:
+        for name, value in servers.variables.items():
+            monkeypatch.setenv(name, value)
+        trackers, _ = _followed(tmp_path / "run", wandb={"mode": wanted})
+        async with trackers:
+            trackers.on_run_started(round=5, rounds=5, history=[])
+            await trackers.end(ENDED)
+        assert servers.requests == 0
+    files = await asyncio.to_thread(lambda: list((tmp_path / "run").glob("wandb/offline-run-*/*.wandb")))
+    assert bool(files) == kept
+    assert trackers._processes[0].recorded == 5
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+async def test_the_last_warning_names_no_files_of_wandb_where_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    trackers, _ = _followed(tmp_path / "run", wandb={"mode": "online"})
+    async with trackers:
+        trackers.on_run_started(round=5, rounds=5, history=[])
+        await trackers.end(ENDED)
+    assert not (tmp_path / "run" / "wandb").exists()
+    assert "Weights & Biases lacks the end of the run" in caplog.text
+    assert "wandb sync" not in caplog.text
+
+
+@pytest.mark.parametrize("wanted", ["true", "false"])
+def test_mlflow_gets_figures_of_the_machine_unless_the_user_said_no(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", wanted)
+    settings = {"trackingUri": f"file://{tmp_path / 'store'}", "experiment": "nitro"}
+    tracker = MlflowTracker(TrackedRun(RUN, "spread", settings, {"spec": {}}, {}, tmp_path, 1))
+    tracker.open()
+    assert (tracker._monitor is not None) == (wanted == "true")
+    tracker.abandon()
+
+
 def test_a_round_that_mlflow_has_in_part_is_completed(tmp_path: Path) -> None:
     folder, store = shared_run(tmp_path / "run"), tmp_path / "store"
     settings = {"trackingUri": f"file://{store}", "experiment": "nitro"}

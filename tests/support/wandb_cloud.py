@@ -25,12 +25,14 @@ class UploadedRun:
 
 
 class Cloud:
-    """The servers: `variables` lead the client there, `runs` are the uploaded ones by id."""
+    """The servers: `variables` lead the client there, `runs` are the uploaded ones by id,
+    `requests` counts all that came."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.variables = {"WANDB_BASE_URL": self.url, "WANDB_API_KEY": "0" * 40}
         self.runs: dict[str, UploadedRun] = {}
+        self.requests = 0
 
     def graphql(self, name: str, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         """The data that answers a query."""
@@ -101,6 +103,7 @@ def cloud() -> Iterator[Cloud]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
+            made.requests += 1
             answer: dict[str, Any] = {}
             if self.path == "/graphql":
                 asked = json.loads(body)

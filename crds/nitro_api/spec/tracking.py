@@ -27,7 +27,8 @@ class WandbTracking(Model):
 
     mode: Literal["online", "offline"] = "online"
     """`online`: the run goes to the server as it trains. `offline`: it goes into the run's folder, from where
-    `wandb sync` uploads it. Default: online."""
+    `wandb sync` uploads it. WANDB_MODE and W&B's own settings on the machine can only let less go out.
+    Default: online."""
 
     credentials_secret: Name | None = None
     """On a cluster: Secret of the job's namespace with WANDB_API_KEY. Default: none, which is enough for

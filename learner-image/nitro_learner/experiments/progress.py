@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from nitro_learner.experiments.runner import RunState, Watcher
+from nitro_learner.training.eta import seconds_left
 from nitro_learner.views.table import clock
 
 if TYPE_CHECKING:
@@ -35,10 +36,9 @@ class Pace:
 
     def eta(self) -> float | None:
         """Seconds left; None before anything is known."""
-        gained = self.done - self._before
-        if gained <= 0:
-            return None
-        return (time.monotonic() - self._begin) * (len(self._states) - self.done) / gained
+        begin = {"seconds": self._begin, "runs": self._before}
+        now = {"seconds": time.monotonic(), "runs": self.done}
+        return seconds_left([begin, now], {"runs": len(self._states)})
 
 
 class ProgressLines(Watcher):

@@ -111,7 +111,11 @@ def _usage(policy: TrainedPolicy, network: str) -> str:
         feed, outputs = f'{feed[:-1]}, "state": np.zeros([1, {memory}], np.float32)}}', f"{outputs}, state"
     if takes_available(policy, policy.agents[0]):
         feed = f'{feed[:-1]}, "available": np.ones([1, {choices(action_space(one.action))}], bool)}}'
-    return f"""import numpy as np
+    return f"""import os
+
+import numpy as np
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read as onnxruntime is imported
 import onnxruntime
 
 session = onnxruntime.InferenceSession("{network}")

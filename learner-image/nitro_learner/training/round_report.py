@@ -75,6 +75,7 @@ class RoundReport:
     queueing in front of it, a cold start, transfer. `learned` counts the rollouts that the round learned
     from, `late` those that had to wait for an actor; `work` is what actors have done in the run so far, and
     `weights_version` that of the weights which the round has made.
+    `eta` is the seconds until the run ends, by its nearest stop condition; see eta.py.
     `ratio_wanted` says whether the scaler asks for `convexity_ratio`; it is also measured where sharing
     toggles.
     """
@@ -133,6 +134,7 @@ class RoundReport:
     detector_failed: bool = False
     ratio_wanted: bool = True
     weights_version: int = 0
+    eta: float | None = None
 
     @property
     def ready(self) -> int:
@@ -168,6 +170,7 @@ _NOT_COLUMNS = {
     "detector_failed",
     "ratio_wanted",
     "weights_version",
+    "eta",
 }
 COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(RoundReport) if item.name not in _NOT_COLUMNS)
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nitro_api import JobSpec
+from nitro_api.spec.stop import Stop
 from nitro_learner.algorithms.base import UpdateResult
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.base import ActorBackend
@@ -23,6 +25,7 @@ from nitro_learner.cache.base import Cache, CacheUnreachable
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundPlan, RoundResult
+from nitro_learner.training import eta
 from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute
@@ -34,6 +37,7 @@ from nitro_learner.training.rounds import Feed, RoundContext
 from nitro_learner.training.scoring import Scoring
 from nitro_learner.training.sharing import Regrouping, Sharing, agent_returns
 from nitro_learner.training.state import TrainingState
+from nitro_learner.training.stop import Progress
 from nitro_learner.training.waiting import Stages, unless
 
 _CACHE_SECONDS = 30.0
@@ -87,6 +91,8 @@ class RoundRunner:
     stop: asyncio.Event
     _stages: Stages = field(default_factory=Stages, init=False)
     """Of the round that comes, which begins with the toggle of sharing where there is one."""
+    _measured: deque[Progress] = field(default_factory=lambda: deque(maxlen=eta.KEPT), init=False)
+    """Where the run stood before this sitting's first round and after each, the last of them."""
     _updates: int = field(default=0, init=False)
     """Of the algorithm, up to the end of the last whole round."""
 
@@ -96,11 +102,11 @@ class RoundRunner:
         was saved or kept."""
         return self.compute.updates == self._updates or self.checkpointing.has(self.state.round)
 
-    async def run(self, rounds: int) -> None:
+    async def run(self, limits: Stop) -> None:
         """Train one round.
 
         Args:
-            rounds: that the run shall have.
+            limits: at which the run shall end.
 
         Raises:
             Interrupted: the run shall end, and no fragment of the round was learned from.
@@ -109,7 +115,9 @@ class RoundRunner:
         await self._regroup()
         state, spec = self.state, self.spec
         number, stages = state.round + 1, self._stages
-        self.policies.begin_round(number, rounds)
+        self.policies.begin_round(number, limits.rounds)
+        if not self._measured:
+            self._measured.append(self._progress())
         plan = RoundPlan(
             run=self.run_id,
             seed=spec.seed,
@@ -152,6 +160,8 @@ class RoundRunner:
         with stages("evaluate"):
             evaluated = await self.evaluations.join(evaluating, self.stop)
         report = self._account(result, evaluated, updates, stages)
+        self._measured.append(self._progress())
+        report.eta = eta.of_run(self._measured, limits)
         self._stages = Stages()
         returns = agent_returns(result.fragments, list(self.policies.agents))
         reason = self.sharing.toggles(number, returns)
@@ -250,6 +260,9 @@ class RoundRunner:
         actors = await self.scoring.settle(regrouping)
         if actors is not None:
             self.state.actors = actors
+
+    def _progress(self) -> Progress:
+        return self.state.progress(self.meter.total.total)
 
     async def _publish(self) -> None:
         version, payload = self.policies.version, self.policies.encode(self.run_id)

@@ -210,7 +210,7 @@ class Trainer:
                 if self._stop.is_set():
                     raise Interrupted
                 self._follow_rounds(limits.rounds)
-                await runner.run(limits.rounds)
+                await runner.run(limits)
         except Interrupted:
             await runner.break_off()
             await runner.conclude()

@@ -7,7 +7,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
-from statistics import median_high
 from typing import TYPE_CHECKING, Any, TextIO
 
 from nitro_learner.run.logs import finite
@@ -40,22 +39,7 @@ _WIDE = 100
 _STAGES = ("sample", "update", "wait")
 
 
-class _Pace:
-    """Estimate the rest of a run from the median of the last rounds' wall time."""
-
-    def __init__(self) -> None:
-        self._recent: deque[float] = deque(maxlen=9)
-
-    def add(self, seconds: float) -> None:
-        self._recent.append(seconds)
-
-    def eta(self, rounds_left: int | None) -> float | None:
-        if rounds_left is None or not self._recent:
-            return None
-        return median_high(self._recent) * rounds_left
-
-
-def cells(report: RoundReport, rounds: int | None, eta: float | None) -> list[str]:
+def cells(report: RoundReport, rounds: int | None) -> list[str]:
     """A round as the texts of the table's columns."""
     waited = (
         report.seconds_detect + report.seconds_evaluate + report.seconds_checkpoint + report.seconds_dispatch
@@ -72,7 +56,7 @@ def cells(report: RoundReport, rounds: int | None, eta: float | None) -> list[st
         f"{report.seconds_update:.2f}",
         f"{waited:.2f}",
         f"{report.seconds_total:.2f}",
-        clock(eta),
+        clock(report.eta),
     ]
 
 
@@ -97,7 +81,6 @@ class PlainLines(Listener):
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stdout
-        self._pace = _Pace()
         self._rounds: int | None = None
         self._lines = 0
         self._notes: set[str] = set()
@@ -113,9 +96,7 @@ class PlainLines(Listener):
         if said and said not in self._notes:
             self._notes.add(said)
             print(said, file=self.stream, flush=True)
-        self._pace.add(report.seconds_total)
-        left = None if self._rounds is None else self._rounds - report.round
-        self._print(cells(report, self._rounds, self._pace.eta(left)))
+        self._print(cells(report, self._rounds))
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         print(regrouping.sentence, file=self.stream, flush=True)
@@ -170,7 +151,6 @@ class LiveTable(Listener):
         from rich.live import Live
 
         self._console = Console()
-        self._pace = _Pace()
         self._rounds: int | None = None
         self._shown: deque[list[str]] = deque(maxlen=_SHOWN_ROUNDS)
         self._note: str | None = None
@@ -199,10 +179,8 @@ class LiveTable(Listener):
         self._since = time.monotonic()
 
     def on_round_done(self, report: RoundReport) -> None:
-        self._pace.add(report.seconds_total)
-        left = None if self._rounds is None else self._rounds - report.round
         self._note = note(report)
-        self._shown.append(cells(report, self._rounds, self._pace.eta(left)))
+        self._shown.append(cells(report, self._rounds))
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         self._sharing = regrouping.sentence

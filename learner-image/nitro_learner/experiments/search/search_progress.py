@@ -7,6 +7,7 @@ import time
 
 from nitro_learner.experiments import cells
 from nitro_learner.experiments.search.study import SearchStudy, Trial
+from nitro_learner.training.eta import seconds_left
 from nitro_learner.views.table import clock
 
 
@@ -27,7 +28,9 @@ class SearchProgress:
 
     def ended(self, trial: Trial) -> None:
         best, ended = self._study.best(), self._ended()
-        left = (time.monotonic() - self._begin) / (ended - self._before) * (self._total - ended)
+        begin = {"seconds": self._begin, "trials": self._before}
+        now = {"seconds": time.monotonic(), "trials": ended}
+        left = seconds_left([begin, now], {"trials": self._total})
         if self._json:
             event = {
                 "event": "trial",

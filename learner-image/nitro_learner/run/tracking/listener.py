@@ -114,9 +114,10 @@ class Trackers(Listener):
         """Warn of a tracker that has not said that it has the end of the run, and count that as a failure."""
         has, remedy = "has", "A resumed run records what is missing."
         if process.tracker == "wandb":
-            files = f"{shlex.quote(str(self._folder / 'wandb'))}/*run-*"
             has = "was given"  # what it was given waits in its files until its server has it
-            remedy += f" Or upload the rounds in W&B's files: wandb sync --include-online {files}"
+            if any((self._folder / "wandb").glob("*run-*")):
+                files = f"{shlex.quote(str(self._folder / 'wandb'))}/*run-*"
+                remedy += f" Or upload the rounds in W&B's files: wandb sync --include-online {files}"
         logger.warning(
             "%s lacks the end of the run (%s); it %s the rounds up to %d of %d. %s",
             process.title,

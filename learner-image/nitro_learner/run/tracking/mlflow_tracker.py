@@ -28,6 +28,7 @@ _VARIABLES = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true",
 }
 
 
@@ -53,6 +54,8 @@ class MlflowTracker:
         self._monitor: SystemMetricsMonitor | None = None
 
     def open(self) -> str:
+        from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
+
         client, experiment = self._client, self._experiment()
         found = client.search_runs([experiment], f"tags.`{_RUN}` = '{self._run.id}'", max_results=1)
         if found:
@@ -63,7 +66,8 @@ class MlflowTracker:
         self._id = run.info.run_id
         self._describe(run)
         self._last = max((int(metric.value) for metric in self._history(_ROUND)), default=0)
-        self._watch_system()
+        if MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING.get():
+            self._watch_system()
         return f"experiment {self._run.settings['experiment']}, run {self._id} at {self._uri}"
 
     def record(self, measured: MeasuredRound) -> None:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import wandb
 
 _INIT_SECONDS = 30.0
+_SILENCE = ("online", "offline", "disabled")
+"""The modes, the more silent the later."""
+_OTHER_NAMES = {"dryrun": "offline", "run": "online", "shared": "online"}
+"""Modes that mean one of them; `shared` is for several writers, which a run has not."""
 
 
 class WandbTracker:
@@ -22,11 +26,13 @@ class WandbTracker:
     W&B takes steps in rising order only, so the server's last step says what is recorded. Files cannot be
     gone on with: an offline run is written anew from its first round, and then takes the place of the files
     that earlier sittings left.
+
+    Of the job's mode and the one that W&B's own settings name on this machine (WANDB_MODE, `wandb offline`,
+    `wandb disabled`), that counts which lets less go out.
     """
 
     def __init__(self, run: TrackedRun) -> None:
         self._run = run
-        self._offline = run.settings["mode"] == "offline"
         folder = run.folder / "wandb"
         # Files of artefacts wait there for `wandb sync`.
         os.environ.setdefault("WANDB_DATA_DIR", str(folder))
@@ -39,6 +45,10 @@ class WandbTracker:
         import wandb  # takes seconds
 
         run = self._run
+        modes = (run.settings["mode"], _OTHER_NAMES.get(own := wandb.setup().settings.mode, own))
+        mode = max(modes, key=_SILENCE.index)
+        if mode == "disabled":
+            return "nowhere, because W&B is disabled here (by WANDB_MODE or its settings)"
         self._wandb = wandb.init(
             project=run.settings["project"],
             entity=run.settings.get("entity"),
@@ -46,9 +56,9 @@ class WandbTracker:
             name=run.name,
             config={"job": dict(run.config), "versions": dict(run.tags)},
             tags=[f"{name} {value}"[:64] for name, value in run.tags.items()],
-            mode=run.settings["mode"],
+            mode=mode,
             dir=str(run.folder),
-            resume=None if self._offline else "allow",
+            resume=None if mode == "offline" else "allow",
             settings=wandb.Settings(
                 console="off",
                 disable_git=True,
@@ -62,14 +72,14 @@ class WandbTracker:
         return self._wandb.url or str(Path(self._wandb.dir).parent)
 
     def record(self, measured: MeasuredRound) -> None:
-        assert self._wandb is not None
-        if measured.step >= self._first_step:
+        if self._wandb is not None and measured.step >= self._first_step:
             self._wandb.log(dict(measured.values), step=measured.step)
 
     def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
         import wandb
 
-        assert self._wandb is not None
+        if self._wandb is None:
+            return
         self._wandb.summary.update(dict(figures))
         if files:
             policy = wandb.Artifact(f"{self._run.name}-policy", type="model")

@@ -46,6 +46,8 @@ IMPACT = {"name": "impact", "hyperparameters": {"batchSize": STEPS, "epochs": 1,
 class RecordingListener(Listener):
     """A listener that records the events of a run in their order."""
 
+    essential = True  # what a test finds wrong must end the run
+
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.requests: list[tuple[int, int]] = []
@@ -144,6 +146,23 @@ def broken() -> RetryableError:
 
 
 # The flow of rounds.
+
+
+async def test_the_time_left_is_that_of_the_nearest_stop_also_of_one_that_changes(new_run: NewRun) -> None:
+    scaling = {"scaler": "fixed", "minActors": 2, "maxActors": 2}
+    run = new_run(stop={"rounds": 2000, "envSteps": 4 * 2 * STEPS}, scaling=scaling)
+    trainer = run.sitting()
+    assert (await trainer.run()).reason == "EnvStepsDone"
+    reports = run.listener.reports
+    assert [bool(report.eta) for report in reports] == [True, True, True, False]
+    # Three rounds like the first, and after the third one like a round of those three.
+    assert reports[0].eta == pytest.approx(3 * reports[0].seconds_total)
+    assert reports[2].eta in [pytest.approx(report.seconds_total) for report in reports[:3]]
+
+    now = resolve(load_job(job(**SMALL))).spec.stop  # three rounds
+    trainer = new_run(stop={"rounds": 2000}, scaling=scaling).sitting(limits=lambda: now)
+    await trainer.run()
+    assert trainer._listeners[0].reports[-1].eta == 0.0  # type: ignore[attr-defined]
 
 
 def test_trainer_samples_only_the_tensors_that_its_algorithm_learns_from(new_run: NewRun) -> None:

@@ -13,14 +13,15 @@ def test_plain_lines_are_aligned_and_show_the_remaining_time() -> None:
     stream = io.StringIO()
     lines = PlainLines(stream)
     lines.on_run_started(round=0, rounds=10, history=[])
-    lines.on_round_done(report(1))
+    lines.on_round_done(report(1, eta=11.25))
     lines.on_round_done(report(2, reward_mean=None, boosting_score=None))
     heading, first, note, second = stream.getvalue().splitlines()
     assert note == "- in reward: no training episode has ended yet"
     assert len(heading) == len(first) == len(second)
     assert "1/10" in first
     assert "8→12" in first
-    assert first.endswith("0:11")  # nine rounds of 1.25 s
+    assert first.endswith("  0:11")
+    assert second.endswith("  -")
     assert second.split()[2] == "-"
 
 
