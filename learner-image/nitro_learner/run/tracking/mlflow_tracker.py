@@ -66,7 +66,7 @@ class MlflowTracker:
         self._id = run.info.run_id
         self._describe(run)
         self._last = max((int(metric.value) for metric in self._history(_ROUND)), default=0)
-        if MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING.get():
+        if MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING.get():  # type: ignore[no-untyped-call]
             self._watch_system()
         return f"experiment {self._run.settings['experiment']}, run {self._id} at {self._uri}"
 
