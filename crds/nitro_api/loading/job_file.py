@@ -19,14 +19,12 @@ from nitro_api.resolution.resolve import resolve
 from nitro_api.rules import agents_rules, cache_rules, network_rules, payload_rules
 from nitro_api.schema.openapi import schema_at
 from nitro_api.schema.wording import Location, broken_rules, located_errors, related, value_at
+from nitro_api.spec.free_json import FLOAT, point_lost
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.learner_status import TrainingStatus
 
 _FITTED = ("environment", "algorithm", "network", "scaling", "backend", "cache")
 """Fields of spec that decide whether networks fit the environment, and whether messages fit the transport."""
-_MOST_LEVELS = 40
-"""Most levels that are read: more than any field of a job may have, and far fewer than Python's recursion
-allows."""
 
 
 def load_job(
@@ -46,19 +44,7 @@ def load_job(
     `look_up` finds. Two kinds are found only if the fields that they depend on are right: networks that do
     not fit the environment, and messages that cannot fit their transport.
     """
-    mistakes: list[FieldError] = []
-    if isinstance(source, dict):
-        data: Any = _as_stored(source)
-    elif isinstance(source, str) and "\n" in source:
-        data, mistakes = yamlfile.parse(source)
-    else:
-        data, mistakes = yamlfile.read(Path(source))
-    if not isinstance(data, dict):
-        message = "must be a mapping with apiVersion, kind, metadata and spec; see examples/"
-        raise JobInvalid([*mistakes, FieldError("", data, message)])
-    for override in overrides:
-        mistakes += apply_override(data, override)
-    data = without_nulls(_as_stored(data))
+    data, mistakes = _read(source, overrides)
     about, wrong = _check(data)
     mistakes += [mistake for _, mistake in wrong]
     places = [place for place, _ in wrong]
@@ -71,6 +57,40 @@ def load_job(
     if mistakes or job is None:
         raise JobInvalid(mistakes)
     return job
+
+
+def _read(
+    source: Path | str | dict[str, Any], overrides: Sequence[str]
+) -> tuple[dict[str, Any], list[FieldError]]:
+    """What `load_job` checks: the job without its nulls, with overrides, and the mistakes in its text."""
+    mistakes: list[FieldError] = []
+    if isinstance(source, dict):
+        data: Any = yamlfile.as_stored(source)
+    elif isinstance(source, str) and "\n" in source:
+        data, mistakes = yamlfile.parse(source)
+    else:
+        data, mistakes = yamlfile.read(Path(source))
+    if not isinstance(data, dict):
+        message = "must be a mapping with apiVersion, kind, metadata and spec; see examples/"
+        raise JobInvalid([*mistakes, FieldError("", data, message)])
+    for override in overrides:
+        mistakes += apply_override(data, override)
+    return without_nulls(yamlfile.as_stored(data)), mistakes
+
+
+def lost_points(source: Path | str | dict[str, Any], overrides: Sequence[str] = ()) -> list[str]:
+    """Warnings about floats of a valid job that are integers once it was applied to a cluster."""
+    kwargs = value_at(_read(source, overrides)[0], yamlfile.KWARGS)
+    lost = list(point_lost(kwargs)) if isinstance(kwargs, dict) else []
+    if not lost:
+        return []
+    path, value = lost[0]
+    others = f", and {len(lost) - 1} more values alike" if len(lost) > 1 else ""
+    return [
+        f"{'.'.join(yamlfile.KWARGS)}{path}: on a cluster {value!r} is {int(value)}{others}, because kubectl "
+        f"and the API server drop the point; write {{{FLOAT}: {int(value)}}} where the constructor needs a "
+        "float"
+    ]
 
 
 def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
@@ -133,18 +153,6 @@ def _without_mistakes(data: dict[str, Any], places: Sequence[Location]) -> Nitro
         return NitroTrainingJob.model_validate(_without(data, places), by_alias=True, by_name=False)
     except ValidationError:
         return None
-
-
-def _as_stored(value: Any, levels: int = _MOST_LEVELS) -> Any:
-    """A copy with numbers as the API server stores them: 2.0 becomes 2. An object or a list deeper than
-    `levels` becomes a text. It is a mistake in every field, so its contents do not matter."""
-    if isinstance(value, dict | list) and not levels:
-        return "..."
-    if isinstance(value, dict):
-        return {key: _as_stored(item, levels - 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_as_stored(item, levels - 1) for item in value]
-    return yamlfile.whole_if_integral(value) if isinstance(value, float) else value
 
 
 def _touched(places: Sequence[Location], place: Location) -> bool:

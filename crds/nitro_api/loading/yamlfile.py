@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def to_yaml(value: Any) -> bytes:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as kubectl has it: 3e-4 is a number, 1:30 and 2026-01-01 are text, y is true, 3.0 an integer."""
+    """YAML as kubectl has it: 3e-4 is a number, 1:30 and 2026-01-01 are text, y is true. But 3.0 stays a
+    float: `as_stored` says where it becomes an integer."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [
@@ -40,9 +42,6 @@ class _Loader(yaml.SafeLoader):
         ]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-
-    def float_or_int(self, node: yaml.ScalarNode) -> float | int:
-        return whole_if_integral(self.construct_yaml_float(node))
 
     def whole(self, node: yaml.ScalarNode) -> float | int | str:
         text = str(node.value).replace("0o", "0")
@@ -59,7 +58,6 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.float_or_int)
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.whole)
 _Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.truth)
 
@@ -67,6 +65,30 @@ _Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.truth)
 def whole_if_integral(value: float) -> float | int:
     """The number as the API server keeps it: 3.0 is the integer 3."""
     return int(value) if value.is_integer() and abs(value) < 1e21 else value
+
+
+KWARGS = ("spec", "environment", "kwargs")
+"""The field in which a float stays a float: its values go to a constructor that is not ours. All others have
+a type, RLlib's settings too, so 2.0 and 2 mean the same there."""
+
+_MOST_LEVELS = 40
+"""Most levels that are read: more than any field of a job may have, and far fewer than Python's recursion
+allows."""
+
+
+def as_stored(value: Any, place: Sequence[str] = (), levels: int = _MOST_LEVELS) -> Any:
+    """A copy of what stands at a place of a job, with numbers as the API server stores them: 2.0 becomes 2,
+    except in KWARGS. An object or a list deeper than `levels` becomes a text. It is a mistake in every field,
+    so its contents do not matter."""
+    if isinstance(value, dict | list) and not levels:
+        return "..."
+    if isinstance(value, dict):
+        return {key: as_stored(item, (*place, str(key)), levels - 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_stored(item, place, levels - 1) for item in value]
+    if isinstance(value, float) and tuple(place[: len(KWARGS)]) != KWARGS:
+        return whole_if_integral(value)
+    return value
 
 
 def read(path: Path) -> tuple[Any, list[FieldError]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from nitro_api.base import Model, resolved
-from nitro_api.spec.free_json import FreeJson
+from nitro_api.spec.free_json import FreeJson, with_floats
 
 
 class Atari(Model):
@@ -38,9 +38,12 @@ class Environment(Model):
     """Name in gymnasium's registry, such as Hopper-v5 or ALE/SpaceInvaders-v5; `module:Name-v0` imports the
     module first. With entryPoint only a label. Default: entryPoint's text."""
 
-    kwargs: Annotated[dict[str, Any], Field(max_length=64), FreeJson()] = Field(default_factory=dict)
+    kwargs: Annotated[dict[str, Any], Field(max_length=64), FreeJson(), AfterValidator(with_floats)] = Field(
+        default_factory=dict
+    )
     """Keyword arguments of the environment's constructor: any JSON of at most 8 levels of mappings and lists,
-    kwargs itself the first, and of at most 124 KiB. Default: none."""
+    kwargs itself the first, and of at most 124 KiB. The API server stores 1.0 as 1; {$float: 1} arrives as
+    1.0 everywhere. Default: none."""
 
     entry_point: Annotated[str, Field(min_length=3, max_length=253)] | None = None
     """Constructor of an environment of your own as `module:attribute`, instead of the registry's entry for

@@ -32,6 +32,9 @@ environment in an environment variable, and Linux accepts at most 128 KiB there.
 MISTAKES = "free_json"
 """Type of the validation error that carries every mistake inside such a field."""
 
+FLOAT = "$float"
+"""`{$float: 1}` is 1.0 in environment.kwargs: the API server stores 1.0 as 1."""
+
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 """Where the schema has it, values of any type are kept."""
 _Place = tuple[int | str, ...]
@@ -87,6 +90,50 @@ def _mistakes(field: dict[str, Any]) -> Iterator[tuple[_Place, str]]:
             if len(value) > MAX_KEYS:
                 yield place, f"must be a mapping of at most {MAX_KEYS} keys; shorten it"
             pending += [((*place, str(key)), item) for key, item in value.items()]
+
+
+def with_floats(field: dict[str, Any]) -> dict[str, Any]:
+    """The field with a float in place of each `{$float: NUMBER}`."""
+    wrong: list[tuple[_Place, str]] = []
+
+    def read(value: Any, place: _Place) -> Any:
+        if isinstance(value, list):
+            return [read(item, (*place, index)) for index, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        if set(value) != {FLOAT} or not place:
+            return {key: read(item, (*place, str(key))) for key, item in value.items()}
+        number = value[FLOAT]
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            wrong.append((place, f"must have a number after {FLOAT}, as in {{{FLOAT}: 1}}; correct it"))
+            return value
+        return float(number)
+
+    found: dict[str, Any] = read(field, ())
+    if wrong:
+        raise PydanticCustomError(MISTAKES, "{text}", {"text": wrong[0][1], "found": wrong})
+    return found
+
+
+def marked(value: Any) -> Any:
+    """The opposite of `with_floats`, for what goes to the API server."""
+    if isinstance(value, dict):
+        return {key: marked(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [marked(item) for item in value]
+    return {FLOAT: value} if isinstance(value, float) and value.is_integer() else value
+
+
+def point_lost(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """The floats that JSON writes as integers, and that are not marked by `$float`, with their paths."""
+    if isinstance(value, dict) and set(value) != {FLOAT}:
+        for key, item in value.items():
+            yield from point_lost(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from point_lost(item, f"{path}[{index}]")
+    elif isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        yield path, value
 
 
 class FreeJson:

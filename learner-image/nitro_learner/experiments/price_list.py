@@ -121,6 +121,7 @@ def load(path: Path) -> PriceList:
         JobInvalid: the file has mistakes. The error lists all of them.
     """
     data, mistakes = yamlfile.read(path)
+    data = yamlfile.as_stored(data)
     if not isinstance(data, dict):
         message = "must be a mapping with name, learner, source and pricing; see experiments/prices/"
         raise JobInvalid([*mistakes, FieldError("", data, message)])

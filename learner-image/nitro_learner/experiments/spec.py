@@ -25,6 +25,7 @@ from nitro_api.schema.openapi import schema_of
 from nitro_api.schema.wording import located_errors, nearest
 from nitro_api.spec.scaling import MOST_ROUNDS
 from nitro_learner.experiments import target
+from nitro_learner.experiments.numbers import as_stored
 from nitro_learner.experiments.search import spec as search_spec
 from nitro_learner.experiments.search.spec import Search
 from nitro_learner.experiments.target import Target
@@ -180,6 +181,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Experiment:
         except JobInvalid as error:
             raise JobInvalid([FieldError("job", job, f"cannot be used: {error}")]) from None
         mistakes += [FieldError(f"job.{item.path}", item.value, item.message) for item in found]
+    data = as_stored(data)
     try:
         experiment = Experiment.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:

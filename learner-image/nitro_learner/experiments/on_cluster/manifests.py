@@ -10,6 +10,7 @@ from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import set_field
 from nitro_api.schema.wording import value_at
+from nitro_api.spec.free_json import marked
 from nitro_learner.experiments.plan import PlannedRun
 from nitro_learner.experiments.spec import Experiment
 
@@ -65,6 +66,7 @@ def manifest(experiment: Experiment, run: PlannedRun, job: NitroTrainingJob, ide
         "annotations": {**(metadata.get("annotations") or {}), RUN: str(run.folder)},
     }
     resolve(load_job(data))
+    spec["environment"]["kwargs"] = marked(spec["environment"]["kwargs"])
     return data
 
 

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WrapValidator
 
 from nitro_api import FieldError
 from nitro_api.base import Model
 from nitro_api.errors import ABSENT, installing
-from nitro_api.loading.yamlfile import whole_if_integral as short
+from nitro_api.loading.yamlfile import as_stored
 from nitro_api.schema.openapi import schema_at
+
+
+def _as_written(value: Any, check: Callable[[Any], float]) -> float:
+    """The number as it is, an integer or a float, once it was checked."""
+    check(value)
+    number: float = value
+    return number
 
 
 class Parameter(Model):
     """The values that are tried for one field: a range from `low` to `high`, or a list of `choices`."""
 
-    low: float | None = None
+    low: Annotated[float, WrapValidator(_as_written)] | None = None
     """Lowest value."""
 
-    high: float | None = None
+    high: Annotated[float, WrapValidator(_as_written)] | None = None
     """Highest value."""
 
     log: bool = False
     """Whether values are drawn evenly on a logarithmic scale. Default: false."""
 
-    step: Annotated[float, Field(gt=0)] | None = None
+    step: Annotated[float, Field(gt=0), WrapValidator(_as_written)] | None = None
     """Distance between neighbouring values. Default: 1 for a field that takes integers, else any value."""
 
     choices: Annotated[list[Any], Field(min_length=2, max_length=100)] | None = None
@@ -57,12 +64,12 @@ class Search(Model):
 
 def is_integer(path: str, parameter: Parameter) -> bool:
     """Whether a range has integers only: the field takes no others, or takes anything, as RLlib's settings
-    do, and the range is written in integers."""
+    do, and the range is written in integers. In an environment's keyword arguments 1.0 is no integer."""
     kind = (schema_at(tuple(path.split("."))) or {}).get("type")
     if kind is not None:
         return bool(kind == "integer")
     numbers = (parameter.low, parameter.high, parameter.step)
-    return all(one is None or one.is_integer() for one in numbers)
+    return all(one is None or isinstance(one, int) for one in numbers)
 
 
 def mistakes(search: Search, seeds: list[int]) -> Iterator[FieldError]:
@@ -91,28 +98,23 @@ def _of_parameter(where: str, path: str, parameter: Parameter) -> Iterator[Field
     if parameter.choices is not None:
         if low is not None or high is not None or step is not None or parameter.log:
             yield FieldError(where, given, "has choices and a range; remove one of them")
-        if len({json.dumps(one, sort_keys=True) for one in parameter.choices}) < len(parameter.choices):
+        different = {json.dumps(as_stored(one), sort_keys=True) for one in parameter.choices}  # 1 is 1.0
+        if len(different) < len(parameter.choices):
             yield FieldError(f"{where}.choices", parameter.choices, "holds a value twice; remove one")
         return
     if low is None or high is None:
         yield FieldError(where, given, "must have both low and high, or choices; add what is missing")
         return
     if low >= high:
-        yield FieldError(
-            f"{where}.low", short(low), f"must be below high, which is {high:g}; correct one of them"
-        )
+        yield FieldError(f"{where}.low", low, f"must be below high, which is {high:g}; correct one of them")
     if parameter.log and low <= 0:
-        yield FieldError(
-            f"{where}.low", short(low), "must be above 0 where log is true; raise it or remove log"
-        )
+        yield FieldError(f"{where}.low", low, "must be above 0 where log is true; raise it or remove log")
     if parameter.log and step is not None:
-        yield FieldError(f"{where}.step", short(step), "cannot be combined with log; remove one of them")
+        yield FieldError(f"{where}.step", step, "cannot be combined with log; remove one of them")
     if step is not None and low < high and step > high - low:
-        yield FieldError(
-            f"{where}.step", short(step), f"is larger than the range of {high - low:g}; lower it"
-        )
+        yield FieldError(f"{where}.step", step, f"is larger than the range of {high - low:g}; lower it")
     if is_integer(path, parameter):
         for name, value in (("low", low), ("high", high), ("step", step)):
-            if value is not None and not value.is_integer():
+            if value is not None and not float(value).is_integer():
                 message = "must be an integer, because the field takes integers only; round it"
                 yield FieldError(f"{where}.{name}", value, message)

@@ -10,7 +10,6 @@ from typing import Any
 from nitro_api import FieldError, JobInvalid
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import set_field
-from nitro_api.loading.yamlfile import whole_if_integral
 from nitro_api.schema.wording import value_at
 from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.search.spec import Parameter, Search
@@ -93,8 +92,7 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _corners(search: Search) -> Iterator[tuple[str, Any]]:
     for path, parameter in search.space.items():
-        ends = (parameter.low or 0.0, parameter.high or 0.0)
-        for value in parameter.choices or map(whole_if_integral, ends):
+        for value in parameter.choices or (parameter.low or 0, parameter.high or 0):
             yield path, value
 
 

@@ -238,7 +238,7 @@ def test_values_are_read_as_kubectl_reads_them() -> None:
     assert job.spec.environment.kwargs == {
         "a": 3e-4, "b": "1:30", "c": "2026-01-01", "d": 3, "e": True, "f": 1000, "g": 7,
     }  # fmt: skip
-    assert isinstance(job.spec.environment.kwargs["d"], int)
+    assert isinstance(load_job(JOB, ["spec.stop.rounds=1e3"]).spec.stop.rounds, int)
     assert load_job(JOB, ["spec.algorithm.hyperparameters.learningRate=1e-4"])
 
 
