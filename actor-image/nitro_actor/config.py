@@ -9,6 +9,10 @@ class EnvironmentConfigError(ValueError):
     """The environment cannot be used. The text says why and what to do."""
 
 
+class NotInstalled(EnvironmentConfigError):  # noqa: N818 - a state, not a mistake
+    """The environment needs a package that is not installed on this machine; it may be on another."""
+
+
 @dataclass(frozen=True)
 class AtariConfig:
     """How a game's screens become frames; see `nitro explain spec.environment.atari`.

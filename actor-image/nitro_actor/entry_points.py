@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nitro_actor import traces
-from nitro_actor.config import EnvironmentConfigError
+from nitro_actor.config import EnvironmentConfigError, NotInstalled
 
 _IN_AN_IMAGE = ("KUBERNETES_SERVICE_HOST", "AWS_LAMBDA_FUNCTION_NAME")
 """Variables that only a cluster and Lambda set: there the actor's image has to hold the user's code."""
@@ -28,7 +28,8 @@ def load(entry_point: str) -> Any:
     except ImportError as error:
         where = traces.raised_at(error)  # empty if the user's module itself is missing
         told = traces.cut(traces.text(error), traces.MOST_SENTENCE // 2)
-        raise EnvironmentConfigError(
+        missing = isinstance(error, ModuleNotFoundError)
+        raise (NotInstalled if missing else EnvironmentConfigError)(
             f"entryPoint {entry_point} cannot be loaded ({told}{where}); {_remedy(module, error.name)}"
         ) from (error if where else None)
     except BaseException as error:  # a user's module may raise anything on import

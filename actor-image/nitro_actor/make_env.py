@@ -17,7 +17,7 @@ import numpy as np
 
 from nitro_actor import entry_points, traces
 from nitro_actor.actions import Continuous, Discrete
-from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError, NotInstalled
 from nitro_actor.engines import tasks
 from nitro_actor.engines.failures import close, unbuildable
 from nitro_actor.environment import Environment, EnvironmentSpec
@@ -116,7 +116,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     except EnvironmentConfigError:
         raise
     except gymnasium.error.UnregisteredEnv as error:  # before any of the user's code has run
-        raise EnvironmentConfigError(
+        raise NotInstalled(
             f"environment {config.id} cannot be built: {type(error).__name__}: {error} "
             "Give a registered id, such as Hopper-v5 or ALE/Pong-v5, or an entryPoint"
         ) from None
@@ -188,7 +188,14 @@ def _factory(config: EnvironmentConfig, gymnasium: Any) -> Callable[[], Any]:
         return lambda: attribute(**config.kwargs)
     module, separator, name = config.id.rpartition(":")
     if separator:
-        importlib.import_module(module)  # the import registers the environment
+        try:
+            importlib.import_module(module)  # the import registers the environment
+        except ModuleNotFoundError as error:
+            needed = str(error.name).partition(".")[0]
+            raise NotInstalled(
+                f"environment {config.id} needs the package {needed}, which is not installed; "
+                f"{entry_points.where_to_install(needed)}"
+            ) from error
     spec = gymnasium.spec(name)
     kwargs = dict(config.kwargs)
     limit = _time_limit(kwargs.pop("max_episode_steps", spec.max_episode_steps))

@@ -1,6 +1,7 @@
 """Building the environment of several agents that a job names."""
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
@@ -13,7 +14,7 @@ from nitro_actor.agents.engine import AgentsEngine
 from nitro_actor.agents.environment import AgentsEnvironment
 from nitro_actor.agents.mpe import scenarios
 from nitro_actor.agents.mpe.engine import MpeEngine
-from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError, NotInstalled
 from nitro_actor.engines.failures import unbuildable
 
 
@@ -28,14 +29,47 @@ def make_by_id(config: EnvironmentConfig) -> AgentsEnvironment:
     package, _, name = config.id.rpartition("/")
     package = package.replace("/", ".")
     if not _exists(package):
-        raise EnvironmentConfigError(
+        raise NotInstalled(
             f"environment {config.id} needs the package {package}, which is not installed; "
             f"{entry_points.where_to_install(package)}"
         )
     if not _exists(f"{package}.{name}"):
         raise EnvironmentConfigError(f"environment {config.id}: the package {package} has no module {name}")
-    parallel_env = entry_points.load(f"{package}.{name}:parallel_env")
+    parallel_env = _parallel_env(config.id, f"{package}.{name}")
     return make_agents(config, lambda: parallel_env(**config.kwargs), None)
+
+
+def _parallel_env(id_: str, module: str) -> Callable[..., Any]:
+    """The function of an environment's module that makes it in PettingZoo's parallel interface.
+
+    Raises:
+        EnvironmentConfigError: there is none, or the module cannot be imported.
+    """
+    try:
+        loaded = import_module(module)
+    except ModuleNotFoundError as error:
+        needed = str(error.name).partition(".")[0]
+        raise NotInstalled(
+            f"environment {id_} needs the package {needed}, which is not installed; "
+            f"{entry_points.where_to_install(needed)}"
+        ) from error
+    except BaseException as error:  # a module may raise anything on import
+        if not traces.of_its_code(error):
+            raise
+        raise EnvironmentConfigError(
+            f"environment {id_} cannot be built: importing {module} raised {traces.words(error)}"
+            f"{traces.raised_at(error)}"
+        ) from error
+    made: Callable[..., Any] | None = getattr(loaded, "parallel_env", None)
+    if made is not None:
+        return made
+    if not hasattr(loaded, "env"):
+        raise EnvironmentConfigError(f"environment {id_}: the module {module} has no parallel_env")
+    raise EnvironmentConfigError(
+        f"environment {id_} is an AEC environment, in which agents take turns: {module} has no parallel_env. "
+        "Choose an environment whose agents act at the same time, or write an entryPoint that makes a "
+        "ParallelEnv of this one"
+    )
 
 
 def make_smax(config: EnvironmentConfig, map_name: str) -> AgentsEnvironment:
@@ -53,7 +87,7 @@ def make_smax(config: EnvironmentConfig, map_name: str) -> AgentsEnvironment:
             "environment.kwargs"
         )
     if not all(map(_exists, ("jax", "flatbuffers"))):
-        raise EnvironmentConfigError(
+        raise NotInstalled(
             f"environment {config.id} needs JAX, which is not installed; use the image nitro-actor-smax, or "
             "in a checkout run pip install './actor-image[smax,smax-source]'"
         )

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nitro_actor.config import EnvironmentConfigError
+from nitro_actor.config import EnvironmentConfigError, NotInstalled
 
 _EXTENSION = "ale_py._ale_py"
 _VERSION = "-v5"
@@ -68,7 +68,7 @@ def rom(name: str) -> Path:
 def _folder() -> Path:
     spec = importlib.util.find_spec("ale_py")
     if spec is None or spec.origin is None:
-        raise EnvironmentConfigError("Atari games need ale-py in the actor's image: pip install ale-py")
+        raise NotInstalled("Atari games need ale-py in the actor's image: pip install ale-py")
     return Path(spec.origin).parent
 
 

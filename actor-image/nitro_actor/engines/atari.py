@@ -172,7 +172,8 @@ def _check_options(options: Mapping[str, Any]) -> None:
     if unknown:
         raise EnvironmentConfigError(
             f"kwargs {sorted(unknown)} are not taken by Atari games, only {', '.join(_OPTIONS)}; how screens "
-            "become observations is set in spec.environment.atari, frameStack and clipRewards"
+            "become observations, and how often actions stick, is set in spec.environment.atari, frameStack "
+            "and clipRewards"
         )
 
 
@@ -186,7 +187,7 @@ def _load(path: str, name: str, options: Mapping[str, Any]) -> Any:
         ("difficulty", game.getAvailableDifficulties, game.setDifficulty),
     ):
         if option in options:
-            if options[option] not in known():
+            if type(options[option]) is not int or options[option] not in known():
                 choices = ", ".join(map(str, known()))
                 raise EnvironmentConfigError(
                     f"kwargs.{option}: ALE/{name} has no {option} {options[option]!r}, only {choices}"

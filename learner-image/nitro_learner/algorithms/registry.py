@@ -8,8 +8,9 @@ from nitro_api import JobSpec
 from nitro_api.algorithms.record import Feeding
 from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.team import SharingLearner
-from nitro_learner.algorithms.agents.teams import check_agents, make_teams
+from nitro_learner.algorithms.agents.teams import make_teams
 from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm
+from nitro_learner.algorithms.fits import check_agents
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.algorithms.rllib import availability
 

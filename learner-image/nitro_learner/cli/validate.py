@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve, warnings
+from nitro_api.loading.job_file import lost_points
 from nitro_learner.algorithms.rllib import availability
 from nitro_learner.cli.common import add_set, some_path
 from nitro_learner.cli.exits import BAD_INPUT, DONE
-from nitro_learner.studies import agents_ids, environment_ids
+from nitro_learner.run.tracking import availability as trackers
+from nitro_learner.studies import environment_ids, environment_start
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,13 +41,15 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
     resolved = None
     try:
         job = load_job(path, arguments.overrides, look_up=environment_ids.mistakes)
-        notes = [*warnings(job), *environment_ids.doubts(job.spec)]
+        notes = [*warnings(job), *lost_points(path, arguments.overrides), *environment_ids.doubts(job.spec)]
         complete = resolve(job)
-        agents_ids.check_policies(complete.spec)
+        # A learner's image may have what this machine has not.
+        notes += [str(item) for item in trackers.not_installed(complete.spec)]
         if availability.lacking(complete.spec):
             notes.append(availability.UNCHECKED)
         else:
             availability.check(complete.spec)
+        notes += environment_start.check(complete.spec)
         resolved = complete
     except JobInvalid as error:
         errors = [

@@ -10,10 +10,7 @@ import importlib.util
 import pkgutil
 
 from nitro_actor.agents import smax
-from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
-from nitro_api import JobSpec
 from nitro_api.base import matches
-from nitro_api.resolution.teams import teams_of
 from nitro_api.rules.agents_rules import SEVERAL_AGENTS
 
 _SMAX = [f"smax/{name}" for name in smax.MAPS]
@@ -53,31 +50,6 @@ def mistake(id: str) -> str | None:
     if path is not None:
         return f"must be a module of {package}, which has no {name}; correct it"
     return None
-
-
-def check_policies(spec: JobSpec) -> None:
-    """Check the agents that a resolved job names, where its environment can be built here.
-
-    Raises:
-        JobInvalid: an entry of spec.algorithm.policies names no agent of the environment, or one that
-            another entry names.
-    """
-    environment = spec.environment
-    if not spec.algorithm.policies or environment.entry_point is not None or not is_one(environment.id):
-        return
-    from nitro_actor.make_env import make_env
-
-    try:
-        made = make_env(EnvironmentConfig(environment.id, 1, dict(environment.kwargs)))
-    except EnvironmentConfigError:  # the learner reports it when it starts the actors
-        return
-    try:
-        teams_of(
-            spec.algorithm,
-            [agent for one in made.spec.to_json()["classes"].values() for agent in one["agents"]],
-        )
-    finally:
-        made.close()
 
 
 def _scenarios() -> frozenset[str]:

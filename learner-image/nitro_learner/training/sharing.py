@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_learner.algorithms.agents.team import SharingLearner
+from nitro_learner.algorithms.fits import check_sharing
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.data.batch import Fragment
 from nitro_learner.sharing import groups as grouping
@@ -125,6 +126,8 @@ class Sharing:
         self._policies = policies
         self._compute = compute
         classes = agent_classes(environment)
+        if policies.teams():
+            check_sharing(spec, [team.agents for team in policies.teams()], environment)
         self._pools = tuple(
             Pool(team, kind, agents)
             for team in policies.teams()
@@ -140,12 +143,6 @@ class Sharing:
         sharing, rounds = self._spec.sharing, self._spec.stop.rounds
         if not self._policies.teams():  # of a single agent
             return Static()
-        if sharing.mode != "never" and not any(len(pool.agents) > 1 for pool in self._pools):
-            message = (
-                "needs two agents of equal spaces that learn by one algorithm, and this environment has "
-                "none; set it to never"
-            )
-            raise JobInvalid([FieldError("spec.sharing.mode", sharing.mode, message)])
         if sharing.mode in ("dynamic", "random-base"):
             return Dynamic(sharing.window, sharing.slope)
         if sharing.mode == "random-toggle":

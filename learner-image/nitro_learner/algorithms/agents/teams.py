@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from nitro_actor.protocol.agents import agent_classes
-from nitro_api import FieldError, JobInvalid, JobSpec
+from nitro_api import JobSpec
 from nitro_api.resolution.teams import teams_of
 from nitro_learner.algorithms.agents.team import Team
+from nitro_learner.algorithms.fits import check_agents
 
 
 def make_teams(spec: JobSpec, environment: Mapping[str, Any]) -> list[Team]:
@@ -41,20 +42,3 @@ def make_teams(spec: JobSpec, environment: Mapping[str, Any]) -> list[Team]:
         )
 
     return [team(agents, chosen) for chosen, agents in teams_of(spec.algorithm, every)]
-
-
-def check_agents(spec: JobSpec, environment: Mapping[str, Any]) -> None:
-    """Make sure that the environment has as many agents as the algorithm learns.
-
-    Raises:
-        JobInvalid: the environment has another number of agents.
-    """
-    several, name = "classes" in environment, spec.algorithm.name
-    if several == (spec.algorithm.record.agents == "several"):
-        return
-    message = (
-        "learns a single agent, and the environment has several; use one of several agents, such as ippo"
-        if several
-        else "learns several agents, and the environment has a single one; use one of one agent, such as ppo"
-    )
-    raise JobInvalid([FieldError("spec.algorithm.name", name, message)])

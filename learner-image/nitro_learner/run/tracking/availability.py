@@ -22,6 +22,12 @@ def check_installed(spec: JobSpec) -> None:
     Raises:
         JobInvalid: names those that are not, and what to install.
     """
+    if mistakes := not_installed(spec):
+        raise JobInvalid(mistakes)
+
+
+def not_installed(spec: JobSpec) -> list[FieldError]:
+    """The trackers of a job that are not installed here, each with what to install."""
     mistakes = []
     for tracker in trackers_of(spec):
         try:
@@ -33,5 +39,4 @@ def check_installed(spec: JobSpec) -> None:
                 f"--build-arg EXTRAS={tracker}"
             )
             mistakes.append(FieldError(f"spec.tracking.{tracker}", ABSENT, remedy))
-    if mistakes:
-        raise JobInvalid(mistakes)
+    return mistakes
