@@ -11,8 +11,12 @@ from nitro_operator.observation.diagnosis import Problem
 
 OLDEST = (1, 21)
 """The first release whose autoscaler follows min-scale and max-scale when they are patched on a Revision."""
-KUBERNETES = (((1, 23), (1, 34)), ((1, 21), (1, 33)))
-"""Releases of Knative, the newest first, each with the oldest Kubernetes on which its programs start."""
+KUBERNETES = (((1, 22), (1, 34)), ((1, 21), (1, 33)))
+"""Releases of Knative, the newest first, each with the oldest Kubernetes on which its programs start.
+
+It is the default minimum of knative.dev/pkg/version, in the version that the release's go.mod names, and was
+read for 1.21 to 1.23. A newer release may need more, and none needs less.
+"""
 VERSION_LABEL = "app.kubernetes.io/version"
 NEEDED = f"Knative Serving {OLDEST[0]}.{OLDEST[1]} or newer is needed"
 INSTALL = (

@@ -76,7 +76,7 @@ def test_prices_are_cited_from_where_the_paper_has_them() -> None:
 
 def test_the_versions_are_those_that_the_operator_and_kind_have() -> None:
     rows = re.findall(
-        r"Knative Serving ([0-9.]+) or (?:newer|[0-9.]+) [|] ([0-9.]+) or newer",
+        r"Knative Serving ([0-9.]+)(?: or newer)? [|] ([0-9.]+) or newer",
         (ROOT / "charts" / "nitro" / "README.md").read_text(encoding="utf-8"),
     )
     known = [(f"{a}.{b}", f"{c}.{d}") for (a, b), (c, d) in KUBERNETES]
@@ -84,4 +84,11 @@ def test_the_versions_are_those_that_the_operator_and_kind_have() -> None:
     kind = (ROOT / "kind-config.yaml").read_text(encoding="utf-8")
     knative = re.search(r"KNATIVE:=v([0-9]+[.][0-9]+)", (ROOT / "scripts" / "common.sh").read_text())
     assert knative is not None
-    assert f"image: kindest/node:v{dict(known)[knative[1]]}." in kind
+    node = re.search(r"image: kindest/node:v([0-9]+)[.]([0-9]+)[.]", kind)
+    assert node is not None
+    version = (int(node[1]), int(node[2]))
+    major, minor = knative[1].split(".")
+    assert version >= next(least for release, least in KUBERNETES if (int(major), int(minor)) >= release)
+    chart = (ROOT / "charts" / "nitro" / "README.md").read_text(encoding="utf-8")
+    said = rf"another pair: Kubernetes {node[1]}[.]{node[2]}, .{{,60}} with Knative Serving {knative[1]}"
+    assert re.search(said, " ".join(chart.split())), "the page names the pair of make kind"

@@ -1,4 +1,4 @@
-"""RLlib's IMPALA and APPO (which is IMPACT): updates from fragments as they arrive.
+"""RLlib's IMPALA and APPO: updates from fragments as they arrive.
 
 RLlib hands its batches to a thread, which draws them from a queue or from a circular buffer whenever it can.
 Here the same updates are made one after the other, by the calls of `OffPolicyAlgorithm`: they can be repeated
