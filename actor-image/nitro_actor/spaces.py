@@ -1,10 +1,11 @@
 """The spaces of a gymnasium environment, as far as policies can play in them.
 
-Observations are a Box of floats or uint8, or become a Box of floats by gymnasium's `FlattenObservation`: Dict
-and Tuple spaces of numbers, and Discrete, MultiDiscrete and MultiBinary spaces. Actions are a Box of floats,
-Discrete, MultiDiscrete or MultiBinary.
+Observations are a Box, of uint8 or taken as floats, or become a Box of floats by gymnasium's
+`FlattenObservation`: Dict and Tuple spaces of numbers, and Discrete, MultiDiscrete and MultiBinary spaces.
+Actions are a Box of floats, Discrete, MultiDiscrete or MultiBinary.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,8 @@ from nitro_actor import actions as arrays
 from nitro_actor.config import EnvironmentConfigError
 
 MOST_FLAT = 100_000
-"""Numbers of a flattened observation at most. A Discrete part has as many as it has values."""
+"""Numbers of a flattened observation, and a policy's outputs for an action, at most. Discrete ones have as
+many as they have values."""
 
 
 def observation_dtype(space: Any, how: str) -> str:
@@ -32,11 +34,9 @@ def observation_dtype(space: Any, how: str) -> str:
         _require_numbers("observation", space, ", such as a constant 0")
         if space.dtype == np.uint8:
             return "uint8"
-        if np.issubdtype(space.dtype, np.floating):
-            return "float32"
+        return "float32"  # whole numbers and bools, too
     raise EnvironmentConfigError(
-        f"observation space {space} is not supported; it must be a Box of floats or uint8. Wrap the "
-        f"environment{how}"
+        f"observation space {space} is not supported; it must be a Box. Wrap the environment{how}"
     )
 
 
@@ -92,6 +92,11 @@ def misfit(observation: np.ndarray, dtype: Any) -> str:
 def actions(space: Any, how: str) -> arrays.ActionSpace:
     """Read an action space. Arguments and errors as `observation_dtype`."""
     _require_numbers("action", space, ", which the environment may ignore")
+    if (count := _outputs(space)) > MOST_FLAT:
+        raise EnvironmentConfigError(
+            f"action space {space} is not supported: a policy would need {count} outputs for it, of "
+            f"{MOST_FLAT} at most. Make a smaller space of it: wrap the environment{how}"
+        )
     if isinstance(space, Discrete):
         return arrays.Discrete(int(space.n), int(space.start))
     if isinstance(space, MultiDiscrete):
@@ -108,6 +113,15 @@ def actions(space: Any, how: str) -> arrays.ActionSpace:
     )
 
 
+def _outputs(space: Any) -> int:
+    """The outputs that a policy would need for an action space, found without making arrays of them."""
+    if isinstance(space, Discrete):
+        return int(space.n)
+    if isinstance(space, MultiDiscrete):
+        return sum(space.nvec.ravel().tolist())
+    return math.prod(space.shape) if isinstance(space, Box | MultiBinary) else 0
+
+
 def native_action(space: Any, action: np.ndarray) -> Any:
     """Convert an action to the space's own form.
 
@@ -117,7 +131,8 @@ def native_action(space: Any, action: np.ndarray) -> Any:
     if isinstance(space, Discrete):
         return int(action) + int(space.start)
     if isinstance(space, MultiDiscrete):
-        return (action.reshape(space.shape) + space.start).astype(space.dtype)
+        # Without axes NumPy makes a number of it, which gymnasium's space does not contain.
+        return np.asarray(action.reshape(space.shape) + space.start).astype(space.dtype)
     action = action.astype(space.dtype).reshape(space.shape)
     if isinstance(space, MultiBinary) or action.dtype == np.float32:
         return action

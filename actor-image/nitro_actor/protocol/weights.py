@@ -38,6 +38,8 @@ class PolicyWeights:
     def of(cls, meta: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> "PolicyWeights":
         """Make it from its tensors and its entry in a container's metadata, `network` and `observationClip`.
 
+        A number is a tensor without axes: earlier checkpoints have numbers in their place.
+
         Raises:
             MetadataError: the text names the field.
         """
@@ -45,7 +47,8 @@ class PolicyWeights:
         # The number is not converted to a float first, because a whole number may be too large for a float.
         if clip is not None and (type(clip) not in (int, float) or not 0 < clip < math.inf):
             raise MetadataError(f"observationClip: {clip!r} is no positive number")
-        return cls(fields.mapping(meta, "network"), tensors, clip)
+        arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
+        return cls(fields.mapping(meta, "network"), arrays, clip)
 
     @property
     def meta(self) -> dict[str, Any]:

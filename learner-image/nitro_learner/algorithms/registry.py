@@ -13,6 +13,7 @@ from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolic
 from nitro_learner.algorithms.fits import check_agents
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.algorithms.rllib import availability
+from nitro_learner.networks.architecture import check_size
 
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
@@ -57,6 +58,7 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
     availability.check(spec)
     check_agents(spec, environment)
     availability.check_actions(spec, environment)
+    check_size(spec.network, agent_classes(environment))
     algorithm = _learns(spec.algorithm.name, spec.network)(spec, environment, device)
     feeding = spec.algorithm.record.feeding
     if not isinstance(algorithm, _PROTOCOLS[feeding]):
@@ -71,12 +73,14 @@ def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu
 
     Raises:
         JobInvalid: see `make` and `make_teams`.
+        NetworkMisfit: the network does not fit the observations, or is too large for a message.
         TypeError: see `make`.
     """
     feeding = spec.algorithm.record.feeding
     if spec.algorithm.record.agents == "one":
         return PolicySet.of_one(make(spec, environment, device), feeding)
     teams = make_teams(spec, environment)
+    check_size(spec.network, agent_classes(environment))
     learners: list[SharingLearner] = [_learns(team.algorithm, team.network)(team, device) for team in teams]
     for team, learner in zip(teams, learners, strict=True):
         if not isinstance(learner, SharingLearner):

@@ -144,7 +144,7 @@ class TrainedPolicy:
             after = self._states({agent: state}, [agent], len(rows), single)[agent]
             actions = self._players.act(rows, mask, generator, after)
             if single:
-                actions, after = actions[0], after[0]
+                actions, after = self._first(self.agents[0], actions), after[0]
             return actions if state is None else (actions, after)
         if not isinstance(observation, Mapping):
             raise ValueError(
@@ -164,7 +164,7 @@ class TrainedPolicy:
             {agent: rows for agent, (rows, _) in seen.items()}, masks, count, generator, states
         )
         if single:
-            chosen = {agent: rows[0] for agent, rows in chosen.items()}
+            chosen = {agent: self._first(agent, rows) for agent, rows in chosen.items()}
             states = {agent: rows[0] for agent, rows in states.items()}
         return chosen if state is None else (chosen, states)
 
@@ -184,6 +184,12 @@ class TrainedPolicy:
         if agent not in self.spaces:
             raise ValueError(f"there is no agent {agent!r}; the agents are {list(self.agents)}")
         return self.spaces[agent]
+
+    def _first(self, agent: str, actions: Action) -> Action:
+        """The only action of a batch. A space whose arrays have no axes takes such arrays; Discrete ones take
+        numbers."""
+        first: Action = actions[0] if self.of(agent).action["kind"] == "discrete" else actions[0, ...]
+        return first
 
     def _states(
         self, state: Mapping[str, Any], agents: Sequence[str], count: int, single: bool

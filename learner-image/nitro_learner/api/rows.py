@@ -24,7 +24,7 @@ def batch_of(observation: ArrayLike, one: AgentClass, kind: str) -> tuple[NDArra
         hint = " For one frame at a time use episode()." if one.observation["stack"] > 1 else ""
         raise ValueError(
             f"{one.name}: {'a frame' if kind == 'frame' else 'an observation'} has the shape {list(shape)}, "
-            f"a batch [B, {', '.join(map(str, shape))}]; this is {list(rows.shape)}.{hint}"
+            f"a batch [{', '.join(map(str, ('B', *shape)))}]; this is {list(rows.shape)}.{hint}"
         )
     if rows.dtype.kind not in "biuf":
         raise ValueError(f"{one.name}: observations are numbers, not {rows.dtype}")

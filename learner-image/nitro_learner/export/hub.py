@@ -104,8 +104,8 @@ networks.
 def _usage(policy: TrainedPolicy, network: str) -> str:
     """Python that plays the first agent's network."""
     one = policy.of(policy.agents[0])
-    shape = ", ".join(map(str, one.observation["shape"]))
-    feed = f'{{"observation": np.zeros([1, {shape}], np.{one.observation["dtype"]})}}'
+    shape, dtype = [1, *one.observation["shape"]], one.observation["dtype"]
+    feed = f'{{"observation": np.zeros({shape}, np.{dtype})}}'
     memory, outputs = policy.memory[policy.agents[0]], "actions, distribution"
     if memory:  # of an episode's first observation
         feed, outputs = f'{feed[:-1]}, "state": np.zeros([1, {memory}], np.float32)}}', f"{outputs}, state"

@@ -122,7 +122,7 @@ class PolicyModule(nn.Module):
             x = scaled.reshape(-1, *self._image).permute(0, 3, 1, 2)
             for layer in self.convolutions:
                 x = self._activated(layer(x))
-        x = x.flatten(1).float()
+        x = (x.flatten(1) if x.dim() > 1 else x.unsqueeze(1)).float()
         if self._identified:
             x = torch.cat([x, self.identity.expand(x.shape[0], -1)], 1)
         for layer in self.layers:

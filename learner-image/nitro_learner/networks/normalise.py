@@ -34,8 +34,9 @@ class Moments:
         total = self.count + n
         delta = mean - self.mean
         squares = self.variance * self.count + variance * n + delta**2 * (self.count * n / total)
-        self.mean = self.mean + delta * (n / total)
-        self.variance = squares / total
+        # NumPy makes numbers of arrays without axes.
+        self.mean = np.asarray(self.mean + delta * (n / total))
+        self.variance = np.asarray(squares / total)
         self.count = total
 
     def state_dict(self) -> dict[str, Any]:

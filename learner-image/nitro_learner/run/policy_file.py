@@ -28,7 +28,7 @@ def policy_file(played: Mapping[str, Any], round: int) -> bytes:
         "policies": {name: one["meta"] for name, one in played["policies"].items()},
     }
     tensors = {
-        f"{name}/{tensor}": np.ascontiguousarray(array)
+        f"{name}/{tensor}": np.asarray(array, order="C")
         for name, one in played["policies"].items()
         for tensor, array in one["tensors"].items()
     }
