@@ -107,10 +107,11 @@ class Actor:
             raise wire.WireError(
                 f"steps: {request.steps} is not a multiple of the actor's {count} environments"
             )
-        size = request.steps * self._play.step_bytes()
-        if size > wire.MAX_BYTES:
+        each = self._play.step_bytes()
+        if (size := request.steps * each) > wire.MAX_BYTES:
             raise wire.WireError(
-                f"steps: {request.steps} may take {size} bytes; a fragment may have {wire.MAX_BYTES}"
+                f"steps: {request.steps} may take {size} bytes; a fragment may have {wire.MAX_BYTES}. With "
+                f"these spaces spec.environment.rolloutLength may be {wire.MAX_BYTES // each}"
             )
 
     def _policy(self, request: Request, exchange: Exchange) -> Any:

@@ -13,6 +13,9 @@ from nitro_actor.actions import ActionSpace, action_space, rescaled
 from nitro_actor.engines.base import Engine, Snapshot
 from nitro_actor.stacking import join, stacked_shape
 
+EXACT = 2**24
+"""float32 holds every whole number up to this one."""
+
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
@@ -26,6 +29,7 @@ class EnvironmentSpec:
         frame_stack: k, observations that the policy sees at once.
         masked: whether the environment tells which actions are allowed.
         stateful_wrappers: gymnasium's wrappers whose state goes on from episode to episode, by their names.
+        largest: whole number that observations may hold, where it is beyond EXACT; else 0.
     """
 
     id: str
@@ -37,6 +41,7 @@ class EnvironmentSpec:
     frame_stack: int = 1
     masked: bool = False
     stateful_wrappers: tuple[str, ...] = ()
+    largest: int = 0
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -53,6 +58,7 @@ class EnvironmentSpec:
                 "dtype": self.observation_dtype,
                 "frame": list(self.frame_shape),
                 "stack": self.frame_stack,
+                **({"largest": self.largest} if self.largest else {}),
             },
             "action": self.action.to_json() | ({"masked": True} if self.masked else {}),
             "resumable": self.resumable,

@@ -141,11 +141,12 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     dtype = "float32"
     if not spaces.is_flattened(probe.observation_space):
         dtype = spaces.observation_dtype(
-            probe.observation_space, ", for example in gymnasium.wrappers.DtypeObservation"
+            probe.observation_space, ", for example in gymnasium.wrappers.TransformObservation"
         )
     action = spaces.actions(probe.action_space, ", for example in gymnasium.wrappers.TransformAction")
     has_mask = masked.has(probe, action)
     stateful = states.keeping_state(probe)
+    largest = spaces.largest_whole(probe.observation_space)
     close(probe, 0)
     try:
         engine = GenericEngine(factory, config.count, dtype, masked=action if has_mask else None)
@@ -160,7 +161,16 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
             "frameStack needs observations that are vectors or images, not single numbers; set frameStack: 1"
         )
     spec = EnvironmentSpec(
-        config.id, shape, dtype, action, time_limit, engine.resumable, config.frame_stack, has_mask, stateful
+        config.id,
+        shape,
+        dtype,
+        action,
+        time_limit,
+        engine.resumable,
+        config.frame_stack,
+        has_mask,
+        stateful,
+        largest,
     )
     return Environment(engine, spec, clip_rewards=config.clip_rewards)
 

@@ -15,6 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from nitro_actor import actions as arrays
 from nitro_actor.config import EnvironmentConfigError
+from nitro_actor.environment import EXACT
 
 MOST_FLAT = 100_000
 """Numbers of a flattened observation, and a policy's outputs for an action, at most. Discrete ones have as
@@ -38,6 +39,15 @@ def observation_dtype(space: Any, how: str) -> str:
     raise EnvironmentConfigError(
         f"observation space {space} is not supported; it must be a Box. Wrap the environment{how}"
     )
+
+
+def largest_whole(space: Any) -> int:
+    """The largest whole number that observations may hold, where float32 does not hold all of them; or 0."""
+    wholes = [part for _, part in _parts(space, "") if isinstance(part, Box) and part.dtype.kind in "iu"]
+    largest = max(
+        (abs(int(bound)) for part in wholes for bound in (part.low.min(), part.high.max())), default=0
+    )
+    return largest if largest > EXACT else 0
 
 
 def is_flattened(space: Any) -> bool:

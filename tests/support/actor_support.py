@@ -348,8 +348,18 @@ class WrongDials(Dials):
         return {**shown, "dials": (dials + 9 * min(self._steps, 1), last)}
 
 
-class IntegerBox(Walk):
-    observation_space = spaces.Box(0, 9, (2,), np.int64)  # type: ignore[assignment]
+class ManyActions(Walk):
+    """More actions than a policy can have, of a kind."""
+
+    def __init__(self, kind: str) -> None:
+        many = {
+            "Discrete": spaces.Discrete(10**8, start=-5),
+            "MultiDiscrete": spaces.MultiDiscrete([10**18] * 10),
+            "many numbers": spaces.MultiDiscrete([[2] * 30_000] * 2),
+            "MultiBinary": spaces.MultiBinary((10**5, 10**5)),
+            "Box": spaces.Box(-1, 1, (100_001,)),
+        }
+        self.action_space = many[kind]
 
 
 class NothingSeen(Walk):

@@ -208,6 +208,18 @@ class Panel(Pair):
         return masks
 
 
+class Hands(Pair):
+    """Its agents have more actions than a policy can have."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.possible_agents = ["hand_0", "hand_1"]
+        self._kind = kind
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:  # noqa: ARG002
+        return spaces.Discrete(10**8) if self._kind == "Discrete" else spaces.MultiBinary(10**9)
+
+
 class Turns(AECEnv[str, Any, Any]):
     """An environment in which agents take turns."""
 

@@ -12,7 +12,7 @@ _BOXES: dict[str, spaces.Space[Any]] = {
     "floats": Box(-1, 1, (2, 3), np.float32),
     "float": Box(-1, 1, (), np.float32),
     "one float": Box(-1, 1, (1,), np.float32),
-    "unbounded": Box(-np.inf, np.inf, (2,), np.float64),
+    "doubles": Box(-np.inf, np.inf, (2,), np.float64),
     "double": Box(-1, 1, (), np.float64),
     "half": Box(-1, 1, (), np.float16),
     "pixels": Box(0, 255, (4, 5, 3), np.uint8),
@@ -22,6 +22,8 @@ _BOXES: dict[str, spaces.Space[Any]] = {
     "integer": Box(-9, 9, (), np.int64),
     "small integers": Box(0, 9, (2, 2), np.int8),
     "words": Box(0, 2**16 - 1, (1,), np.uint16),
+    "long integers": Box(-(2**40), 2**20, (2,), np.int64),
+    "any integer": Box(-np.inf, np.inf, (), np.int64),
     "bools": Box(0, 1, (3,), bool),  # type: ignore[arg-type]
     "bool": Box(0, 1, (), bool),  # type: ignore[arg-type]
 }
@@ -39,6 +41,7 @@ OBSERVATIONS: dict[str, spaces.Space[Any]] = {
     **_BOXES,
     **_NUMBERS,
     "scalars": Dict({"a": Box(-1, 1, ()), "b": Box(0, 9, (), np.int16), "c": Box(0, 1, (), bool)}),  # type: ignore[arg-type]
+    "a long part": Dict({"a": Box(0, 2**24 + 1, (), np.int32), "b": Discrete(3)}),
     "one scalar": Tuple((Box(-1, 1, ()),)),
     "nested": Dict({"x": Tuple((Discrete(2), MultiDiscrete([2, 2]))), "y": Dict({"z": MultiBinary(2)})}),
 }

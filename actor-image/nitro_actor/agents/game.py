@@ -16,7 +16,7 @@ from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.failures import failures
 from nitro_actor.engines.observations import Observations
 from nitro_actor.masks import MASK
-from nitro_actor.spaces import actions, native_action, observation_dtype
+from nitro_actor.spaces import actions, largest_whole, native_action, observation_dtype
 
 _HOW = " so that each agent observes one array and has one action"
 
@@ -243,6 +243,8 @@ class Game:
             raise EnvironmentConfigError(f"{agent}: {error}") from None
         shape = list(seen.shape or ())
         observation = {"shape": shape, "dtype": dtype, "frame": shape, "stack": 1}
+        if largest := largest_whole(seen):
+            observation["largest"] = largest
         if action["kind"] == "discrete":
             action["masked"] = masked
         elif masked and action["kind"] != "continuous":

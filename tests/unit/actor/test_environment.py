@@ -1,6 +1,7 @@
 """Which environments are taken, how they are described, and what a wrong one is told."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,6 @@ def test_a_later_copy_that_cannot_be_built_is_reported() -> None:
         ("x", "actor_support:TextSpace", r"because it is a Text space.* Make a Box .*TransformObservation"),
         ("x", "actor_support:ImageInDict", r"because \['camera'\] is an image.*FilterObservation"),
         ("x", "actor_support:ManyPlaces", "flattened to 1000000000 numbers, of 100000 at most"),
-        ("x", "actor_support:IntegerBox", "must be a Box of floats or uint8.*DtypeObservation"),
         (
             "x",
             "actor_support:NothingSeen",
@@ -119,6 +119,28 @@ def test_a_later_copy_that_cannot_be_built_is_reported() -> None:
 def test_refuses(name: str, entry_point: str | None, message: str) -> None:
     with pytest.raises(EnvironmentConfigError, match=message):
         environment(name, 1, entry_point)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs"),
+    [
+        ("Discrete", 10**8),
+        ("MultiDiscrete", 10**19),
+        ("many numbers", 120_000),
+        ("MultiBinary", 10**10),
+        ("Box", 100_001),
+    ],
+)
+def test_an_action_space_for_which_no_policy_has_room_is_refused(kind: str, outputs: int) -> None:
+    """Without making arrays of that size."""
+    told = rf"(?s)action space .* a policy would need {outputs} outputs for it, of 100000 at most. Make"
+    tracemalloc.start()
+    try:
+        with pytest.raises(EnvironmentConfigError, match=told):
+            environment("x", 1, "actor_support:ManyActions", kind=kind)
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

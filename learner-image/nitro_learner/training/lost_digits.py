@@ -1,0 +1,28 @@
+"""Whole numbers in observations that float32 does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nitro_actor.environment import EXACT
+from nitro_actor.protocol.agents import AGENT, agent_classes
+
+
+def warnings(environment: Mapping[str, Any]) -> list[str]:
+    """A warning for each class of agents whose observations may lose digits.
+
+    Args:
+        environment: the actors' EnvironmentSpec.
+    """
+    found = []
+    for one in agent_classes(environment):
+        if "largest" in one.observation:
+            owner = "" if one.name == AGENT else f" of {one.name}"
+            found.append(
+                f"spec.environment: observations{owner} may hold whole numbers up to "
+                f"{one.observation['largest']}, but policies see float32, in which those beyond {EXACT} lose "
+                "their last digits; give the space the bounds that its values have, or scale or split them "
+                "with gymnasium.wrappers.TransformObservation"
+            )
+    return found
