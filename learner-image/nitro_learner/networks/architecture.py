@@ -97,7 +97,8 @@ def check_size(network: Network, classes: Sequence[AgentClass]) -> None:
         size += sum(4 * math.prod(spec.shape) for spec in (layers | head).values())
     if size > wire.MAX_BYTES:
         raise NetworkMisfit(
-            f"spec.network: policies for the {seen} numbers that agents see and the {outputs} outputs of their "
-            f"actions have weights of {size / 2**20:.0f} MiB; a message may have {wire.MAX_BYTES // 2**20}. "
-            "Make hiddenSizes or recurrent.hiddenSize smaller, or the environment's spaces"
+            f"spec.network: policies for the {seen} numbers that agents see and the {outputs} outputs of "
+            f"their actions have weights of {size / 2**20:.0f} MiB; a message may have "
+            f"{wire.MAX_BYTES // 2**20}. Make hiddenSizes or recurrent.hiddenSize smaller, or the "
+            "environment's spaces"
         )

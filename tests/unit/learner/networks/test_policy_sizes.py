@@ -45,9 +45,7 @@ def one(observation: dict[str, Any], action: dict[str, Any]) -> dict[str, Any]:
 def test_a_policy_for_which_no_message_has_room_is_refused(
     network: dict[str, Any], environment: dict[str, Any], size: int
 ) -> None:
-    told = (
-        rf"spec.network.hiddenSizes: .* make weights of {size} MiB .* a message may have 128. Make them small"
-    )
+    told = rf"spec.network: policies for .* have weights of {size} MiB; a message may have 128. Make hiddenS"
     with pytest.raises(NetworkMisfit, match=told):
         registry.make_policies(resolved(job(network=network)).spec, environment)
 
