@@ -43,10 +43,14 @@ def observation_dtype(space: Any, how: str) -> str:
 
 def largest_whole(space: Any) -> int:
     """The largest whole number that observations may hold, where float32 does not hold all of them; or 0."""
-    wholes = [part for _, part in _parts(space, "") if isinstance(part, Box) and part.dtype.kind in "iu"]
-    largest = max(
-        (abs(int(bound)) for part in wholes for bound in (part.low.min(), part.high.max())), default=0
-    )
+    boxes = [part for _, part in _parts(space, "") if isinstance(part, Box) and part.low.size]
+    bounds = [
+        abs(int(bound))
+        for part in boxes
+        if part.dtype.kind in "iu"
+        for bound in (part.low.min(), part.high.max())
+    ]
+    largest = max(bounds, default=0)
     return largest if largest > EXACT else 0
 
 

@@ -42,6 +42,7 @@ OBSERVATIONS: dict[str, spaces.Space[Any]] = {
     **_NUMBERS,
     "scalars": Dict({"a": Box(-1, 1, ()), "b": Box(0, 9, (), np.int16), "c": Box(0, 1, (), bool)}),  # type: ignore[arg-type]
     "a long part": Dict({"a": Box(0, 2**24 + 1, (), np.int32), "b": Discrete(3)}),
+    "an empty part": Dict({"a": Box(0, 9, (0,), np.int64), "b": Box(-1, 1, (2,))}),
     "one scalar": Tuple((Box(-1, 1, ()),)),
     "nested": Dict({"x": Tuple((Discrete(2), MultiDiscrete([2, 2]))), "y": Dict({"z": MultiBinary(2)})}),
 }
