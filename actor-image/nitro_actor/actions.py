@@ -18,11 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.matmul import Floats
-
-_LARGEST = float(np.finfo(np.float32).max)
-"""What float32 holds."""
 
 
 class ActionSpace(ABC):
@@ -166,7 +162,7 @@ class Discrete(WholeNumbers):
         return action | {"start": self.start} if self.start else action
 
     def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
-        return _gumbel(generator, (*leading, self.outputs))
+        return generator.gumbel(size=(*leading, self.outputs)).astype(np.float32)
 
     def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
         np.argmax(distribution + noise, axis=-1, out=out)  # the Gumbel-max trick
@@ -219,7 +215,7 @@ class MultiDiscrete(WholeNumbers):
         return {"head": self.head, "sizes": list(self.sizes)}
 
     def noise(self, generator: np.random.Generator, leading: tuple[int, ...]) -> Floats:
-        return _gumbel(generator, (*leading, self.outputs))
+        return generator.gumbel(size=(*leading, self.outputs)).astype(np.float32)
 
     def sample(self, distribution: Floats, noise: Floats, out: np.ndarray) -> None:
         scores = distribution + noise
@@ -295,38 +291,9 @@ def action_space(action: Mapping[str, Any]) -> ActionSpace:
     return Discrete(action["n"], action.get("start", 0))
 
 
-def rescaled(action: Mapping[str, Any]) -> dict[str, Any]:
-    """The action of an EnvironmentSpec, so that a policy's -1 to 1 stand for the environment's bounds.
-
-    Raises:
-        EnvironmentConfigError: it is no Box, or a bound is missing.
-    """
-    if action["kind"] != "continuous":
-        raise EnvironmentConfigError(
-            f"rescaleActions is for actions that are a Box, and these are {action['kind']}; leave it out"
-        )
-    for index, (low, high) in enumerate(zip(action["low"], action["high"], strict=True)):
-        if not bounds_finite(low, high):
-            raise EnvironmentConfigError(
-                f"rescaleActions needs finite bounds, and actions[{index}] is from "
-                f"{-math.inf if low is None else low:g} to {math.inf if high is None else high:g}; give the "
-                "action space bounds, or leave rescaleActions out"
-            )
-    return {**action, "rescaled": True}
-
-
-def bounds_finite(low: float | None, high: float | None) -> bool:
-    """Whether a number of an action has both bounds. The largest float32 stands for none, too."""
-    return all(bound is not None and abs(bound) < _LARGEST for bound in (low, high))
-
-
 def _log_probabilities(logits: Floats, actions: NDArray[np.int64]) -> Floats:
     """Log probabilities of actions i64 [...] under logits f32 [..., N]."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
     each = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     chosen: Floats = np.take_along_axis(each, actions[..., None], axis=-1)[..., 0]
     return chosen
-
-
-def _gumbel(generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    return generator.gumbel(size=shape).astype(np.float32)

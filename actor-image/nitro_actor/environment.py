@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
-from nitro_actor.actions import ActionSpace, action_space, rescaled
+from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.engines.base import Engine, Snapshot
+from nitro_actor.rescaling import rescaled
 from nitro_actor.stacking import join, stacked_shape
-
-EXACT = 2**24
-"""float32 holds every whole number up to this one."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class EnvironmentSpec:
         frame_stack: k, observations that the policy sees at once.
         masked: whether the environment tells which actions are allowed.
         stateful_wrappers: gymnasium's wrappers whose state goes on from episode to episode, by their names.
-        largest: whole number that observations may hold, where it is beyond EXACT; else 0.
+        largest: whole number that observations may hold, where float32 does not hold all of them; else 0.
     """
 
     id: str

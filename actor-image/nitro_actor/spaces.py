@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from nitro_actor import actions as arrays
 from nitro_actor.config import EnvironmentConfigError
-from nitro_actor.environment import EXACT
+from nitro_actor.wire import EXACT_IN_FLOAT32
 
 MOST_FLAT = 100_000
 """Numbers of a flattened observation, and a policy's outputs for an action, at most. Discrete ones have as
@@ -51,7 +51,7 @@ def largest_whole(space: Any) -> int:
         for bound in (part.low.min(), part.high.max())
     ]
     largest = max(bounds, default=0)
-    return largest if largest > EXACT else 0
+    return largest if largest > EXACT_IN_FLOAT32 else 0
 
 
 def is_flattened(space: Any) -> bool:

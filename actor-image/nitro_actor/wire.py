@@ -23,6 +23,9 @@ import zstandard
 MAX_BYTES = 128 * 2**20
 """Largest message, before and after decompression."""
 
+EXACT_IN_FLOAT32 = 2**24
+"""float32, in which observations are sent, holds every whole number up to this one."""
+
 COMPRESS_ABOVE = 64 * 2**10
 """Messages of more bytes than this are compressed; smaller ones cost more time than they save."""
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
-from nitro_actor.actions import ActionSpace, action_space, rescaled
+from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
 from nitro_actor.engines.base import Snapshot
 from nitro_actor.protocol.agents import AgentClass
+from nitro_actor.rescaling import rescaled
 from nitro_actor.stacking import join, stacked_shape
 
 

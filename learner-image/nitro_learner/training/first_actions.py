@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nitro_actor.actions import bounds_finite
 from nitro_actor.protocol.agents import AGENT, agent_classes
+from nitro_actor.rescaling import bounds_finite
 
 _REACH = 2.0
 """Standard deviations on either side of 0: 95 % of the first actions."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nitro_actor.environment import EXACT
 from nitro_actor.protocol.agents import AGENT, agent_classes
+from nitro_actor.wire import EXACT_IN_FLOAT32
 
 
 def warnings(environment: Mapping[str, Any]) -> list[str]:
@@ -21,8 +21,8 @@ def warnings(environment: Mapping[str, Any]) -> list[str]:
             owner = "" if one.name == AGENT else f" of {one.name}"
             found.append(
                 f"spec.environment: observations{owner} may hold whole numbers up to "
-                f"{one.observation['largest']}, but policies see float32, in which those beyond {EXACT} lose "
-                "their last digits; give the space the bounds that its values have, or scale or split them "
-                "with gymnasium.wrappers.TransformObservation"
+                f"{one.observation['largest']}, but policies see float32, in which those beyond "
+                f"{EXACT_IN_FLOAT32} lose their last digits; give the space the bounds that its values have, "
+                "or scale or split them with gymnasium.wrappers.TransformObservation"
             )
     return found
