@@ -108,6 +108,7 @@ async def test_a_tracker_that_has_all_rounds_but_not_the_end_is_told_and_counted
 
     tracking = {"wandb": {}} if tracker == "wandb" else {"mlflow": {"trackingUri": "http://mlflow"}}
     spec = resolve(load_job(job(tracking=tracking))).spec
+    (tmp_path / "a run" / "wandb" / "run-20260101_120000-5f3a").mkdir(parents=True)
     async with Trackers(spec, tmp_path / "a run", "5f3a", {}, [Counter()]) as trackers:
         trackers.on_run_started(round=5, rounds=5, history=[])
         (one,) = trackers._processes
