@@ -1,5 +1,7 @@
 """Check job files: every mistake with its field, what was found, what is allowed and the remedy.
 
+The environment is built too, as a training does at its start, if its package is installed here.
+
 examples:
   nitro validate examples/hopper.yaml
   nitro validate --resolved examples/hopper.yaml       # with every default filled in
