@@ -149,6 +149,7 @@ def test_what_the_start_refuses_is_refused(
         ({"id": "not_here_at_all:Own-v0"}, {}, "needs the package not_here_at_all, which is not installed"),
         (OWN_ENTRY | {"kwargs": {"how": "raises"}}, {"actor": {"image": "registry.test/own:1"}}, "no wheels"),
         (OWN_ENTRY | {"kwargs": {"how": "wide"}}, {}, "actions[0] goes from 0 to 1000"),
+        ({"entryPoint": "actor_support:normalised_walk"}, {}, "has gymnasium.wrappers.NormalizeObservation"),
         (OWN_ENTRY, {}, None),
     ],
 )
