@@ -5,9 +5,14 @@ Nothing here imports torch: `nitro validate` asks, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from nitro_actor import wire
+from nitro_actor.actions import action_space
+from nitro_actor.networks import NETWORKS
+from nitro_actor.policy import head_parameters
 from nitro_actor.protocol.agents import agent_classes
 from nitro_api import FieldError, JobInvalid, JobSpec
 from nitro_api.resolution.teams import teams_of
@@ -19,9 +24,11 @@ def check(spec: JobSpec, environment: Mapping[str, Any]) -> None:
 
     Raises:
         JobInvalid: the environment has another number of agents than the algorithm learns, actions that it
-            cannot learn, no agents that an entry of spec.algorithm.policies names, or none that could share.
+            cannot learn, no agents that an entry of spec.algorithm.policies names, or none that could share;
+            or policies of it are too large for a message.
     """
     check_agents(spec, environment)
+    check_size(spec, environment)
     if spec.algorithm.record.agents == "one":
         availability.check_actions(spec, environment)
         return
@@ -44,6 +51,38 @@ def check_agents(spec: JobSpec, environment: Mapping[str, Any]) -> None:
         else "learns several agents, and the environment has a single one; use one of one agent, such as ppo"
     )
     raise JobInvalid([FieldError("spec.algorithm.name", name, message)])
+
+
+def check_size(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+    """Make sure that a message has room for a policy of each class of agents.
+
+    Raises:
+        JobInvalid: it has none.
+    """
+    network = spec.network
+    described: dict[str, Any] = {"hidden": list(network.hidden_sizes), "logStd": network.log_std}
+    if network.conv_layers:
+        described["convolutions"] = [layer.to_dict() for layer in network.conv_layers]
+    if network.recurrent:
+        described["recurrent"] = {"cell": network.recurrent.cell, "size": network.memory_size}
+    size = seen = outputs = 0
+    for one in agent_classes(environment):
+        shape, actions = one.observation["shape"], action_space(one.action)
+        seen, outputs = seen + math.prod(shape), outputs + actions.outputs
+        try:
+            layers, width = NETWORKS[network.type].parameters(described, shape)
+        except wire.WireError:
+            return  # whoever builds the network says which layer does not fit the images
+        head, _ = head_parameters(described, width, actions)
+        size += sum(4 * math.prod(n or 0 for n in tensor.shape) for tensor in (layers | head).values())
+    if size <= wire.MAX_BYTES:
+        return
+    message = (
+        f"make {size / 2**20:.0f} MiB of weights for the {seen} numbers that agents see and the {outputs} "
+        f"outputs of their actions, and a message may have {wire.MAX_BYTES // 2**20}; make them (or "
+        "spec.network.recurrent.hiddenSize) smaller, or the environment's spaces"
+    )
+    raise JobInvalid([FieldError("spec.network.hiddenSizes", described["hidden"], message)])
 
 
 def check_sharing(spec: JobSpec, teams: Sequence[Collection[str]], environment: Mapping[str, Any]) -> None:

@@ -10,10 +10,9 @@ from nitro_api.spec.network import Network
 from nitro_learner.algorithms.agents.team import SharingLearner
 from nitro_learner.algorithms.agents.teams import make_teams
 from nitro_learner.algorithms.base import Algorithm, OffPolicyAlgorithm, OnPolicyAlgorithm
-from nitro_learner.algorithms.fits import check_agents
+from nitro_learner.algorithms.fits import check_agents, check_size
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.algorithms.rllib import availability
-from nitro_learner.networks.architecture import check_size
 
 ALGORITHMS = {
     "ppo": "ppo.learning:Ppo",
@@ -52,13 +51,13 @@ def make(spec: JobSpec, environment: dict[str, Any], device: str = "cpu") -> Alg
 
     Raises:
         JobInvalid: the environment has several agents, or the algorithm is RLlib's, which is not installed or
-            refuses the job's settings or the environment's actions.
+            refuses the job's settings or the environment's actions; or policies are too large for a message.
         TypeError: the class does not implement what its record's feeding asks for.
     """
     availability.check(spec)
     check_agents(spec, environment)
     availability.check_actions(spec, environment)
-    check_size(spec.network, agent_classes(environment))
+    check_size(spec, environment)
     algorithm = _learns(spec.algorithm.name, spec.network)(spec, environment, device)
     feeding = spec.algorithm.record.feeding
     if not isinstance(algorithm, _PROTOCOLS[feeding]):
@@ -73,14 +72,14 @@ def make_policies(spec: JobSpec, environment: dict[str, Any], device: str = "cpu
 
     Raises:
         JobInvalid: see `make` and `make_teams`.
-        NetworkMisfit: the network does not fit the observations, or is too large for a message.
+        NetworkMisfit: the network does not fit the observations.
         TypeError: see `make`.
     """
     feeding = spec.algorithm.record.feeding
     if spec.algorithm.record.agents == "one":
         return PolicySet.of_one(make(spec, environment, device), feeding)
     teams = make_teams(spec, environment)
-    check_size(spec.network, agent_classes(environment))
+    check_size(spec, environment)
     learners: list[SharingLearner] = [_learns(team.algorithm, team.network)(team, device) for team in teams]
     for team, learner in zip(teams, learners, strict=True):
         if not isinstance(learner, SharingLearner):

@@ -4,13 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nitro_actor import wire
 from nitro_actor.actions import action_space
-from nitro_actor.networks import NETWORKS
-from nitro_actor.policy import head_parameters
-from nitro_actor.protocol.agents import AgentClass
 from nitro_api import JobSpec
-from nitro_api.spec.network import ImageTooSmall, Network, image_sizes
+from nitro_api.spec.network import ImageTooSmall, image_sizes
 from nitro_learner.networks.images import Image
 
 
@@ -72,33 +68,3 @@ def description(spec: JobSpec, environment: Mapping[str, Any]) -> dict[str, Any]
     if network.conv_layers:
         described["convolutions"] = [layer.to_dict() for layer in network.conv_layers]
     return described
-
-
-def check_size(network: Network, classes: Sequence[AgentClass]) -> None:
-    """Make sure that a message has room for a policy of each class of agents.
-
-    Raises:
-        NetworkMisfit: it has none.
-    """
-    described: dict[str, Any] = {"hidden": list(network.hidden_sizes), "logStd": network.log_std}
-    if network.conv_layers:
-        described["convolutions"] = [layer.to_dict() for layer in network.conv_layers]
-    if network.recurrent:
-        described["recurrent"] = {"cell": network.recurrent.cell, "size": network.memory_size}
-    size = seen = outputs = 0
-    for one in classes:
-        shape, actions = one.observation["shape"], action_space(one.action)
-        seen, outputs = seen + math.prod(shape), outputs + actions.outputs
-        try:
-            layers, width = NETWORKS[network.type].parameters(described, shape)
-        except wire.WireError:
-            return  # whoever builds the network says which layer does not fit the images
-        head, _ = head_parameters(described, width, actions)
-        size += sum(4 * math.prod(spec.shape) for spec in (layers | head).values())
-    if size > wire.MAX_BYTES:
-        raise NetworkMisfit(
-            f"spec.network: policies for the {seen} numbers that agents see and the {outputs} outputs of "
-            f"their actions have weights of {size / 2**20:.0f} MiB; a message may have "
-            f"{wire.MAX_BYTES // 2**20}. Make hiddenSizes or recurrent.hiddenSize smaller, or the "
-            "environment's spaces"
-        )

@@ -51,7 +51,7 @@ def own_pods(spec: JobSpec) -> bool:
 
 def _fitting(spec: JobSpec, environment: Mapping[str, Any]) -> list[str]:
     from nitro_learner.algorithms import fits  # these need numpy, which takes long to load
-    from nitro_learner.training import first_actions, stateful_wrappers
+    from nitro_learner.training import first_actions, lost_digits, stateful_wrappers
 
     fits.check(spec, environment)
     if spec.network.type == "conv" and "classes" not in environment:
@@ -62,7 +62,11 @@ def _fitting(spec: JobSpec, environment: Mapping[str, Any]) -> list[str]:
         except NetworkMisfit as error:
             path, _, message = str(error).partition(" ")
             raise JobInvalid([FieldError(path.rstrip(":"), spec.network.type, message)]) from None
-    return [*stateful_wrappers.warnings(environment, spec), *first_actions.warnings(environment)]
+    return [
+        *stateful_wrappers.warnings(environment, spec),
+        *first_actions.warnings(environment),
+        *lost_digits.warnings(environment),
+    ]
 
 
 def _described(spec: JobSpec) -> dict[str, Any]:

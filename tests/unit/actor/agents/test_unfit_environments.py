@@ -43,6 +43,13 @@ def test_what_cannot_be_played_is_refused_at_once(id_: str, entry_point: str | N
         several(id_, 1, entry_point, **kwargs)
 
 
+@pytest.mark.parametrize("kind", ["Discrete", "MultiBinary"])
+def test_actions_for_which_no_policy_has_room_are_refused(kind: str) -> None:
+    told = r"hand_0: action space .* outputs for it, of 100000 at most.*so that each agent observes one array"
+    with pytest.raises(EnvironmentConfigError, match=told):
+        several("test", 1, "parallel_environments:Hands", kind=kind)
+
+
 @pytest.mark.parametrize(
     ("how", "text"),
     [

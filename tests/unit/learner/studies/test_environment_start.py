@@ -164,3 +164,27 @@ def test_what_another_machine_may_have_is_a_warning(
     told = json.loads(capsys.readouterr().out)
     assert (code, told["errors"]) == (0, [])
     assert [said in warning for warning in told["warnings"]] == ([] if said is None else [True])
+
+
+def test_spaces_that_are_too_large_or_lose_digits_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = {"entryPoint": "actor_support:ManyActions", "kwargs": {"kind": "Discrete"}}
+    assert validate(tmp_path, many) == 2
+    (mistake,) = json.loads(capsys.readouterr().out)["errors"]
+    assert mistake["path"] == "spec.environment.entryPoint"
+    assert "a policy would need 100000000 outputs for it, of 100000 at most" in mistake["message"]
+    spaced: dict[str, Any] = {"entryPoint": "space_environments:Spaced"}
+    spaced["kwargs"] = {"observation": "long integers", "action": "bits"}
+    assert validate(tmp_path, spaced) == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning.startswith(
+        "spec.environment: observations may hold whole numbers up to 1099511627776, but"
+    )
+    spaced["kwargs"]["observation"] = "one scalar"
+    assert validate(tmp_path, spaced, network={"hiddenSizes": [4096] * 4}) == 2
+    (mistake,) = json.loads(capsys.readouterr().out)["errors"]
+    assert mistake["path"] == "spec.network.hiddenSizes"
+    assert mistake["message"].startswith(
+        "make 192 MiB of weights for the 1 numbers that agents see and the 4"
+    )

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import agents_jobs
+from nitro_api import JobInvalid
 from nitro_learner.algorithms import registry
 from nitro_learner.networks.architecture import NetworkMisfit
 from train_support import job
@@ -45,8 +46,10 @@ def one(observation: dict[str, Any], action: dict[str, Any]) -> dict[str, Any]:
 def test_a_policy_for_which_no_message_has_room_is_refused(
     network: dict[str, Any], environment: dict[str, Any], size: int
 ) -> None:
-    told = rf"spec.network: policies for .* have weights of {size} MiB; a message may have 128. Make hiddenS"
-    with pytest.raises(NetworkMisfit, match=told):
+    told = (
+        rf"spec.network.hiddenSizes: \[.* make {size} MiB of weights for .* a message may have 128; make them"
+    )
+    with pytest.raises(JobInvalid, match=told):
         registry.make_policies(resolved(job(network=network)).spec, environment)
 
 
@@ -57,9 +60,8 @@ def test_policies_of_several_agents_are_counted_by_class() -> None:
     spaces = {"observation": seen(3), "action": {"kind": "discrete", "n": 50_000, "masked": False}}
     classes = {"a": {"agents": ["a_0", "a_1"], **spaces}, "b": {"agents": ["b_0", "b_1"], **spaces}}
     environment = {"id": "test", "classes": classes, "resumable": False}
-    with pytest.raises(
-        NetworkMisfit, match=r"for the 6 numbers .* the 100000 outputs of .* weights of 196 MiB"
-    ):
+    told = "make 196 MiB of weights for the 6 numbers .* the 100000 outputs of"
+    with pytest.raises(JobInvalid, match=told):
         registry.make_policies(spec(512), environment)
     assert registry.make_policies(spec(8), environment).names
 
