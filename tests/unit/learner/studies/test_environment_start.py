@@ -26,14 +26,16 @@ class Own(gymnasium.Env):
             import os; os._exit(7)
         shape = () if how == "scalar" else (3,)
         self.observation_space = Box(-1, 1, shape, np.float32)
+        if how == "integers":
+            self.observation_space = Box(0, 2**30, shape, np.int64)
         self.action_space = Box(0, 1000, (1,), np.float32) if how == "wide" else Discrete(2)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        return np.zeros(self.observation_space.shape, np.float32), {}
+        return np.zeros(self.observation_space.shape, self.observation_space.dtype), {}
 
     def step(self, action):
-        return np.zeros(self.observation_space.shape, np.float32), 0.0, True, False, {}
+        return np.zeros(self.observation_space.shape, self.observation_space.dtype), 0.0, True, False, {}
 '''
 OWN_ENTRY = {"entryPoint": "own_start:Own"}
 ARENA = {"entryPoint": "parallel_environments:Arena"}
@@ -150,6 +152,7 @@ def test_what_the_start_refuses_is_refused(
         (OWN_ENTRY | {"kwargs": {"how": "raises"}}, {"actor": {"image": "registry.test/own:1"}}, "no wheels"),
         (OWN_ENTRY | {"kwargs": {"how": "wide"}}, {}, "actions[0] goes from 0 to 1000"),
         ({"entryPoint": "actor_support:normalised_walk"}, {}, "has gymnasium.wrappers.NormalizeObservation"),
+        (OWN_ENTRY | {"kwargs": {"how": "integers"}}, {}, "1073741824"),
         (OWN_ENTRY, {}, None),
     ],
 )
