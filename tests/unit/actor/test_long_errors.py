@@ -3,8 +3,9 @@
 import asyncio
 import json
 import re
+import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -196,6 +197,15 @@ def test_an_error_of_close_is_only_told(name: str, what: str) -> None:
     assert max(map(len, texts)) < 3_000
 
 
+@pytest.fixture
+def usual_ctrl_c() -> Iterator[None]:
+    """Python's own handler of Ctrl-C. A program in the background is started without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual_ctrl_c")
 def test_ctrl_c_is_not_taken_for_an_error_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Python's own handler is in place, as when the environment is played in this process."""
     monkeypatch.setitem(RAISED, "interrupt", (KeyboardInterrupt, "raised KeyboardInterrupt"))
@@ -205,6 +215,7 @@ def test_ctrl_c_is_not_taken_for_an_error_of_the_environment(monkeypatch: pytest
         env.step(np.zeros(1, np.int64))
 
 
+@pytest.mark.usefixtures("usual_ctrl_c")
 def test_an_actor_answers_an_interrupt_that_no_signal_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Lambda, where Python's own handler is in place, too."""
     monkeypatch.setitem(RAISED, "interrupt", (KeyboardInterrupt, ""))

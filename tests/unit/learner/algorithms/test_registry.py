@@ -86,7 +86,8 @@ def refusal(**algorithm):
         return str(invalid)
 
 spec = resolve(job(name="toy")).spec
-policies = registry.make_policies(spec, {})
+spaces = {"observation": {"shape": [3]}, "action": {"kind": "discrete", "n": 2}}
+policies = registry.make_policies(spec, spaces)
 schema = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 algorithms = schema["properties"]["spec"]["properties"]["algorithm"]
 print(json.dumps({

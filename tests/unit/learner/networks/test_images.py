@@ -40,11 +40,9 @@ class Watched(Policy):
         super().__init__(*arguments)
         self.seen: list[np.ndarray] = []
 
-    def distribution(
-        self, observations: np.ndarray, out: np.ndarray, memory: np.ndarray | None = None
-    ) -> None:
+    def distribution(self, observations: np.ndarray, *more: Any) -> None:
         self.seen.append(observations.copy())
-        super().distribution(observations, out, memory)
+        super().distribution(observations, *more)
 
 
 def colours(stack: int, count: int = 3) -> Environment:
