@@ -15,16 +15,17 @@ PATIENCE_SECONDS = float(os.environ.get("PATIENCE_SECONDS", "60"))
 JOBS = f"https://kubernetes.default.svc/apis/nitro.dev/v1alpha1/namespaces/{NAMESPACE}/nitrotrainingjobs"
 
 
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+NO_PROXY = urllib.request.ProxyHandler({})
 """Both servers are in the cluster, for which the proxy of an environment is not meant."""
 
 
 def health() -> int:
     """Status code of the operator's answer. A node routes a new Service a moment after its pod is ready."""
     url, end = os.environ["OPERATOR_HEALTH"], time.monotonic() + PATIENCE_SECONDS
+    direct = urllib.request.build_opener(NO_PROXY)
     while True:
         try:
-            with DIRECT.open(url, timeout=10) as answer:
+            with direct.open(url, timeout=10) as answer:
                 return int(answer.status)
         except OSError as error:
             if time.monotonic() > end:
@@ -51,9 +52,9 @@ def dry_run(spec: dict[str, object]) -> tuple[int, str]:
         },
     )
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    DIRECT.add_handler(urllib.request.HTTPSHandler(context=trust))
+    direct = urllib.request.build_opener(NO_PROXY, urllib.request.HTTPSHandler(context=trust))
     try:
-        with DIRECT.open(request, timeout=10) as answer:
+        with direct.open(request, timeout=10) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
