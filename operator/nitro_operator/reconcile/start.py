@@ -94,6 +94,9 @@ class Starter:
             await self._find_pod(run)
         observed = observe(self._cache, run.job)
         run.observed = run.memory.learner_pods.present(observed, run.job, run.server_now)
+        # The learner may have begun to run since the first look.
+        run.memory.heartbeat.see(run.job, run.observed, run.now)
+        run.heard = run.memory.heartbeat.heard(run.now)
 
     async def _remove_orphans(self, run: ReconcileContext) -> None:
         """Delete what a deleted job has left for good: `kubectl delete --cascade=orphan` removes the owners,

@@ -46,6 +46,23 @@ async def test_the_job_of_a_late_learner_is_read_without_the_watch(monkeypatch: 
     assert bench.woken == [KEY]
 
 
+async def test_a_learner_that_begins_to_run_during_a_reconcile_is_not_called_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(monkeypatch, running=False)
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", has_secret)
+    await bench.reconciler.reconcile(KEY)
+
+    async def appear(_: object) -> None:
+        new = pod("learner", redis=RUNNING, learner=RUNNING)
+        new["metadata"]["ownerReferences"] = [{"uid": "made"}]
+        bench.cache.put(POD, new)
+
+    monkeypatch.setattr(bench.reconciler._starter, "_find_pod", appear)
+    await bench.reconciler.reconcile(KEY)
+    assert conditions_of(bench)["LearnerReady"]["reason"] == "Running"
+
+
 async def test_a_restarting_learner_keeps_its_provisioned_concurrency(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
