@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from admission import MARK, marked, webhook
 from harness import Cluster, Object, kubectl
 from helm_release import Helm
@@ -106,6 +107,7 @@ def until_enforced(cluster: Cluster, namespace: str) -> None:
     assert made()["spec"]["securityContext"]["fsGroup"] == FIRST
 
 
+@pytest.mark.full
 def test_users_are_those_of_the_platform(
     cluster: Cluster, helm: Helm, namespace: str, start: Start, tmp_path: Path
 ) -> None:

@@ -42,23 +42,21 @@ def until_it_trains_anew(cluster: Cluster, namespace: str, name: str, former: Ob
     assert {pod["metadata"]["labels"]["nitro.dev/run"] for pod in actors} == {uid}
 
 
-@pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
-def test_a_job_applied_again_at_once(cluster: Cluster, namespace: str, start: Start, policy: str) -> None:
-    start("again", LONG)
-    cluster.until_round(namespace, "again", 2)
-    former = delete(cluster, namespace, "again", policy)
-    cluster.create_job(namespace, "again", LONG)
-    until_it_trains_anew(cluster, namespace, "again", former)
-
-
-def test_pods_get_the_token_of_the_secret_that_replaces_a_deleted_one(
+def test_a_job_applied_again_and_a_secret_that_is_replaced(
     cluster: Cluster, namespace: str, start: Start
 ) -> None:
+    """The operator looks for a Secret every two minutes, so meanwhile the other job is deleted and applied."""
     start("secret", LONG)
-    cluster.until_round(namespace, "secret", 2)
+    start("again", LONG)
+    cluster.until_round(namespace, "secret", 1)
     before = secret_of(cluster, namespace, "secret")
+    # New pods would start: the kubelet still has the Secret for them.
     cluster.delete("v1", "Secret", namespace, before["metadata"]["name"])
-    # New pods would start: the kubelet still has the Secret for them. The operator looks for it itself.
+    for policy in ("Background", "Orphan"):
+        cluster.until_round(namespace, "again", 2)
+        former = delete(cluster, namespace, "again", policy)
+        cluster.create_job(namespace, "again", LONG)
+        until_it_trains_anew(cluster, namespace, "again", former)
     learner = cluster.until(
         cluster.kind("v1", "Pod"),
         lambda pods: next(
