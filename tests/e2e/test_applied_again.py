@@ -45,7 +45,7 @@ def until_it_trains_anew(cluster: Cluster, namespace: str, name: str, former: Ob
 def test_a_job_applied_again_and_a_secret_that_is_replaced(
     cluster: Cluster, namespace: str, start: Start
 ) -> None:
-    """The operator looks for a Secret every two minutes, so meanwhile the other job is deleted and applied."""
+    """The operator looks for a Secret every two minutes; meanwhile another job is deleted and applied."""
     start("secret", LONG)
     start("again", LONG)
     cluster.until_round(namespace, "secret", 1)
