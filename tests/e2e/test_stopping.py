@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 from harness import KNATIVE, Cluster, Object, kubectl, phase_of, round_of, says
 from jobs import hopper
+from monitoring import until
 from namespaces import Start, new_namespace
 from volumes import Disks
 
@@ -97,16 +98,20 @@ def test_a_job_is_not_called_suspended_while_knatives_webhook_is_away(
 
 def test_an_operator_without_rights_asks_seldom_and_goes_on_later(cluster: Cluster, training: str) -> None:
     cluster.until_round(training, "without", 2)
+    operator = ("--namespace", cluster.namespace, "--selector", cluster.operator, "--tail=-1")
     with without_rights(cluster):
         begun, since = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+        def tries() -> int:
+            log = kubectl("logs", *operator, f"--since-time={since}")
+            return len(re.findall(rf"reconcile {training}/without failed", log))
+
+        until(lambda: tries() > 0, "a write that is refused")
         done = round_of(cluster.job(training, "without"))
         cluster.until_round(training, "without", done + ROUNDS_WITHOUT_RIGHTS)
-        operator = ("--namespace", cluster.namespace, "--selector", cluster.operator, "--tail=-1")
-        log = kubectl("logs", *operator, f"--since-time={since}")
-        seconds = time.monotonic() - begun
-    failed = len(re.findall(rf"reconcile {training}/without failed", log))
+        failed, seconds = tries(), time.monotonic() - begun
     # The pauses after the tries are at least 0.5, 1, 2, 4 ... 30 s. With each round comes a report.
-    assert 0 < failed <= 2 + math.log2(2 * seconds + 1) + seconds / 30, f"{failed} tries in {seconds:.0f} s"
+    assert failed <= 2 + math.log2(2 * seconds + 1) + seconds / 30, f"{failed} tries in {seconds:.0f} s"
     cluster.patch_job(training, "without", {"suspend": True})
     cluster.until_phase(training, "without", "Suspended")
     assert says(cluster.job(training, "without"), "Suspended")
