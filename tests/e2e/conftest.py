@@ -15,7 +15,7 @@ from jobs import hopper
 from namespaces import FAILED, REPORTS, Start, new_namespace
 from run_outcome import LocalRun
 
-MOST_JOBS = 40
+MOST_JOBS = 80
 """That all tests start, together."""
 
 
