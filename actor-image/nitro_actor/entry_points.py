@@ -61,6 +61,14 @@ def _remedy(module: str, missing: str | None) -> str:
     )
 
 
+def package_missing(id_: str, error: ModuleNotFoundError) -> NotInstalled:
+    """The error of an environment whose id names a module that is not installed, or that lacks another."""
+    needed = str(error.name).partition(".")[0]
+    return NotInstalled(
+        f"environment {id_} needs the package {needed}, which is not installed; {where_to_install(needed)}"
+    )
+
+
 def where_to_install(package: str) -> str:
     """What to do when a package that a job names is missing."""
     if _in_an_image():

@@ -201,11 +201,7 @@ def _factory(config: EnvironmentConfig, gymnasium: Any) -> Callable[[], Any]:
         try:
             importlib.import_module(module)  # the import registers the environment
         except ModuleNotFoundError as error:
-            needed = str(error.name).partition(".")[0]
-            raise NotInstalled(
-                f"environment {config.id} needs the package {needed}, which is not installed; "
-                f"{entry_points.where_to_install(needed)}"
-            ) from error
+            raise entry_points.package_missing(config.id, error) from error
     spec = gymnasium.spec(name)
     kwargs = dict(config.kwargs)
     limit = _time_limit(kwargs.pop("max_episode_steps", spec.max_episode_steps))

@@ -48,11 +48,7 @@ def _parallel_env(id_: str, module: str) -> Callable[..., Any]:
     try:
         loaded = import_module(module)
     except ModuleNotFoundError as error:
-        needed = str(error.name).partition(".")[0]
-        raise NotInstalled(
-            f"environment {id_} needs the package {needed}, which is not installed; "
-            f"{entry_points.where_to_install(needed)}"
-        ) from error
+        raise entry_points.package_missing(id_, error) from error
     except BaseException as error:  # a module may raise anything on import
         if not traces.of_its_code(error):
             raise

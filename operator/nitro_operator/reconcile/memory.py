@@ -63,7 +63,7 @@ class JobMemory:
     """Whether its namespace is being deleted: nothing can be created in it, and this job goes with it."""
     secret_checked: float = float("-inf")
     credentials: str | None = None
-    """Name of the job's Secret, where it is not the first one."""
+    """Name of the Secret that the pods were made with, or of the next one; None while there are no pods."""
     status_written: float = float("-inf")
     _generation: int | None = None
 

@@ -110,7 +110,7 @@ class Starter:
             ):
                 continue
             if not names.made_for(child, run.key.name):
-                continue  # a stranger's; applying ours says so
+                continue  # a stranger's: the condition names it, and only its owner may delete it
             try:
                 await self._kube.delete(kind, meta["namespace"], meta["name"], meta["uid"], foreground=True)
             except ApiError as error:
