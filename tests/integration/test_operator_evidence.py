@@ -67,10 +67,12 @@ def test_an_eviction_is_not_blamed_on_an_older_failure(cluster: Cluster, operato
     assert "The next learner starts from the last checkpoint at about" in ready(cluster, "moved")["message"]
     created = datetime.fromisoformat(old["metadata"]["creationTimestamp"])
     eventually(lambda: (datetime.now(UTC) - created).total_seconds() > 4, what="times differ")
-    newest = cluster.start_learner("moved")
+    newest = cluster.start_learner("moved", node="drained")
     until_ready(cluster, "moved")
     cluster.report("moved", round=3, requestedActors=8)
     cluster.set_pod(newest, phase="Running", containers={"learner": running()}, conditions=[EVICTION])
+    cluster.kubectl("delete", "pod", newest["metadata"]["name"], "--wait=false")  # the kubelet ends it later
+    eventually(lambda: ready(cluster, "moved").get("reason") == "LearnerDisrupted", what="its end is told")
     cluster.delete_pod(newest)
     told = eventually(
         lambda: ready(cluster, "moved").get("reason") == "LearnerDisrupted" and ready(cluster, "moved")

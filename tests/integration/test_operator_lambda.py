@@ -70,7 +70,7 @@ def test_a_lambda_job_from_its_creation_to_its_deletion(
     eventually(lambda: name not in service.functions(), what="the function is removed")
     operator.start()
     eventually(lambda: cluster.get("ntj", "hopper") is None, what="the job goes")
-    assert cluster.get("job", "hopper-learner") is None
+    cluster.collect_job("hopper")
 
     told = operator.log() + json.dumps([cluster.list("events"), cluster.list("ntj")])
     assert KEY not in told

@@ -86,7 +86,11 @@ class Starter:
         if run.observed.learner_job is None and actors is not None and actors.reason in refusals:
             # A learner, perhaps with a GPU, would run and cost money without ever getting an actor.
             run.memory.trouble.setdefault("learner", actors)
-        if "learner" not in run.memory.trouble:
+        present = self._cache.get(LEARNER_JOB, run.key, names.learner(view.name)) is not None
+        if run.observed.learner_job is not None and not present:
+            # It went during this look. Its actors may be outdated, which the next look asks first.
+            run.again.append(WAIT_SECONDS)
+        elif "learner" not in run.memory.trouble:
             left = seconds_left(run.job, run.server_now)
             learner = learner_job(view, None if left is None else int(left), run.source)
             run.memory.trouble |= troubles(await self._applier.apply(run.key, [learner]))

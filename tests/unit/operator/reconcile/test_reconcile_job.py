@@ -158,6 +158,26 @@ async def test_a_learner_whose_job_was_deleted_ends_before_another_one_starts(
     assert "Job" in [one["kind"] for one in bench.kube.written]
 
 
+async def test_a_learner_that_goes_during_a_look_is_made_at_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next look first asks whether its actors are outdated: they may have a deleted Secret's token."""
+    bench = Bench(monkeypatch, running=True)
+
+    async def goes(*_: object) -> bool:
+        for kind, name in ((LEARNER_JOB, "hopper-learner"), (POD, "p")):
+            found = bench.cache.get(kind, KEY, name)
+            if found is not None:
+                bench.cache.remove(kind, found)
+        return True
+
+    monkeypatch.setattr("nitro_operator.reconcile.start.ensure_secret", goes)
+    await bench.reconciler.reconcile(KEY)
+    assert "Job" not in [one["kind"] for one in bench.kube.written]
+    await bench.reconciler.reconcile(KEY)
+    assert "Job" in [one["kind"] for one in bench.kube.written]
+
+
 async def test_one_more_actor_is_requested_while_none_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that Knative's activator, which may have missed them, looks at them anew."""
     bench, scales = Bench(monkeypatch, running=True), list[int]()
