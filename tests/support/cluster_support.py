@@ -78,8 +78,10 @@ class Cluster:
     # -- the learner
 
     def start_learner(self, name: str, *, node: str | None = None) -> Object:
-        """As Job controller and kubelet would: one pod of the learner's Job, all containers running. On a node
-        it ends when the node's kubelet says so."""
+        """As Job controller and kubelet would: one pod of the learner's Job, all containers running.
+
+        On a node it ends when the node's kubelet says so.
+        """
         owner = eventually(lambda: self.get("job", f"{name}-learner"), what=f"Job of {name}")
         pod = self._create_pod(owner, f"{name}-learner-", owner["spec"]["template"], node)
         self.set_pod(pod, phase="Running", containers={"redis": _running(), "learner": _running()})
