@@ -191,10 +191,11 @@ def test_changes_of_mutable_fields_are_accepted(apiserver: ApiServer, namespace:
         "spec.ttlSecondsAfterFinished=60",
         "spec.activeDeadlineSeconds=3600",
         "spec.scaling.hold=60",
+        "spec.scaling.sleep=never",
     )
     apiserver.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(job(*changes)))
     spec = apiserver.get("ntj", "hopper", "-n", namespace)["spec"]
-    assert spec["scaling"]["hold"] == 60
+    assert (spec["scaling"]["hold"], spec["scaling"]["sleep"]) == (60, "never")
     assert (spec["suspend"], spec["stop"]["rounds"], spec["activeDeadlineSeconds"]) == (True, 20, 3600)
 
 

@@ -10,7 +10,14 @@ from nitro_api.resolution.resolve import MARLESS_WINDOW, WINDOW
 from nitro_api.spec.job import JobSpec
 from nitro_api.spec.pod_template import PodTemplate
 
-MUTABLE = ("stop", "suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "scaling.hold")
+MUTABLE = (
+    "stop",
+    "suspend",
+    "ttlSecondsAfterFinished",
+    "activeDeadlineSeconds",
+    "scaling.hold",
+    "scaling.sleep",
+)
 """Parts of spec that may change after creation: whole fields, and fields inside a field."""
 
 _POD_FIELDS = (
@@ -40,9 +47,9 @@ is allowed. The API server wrote such a default into the jobs of earlier version
 it. A field that is absent before and after has not changed, whatever its usual value."""
 
 IMMUTABLE_SENTENCE = (
-    "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds and "
-    "scaling.hold can, and while suspended tracking, cache, and images, resources, pod settings and "
-    "backoffLimit of actor and learner); put the old value back, or create the job anew"
+    "cannot change after creation (only stop, suspend, ttlSecondsAfterFinished, activeDeadlineSeconds, "
+    "scaling.hold and scaling.sleep can, and while suspended tracking, cache, and images, resources, pod "
+    "settings and backoffLimit of actor and learner); put the old value back, or create the job anew"
 )
 MENDABLE_SENTENCE = (
     "can change only while the job is suspended, and of actor and learner only image, resources, pod "

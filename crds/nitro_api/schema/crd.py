@@ -59,7 +59,7 @@ def render() -> str:
     return _HEADER + text
 
 
-UNWRITTEN = ("scaling.hold", "actor.perPod")
+UNWRITTEN = ("scaling.hold", "scaling.sleep", "actor.perPod")
 """Fields whose default the API server does not write into jobs. A learner of release 0.1 may run through an
 upgrade, and refuses a job with fields that it does not know."""
 

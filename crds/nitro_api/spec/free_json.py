@@ -41,11 +41,16 @@ _Place = tuple[int | str, ...]
 
 
 def _level(below: int, **null: bool) -> dict[str, Any]:
-    """Schema of a value with at most so many further levels."""
+    """Schema of a value with at most so many further levels.
+
+    The two deepest levels, three quarters of the schema, do not say how long texts, lists and mappings may
+    be: that would make the CRD larger by 12 KB. The operator checks it.
+    """
     schema: dict[str, Any] = {PRESERVE: True, **null}
     if not below:
-        return {**schema, "maxLength": MAX_CHARACTERS, "maxItems": 0, "maxProperties": 0}
-    schema |= {"maxLength": MAX_CHARACTERS, "maxItems": MAX_ENTRIES, "maxProperties": MAX_KEYS}
+        return {**schema, "maxItems": 0, "maxProperties": 0}
+    if below > 1:
+        schema |= {"maxLength": MAX_CHARACTERS, "maxItems": MAX_ENTRIES, "maxProperties": MAX_KEYS}
     # A list keeps its nulls in any case; to say it of 255 lists makes the CRD larger by 4 KB.
     return schema | {"items": _level(below - 1), "additionalProperties": _level(below - 1, nullable=True)}
 

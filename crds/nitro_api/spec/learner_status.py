@@ -63,6 +63,16 @@ class HistoryEntry(StatusModel):
     """Cost of the run up to and including the round. Unit: US dollars."""
 
 
+class LaterNeed(StatusModel):
+    """Actors that the learner expects to need later."""
+
+    after_seconds: Seconds
+    """Time from training.neededAt on. Unit: seconds."""
+
+    actors: Pods
+    """Actors that it expects to need from then on."""
+
+
 class TrainingStatus(StatusModel):
     """What the learner reports, at least every ten seconds."""
 
@@ -114,6 +124,15 @@ class TrainingStatus(StatusModel):
 
     requested_at: Time | None = None
     """When `requests` was decided. RFC 3339 with microseconds."""
+
+    needs_now: Pods | None = None
+    """Actors that it uses now: the first of status.actors.addresses. Fewer than `requests` while it learns."""
+
+    needs_later: Annotated[list[LaterNeed], Field(max_length=8)] | None = None
+    """When it expects to need more, in order."""
+
+    needed_at: Time | None = None
+    """When needsNow and needsLater were decided. RFC 3339 with microseconds."""
 
     busy_seconds: PodSeconds | None = None
     """Time that actors have worked, what was done again included. Unit: actor-seconds."""

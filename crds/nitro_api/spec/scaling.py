@@ -93,6 +93,12 @@ class Scaling(Model):
     costs idle against what it costs to let it go and to start another. 0 follows the requests. It may change
     while the job runs; results do not depend on it. Default: auto."""
 
+    sleep: Literal["auto", "never"] = "auto"
+    """Whether a ready actor gives back its CPU while the learner does not need it, and keeps its memory:
+    `auto` where that costs less than to keep it awake or to let it go, `never` not at all. It may change
+    while the job runs; results do not depend on it, except where the job itself decides by dollars. Default:
+    auto."""
+
     schedule: Annotated[list[Actors], Field(min_length=1, max_length=MOST_ROUNDS)] | None = None
     """Actors of round 1, 2, ...; later rounds use the last entry. Only with scaler `schedule`, which requires
     it. Unit: actors. Default: none."""

@@ -45,6 +45,27 @@ class Condition(StatusModel):
     """Generation of the job that this was said about."""
 
 
+MOST_ADDRESSES = 1024
+"""Of awake actor pods, that a status names."""
+Address = Annotated[str, Field(max_length=45, pattern="^[0-9a-fA-F.:]+$")]
+
+
+class VcpuSeconds(StatusModel):
+    """Requested CPU of actor pods over time, by their state. Unit: vCPU-seconds."""
+
+    awake: PodSeconds = 0.0
+    """Of ready pods with their whole CPU."""
+
+    asleep: PodSeconds = 0.0
+    """Of ready pods that sleep."""
+
+    starting: PodSeconds = 0.0
+    """Of pods that are not ready yet."""
+
+    draining: PodSeconds = 0.0
+    """Of pods that are going."""
+
+
 class ActorsStatus(StatusModel):
     """The actors' pods."""
 
@@ -60,6 +81,24 @@ class ActorsStatus(StatusModel):
     pod_seconds: PodSeconds | None = None
     """Time that actor pods have existed, terminating ones included. Unit: pod-seconds."""
 
+    awake: Pods | None = None
+    """Actors that are ready and have their whole CPU."""
+
+    asleep: Pods | None = None
+    """Actors that are ready and keep almost no CPU until the learner needs them."""
+
+    deferred: Pods | None = None
+    """Actors that are to wake, and for which their node or a quota has no room now."""
+
+    addresses: Annotated[list[Address], Field(max_length=MOST_ADDRESSES)] | None = None
+    """Addresses of the awake pods, to which the learner sends its rollouts; the first are used first."""
+
+    vcpu_seconds: VcpuSeconds | None = None
+    """CPU that actor pods have requested over time, by their state. Unit: vCPU-seconds."""
+
+    pod_vcpu: Annotated[float, Field(ge=0, le=1e4)] | None = Field(default=None, alias="podVCPU")
+    """CPU that an awake pod requests, with Knative's container. Unit: vCPU."""
+
     draining: Pods | None = None
     """Actor pods that are going; they are paid until they are gone."""
 
@@ -74,6 +113,9 @@ class ActorsStatus(StatusModel):
 
     drain_seconds: Seconds | None = None
     """Median time until a pod of this job was gone. Unit: seconds."""
+
+    wake_seconds: Seconds | None = None
+    """Median time until a pod of this job that was woken had its CPU. Unit: seconds."""
 
     provisioned: Pods | None = None
     """Sandboxes that AWS Lambda keeps ready, and bills while idle as well."""

@@ -24,6 +24,7 @@ _FREE = (
     "ttlSecondsAfterFinished",
     "activeDeadlineSeconds",
     "scaling.hold",
+    "scaling.sleep",
     "pricing.actorMemoryGB",  # follows the actors' memory, which a suspended job may change
 )
 
