@@ -87,6 +87,42 @@ def pod(component: str, *, phase: str = "Running", name: str = "p", **containers
     }
 
 
+def actor_pod(
+    name: str = "p",
+    *,
+    cpu: str = "200m",
+    allocated: str | None = None,
+    in_force: str | None = None,
+    address: str | None = None,
+) -> Object:
+    """A ready pod of Knative with an actor.
+
+    Args:
+        name: its name.
+        cpu: the request in its spec.
+        allocated: what the kubelet has set aside; None where it has not said so.
+        in_force: what the kubelet has told the container's runtime, likewise.
+        address: its own.
+    """
+    found = pod("actor", name=name, actor=RUNNING, **{"queue-proxy": RUNNING})
+    memory = {"memory": "512Mi"}
+    found["spec"] = {
+        "nodeName": "node-1",
+        "containers": [
+            {"name": "actor", "resources": {"requests": {"cpu": cpu, **memory}}},
+            {"name": "queue-proxy", "resources": {"requests": {"cpu": "25m"}}},
+        ],
+    }
+    actor = next(one for one in found["status"]["containerStatuses"] if one["name"] == "actor")
+    if allocated is not None:
+        actor["allocatedResources"] = {"cpu": allocated, **memory}
+    if in_force is not None:
+        actor["resources"] = {"requests": {"cpu": in_force, **memory}}
+    if address is not None:
+        found["status"]["podIP"] = address
+    return found
+
+
 def seen(observed: Observed, job: Object | None = None, now: datetime = SERVER_NOW) -> Observed:
     """What was observed, as an operator tells it that sees it for the first time."""
     return LearnerPods().present(observed, job or make_job(), now)

@@ -17,6 +17,9 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 ANY_JSON = (("environment", "kwargs"), ("algorithm", "rllib"))
 """Fields of a job's spec that take any JSON. As Python's objects they may need twenty times the memory."""
 
+PRICED = ("cpu", "memory")
+"""Requests of a pod's containers that cost money."""
+
 
 def slim(kind: Kind, obj: Object) -> Object:
     """The object as it is kept. An object that is slim already stays the same."""
@@ -32,7 +35,28 @@ def slim(kind: Kind, obj: Object) -> Object:
         found["metadata"][STATUS_WRITTEN_AT] = _status_written_at(obj)
         found["spec"] = _changed(obj.get("spec"), to_json)
     if kind is POD:
-        found["spec"] = {"nodeName": obj.get("spec", {}).get("nodeName")}
+        found["spec"] = _pod_spec(obj.get("spec") or {})
+    return found
+
+
+def _pod_spec(spec: Object) -> Object:
+    """Where a pod runs, and what its containers request. A container that ends before the others start takes
+    no room of its own, so of the init containers only those are kept that go on."""
+    goes_on = [one for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"]
+    return {
+        "nodeName": spec.get("nodeName"),
+        "containers": [_container(one) for one in [*goes_on, *(spec.get("containers") or [])]],
+    }
+
+
+def _container(container: Object) -> Object:
+    found = {"name": container["name"]}
+    requests = (container.get("resources") or {}).get("requests") or {}
+    kept = {name: requests[name] for name in PRICED if name in requests}
+    if kept:
+        found["resources"] = {"requests": kept}
+    if container.get("resizePolicy"):
+        found["resizePolicy"] = container["resizePolicy"]
     return found
 
 
