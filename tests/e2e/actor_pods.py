@@ -6,8 +6,8 @@ import statistics
 
 from harness import Object
 
+from nitro_api.pools.holding import hold
 from nitro_api.spec.scaling import Scaling
-from nitro_operator.scaling.holding import hold
 from pod_simulator import Place, Result, Simulation, TraceRound, oracle
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nitro_api import JobSpec
+from nitro_api.pools.holding import Demand, Holding, PastRound, PodTimes
 from nitro_api.spec.environment import Environment
 from nitro_api.spec.scaling import Scaling
 from nitro_operator.scaling.bounds import bounds
-from nitro_operator.scaling.holding import Demand, Holding, PastRound, PodTimes
 
 Rule = Callable[[Demand, int, PodTimes], Holding]
 """From the demand, the number held and the measured times to a decision."""

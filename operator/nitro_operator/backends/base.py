@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from nitro_api.pools.holding import PodTimes
 from nitro_operator.builders import JobView
 from nitro_operator.functions import Want
 from nitro_operator.kube.kinds import Kind, Object
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed, learner_running
-from nitro_operator.scaling.holding import PodTimes
 
 
 @dataclass(frozen=True)

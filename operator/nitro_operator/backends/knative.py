@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from nitro_api.pools.holding import PodTimes
 from nitro_operator.backends.base import ActorDeployment, ScalePatch
 from nitro_operator.backends.release import KnativeRelease
 from nitro_operator.builders import JobView, actor_service
@@ -12,7 +13,6 @@ from nitro_operator.kube import names
 from nitro_operator.kube.kinds import REVISION, Object
 from nitro_operator.observation.diagnosis import Problem, actor_problem
 from nitro_operator.observation.observed import Observed, actors_of, condition, holds, ready
-from nitro_operator.scaling.holding import PodTimes
 
 
 class KnativeDeployment(ActorDeployment):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from nitro_api.pools.holding import PodTimes
 from nitro_api.spec.lambda_backend import LambdaBackendSpec
 from nitro_api.spec.pricing import Pricing
 from nitro_operator.backends.base import ActorDeployment
@@ -13,7 +14,6 @@ from nitro_operator.functions.problems import PROTOCOL_MISMATCH
 from nitro_operator.functions.state import MAKING, NOT_SEEN, FunctionState
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed
-from nitro_operator.scaling.holding import PodTimes
 
 COLD_START_SECONDS = 3.0
 """Assumed time of a cold start. AWS names none for images: "from under 100 ms to over 1 second" for all

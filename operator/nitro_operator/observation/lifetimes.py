@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from statistics import median
 
+from nitro_api.pools.holding import PodTimes
 from nitro_operator.kube.kinds import Object
 from nitro_operator.kube.slim import STATUS_WRITTEN_AT
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import condition, terminating
-from nitro_operator.scaling.holding import PodTimes
 
 USUAL = PodTimes(start=10.0, drain=30.0)
 """Assumed until pods have been measured: Knative's queue-proxy alone waits 30 s before it ends."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import fmean
 
 from nitro_api import JobSpec
+from nitro_api.pools.holding import WINDOW, Demand, Holding, PastRound, PodTimes, hold, hold_for
 from nitro_api.spec.learner_status import ACTORS_SILENT, TrainingStatus
 from nitro_operator.scaling.bounds import bounds
-from nitro_operator.scaling.holding import WINDOW, Demand, Holding, PastRound, PodTimes, hold, hold_for
 
 HEARTBEAT_SECONDS = 60.0
 """Time without a report after which a learner counts as silent; it reports every ten seconds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from nitro_api.pools.holding import PodTimes
 from nitro_api.spec.learner_status import ACTORS_SILENT, TrainingStatus
 from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import checkpoint_location
@@ -18,7 +19,6 @@ from nitro_operator.observation.observed import (
     learner_running,
     queued,
 )
-from nitro_operator.scaling.holding import PodTimes
 from nitro_operator.status import stopping
 from nitro_operator.status.conditions import (
     ACTORS_READY,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nitro_api.pools.holding import PodTimes
 from nitro_api.spec.learner_status import TrainingStatus
 from nitro_operator.observation.diagnosis import Problem
-from nitro_operator.scaling.holding import PodTimes
 
 ROUNDS = 10
 FEWEST_ROUNDS = 5

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nitro_api.pools.holding import Demand, Holding, PastRound, hold
 from nitro_api.spec.pricing import Pricing
 from nitro_operator.backends import lambda_actors
 from nitro_operator.backends.lambda_actors import provisioned_times
-from nitro_operator.scaling.holding import Demand, Holding, PastRound, hold
 
 HELD = 64
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nitro_api.pools.holding import PodTimes
 from nitro_operator.observation.lifetimes import LONGEST_SECONDS, USUAL, PodLifetimes
-from nitro_operator.scaling.holding import PodTimes
 from operator_objects import make_job, pod
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from nitro_api.pools.holding import Demand, PastRound
 from nitro_api.spec.learner_status import TrainingStatus
 from nitro_operator.observation.lifetimes import USUAL
 from nitro_operator.scaling import demand
-from nitro_operator.scaling.holding import Demand, PastRound
 from operator_objects import make_view
 
 

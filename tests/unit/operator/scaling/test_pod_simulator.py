@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nitro_api.pools.holding import Demand, Holding, PodTimes, hold, hold_for
 from nitro_api.spec.scaling import Scaling
-from nitro_operator.scaling.holding import Demand, Holding, PodTimes, hold, hold_for
 from pod_simulator import Place, Simulation, TraceRound, oracle, read_trace
 
 TRACES = Path(__file__).parents[3] / "data" / "request-traces"

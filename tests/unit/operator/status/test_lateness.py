@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nitro_api.pools.holding import PodTimes
 from nitro_api.spec.learner_status import TrainingStatus
-from nitro_operator.scaling.holding import PodTimes
 from nitro_operator.status.lateness import lateness
 
 TIMES = PodTimes(12, 30)

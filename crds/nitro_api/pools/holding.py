@@ -44,6 +44,8 @@ class PodTimes:
     """From its creation until it is ready."""
     drain: float
     """From its deletion until it is gone."""
+    wake: float = 2.0
+    """From the request to wake it until it has its CPU."""
 
     @property
     def cycle(self) -> float:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nitro_operator.scaling.holding import Demand, Holding, PastRound, PodTimes, hold, hold_for
+from nitro_api.pools.holding import Demand, Holding, PastRound, PodTimes, hold, hold_for
 
 SLOW = PodTimes(start=10, drain=30)
 QUICK = PodTimes(start=1, drain=1)
