@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nitro_api.costs.pod_prices import CPU_SHARE
 from nitro_api.spec.pricing import Pricing
 
 
@@ -76,10 +77,28 @@ def serverless_cost(
     return RoundCost(learner_cost(pricing, seconds), actors)
 
 
-def pod_cost(pricing: Pricing, pod_seconds: float) -> float:
-    """Dollars for actor pods: pod-seconds times their memory times podGBSecond. `pricing` must be
-    resolved."""
-    return _sane(pod_seconds, "pod_seconds") * pricing.actor_memory_gb * pricing.pod_gb_second
+def pod_cost(
+    pricing: Pricing, gb_seconds: float, vcpu_seconds: float = 0.0, *, awake_vcpu_seconds: float | None = None
+) -> float:
+    """Dollars for the memory and CPU that actor pods requested.
+
+    With podVCPUSecond memory and CPU are paid apart. Without it podGBSecond is the price of an awake pod, and
+    CPU_SHARE of it is CPU, which is paid as far as it was requested.
+
+    Args:
+        pricing: resolved.
+        gb_seconds: pod-seconds times the memory of a pod's actors.
+        vcpu_seconds: CPU that the pods requested.
+        awake_vcpu_seconds: CPU that they would have requested had no pod ever slept; None where none did.
+    """
+    memory = _sane(gb_seconds, "gb_seconds") * pricing.pod_gb_second
+    requested = _sane(vcpu_seconds, "vcpu_seconds")
+    if pricing.pod_vcpu_second is not None:
+        return memory + requested * pricing.pod_vcpu_second
+    if not awake_vcpu_seconds:
+        return memory
+    saved = min(max(0.0, 1 - requested / awake_vcpu_seconds), 1.0)
+    return memory * (1 - CPU_SHARE * saved)
 
 
 def billed_seconds(duration: float) -> float:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from nitro_api.algorithms.record import path_of
+from nitro_api.costs.pod_prices import GB, POD_PRICES, requested_gb
 from nitro_api.resolution import episodes
 from nitro_api.resolution.presets import preset_values, rllib_settings
 from nitro_api.spec.backend import LocalBackendSpec
@@ -14,6 +15,7 @@ from nitro_api.spec.environment import Atari
 from nitro_api.spec.job import JobSpec, Metadata, NitroTrainingJob
 from nitro_api.spec.lambda_backend import MEMORY_MIB, LambdaBackendSpec, function_name, image_region
 from nitro_api.spec.pods import Resources
+from nitro_api.spec.pricing import Pricing
 from nitro_api.spec.quantities import amount_of
 from nitro_api.spec.scaling import Scaling
 from nitro_api.spec.sharing import Sharing
@@ -26,8 +28,6 @@ WINDOW, MARLESS_WINDOW = 6, 10
 MARLESS_THRESHOLD = 0.5
 """spec.scaling.threshold, as in the MARLess paper."""
 _SETTINGS = path_of("", "hyperparameters")
-GB = 2.0**30
-"""Bytes that Lambda bills as one GB."""
 
 
 def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
@@ -52,12 +52,15 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
     settings = rllib_settings(spec.algorithm.preset, spec.algorithm.name)
     if settings:
         spec.algorithm.rllib = settings | (spec.algorithm.rllib or {})
-    _fill(spec.pricing, "podGBSecond", spec.pricing.lambda_gb_second)
+    _resolve_pod_prices(spec.pricing)
     _fill(spec.pricing, "vmCount", math.ceil(most_actors(spec.scaling) / VM_CORES))
     if spec.backend.lambda_ is not None:
         _resolve_function(spec.backend.lambda_, copy.metadata, spec.actor.resources)
         _fill(spec.pricing, "actorMemoryGB", spec.backend.lambda_.memory_mib / 1024)
-    _fill(spec.pricing, "actorMemoryGB", _memory_gb(spec.actor.resources))
+    counted = (
+        requested_gb(spec.actor) if spec.pricing.pods in POD_PRICES else _memory_gb(spec.actor.resources)
+    )
+    _fill(spec.pricing, "actorMemoryGB", counted)
     if spec.learner.checkpoint.s3 is None:
         _fill(spec.learner.checkpoint, "pvc", CheckpointVolume())
         if spec.learner.checkpoint.pvc.claim_name is None:
@@ -170,6 +173,14 @@ def _resolve_function(function: LambdaBackendSpec, metadata: Metadata, resources
     _fill(function, "region", image_region(function.image))
     mib = math.ceil(_memory_gb(resources) * 1024)
     _fill(function, "memoryMiB", min(max(mib, MEMORY_MIB[0]), MEMORY_MIB[1]))
+
+
+def _resolve_pod_prices(pricing: Pricing) -> None:
+    prices = POD_PRICES.get(pricing.pods or "")
+    if prices is not None:
+        _fill(pricing, "podVCPUSecond", prices.vcpu_second)
+        _fill(pricing, "podGBSecond", prices.gb_second)
+    _fill(pricing, "podGBSecond", pricing.lambda_gb_second)
 
 
 def most_actors(scaling: Scaling) -> int:

@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+from nitro_api.costs.pod_prices import POD_PRICES, pod_vcpu
 from nitro_api.costs.round_costs import cost_ratio
 from nitro_api.resolution import episodes
 from nitro_api.resolution.resolve import (
@@ -36,6 +37,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
     found += [
         *_sharing_warnings(spec),
         *_function_warnings(spec),
+        _pod_price_warning(spec),
         _ratio_warning(spec),
         *_metadata_warnings(spec),
         *_null_warnings(spec),
@@ -198,6 +200,23 @@ def _function_warnings(spec: JobSpec) -> list[str]:
             "largest round, so larger rounds go in waves; raise it or lower maxActors"
         )
     return found
+
+
+def _pod_price_warning(spec: JobSpec) -> str | None:
+    """A warning if the provider of the price list counts more than the job's pods request."""
+    pricing, per_pod = spec.pricing, spec.actor.per_pod
+    prices = POD_PRICES.get(pricing.pods or "")
+    if prices is None or spec.backend.type != "Knative":
+        return None
+    vcpu, gb = pod_vcpu(spec.actor), per_pod * pricing.actor_memory_gb
+    more_vcpu, more_gb = prices.counted(vcpu, gb)
+    if more_vcpu <= vcpu * 1.001 and more_gb <= gb * 1.001:
+        return None
+    return (
+        f"spec.pricing.pods: {pricing.pods} counts a pod that requests {vcpu:.3g} vCPU and {gb:.3g} GB as at "
+        f"least {more_vcpu:.3g} vCPU and {more_gb:.3g} GB, so the bill is above the job's cost; request more "
+        "CPU or memory (spec.actor.resources), or share pods (spec.actor.perPod)"
+    )
 
 
 def _unused_warnings(spec: JobSpec) -> list[str]:

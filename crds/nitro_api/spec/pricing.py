@@ -41,10 +41,20 @@ class Pricing(Model):
     lambda_request: Price = 2e-7
     """One request. Unit: dollars. Default: 2e-7."""
 
+    pods: Literal["lambda-like", "autopilot", "fargate", "node"] | None = None
+    """Price list of actor pods on Knative, which fills in podVCPUSecond and podGBSecond (docs/pricing.md).
+    `lambda-like` is the price of Lambda's memory, which contains its CPU; `node` is an allocation, no bill.
+    Default: lambda-like."""
+
     pod_gb_second: Price = resolved(alias="podGBSecond")
-    """An actor pod on Knative, from its start to its end. Unit: dollars per GB-second. Default:
-    lambdaGBSecond."""
+    """Memory that actor pods request, from their start to their end. Unit: dollars per GB-second. Default:
+    that of `pods`. With lambda-like lambdaGBSecond: the price of an awake pod, of which 84 % is its CPU,
+    unless podVCPUSecond is given."""
+
+    pod_vcpu_second: Price | None = Field(default=None, alias="podVCPUSecond")
+    """CPU that actor pods request, from their start to their end. Unit: dollars per vCPU-second. Default:
+    that of `pods`; none with lambda-like."""
 
     actor_memory_gb: Annotated[float, Field(gt=0, le=1e4)] = resolved(alias="actorMemoryGB")
     """Memory that an actor is billed for. Unit: GB. Default: the memory in spec.actor.resources (limits, else
-    requests), else 1."""
+    requests), else 1. With another list in `pods` than lambda-like requests, else limits, else 0.5."""

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from nitro_api import JobSpec
-from nitro_api.costs.prices import billed_seconds
+from nitro_api.costs.pod_prices import SIDECAR_VCPU
+from nitro_api.costs.prices import billed_seconds, pod_cost
 from nitro_api.resolution.resolve import most_actors
 from nitro_api.spec.pricing import Pricing
 from nitro_api.spec.scaling import Scaling
@@ -184,8 +185,11 @@ def per_pod(scaling: Scaling) -> int:
 
 def pod_dollars(measured: Measured, pricing: Pricing) -> float:
     """Dollars for 1,000 steps of a busy pod with the memory of `requests`."""
-    gigabytes = int(requests(measured)["memory"].removesuffix("Mi")) / 1024
-    return 1000 * measured.core_seconds * gigabytes * pricing.pod_gb_second / measured.steps
+    asked = requests(measured)
+    gigabytes = int(asked["memory"].removesuffix("Mi")) / 1024
+    vcpu = int(asked["cpu"]) + SIDECAR_VCPU
+    cost = pod_cost(pricing, measured.core_seconds * gigabytes, measured.core_seconds * vcpu)
+    return 1000 * cost / measured.steps
 
 
 def _fits(measured: Measured, memory_mib: int) -> bool:

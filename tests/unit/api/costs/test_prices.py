@@ -57,7 +57,7 @@ def test_waves_run_under_the_provisioned_concurrency_that_is_free_again(
 
 
 def test_pods_are_paid_by_their_life() -> None:
-    assert pod_cost(Pricing(pod_gb_second=1e-5, actor_memory_gb=0.5), 1000.0) == pytest.approx(5e-3)
+    assert pod_cost(Pricing(pod_gb_second=1e-5), 500.0) == pytest.approx(5e-3)
     assert learner_cost(PRICING, 3600.0) == 3.06
 
 

@@ -1,0 +1,38 @@
+"""The rules of spec.pricing; see job_rules.py."""
+
+from __future__ import annotations
+
+from nitro_api.base import Rule, declare
+from nitro_api.spec.job import JobSpec
+from nitro_api.spec.pricing import Pricing
+
+_LISTS = ("autopilot", "fargate", "node")
+
+declare(
+    Pricing,
+    Rule(
+        path="pods",
+        cel="!has(self.pods) || self.pods == 'lambda-like' || self.model != 'vm'",
+        sentence="excludes model: vm, which pays machines in place of pods; remove either",
+        holds=lambda pricing: pricing.pods not in _LISTS or pricing.model != "vm",
+    ),
+    Rule(
+        path="podVCPUSecond",
+        cel="!has(self.podVCPUSecond) || has(self.podGBSecond) "
+        "|| (has(self.pods) && self.pods != 'lambda-like')",
+        sentence="is only allowed beside podGBSecond, because lambda-like's price of memory contains the "
+        "CPU; give both prices, or pods: autopilot, fargate or node",
+        holds=lambda pricing: (
+            pricing.pod_vcpu_second is None or pricing.pod_gb_second is not None or pricing.pods in _LISTS
+        ),
+    ),
+)
+declare(
+    JobSpec,
+    Rule(
+        path="pricing.pods",
+        cel="!has(self.pricing.pods) || self.pricing.pods == 'lambda-like' || self.backend.type != 'Lambda'",
+        sentence="is only allowed without backend.type: Lambda, whose invocations are billed; remove either",
+        holds=lambda spec: spec.pricing.pods not in _LISTS or spec.backend.type != "Lambda",
+    ),
+)
