@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import uuid
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
@@ -28,6 +27,7 @@ import volumes
 import yaml
 from harness import PATIENCE_SECONDS, Cluster, Object, job_of
 from jobs import hopper
+from own_namespace import own_namespace
 
 STAGES = ("dispatch", "sample", "update", "detect", "evaluate", "checkpoint", "total", "overhead", "actor")
 Rounds = list[dict[str, str]]
@@ -36,18 +36,11 @@ Rounds = list[dict[str, str]]
 def on_cluster(spec: Object) -> Rounds:
     """Run the job in a namespace of its own, and read its metrics.csv."""
     cluster = Cluster(os.environ.get("RELEASE", "nitro"), os.environ.get("NAMESPACE", "nitro-system"))
-    namespace = f"bench-{uuid.uuid4().hex[:6]}"
-    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    with volumes.disks(cluster, 1) as disks:
-        try:
-            disks.provide(namespace, "bench-checkpoint")
-            cluster.create_job(namespace, "bench", spec)
-            cluster.until_phase(namespace, "bench", "Succeeded")
-            (metrics,) = volumes.read(cluster, namespace, "bench-checkpoint", "bench-*/metrics.csv")
-            return read(metrics.decode())
-        finally:
-            cluster.core.delete_namespace(namespace)
-            disks.remove(namespace)
+    with own_namespace(cluster, "bench") as namespace:
+        cluster.create_job(namespace, "bench", spec)
+        cluster.until_phase(namespace, "bench", "Succeeded")
+        (metrics,) = volumes.read(cluster, namespace, "bench-checkpoint", "bench-*/metrics.csv")
+        return read(metrics.decode())
 
 
 def on_this_machine(spec: Object) -> Rounds:

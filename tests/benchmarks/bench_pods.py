@@ -15,25 +15,22 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import os
 import statistics
 import sys
 import tempfile
 import threading
-import time
-import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import run_outcome
-import volumes
 from actor_pods import oracle_of, slots_that_found_a_ready_actor
 from harness import KNATIVE, Cluster, Object, kubectl, of_component
 from jobs import hopper, merged
+from own_namespace import own_namespace
+from pod_history import PodHistory
 from run_outcome import Outcome
 
 NAME = "bench"
@@ -56,62 +53,21 @@ COLUMNS = (
 )
 
 
-class PodHistory:
-    """When each actor pod of a job was on a node, as the API server lists it, and its memory.
-
-    It begins when a kubelet accepts it, and ends when its containers have ended.
-    """
+class Memory:
+    """The largest mean memory of an actor, as the kubelet measures it, until `close`. Unit: MiB."""
 
     def __init__(self, cluster: Cluster, namespace: str, per_pod: int) -> None:
-        self.most = 0
-        self.memory = 0.0
-        """Largest mean memory of an actor. Unit: MiB."""
+        self.most = 0.0
         self._per_pod = per_pod
-        self._began: dict[str, float] = {}
-        self._asked: dict[str, float] = {}
-        self._gone: dict[str, float] = {}
-        self._end = math.inf
-        watching = (cluster, namespace)
-        threading.Thread(target=self._follow, args=watching, daemon=True).start()
-        threading.Thread(target=self._weigh, args=watching, daemon=True).start()
+        self._closed = threading.Event()
+        threading.Thread(target=self._weigh, args=(cluster, namespace), daemon=True).start()
 
     def close(self) -> None:
-        self._end = 0.0
-
-    @property
-    def started(self) -> int:
-        return len(self._began)
-
-    @property
-    def paid(self) -> float:
-        """Pod-seconds up to now."""
-        return sum(self._gone.get(uid, time.time()) - began for uid, began in self._began.items())
-
-    @property
-    def drains(self) -> list[float]:
-        """Seconds from a pod's deletion until it was gone."""
-        return [self._gone[uid] - asked for uid, asked in self._asked.items() if uid in self._gone]
-
-    def _follow(self, cluster: Cluster, namespace: str) -> None:
-        pods, selector = cluster.kind("v1", "Pod"), of_component(NAME, "actor")
-        for items in cluster.follow(pods, namespace, end=lambda: self._end, selector=selector):
-            now = time.time()
-            for uid, pod in items.items():
-                began = pod.get("status", {}).get("startTime")
-                if began:
-                    self._began.setdefault(uid, datetime.fromisoformat(began).replace(tzinfo=UTC).timestamp())
-                if pod["metadata"].get("deletionTimestamp"):
-                    self._asked.setdefault(uid, now)
-                if pod["status"].get("phase") in ("Succeeded", "Failed"):
-                    self._gone.setdefault(uid, now)
-            for uid in self._began.keys() - items.keys():
-                self._gone.setdefault(uid, now)
-            self.most = max(self.most, len(items))
+        self._closed.set()
 
     def _weigh(self, cluster: Cluster, namespace: str) -> None:
         node = cluster.core.list_node().items[0].metadata.name
-        while self._end:
-            time.sleep(5)
+        while not self._closed.wait(5):
             answer = kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/stats/summary")
             pods = json.loads(answer)["pods"] if answer.startswith("{") else []
             sizes = [
@@ -122,18 +78,15 @@ class PodHistory:
                 if container["name"] == "actor" and "workingSetBytes" in container.get("memory", {})
             ]
             if sizes:
-                self.memory = max(self.memory, statistics.fmean(sizes) / self._per_pod / 2**20)
+                self.most = max(self.most, statistics.fmean(sizes) / self._per_pod / 2**20)
 
 
 def measure(cluster: Cluster, spec: Object, reference: Outcome, *, kill: bool) -> list[str]:
     """Run the job in a namespace of its own; its row of the table."""
-    namespace = f"bench-{uuid.uuid4().hex[:6]}"
-    per_pod = spec["actor"]["perPod"]
-    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    history = PodHistory(cluster, namespace, per_pod)
-    with volumes.disks(cluster, 1) as disks:
+    with own_namespace(cluster, NAME) as namespace:
+        history = PodHistory(cluster, namespace, NAME)
+        memory = Memory(cluster, namespace, spec["actor"]["perPod"])
         try:
-            disks.provide(namespace, f"{NAME}-checkpoint")
             cluster.create_job(namespace, NAME, spec)
             for number, who in enumerate(KILLED if kill else (), start=1):
                 cluster.until_round(namespace, NAME, number * spec["stop"]["rounds"] // (len(KILLED) + 1))
@@ -145,11 +98,10 @@ def measure(cluster: Cluster, spec: Object, reference: Outcome, *, kill: bool) -
             cluster.until_no_pods(namespace, NAME, "actor")
             job = cluster.until_job(namespace, NAME, counted, what="the last pods are counted")
             result = run_outcome.on_cluster(cluster, namespace, NAME)
-            return row(job, history, equal=result == reference)
+            return row(job, history, memory.most, equal=result == reference)
         finally:
             history.close()
-            cluster.core.delete_namespace(namespace)
-            disks.remove(namespace)
+            memory.close()
 
 
 def counted(job: Object) -> Object | None:
@@ -157,27 +109,26 @@ def counted(job: Object) -> Object | None:
     return job if job["status"]["actors"]["draining"] == 0 else None
 
 
-def row(job: Object, history: PodHistory, *, equal: bool) -> list[str]:
+def row(job: Object, history: PodHistory, memory: float, *, equal: bool) -> list[str]:
     """One row of the table."""
     status, per_pod = job["status"], job["spec"]["actor"]["perPod"]
     actors, rounds = status["actors"], [one["seconds"] for one in status["training"]["history"]]
     ready, slots = slots_that_found_a_ready_actor(status)
     middle = len(rounds) // 2
     halves = [statistics.median(part) for part in (rounds[:middle], rounds[middle:])]
-    drains = f"{statistics.median(history.drains):.0f}" if history.drains else "-"
     paid = actors["podSeconds"] * per_pod / oracle_of(status).paid
     return [
         str(job["spec"]["scaling"]["hold"]),
         str(per_pod),
         f"{ready} of {slots} ({ready / slots:.0%})",
-        str(history.started),
+        str(len(history.spans)),
         str(history.most),
         f"{actors['startSeconds']:.0f}",
-        drains,
+        f"{history.median('draining'):.0f}",
         f"{actors['podSeconds']:,.0f} ({history.paid:,.0f})",
         f"{status['training']['busySeconds'] / per_pod:,.0f}",
         f"{paid:.2f}",
-        f"{history.memory:.0f}",
+        f"{memory:.0f}",
         f"{sum(rounds):.0f}",
         f"{halves[0]:.1f}, {halves[1]:.1f}",
         "yes" if equal else "NO",
@@ -195,8 +146,8 @@ def main() -> None:
     parser.add_argument("--kill", action="store_true")
     arguments = parser.parse_args()
     spec = hopper(rounds=arguments.rounds, actors=(4, 8, arguments.most))
-    with tempfile.TemporaryDirectory() as folder:
-        reference = run_outcome.local(spec, Path(folder))
+    with tempfile.TemporaryDirectory() as folder, run_outcome.local(spec, Path(folder)) as run:
+        reference = run.outcome
     cluster = Cluster(os.environ.get("RELEASE", "nitro"), os.environ.get("NAMESPACE", "nitro-system"))
     load = os.getloadavg()[0]
     print(f"{arguments.rounds} rounds of {reference.actors} actors, load {load:.0f}\n")

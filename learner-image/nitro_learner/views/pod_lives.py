@@ -1,0 +1,185 @@
+"""The lives of a job's actor pods as the API server tells them: starting, awake, asleep, draining."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from nitro_api.spec.quantities import amount_of
+
+Pod = Mapping[str, Any]
+
+STATES = ("starting", "awake", "asleep", "draining")
+ACTOR = "actor"
+"""Name of the container that sleeps."""
+SLEEPING_VCPU = 0.001
+_GIB = 2.0**30
+
+
+@dataclass(frozen=True)
+class Span:
+    """A time in which a pod's state and requests stayed the same. Times are Unix times in seconds."""
+
+    state: str
+    began: float
+    ended: float
+    vcpu: float
+    """What the scheduler counts. Unit: vCPU."""
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+    @property
+    def vcpu_seconds(self) -> float:
+        return self.seconds * self.vcpu
+
+
+@dataclass
+class Life:
+    """One pod, from the time when it was put on a node until it was gone.
+
+    Attributes:
+        gigabytes: memory that it requests.
+        ended: when it was gone; None while it exists.
+    """
+
+    gigabytes: float
+    ended: float | None = None
+    _changes: list[tuple[float, str, float]] = field(default_factory=list)
+
+    def become(self, state: str, at: float, vcpu: float) -> None:
+        """From this time on it has this state and requests so much. What stays the same is no change."""
+        if self._changes and self._changes[-1][1:] == (state, vcpu):
+            return
+        began = max(at, self._changes[-1][0]) if self._changes else at
+        self._changes.append((began, state, vcpu))
+
+    @property
+    def fresh(self) -> bool:
+        return not self._changes
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether it has been ready: one that is not ready for a moment does not start again."""
+        return any(state in ("awake", "asleep") for _, state, _ in self._changes)
+
+    def spans(self, now: float) -> list[Span]:
+        """Its whole life up to now."""
+        ends = [began for began, _, _ in self._changes[1:]] + [now if self.ended is None else self.ended]
+        return [
+            Span(state, began, max(began, end), vcpu)
+            for (began, state, vcpu), end in zip(self._changes, ends, strict=True)
+        ]
+
+
+class PodLives:
+    """Follow the pods of a job; every event of a watch is a look.
+
+    lives = PodLives()
+    lives.see(pods, time.time())
+    lives.spans(time.time())                 # a list of spans for each pod, in the order of their starts
+    """
+
+    def __init__(self) -> None:
+        self._lives: dict[str, Life] = {}
+
+    def see(self, pods: Iterable[Pod], now: float) -> None:
+        """Note the pods that exist now. One that is not here any more is gone."""
+        present = {pod["metadata"]["uid"]: pod for pod in pods}
+        for uid, pod in present.items():
+            bound = _since(pod, "PodScheduled")
+            if bound is None:
+                continue  # on no node: nobody pays for it
+            life = self._lives.setdefault(uid, Life(_requested(pod, "memory") / _GIB))
+            if over(pod):
+                life.ended = life.ended or now
+                continue
+            if life.fresh:  # what was missed before the first look
+                life.become("starting", min(bound, now), vcpu_of(pod))
+                ready = _since(pod, "Ready")
+                if ready is not None:
+                    life.become("awake", min(ready, now), vcpu_of(pod))
+            life.become(_state(pod, life), now, vcpu_of(pod))
+        for uid in self._lives.keys() - present.keys():
+            life = self._lives[uid]
+            life.ended = life.ended or now
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a pod that is not gone."""
+        return any(life.ended is None for life in self._lives.values())
+
+    def spans(self, now: float) -> list[list[Span]]:
+        """Of each pod, in the order of their starts."""
+        found = [life.spans(now) for life in self._lives.values() if not life.fresh]
+        return sorted(found, key=lambda spans: spans[0].began)
+
+    def gigabyte_seconds(self, now: float) -> float:
+        """Memory that the pods requested, over time. Unit: GB-seconds."""
+        return sum(span.seconds * life.gigabytes for life in self._lives.values() for span in life.spans(now))
+
+
+def vcpu_seconds(lives: Iterable[Iterable[Span]]) -> dict[str, float]:
+    """What the pods requested over time, by their state. Unit: vCPU-seconds."""
+    sums = dict.fromkeys(STATES, 0.0)
+    for spans in lives:
+        for span in spans:
+            sums[span.state] += span.vcpu_seconds
+    return sums
+
+
+def vcpu_of(pod: Pod) -> float:
+    """What the scheduler counts of a pod: the larger of what it is to have and what it has, per container."""
+    given = {one["name"]: one for one in _statuses(pod)}
+    total = 0.0
+    for container in pod["spec"]["containers"]:
+        status = given.get(container["name"], {})
+        parts = (container.get("resources"), status.get("resources"))
+        wanted = [(part or {}).get("requests", {}).get("cpu", 0) for part in parts]
+        wanted.append((status.get("allocatedResources") or {}).get("cpu", 0))
+        total += max(amount_of(amount) for amount in wanted)
+    return total
+
+
+def asleep(pod: Pod) -> bool:
+    """Whether the kubelet has taken the actor's CPU away, or has not given it back yet."""
+    for status in _statuses(pod):
+        if status["name"] == ACTOR:
+            cpu = (status.get("resources") or {}).get("requests", {}).get("cpu")
+            return cpu is not None and amount_of(cpu) <= SLEEPING_VCPU
+    return False
+
+
+def over(pod: Pod) -> bool:
+    """Whether all of it has ended, so that nobody pays for it any more."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _state(pod: Pod, life: Life) -> str:
+    if pod["metadata"].get("deletionTimestamp"):
+        return "draining"
+    if _since(pod, "Ready") is None and not life.was_ready:
+        return "starting"
+    return "asleep" if asleep(pod) else "awake"
+
+
+def _requested(pod: Pod, resource: str) -> float:
+    containers = pod["spec"]["containers"]
+    amounts = (one.get("resources", {}).get("requests", {}).get(resource, 0) for one in containers)
+    return sum(amount_of(amount) for amount in amounts)
+
+
+def _statuses(pod: Pod) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = (pod.get("status") or {}).get("containerStatuses") or []
+    return found
+
+
+def _since(pod: Pod, kind: str) -> float | None:
+    """Since when a condition holds, as a Unix time; None where it does not."""
+    for one in (pod.get("status") or {}).get("conditions") or []:
+        if one["type"] == kind and one["status"] == "True":
+            return datetime.fromisoformat(one["lastTransitionTime"]).timestamp()
+    return None
