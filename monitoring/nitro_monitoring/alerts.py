@@ -22,6 +22,12 @@ _HEADER = """\
 _JOB = "(namespace, job_name)"
 _RUNNING = f'and on {_JOB} nitro_job_status_phase{{phase="Running"}}'
 _HEARTBEATS = f"max by {_JOB} (changes(nitro_job_status_heartbeat_timestamp_seconds[2m]))"
+_PAID = (
+    f"sum by {_JOB} (increase(nitro_job_status_vcpu_seconds_total[30m]))"
+    f" / max by {_JOB} (nitro_job_status_pod_vcpu > 0)\n"
+    f"or max by {_JOB} (increase(nitro_job_status_pod_seconds_total[30m]))"
+)
+"""Pod-seconds; where the CPU of pods is metered, those of pods that are awake all the time."""
 _WHO = "{{ $labels.namespace }}/{{ $labels.job_name }}"
 
 
@@ -115,14 +121,24 @@ JOB_ALERTS = (
     Alert(
         "NitroActorsPaidIdle",
         f"sum by {_JOB} (increase(nitro_actor_busy_seconds_total[30m]))\n"
-        f"/ (max by {_JOB} (increase(nitro_job_status_pod_seconds_total[30m]))\n"
+        f"/ (({_PAID})\n"
         f"* max by {_JOB} (nitro_job_spec_actors_per_pod) > 0)\n{_RUNNING}",
         "< 0.1",
         "15m",
         "warning",
         f"Most actor time of {_WHO} is paid and idle",
         "In the last half hour actors worked in {{ $value | humanizePercentage }} of the time for which "
-        "their pods were paid.",
+        "their pods were paid. A pod that sleeps counts by the CPU that it requests.",
+    ),
+    Alert(
+        "NitroWakesDeferred",
+        f"min by {_JOB} (min_over_time(nitro_job_status_actors_deferred[5m]))\n{_RUNNING}",
+        "> 0",
+        "5m",
+        "warning",
+        f"Actors of {_WHO} cannot wake",
+        "For ten minutes {{ $value | humanize }} or more of its actors were to wake, and their node or a "
+        "quota had no room. Rounds sample in more waves and take longer.",
     ),
     Alert(
         "NitroRoundDeadlineMisses",

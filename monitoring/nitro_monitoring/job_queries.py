@@ -20,6 +20,13 @@ COST = f"sum({COMPONENTS})"
 """Dollars so far."""
 
 
+PAID_CPU = (
+    f"sum(rate(nitro_job_status_vcpu_seconds_total{JOB}{WINDOW}))"
+    f" / max(nitro_job_status_pod_vcpu{JOB}) * max(nitro_job_spec_actors_per_pod{JOB})"
+)
+"""Actors whose CPU is paid: a pod that sleeps counts by the little that it requests."""
+
+
 def either(status: str, learner: str | None = None) -> str:
     """One number of the job, from the operator or else from the learner."""
     return f"(max(nitro_job_status_{status}{JOB}) or max(nitro_{learner or status}{JOB}))"

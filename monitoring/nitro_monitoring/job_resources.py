@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from nitro_monitoring.job_queries import COMPONENTS, COST, JOB, SELECTOR, either, per_slot
-from nitro_monitoring.panels import GREEN, RED, WIDTH, WINDOW, Query, graph, row
+from nitro_monitoring.job_queries import COMPONENTS, COST, JOB, PAID_CPU, SELECTOR, either, per_slot
+from nitro_monitoring.panels import GREEN, RED, WIDTH, WINDOW, Query, above, graph, row
 
 
 def actors(found: builders.Dashboard) -> None:
@@ -23,8 +23,27 @@ def actors(found: builders.Dashboard) -> None:
                 Query(f"max(nitro_job_status_actors_{name}{JOB})", name)
                 for name in ("requested", "granted", "ready", "provisioned")
             ),
+            width=WIDTH // 3,
         )
     )
+    states = graph(
+        "Pods beside the phases",
+        "Actors that are awake and asleep, the pods that start and drain (in actors, too), and the line of "
+        "what the learner uses now: high while a round is sampled, low while it learns. Awake above the "
+        "line: actors are held although nobody needs them. Below it: they wake, or a node has no room for "
+        "them (deferred).",
+        "none",
+        *(Query(f"max(nitro_job_status_actors_{name}{JOB})", name) for name in ("awake", "asleep")),
+        *(
+            Query(f"max(nitro_job_status_actors_{name}{JOB}) * max(nitro_job_spec_actors_per_pod{JOB})", name)
+            for name in ("starting", "draining")
+        ),
+        Query(f"max(nitro_job_status_actors_needed{JOB})", "needed now"),
+        Query(f"max(nitro_job_status_actors_deferred{JOB})", "deferred"),
+        width=WIDTH // 3,
+        stacked=True,
+    )
+    found.with_panel(above(above(states, "needed now"), "deferred"))
     found.with_panel(
         graph(
             "Slots of the round",
@@ -32,6 +51,7 @@ def actors(found: builders.Dashboard) -> None:
             "tries that had to be repeated; lost, which are slots that were given up at the deadline.",
             "none",
             Query(f"max by (state) (nitro_round_actors{JOB})", "{{state}}"),
+            width=WIDTH // 3,
         )
     )
 
@@ -125,13 +145,15 @@ def trouble(found: builders.Dashboard) -> None:
         graph(
             "Actors paid and used",
             "Actors whose pods are paid, starting and draining ones included, and actors that work. The "
-            "distance is what idle pods cost.",
+            "distance is what idle pods cost. Where actors sleep, 'paid CPU' counts a pod by the CPU that it "
+            "requests, against that of one that is awake.",
             "none",
             Query(
                 f"max(rate(nitro_job_status_pod_seconds_total{JOB}{WINDOW}))"
                 f" * max(nitro_job_spec_actors_per_pod{JOB})",
                 "paid",
             ),
+            Query(PAID_CPU, "paid CPU"),
             Query(f"sum(rate(nitro_actor_busy_seconds_total{JOB}{WINDOW}))", "used"),
             Query(f"max(nitro_job_status_actors_draining{JOB})", "pods that are going"),
             width=third,

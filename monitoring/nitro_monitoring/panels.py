@@ -92,6 +92,13 @@ def dashed(panel: timeseries.Panel, name: str) -> timeseries.Panel:
     return panel.override_by_name(name, [style, dashboard.DynamicConfigValue("custom.fillOpacity", 0)])
 
 
+def above(panel: timeseries.Panel, name: str) -> timeseries.Panel:
+    """Draw a series, named by its legend, as a line over the stacked areas of the others."""
+    apart = dashboard.DynamicConfigValue("custom.stacking", {"mode": "none", "group": "A"})
+    bare = dashboard.DynamicConfigValue("custom.fillOpacity", 0)
+    return panel.override_by_name(name, [apart, bare, dashboard.DynamicConfigValue("custom.lineWidth", 2)])
+
+
 def number(
     title: str, description: str, unit: str, *queries: Query, width: int = 4, steps: Steps = PLAIN
 ) -> stat.Panel:

@@ -85,7 +85,10 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
         for override in panel["fieldConfig"].get("overrides", [])
     }
     if options["custom"].get("stacking", {}).get("mode") == "normal":
-        _stack(axes, series)
+        apart = [one for one in series if "custom.stacking" in styles.get(one[0], {})]
+        _stack(axes, [one for one in series if one not in apart])
+        for legend, times, values in apart:
+            axes.plot(times, values, color=_INK, linewidth=1.6, label=legend)
     else:
         _lines(axes, series, styles)
     for step in options["thresholds"]["steps"][1:]:

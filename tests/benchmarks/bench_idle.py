@@ -70,19 +70,18 @@ class Row:
     """A job of the table: how long its actors sample and its learner learns.
 
     Attributes:
-        epochs: of the update; where they are none, the preset's.
+        epochs: of the update, 80 gradient steps each.
         schedule: actors of each round; where there is none, 16 in every round.
     """
 
     sampling: float
     rounds: int
-    epochs: int | None = None
+    epochs: int = 5
     schedule: tuple[int, ...] | None = None
     hold: int | str = "auto"
     sleep: str = "auto"
 
     def spec(self) -> Object:
-        hyperparameters: Object = {} if self.epochs is None else {"epochs": self.epochs, "minibatchSize": 4}
         scaling: Object = {"minActors": 4, "maxActors": ACTORS, "hold": self.hold, "sleep": self.sleep}
         if self.schedule:
             scaling |= {"scaler": "schedule", "schedule": list(self.schedule)}
@@ -96,7 +95,7 @@ class Row:
                 "rolloutLength": STEPS,
                 "envsPerActor": 1,
             },
-            "algorithm": {"name": "ppo", "hyperparameters": hyperparameters},
+            "algorithm": {"name": "ppo", "hyperparameters": {"epochs": self.epochs, "minibatchSize": 4}},
             "evaluation": {"episodes": 1, "everyRounds": 1000},
             "stop": {"rounds": self.rounds},
             "scaling": scaling,

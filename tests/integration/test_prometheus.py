@@ -37,7 +37,12 @@ RIGHTLY_EMPTY = {
     "Actors requested, granted, ready: granted": OPERATOR,
     "Actors requested, granted, ready: ready": OPERATOR,
     "Actors requested, granted, ready: provisioned": OPERATOR,
+    **{
+        f"Pods beside the phases: {name}": OPERATOR
+        for name in ("awake", "asleep", "starting", "draining", "needed now", "deferred")
+    },
     "Actors paid and used: paid": OPERATOR,
+    "Actors paid and used: paid CPU": OPERATOR,
     "Actors paid and used: pods that are going": OPERATOR,
     "Pods started: pods per minute": OPERATOR,
     "Boosting score by policy: {{policy}}": ONE_AGENT,

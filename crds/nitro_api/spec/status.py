@@ -99,6 +99,9 @@ class ActorsStatus(StatusModel):
     pod_vcpu: Annotated[float, Field(ge=0, le=1e4)] | None = Field(default=None, alias="podVCPU")
     """CPU that an awake pod requests, with Knative's container. Unit: vCPU."""
 
+    starting: Pods | None = None
+    """Actor pods on a node that are not ready yet."""
+
     draining: Pods | None = None
     """Actor pods that are going; they are paid until they are gone."""
 

@@ -1,7 +1,9 @@
 """Show all jobs of a cluster, live: phase, round, return and its trend, score, actors, cost.
 
-ACTORS are the ready ones of those granted, POLICIES those of jobs of several agents. Columns give way to a
-narrow terminal. Without a terminal, or with --once, the table is printed once. Ctrl-C ends it.
+ACTORS are the ready ones of those granted, POLICIES those of jobs of several agents. Where actors sleep while
+the learner learns, AWAKE, ASLEEP and DEFERRED (to wake, but without room) count them, STARTING and DRAINING
+their pods. Columns give way to a narrow terminal. Without a terminal, or with --once, the table is printed
+once. Ctrl-C ends it.
 
 examples:
   nitro top
@@ -24,7 +26,7 @@ from nitro_learner.cli import interrupts
 from nitro_learner.cli.common import add_namespace, cluster_asked
 from nitro_learner.cli.exits import DONE, CommandError
 
-_PLAIN_WIDTH = 140
+_PLAIN_WIDTH = 180
 """Without a terminal nothing has to give way."""
 
 

@@ -93,7 +93,7 @@ class PodLives:
             bound = _since(pod, "PodScheduled")
             if bound is None:
                 continue  # on no node: nobody pays for it
-            life = self._lives.setdefault(uid, Life(_requested(pod, "memory") / _GIB))
+            life = self._lives.setdefault(uid, Life(_memory(pod) / _GIB))
             if over(pod):
                 life.ended = life.ended or now
                 continue
@@ -133,23 +133,19 @@ def vcpu_seconds(lives: Iterable[Iterable[Span]]) -> dict[str, float]:
 
 def vcpu_of(pod: Pod) -> float:
     """What the scheduler counts of a pod: the larger of what it is to have and what it has, per container."""
-    given = {one["name"]: one for one in _statuses(pod)}
-    total = 0.0
-    for container in pod["spec"]["containers"]:
-        status = given.get(container["name"], {})
-        parts = (container.get("resources"), status.get("resources"))
-        wanted = [(part or {}).get("requests", {}).get("cpu", 0) for part in parts]
-        wanted.append((status.get("allocatedResources") or {}).get("cpu", 0))
-        total += max(amount_of(amount) for amount in wanted)
-    return total
+    given = {one["name"]: _given(one) or 0.0 for one in _statuses(pod)}
+    return sum(
+        max(_wanted(container, "cpu"), given.get(container["name"], 0.0))
+        for container in pod["spec"]["containers"]
+    )
 
 
 def asleep(pod: Pod) -> bool:
     """Whether the kubelet has taken the actor's CPU away, or has not given it back yet."""
     for status in _statuses(pod):
         if status["name"] == ACTOR:
-            cpu = (status.get("resources") or {}).get("requests", {}).get("cpu")
-            return cpu is not None and amount_of(cpu) <= SLEEPING_VCPU
+            given = _given(status)
+            return given is not None and given <= SLEEPING_VCPU
     return False
 
 
@@ -166,10 +162,20 @@ def _state(pod: Pod, life: Life) -> str:
     return "asleep" if asleep(pod) else "awake"
 
 
-def _requested(pod: Pod, resource: str) -> float:
-    containers = pod["spec"]["containers"]
-    amounts = (one.get("resources", {}).get("requests", {}).get(resource, 0) for one in containers)
-    return sum(amount_of(amount) for amount in amounts)
+def _memory(pod: Pod) -> float:
+    return sum(_wanted(container, "memory") for container in pod["spec"]["containers"])
+
+
+def _wanted(of: Mapping[str, Any], resource: str) -> float:
+    """What a container, or its status, requests."""
+    return amount_of(((of.get("resources") or {}).get("requests") or {}).get(resource, 0))
+
+
+def _given(status: Mapping[str, Any]) -> float | None:
+    """CPU that the kubelet has set aside, or that is still in force; None while it has not said so."""
+    if not status.get("resources") and not status.get("allocatedResources"):
+        return None
+    return max(_wanted(status, "cpu"), amount_of((status.get("allocatedResources") or {}).get("cpu", 0)))
 
 
 def _statuses(pod: Pod) -> list[Mapping[str, Any]]:

@@ -38,17 +38,26 @@ _COLUMNS = (
     ("SCORE", 75),
     ("POLICIES", 110),
     ("ACTORS", 0),
+    ("AWAKE", 130),
+    ("ASLEEP", 130),
+    ("DEFERRED", 160),
+    ("STARTING", 160),
+    ("DRAINING", 160),
     ("COST", 0),
     ("AGE", 75),
 )
 _SHORT = "* of the last evaluation: rollouts cut long episodes, so training returns are of short ones only"
 _GAP, _SHORTEST_NAME = 2, 8
-_NUMBERS = {"ROUND", "STEPS", "RETURN", "SCORE", "POLICIES", "ACTORS", "COST", "AGE"}
+_STATES = ("AWAKE", "ASLEEP", "DEFERRED", "STARTING", "DRAINING")
+"""Of actors, as the fields of status.actors are named. Shown where some job's actors can sleep."""
+_NUMBERS = {"ROUND", "STEPS", "RETURN", "SCORE", "POLICIES", "ACTORS", *_STATES, "COST", "AGE"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A job as the table shows it. `ready` and `granted` count actors' pods. None means: not known yet.
+    """A job as the table shows it. None means: not known yet.
+
+    `ready`, `granted`, `awake`, `asleep` and `deferred` count actors; `starting` and `draining` pods.
 
     `policies`: those of several agents; `shared`: whether agents share them now. None with a single agent.
     `short`: training returns are those of short episodes only, so the return is the last evaluation's.
@@ -67,6 +76,11 @@ class Row:
     shared: bool | None
     ready: int | None
     granted: int | None
+    awake: int | None
+    asleep: int | None
+    deferred: int | None
+    starting: int | None
+    draining: int | None
     cost: float | None
     age_seconds: float
 
@@ -93,6 +107,7 @@ class Row:
             shared=sharing.get("shared"),
             ready=actors.get("ready"),
             granted=actors.get("granted"),
+            **{state.lower(): actors.get(state.lower()) for state in _STATES},
             cost=(status.get("cost") or {}).get("total"),
             age_seconds=(now - datetime.fromisoformat(job["metadata"]["creationTimestamp"])).total_seconds(),
         )
@@ -110,6 +125,7 @@ class Row:
             "SCORE": _known(self.score, "{:.2f}"),
             "POLICIES": _known(self.policies, "{}") + (" shared" if self.shared else ""),
             "ACTORS": f"{self.ready or 0}/{self.granted}" if self.granted is not None else "-",
+            **{state: _known(getattr(self, state.lower()), "{}") for state in _STATES},
             "COST": _known(self.cost, "${:,.4f}"),
             "AGE": age(self.age_seconds),
         }
@@ -120,6 +136,8 @@ def table(rows: Sequence[Row], width: int, note: str = "") -> Group:
     shown = [title for title, least in _COLUMNS if width >= least]
     if not any(row.policies for row in rows):  # no job has several agents
         shown = [title for title in shown if title != "POLICIES"]
+    if all(row.asleep is None for row in rows):  # no job's actors can sleep
+        shown = [title for title in shown if title not in _STATES]
     ordered = sorted(rows, key=lambda row: (row.phase != "Running", row.namespace, row.job))
     cells = [row.cells() for row in ordered]
     widths = _widths(shown, cells, width)

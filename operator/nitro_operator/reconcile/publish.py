@@ -11,7 +11,7 @@ from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import TRAINING_JOB, Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import terminating
+from nitro_operator.observation.observed import starting, terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.status import document
 from nitro_operator.status.conditions import Condition, news
@@ -127,6 +127,7 @@ def _situation(run: ReconcileContext) -> document.Situation:
         pods=document.PodReport(
             seconds=run.memory.meter.total,
             started=run.memory.lifetimes.started,
+            starting=sum(starting(pod) for pod in run.observed.actor_pods),
             draining=sum(terminating(pod) for pod in run.observed.actor_pods),
             times=run.memory.lifetimes.times if deployment is not None and deployment.limited else None,
         ),

@@ -52,6 +52,7 @@ class PodReport:
     seconds: float = 0.0
     """Time that they have existed."""
     started: int = 0
+    starting: int = 0
     draining: int = 0
     times: PodTimes | None = None
     """Times to start a pod and to release one; None for a backend without pods."""
@@ -61,7 +62,7 @@ class PodReport:
         found: Object = {"podSeconds": round(self.seconds, 1)}
         if self.times is None:
             return found
-        found |= {"started": self.started, "draining": self.draining}
+        found |= {"started": self.started, "starting": self.starting, "draining": self.draining}
         found |= {
             "startSeconds": round(self.times.start, 1),
             "drainSeconds": round(self.times.drain, 1),

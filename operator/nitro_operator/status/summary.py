@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from nitro_api.spec.learner_status import CostStatus, TrainingStatus
 from nitro_api.spec.pods import actors_per_pod
-from nitro_api.spec.status import ActorsStatus
+from nitro_api.spec.status import ActorsStatus, VcpuSeconds
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported
 
@@ -70,7 +70,32 @@ _GAUGES = (
         "Actors that the operator allows within the platform's limit",
         ("status", "actors", "granted"),
     ),
+    _Field(
+        "nitro_job_status_actors_needed",
+        "Actors that the learner uses now: fewer than it asked for while it learns",
+        ("status", "training", "needsNow"),
+    ),
     _Field("nitro_job_status_actors_ready", "Actors that are ready", ("status", "actors", "ready")),
+    _Field(
+        "nitro_job_status_actors_awake",
+        "Actors that are ready and have their whole CPU",
+        ("status", "actors", "awake"),
+    ),
+    _Field(
+        "nitro_job_status_actors_asleep",
+        "Actors that are ready and keep almost no CPU until the learner needs them",
+        ("status", "actors", "asleep"),
+    ),
+    _Field(
+        "nitro_job_status_actors_deferred",
+        "Actors that are to wake, and for which their node or a quota has no room now",
+        ("status", "actors", "deferred"),
+    ),
+    _Field(
+        "nitro_job_status_actors_starting",
+        "Actor pods on a node that are not ready yet",
+        ("status", "actors", "starting"),
+    ),
     _Field(
         "nitro_job_status_actors_provisioned",
         "Sandboxes that AWS Lambda keeps ready, and bills while idle as well",
@@ -80,6 +105,11 @@ _GAUGES = (
         "nitro_job_status_actors_draining",
         "Actor pods that are going; they are paid until they are gone",
         ("status", "actors", "draining"),
+    ),
+    _Field(
+        "nitro_job_status_pod_vcpu",
+        "CPU that an awake actor pod requests, with Knative's container",
+        ("status", "actors", "podVCPU"),
     ),
     _Field("nitro_job_spec_actors_per_pod", "Actors in one pod", ("spec", "actor", "perPod")),
     _Field("nitro_job_spec_rounds", "Rounds after which the job stops", ("spec", "stop", "rounds")),
@@ -118,6 +148,7 @@ _INFO = (
 )
 """Labels, and the paths of their values: the first path with a value counts."""
 COMPONENTS = ("learner", "actors")
+POD_STATES = tuple(VcpuSeconds.model_fields)
 
 _Jobs = Sequence[tuple[JobKey, Object]]
 
@@ -147,6 +178,7 @@ class JobSummary(Collector):
         yield _fill(heartbeat, _HEARTBEAT.path, jobs, _unix_time)
         for one in (_POD_SECONDS, _STARTED):
             yield _fill(CounterMetricFamily(one.name, one.text, labels=JOB_LABELS), one.path, jobs)
+        yield _vcpu_seconds(jobs)
         yield _cost(jobs)
         yield _fill(GaugeMetricFamily(_INVALID.name, _INVALID.text, labels=JOB_LABELS), _INVALID.path, jobs)
 
@@ -202,6 +234,17 @@ def _cost(jobs: _Jobs) -> Metric:
     )
     for component in COMPONENTS:
         _fill(family, ("status", "cost", component), jobs, more=(component,))
+    return family
+
+
+def _vcpu_seconds(jobs: _Jobs) -> Metric:
+    family = CounterMetricFamily(
+        "nitro_job_status_vcpu_seconds",
+        "CPU that actor pods have requested over time, by their state",
+        labels=[*JOB_LABELS, "state"],
+    )
+    for state in POD_STATES:
+        _fill(family, ("status", "actors", "vcpuSeconds", state), jobs, more=(state,))
     return family
 
 

@@ -148,6 +148,42 @@ CASES = [
             job_spec_actors_per_pod="1x300",
         ),
     ),
+    Case(  # pods that sleep exist, and are paid for the little that they request
+        "NitroActorsPaidIdle",
+        "50m",
+        job(
+            "team",
+            actor_busy_seconds_total="0+30x300",
+            job_status_pod_seconds_total="0+600x300",
+            job_status_vcpu_seconds_total__state__awake="0+30x300",
+            job_status_vcpu_seconds_total__state__asleep="0+15x300",
+            job_status_pod_vcpu="0.5x300",
+            job_spec_actors_per_pod="1x300",
+        )
+        | job(
+            "rivals",
+            actor_busy_seconds_total="0+30x300",
+            job_status_pod_seconds_total="0+600x300",
+            job_status_vcpu_seconds_total__state__awake="0+300x300",
+            job_status_pod_vcpu="0.5x300",
+            job_spec_actors_per_pod="1x300",
+        ),
+        {"rivals": "5%"},
+    ),
+    Case(
+        "NitroWakesDeferred",
+        "11m",
+        job("team", job_status_actors_deferred="3x20 2x200")
+        | job("rivals", job_status_actors_deferred="3x20 0x200"),
+        {"team": "2"},
+    ),
+    Case(  # one that comes and goes is nothing to act on
+        "NitroWakesDeferred",
+        "30m",
+        job("team", job_status_actors_deferred="3x3 0x2 3x3 0x2 3x3 0x2 3x200")
+        | job("ended", "Failed", job_status_actors_deferred="3x200"),
+        {"team": "3"},
+    ),
     Case(
         "NitroRoundDeadlineMisses",
         "20m",

@@ -132,3 +132,40 @@ def test_ages_are_written_as_kubectl_writes_them(seconds: float, text: str) -> N
 
 def test_an_empty_cluster_is_reported() -> None:
     assert totals([]) == "no jobs"
+
+
+SLEEPING = job(
+    "swimmer",
+    **{
+        **RUNNING["status"],
+        "actors": {
+            "granted": 8,
+            "ready": 7,
+            "awake": 4,
+            "asleep": 3,
+            "deferred": 2,
+            "starting": 1,
+            "draining": 0,
+        },
+    },
+)
+
+
+def test_states_of_actors_are_columns_where_some_can_sleep() -> None:
+    rows = [Row.of(each, NOW) for each in (SLEEPING, RUNNING)]
+    header, other, line, _ = rendered(rows, 180)
+    states = ["ACTORS", "AWAKE", "ASLEEP", "DEFERRED", "STARTING", "DRAINING"]
+    told = dict(zip(header.split(), line.split(), strict=True))
+    assert {name: told[name] for name in states} == dict(
+        zip(states, ["7/8", "4", "3", "2", "1", "0"], strict=True)
+    )
+    assert dict(zip(header.split(), other.split(), strict=True))["ASLEEP"] == "-"
+    assert "ASLEEP" not in rendered([Row.of(RUNNING, NOW)], 180)[0], "nobody sleeps: no columns of dashes"
+
+
+@pytest.mark.parametrize("width", [130, 140, 160, 180])
+def test_columns_of_states_cut_no_number(width: int) -> None:
+    several = {"sharing": {"groups": 2, "shared": True}}
+    row = Row.of({**SLEEPING, "status": {**SLEEPING["status"], **several}}, NOW)
+    _, line, _ = rendered([row], width)
+    assert "…" not in line.replace("team-a", "").split("Running")[1]

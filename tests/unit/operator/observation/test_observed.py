@@ -10,8 +10,15 @@ import pytest
 from nitro_operator import builders
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, VOLUME_CLAIM, JobKey
-from nitro_operator.observation.observed import Observed, actor_pods, actors_of, named_secret, observe
-from operator_objects import UID, learner_job, make_job, make_view, pod
+from nitro_operator.observation.observed import (
+    Observed,
+    actor_pods,
+    actors_of,
+    named_secret,
+    observe,
+    starting,
+)
+from operator_objects import UID, actor_pod, learner_job, make_job, make_view, pod
 
 Object = dict[str, Any]
 LABELS = {"nitro.dev/job": "hopper"}
@@ -109,3 +116,14 @@ def test_a_pod_has_no_more_actors_than_a_job_may_ask_for(told: str, actors: int)
     found = pod("actor")
     found["metadata"]["annotations"] = {"nitro.dev/actors-per-pod": told}
     assert actors_of(found) == actors
+
+
+def test_a_pod_starts_while_it_is_on_a_node_and_not_ready() -> None:
+    new, ready, going, unscheduled, ended = (actor_pod(name) for name in ("a", "b", "c", "d", "e"))
+    for one in (new, going, unscheduled, ended):
+        one["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    del unscheduled["status"]["startTime"]
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    ended["status"]["phase"] = "Failed"
+    ready["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    assert [starting(one) for one in (new, ready, going, unscheduled, ended)] == [True, *[False] * 4]

@@ -51,6 +51,19 @@ def test_series_are_read_from_status_and_spec(jobs: dict[JobKey, Object]) -> Non
     assert REGISTRY.get_sample_value("nitro_jobs", {"phase": "Failed"}) == 0
 
 
+def test_the_states_of_actors_are_series(jobs: dict[JobKey, Object]) -> None:
+    states = {"awake": 4, "asleep": 2, "deferred": 1, "starting": 3, "draining": 5}
+    vcpu = {"awake": 90.5, "asleep": 1.5, "starting": 4.5, "draining": 2.5}
+    actors = {**states, "podVCPU": 1.025, "vcpuSeconds": vcpu}
+    jobs[JobKey("team", "hopper")] = make_job({"training": {"needsNow": 4}, "actors": actors})
+    for state, number in states.items():
+        assert value(f"nitro_job_status_actors_{state}") == number
+    for state, seconds in vcpu.items():
+        assert value("nitro_job_status_vcpu_seconds_total", state=state) == seconds
+    assert value("nitro_job_status_actors_needed") == 4
+    assert value("nitro_job_status_pod_vcpu") == 1.025
+
+
 @pytest.mark.parametrize(
     ("status", "scaling", "scaler"),
     [({"scaler": "fixed"}, {}, "fixed"), ({}, {"scaler": "kungfu"}, "kungfu"), ({}, {}, "")],
