@@ -103,7 +103,7 @@ FIELDS: dict[tuple[str, ...], list[Any]] = {
     **{
         ("actors", name): NUMBERS
         for name in (
-            "requested", "granted", "ready", "podSeconds", "provisioned", "started", "draining",
+            "requested", "granted", "ready", "podSeconds", "provisioned", "started", "starting", "draining",
             "idlePercent", "startSeconds", "drainSeconds",
         )
     },
