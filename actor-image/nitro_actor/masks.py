@@ -19,6 +19,9 @@ from nitro_actor.matmul import Floats
 MASK = "action_mask"
 """The mask's name in observations and in infos."""
 
+ONLY_WHOLE_NUMBERS = "which only Discrete, MultiDiscrete and MultiBinary actions can have"
+"""A part of the sentences that refuse the mask of an action of real numbers."""
+
 UNAVAILABLE = np.float32(-1e9)
 """Logit and Q value of an action that is not available, in the actor as in the learner. A bit that must be 1
 has the logit -UNAVAILABLE."""

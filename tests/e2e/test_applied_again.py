@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import base64
 import random
+import time
+from collections import defaultdict
+from datetime import datetime
+from pathlib import Path
 
 import pytest
 from harness import Cluster, Object, kubectl, of_component, phase_of, round_of, training
 from jobs import hopper
 from kubernetes import client
 from namespaces import Start
+from prometheus_client.parser import text_string_to_metric_families
 
 FEW = (1, 2, 3)
 RETAINED: Object = {"checkpoint": {"pvc": {"retain": True}}}
@@ -40,6 +45,39 @@ def until_it_trains_anew(cluster: Cluster, namespace: str, name: str, former: Ob
     assert job["status"]["cost"]["total"] <= sum(entry["cost"] for entry in training(job)["history"]) * 1.01
     actors = cluster.pods(namespace, name, "actor")
     assert {pod["metadata"]["labels"]["nitro.dev/run"] for pod in actors} == {uid}
+    assert_metrics_are_its_own(cluster, namespace, name, learner["metadata"]["name"])
+
+
+def assert_metrics_are_its_own(cluster: Cluster, namespace: str, name: str, learner: str) -> None:
+    """What the operator and the learner export of this job is no more than the job has done by now."""
+    (operator,) = cluster.core.list_namespaced_pod(cluster.namespace, label_selector=cluster.operator).items
+    told = exported(cluster.namespace, f"{operator.metadata.name}:8080", name, namespace)
+    of_learner = exported(namespace, f"{learner}:9090", name, namespace)
+
+    def caught_up(job: Object) -> Object | None:
+        return job if round_of(job) > of_learner["nitro_round"] else None
+
+    job = cluster.until_job(namespace, name, caught_up, what="a report after the metrics")
+    status = job["status"]
+    assert 0 < told["nitro_job_status_round"] <= round_of(job)
+    assert 0 < of_learner["nitro_env_steps_total"] <= training(job)["envSteps"]
+    for cost in (told["nitro_job_status_cost_dollars_total"], of_learner["nitro_job_cost_dollars_total"]):
+        assert 0 < cost <= status["cost"]["total"] * 1.01
+    age = time.time() - datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
+    assert told["nitro_job_status_pod_seconds_total"] <= FEW[-1] * age
+    assert told["nitro_actor_pods_started_total"] <= status["actors"]["started"]
+
+
+def exported(namespace: str, pod: str, job: str, job_namespace: str) -> dict[str, float]:
+    """The metrics of one job that a pod ("name:port") exports, each summed over its other labels."""
+    text = kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}/proxy/metrics")
+    found: dict[str, float] = defaultdict(float)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = sample.labels
+            if (labels.get("job_name"), labels.get("namespace")) == (job, job_namespace):
+                found[sample.name] += sample.value
+    return found
 
 
 def test_a_job_applied_again_and_a_secret_that_is_replaced(
@@ -95,9 +133,12 @@ def secret_of(cluster: Cluster, namespace: str, job: str) -> Object:
 
 
 @pytest.mark.full
-def test_twenty_times_at_random_moments(cluster: Cluster, namespace: str, start: Start) -> None:
+def test_twenty_times_at_random_moments(
+    cluster: Cluster, namespace: str, start: Start, report_folder: Path
+) -> None:
     """Before the learner's pod, while it starts, in its first rounds, or while it waits for actors."""
     draw = random.Random(39)
+    told = ["turn moment policy seconds-until-it-trained"]
     start("often", LONG)
     for turn in range(20):
         moment = draw.choice(["created", "scheduled", "round 1", "round 3", "suspended"])
@@ -116,7 +157,13 @@ def test_twenty_times_at_random_moments(cluster: Cluster, namespace: str, start:
             cluster.until_job(namespace, "often", lambda job: phase_of(job) == "Suspended", what="Suspended")
         policy = draw.choice(["Background", "Foreground", "Orphan"])
         former = delete(cluster, namespace, "often", policy)
+        began = time.monotonic()
         cluster.create_job(namespace, "often", LONG)
+        trained = ""
         if turn % 4 == 3 or draw.random() < 0.5:
             until_it_trains_anew(cluster, namespace, "often", former)
+            trained = f"{time.monotonic() - began:.0f}"
+        told.append(f"{turn} {moment} {policy} {trained}")
+        print(told[-1])
+        (report_folder / "turns.txt").write_text("\n".join(told) + "\n")
     until_it_trains_anew(cluster, namespace, "often", former)

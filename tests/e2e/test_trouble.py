@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from harness import Cluster
+from harness import Cluster, training
 from jobs import hopper
 from namespaces import Start, new_namespace
 from volumes import Disks
@@ -46,15 +46,40 @@ class TestCannotRun:
         assert "--build-arg EXTRAS=rllib" in failed["message"]
 
 
-def test_a_quota_of_three_pods(cluster: Cluster, namespace: str, start: Start) -> None:
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "few"},
-        "spec": {"hard": {"pods": "3"}},
-    }
-    cluster.create(quota, namespace)
-    start("quota", hopper(rounds=3))
-    cluster.until_says(namespace, "quota", "quota")
+LIMITS = {
+    "limits.cpu": "64",
+    "limits.memory": "64Gi",
+    "requests.cpu": "4",
+    "requests.memory": "16Gi",
+}
+"""What a namespace's pods may have together. Each container must name its own."""
+DEFAULTS = {
+    "type": "Container",
+    "default": {"cpu": "1", "memory": "256Mi", "ephemeral-storage": "1Gi"},
+    "defaultRequest": {"cpu": "25m", "memory": "64Mi"},
+    "maxLimitRequestRatio": {"memory": "4"},
+}
+"""The LimitRange of docs/operations.md, for Knative's queue-proxy, and a bound for everybody."""
+NOWHERE = "http://192.0.2.1:3128"
+"""An address of which the standard says that nobody has it."""
+
+
+def given(cpu: str, memory: str) -> dict[str, dict[str, str]]:
+    """Resources with all limits that such a quota wants."""
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "1", "memory": "1Gi"}}
+
+
+def test_quotas_of_pods_and_limits_and_a_dead_proxy(cluster: Cluster, namespace: str, start: Start) -> None:
+    for name, hard in (("few", {"pods": "3"}), ("limits", LIMITS)):
+        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}}
+        cluster.create(body | {"spec": {"hard": hard}}, namespace)
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "defaults"}}
+    cluster.create(body | {"spec": {"limits": [DEFAULTS]}}, namespace)
+    dead = [{"name": name, "value": NOWHERE} for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")]
+    learner = {"resources": given("10m", "512Mi"), "env": dead}
+    spec = hopper(rounds=3, actor={"resources": given("5m", "256Mi")}, learner=learner)
+    start("quota", spec)
+    cluster.until_says(namespace, "quota", "quota", "requested: pods=1")
     cluster.delete("v1", "ResourceQuota", namespace, "few")
-    cluster.until_phase(namespace, "quota", "Succeeded")
+    job = cluster.until_phase(namespace, "quota", "Succeeded")
+    assert [entry["round"] for entry in training(job)["history"]] == [1, 2, 3]

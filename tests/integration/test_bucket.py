@@ -180,7 +180,7 @@ def test_what_a_failed_sitting_cost_is_known_to_the_next_pod(
 
 
 def test_a_short_outage_of_the_bucket_costs_nothing_and_a_long_one_ends_the_run(
-    s3_endpoint: str, bucket: RunBucket, tmp_path: Path
+    s3_endpoint: str, bucket: RunBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = resolve(load_job(JOB))
     away = bucket_at(s3_endpoint, "away")
@@ -189,11 +189,14 @@ def test_a_short_outage_of_the_bucket_costs_nothing_and_a_long_one_ends_the_run(
     with pytest.raises(BucketError, match="s3://away/"):
         store.save(0, {"run": "r"})  # the policies of spec.resumeFrom, which the next pod would not find
     store = away.store(run.folder, 2)
-    for number in range(1, 5):
+    for number in range(1, 9):  # within seconds, in which nobody could mend anything
         store.save(number, {"run": "r"})
+        assert store.missed is not None
+        assert "s3://away/" in store.missed
+    monkeypatch.setattr("nitro_learner.run.bucket._PATIENCE_SECONDS", 0.0)
     with pytest.raises(BucketError, match="s3://away/"):
-        store.save(5, {"run": "r"})
-    assert store.rounds() == [4, 5], "on the pod's own disk every checkpoint is whole"
+        store.save(9, {"run": "r"})
+    assert store.rounds() == [8, 9], "on the pod's own disk every checkpoint is whole"
 
 
 def test_a_folder_with_a_run_is_not_overwritten(bucket: RunBucket, tmp_path: Path) -> None:

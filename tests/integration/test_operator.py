@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 
@@ -331,26 +330,6 @@ class TestTrouble:
         assert words in eventually(lambda: _false(cluster, name, "ActorsReady", reason))["message"]
         cluster.delete_pod(actor)
         eventually(lambda: cluster.condition(name, "Ready").get("status") == "True")
-
-    def test_a_quota_is_named(self, cluster: Cluster) -> None:
-        quota = {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "none"},
-            "spec": {"hard": {"persistentvolumeclaims": "0"}},
-        }
-        cluster.apply(quota)
-        hard = {"persistentvolumeclaims": "0"}
-        used = json.dumps({"status": {"hard": hard, "used": hard}})
-        cluster.kubectl("patch", "resourcequota", "none", "--subresource=status", "--type=merge", "-p", used)
-        cluster.apply(job("crowded"))
-        assert (
-            "quota"
-            in eventually(lambda: _false(cluster, "crowded", "LearnerReady", "QuotaExceeded"))["message"]
-        )
-        cluster.kubectl("delete", "resourcequota", "none")
-        cluster.start_learner("crowded")
-        eventually(lambda: cluster.status("crowded")["phase"] == "Running")
 
     def test_an_object_of_another_owner_is_not_adopted(self, cluster: Cluster) -> None:
         ports = [{"port": 80}]

@@ -32,3 +32,13 @@ class Shades(Pair):
 
     def _seen(self, leaving: Any = ()) -> Agents:
         return super()._seen(leaving) | ({"a_1": np.full(3, 0.5)} if self.clock == 3 else {})
+
+
+class Steered(Pair):
+    """Its actions are real numbers, and yet its infos have masks: always, or from step 3 on."""
+
+    def __init__(self, how: str = "forbidden") -> None:
+        super().__init__(how)
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:  # noqa: ARG002
+        return spaces.Box(-1, 1, (2,), np.float32)

@@ -239,6 +239,11 @@ class Game:
         try:
             dtype = observation_dtype(seen, _HOW)
             action = actions(acted, _HOW).to_json()
+            if masked and action["kind"] == "continuous":
+                raise EnvironmentConfigError(
+                    f"it has an {MASK} in its observations or its info, {masks.ONLY_WHOLE_NUMBERS}, but its "
+                    f"action space is {acted}. Leave the mask out, or make the actions whole numbers"
+                )
         except EnvironmentConfigError as error:
             raise EnvironmentConfigError(f"{agent}: {error}") from None
         shape = list(seen.shape or ())
@@ -247,7 +252,7 @@ class Game:
             observation["largest"] = largest
         if action["kind"] == "discrete":
             action["masked"] = masked
-        elif masked and action["kind"] != "continuous":
+        elif masked:
             action["masked"] = True
         return observation, action
 

@@ -21,7 +21,7 @@ from nitro_actor.agents.game import Game, Place
 from nitro_actor.engines.base import EnvironmentCallError, Snapshot, pack_generators, unpack_generators
 from nitro_actor.engines.failures import close, failures
 from nitro_actor.engines.states import Hook
-from nitro_actor.masks import MASK, choices
+from nitro_actor.masks import MASK, ONLY_WHOLE_NUMBERS, choices
 
 _PATIENCE = 100
 """Episodes in which an agent must have acted at least once, where the same agents began all of them. Where
@@ -45,11 +45,8 @@ class ParallelEngine(AgentsEngine):
         self.observations: dict[str, np.ndarray] = {}
         self.alive: dict[str, NDArray[np.bool_]] = {}
         self.available: dict[str, NDArray[np.bool_]] = {}
-        self._unmasked = {
-            one.name
-            for one in self.classes
-            if one.action["kind"] != "continuous" and not one.action.get("masked")
-        }
+        unmasked = [one for one in self.classes if not one.action.get("masked")]
+        self._unmasked = {one.name: one.action["kind"] for one in unmasked}
         self._masked: dict[str, ActionSpace] = {}
         self._rewards: dict[str, NDArray[np.float64]] = {}
         self._died: dict[str, NDArray[np.bool_]] = {}
@@ -138,10 +135,13 @@ class ParallelEngine(AgentsEngine):
             if name in self.available:
                 self.available[name][index, row] = game.mask(agent, self._masked[name])
             elif name in self._unmasked and game.told_mask(agent) is not None:
-                raise EnvironmentCallError(
-                    f"environment {index}: {agent} got an {MASK}, but no agent of its class had one in the "
-                    "infos of the first reset; give it there, for agents that act later too"
+                wrong = (
+                    f"{ONLY_WHOLE_NUMBERS}; leave it out"
+                    if self._unmasked[name] == "continuous"
+                    else "but no agent of its class had one in the infos of the first reset; give it there, "
+                    "for agents that act later too"
                 )
+                raise EnvironmentCallError(f"environment {index}: {agent} got an {MASK}, {wrong}")
         self._never_acted.difference_update(game.acting)
         for name, array in self.observations.items():
             if array.dtype.kind == "f" and not np.isfinite(array[index]).all():

@@ -52,10 +52,9 @@ def has(environment: AnyEnv, space: ActionSpace) -> bool:
         return False
     if isinstance(space, Continuous):
         raise EnvironmentConfigError(
-            f"it has an {MASK} in its observations or a method {METHOD}, which only Discrete, MultiDiscrete "
-            f"and MultiBinary actions can have, but its action space is {environment.action_space}. Leave "
-            "the mask out, or make the actions whole numbers, for example with "
-            "gymnasium.wrappers.TransformAction"
+            f"it has an {MASK} in its observations or a method {METHOD}, {masks.ONLY_WHOLE_NUMBERS}, but its "
+            f"action space is {environment.action_space}. Leave the mask out, or make the actions whole "
+            "numbers, for example with gymnasium.wrappers.TransformAction"
         )
     return True
 

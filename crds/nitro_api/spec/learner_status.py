@@ -24,6 +24,9 @@ from nitro_api.spec.status_fields import (
 ACTORS_SILENT = "ActorsSilent"
 """training.reason of a running job none of whose actors has answered yet."""
 
+CHECKPOINT_MISSED = "CheckpointMissed"
+"""training.reason of a running job whose bucket lacks its newest checkpoint."""
+
 MOST_AGENTS = 64
 """Of agents, and of policies, that a status names."""
 AgentName = Annotated[str, Field(min_length=1, max_length=64)]

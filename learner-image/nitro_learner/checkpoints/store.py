@@ -57,11 +57,16 @@ class CheckpointStore:
     Args:
         directory: created when missing.
         keep_last: how many files stay; older ones are removed after each save.
+
+    Attributes:
+        missed: why the newest checkpoint is in the directory alone, and not in the bucket that keeps the run;
+            None where it is.
     """
 
     def __init__(self, directory: Path, keep_last: int) -> None:
         self.directory = directory
         self.keep_last = keep_last
+        self.missed: str | None = None
 
     def path(self, round: int) -> Path:
         return self.directory / f"round-{round:06d}.safetensors"

@@ -21,6 +21,7 @@ import contextlib
 import faulthandler
 import logging
 import os
+import random
 import signal
 import sys
 import time
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from nitro_learner.backends.base import ActorBackend
     from nitro_learner.cluster.job import JobClient
     from nitro_learner.cluster.status_reporter import StatusReporter
+    from nitro_learner.run.bucket import RunBucket
     from nitro_learner.run.runs import OpenRun
     from nitro_learner.training.round_report import Outcome
 
@@ -49,6 +51,7 @@ _API_SECONDS = 120.0
 # Only the learner can report the end of a run, so it retries as long as an upgrade of a control plane may
 # take.
 _END_SECONDS = 600.0
+_KEEP_PAUSE_SECONDS = (5.0, 15.0)
 _LAST_WORDS_SECONDS = 20.0
 _MEND = (
     "Another try fails in the same way: mend the environment, suspend the job, set spec.actor.image to its "
@@ -118,7 +121,7 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
                             bucket.keep(folder)
                     raise
             if bucket:
-                bucket.keep(folder, ended=True)
+                _keep_end(bucket, opened, outcome, reporter)
     except RunDirBusy as error:
         return _give_up(reporter, "RunDirBusy", str(error), INTERRUPTED)
     except RunDirError as error:
@@ -134,6 +137,34 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
         return ABORTED
     reporter.close(_END_SECONDS if outcome.finished else _LAST_WORDS_SECONDS)
     return DONE if outcome.finished else INTERRUPTED
+
+
+def _keep_end(bucket: RunBucket, opened: OpenRun, outcome: Outcome, reporter: StatusReporter) -> None:
+    """Copy the run's end to the bucket. The end of the whole run is tried again for some time, because it is
+    on this pod's disk alone, and somebody may replace credentials that the bucket refuses.
+
+    Raises:
+        BucketError: the bucket cannot be written.
+    """
+    from nitro_learner.run.bucket import BucketError
+
+    end = time.monotonic() + (_END_SECONDS if outcome.finished else 0.0)
+    missed = opened.checkpoints.missed is not None
+    while True:
+        try:
+            bucket.keep(opened.folder, ended=True)
+        except BucketError as error:
+            if time.monotonic() >= end:
+                raise
+            logger.warning("%s It is tried again.", error)
+            reporter.on_checkpoint_missed(round=outcome.rounds, why=str(error))
+            missed = True
+            time.sleep(random.uniform(*_KEEP_PAUSE_SECONDS))
+        else:
+            break
+    if missed:
+        reporter.on_checkpoint_saved(round=outcome.rounds, location=str(bucket))
+        reporter.on_run_ended(outcome)
 
 
 def _announce(opened: OpenRun, reporter: StatusReporter) -> None:

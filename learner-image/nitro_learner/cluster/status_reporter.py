@@ -9,22 +9,21 @@ If the job is gone, there is nobody to report to, and the training ends.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobSpec, JobStatus
-from nitro_api.spec.learner_status import ACTORS_SILENT
+from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED
 from nitro_learner.cluster.api import backoff
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.job_mirror import JobMirror
 from nitro_learner.cluster.job_watch import JobWatch
 from nitro_learner.cluster.policy_status import PolicyStatus, present
+from nitro_learner.cluster.report_fields import history_entry, readable, request, sentence, timestamp
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ HEARTBEAT_SECONDS = 5.0
 
 _PAUSE_SECONDS = 0.5
 _HISTORY = 60
-_BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 
 
 class StatusReporter(Listener):
@@ -72,6 +70,7 @@ class StatusReporter(Listener):
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
         self._policies = PolicyStatus(before)
         self._best: float | None = None
+        self._troubles: dict[str, str] = {}
         self._changed = threading.Condition()
         self._version = 0
         self._sent = -1
@@ -113,7 +112,7 @@ class StatusReporter(Listener):
                 weightsVersion=version,
                 rolloutLength=spec.environment.rollout_length,
                 envsPerActor=spec.environment.envs_per_actor,
-                **_request(actors),
+                **request(actors),
             )
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
@@ -126,13 +125,13 @@ class StatusReporter(Listener):
             self._update(round=round)
 
     def on_round_requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
-        self._update(**_request(actors))
+        self._update(**request(actors))
 
     def on_round_done(self, report: RoundReport) -> None:
         with self._changed:
             self._policies.played(report.policies)
             busy = {"busySeconds": round(report.work.seconds, 1)}
-            more = {"weightsVersion": report.weights_version, **_request(report.next_actors)}
+            more = {"weightsVersion": report.weights_version, **request(report.next_actors)}
             self._take(report.row(), ready=report.ready, **busy, **more)
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
@@ -142,27 +141,41 @@ class StatusReporter(Listener):
 
     def actors_silent(self, trouble: str | None) -> None:
         """Report why no actor has answered yet; None when one has."""
-        if trouble is not None:
-            self._update(reason=ACTORS_SILENT, message=_sentence(trouble))
-        else:
-            self._update(reason=None, message=None)
+        self._report_trouble(ACTORS_SILENT, trouble)
 
     def on_checkpoint_saved(self, *, round: int, location: str) -> None:  # noqa: ARG002  the operator knows the place
         with self._changed:
-            self._checkpoint = {"round": round, "savedAt": _now()}
-        self._update()
+            self._checkpoint = {"round": round, "savedAt": timestamp()}
+            if CHECKPOINT_MISSED in self._troubles:
+                self._report_trouble(CHECKPOINT_MISSED, None)
+            self._update()
+
+    def on_checkpoint_missed(self, *, round: int, why: str) -> None:
+        lacking = f"the checkpoint of round {round} is not in the bucket"
+        self._report_trouble(CHECKPOINT_MISSED, f"{lacking}. {why}")
 
     def conclude(self, state: str, reason: str, message: str) -> None:
         """Report the end as the learner sees it: Succeeded or Failed, or Running when another pod goes on."""
-        self._update(state=state, reason=reason, message=_sentence(message))
+        self._update(state=state, reason=reason, message=sentence(message))
 
     def on_run_ended(self, outcome: Outcome) -> None:
         with self._changed:
             self._spend(outcome.cost.learner, outcome.cost.actors)
             self._training["busySeconds"] = round(outcome.work.seconds, 1)
             if outcome.evaluation:  # the final policy's; no round reports it
-                self._training["evaluationMean"] = _readable(fmean(outcome.evaluation), 3)
+                self._training["evaluationMean"] = readable(fmean(outcome.evaluation), 3)
             self.conclude("Succeeded" if outcome.finished else "Running", outcome.reason, outcome.message)
+
+    def _report_trouble(self, reason: str, message: str | None) -> None:
+        """Report what is wrong while the run goes on; None when it is over. Of two troubles the one of the
+        actors is told, because the operator acts on it."""
+        with self._changed:
+            if message is None:
+                self._troubles.pop(reason, None)
+            else:
+                self._troubles[reason] = sentence(message)
+            worst = next((one for one in (ACTORS_SILENT, CHECKPOINT_MISSED) if one in self._troubles), None)
+            self._update(reason=worst, message=self._troubles[worst] if worst else None)
 
     def _rewind(self, round: int) -> None:
         """Remove what an earlier pod reported of rounds after the checkpoint, which are done again."""
@@ -181,29 +194,17 @@ class StatusReporter(Listener):
         reward = row["reward_mean"]
         if reward is not None:
             self._best = reward if self._best is None else max(self._best, reward)
-        entry = {
-            "round": int(row["round"]),
-            "envSteps": int(row["env_steps"]),
-            "rewardMean": _readable(reward, 3),
-            "evaluationMean": _readable(row["evaluation_mean"], 3),
-            "score": _readable(row["boosting_score"], 4),
-            "actors": int(row["actors"]),
-            "ready": ready,
-            "seconds": _readable(row["seconds_total"], 3),
-            "actorSeconds": _readable(row["seconds_actor"], 3),
-            "cost": _readable(row["cost_total"], 6),
-        }
-        evaluation = present({"evaluationMean": _readable(row["evaluation_mean"], 3)})
+        evaluation = present({"evaluationMean": readable(row["evaluation_mean"], 3)})
         with self._changed:
-            self._history.append(present(entry))
+            self._history.append(history_entry(row, ready))
             self._spend(float(row["cost_learner"]), float(row["cost_actors"]))
             self._update(
                 round=int(row["round"]),
                 envSteps=int(row["env_steps"]),
-                rewardMean=_readable(reward, 3),
-                cutShare=_readable(row["cut_share"], 3),
-                rewardBest=_readable(self._best, 3),
-                boostingScore=_readable(row["boosting_score"], 4),
+                rewardMean=readable(reward, 3),
+                cutShare=readable(row["cut_share"], 3),
+                rewardBest=readable(self._best, 3),
+                boostingScore=readable(row["boosting_score"], 4),
                 convexityRatio=row["convexity_ratio"],
                 **evaluation,
                 **more,
@@ -268,7 +269,7 @@ class StatusReporter(Listener):
         time.sleep(pause)
 
     def _body(self) -> dict[str, Any]:
-        training = present(self._training) | {"updatedAt": _now()}
+        training = present(self._training) | {"updatedAt": timestamp()}
         if self._history:
             training["history"] = list(self._history)
         body: dict[str, Any] = {"training": training, **self._policies.body()}
@@ -277,23 +278,3 @@ class StatusReporter(Listener):
         if self._checkpoint:
             body["checkpoint"] = dict(self._checkpoint)
         return body
-
-
-def _request(actors: int) -> dict[str, Any]:
-    """The fields that request actors; operators of older releases read requestedActors."""
-    return {"requests": {"actors": actors}, "requestedActors": actors, "requestedAt": _now()}
-
-
-def _sentence(text: str) -> str:
-    """A message that can be applied: the client writes a character beyond 16 bits as two escapes, which
-    the API server refuses."""
-    return _BEYOND_16_BITS.sub("\N{REPLACEMENT CHARACTER}", text)[:1000]
-
-
-def _readable(value: float | None, digits: int) -> float | None:
-    """Round a value for `kubectl get`, which prints all digits; metrics.csv has the exact value."""
-    return None if value is None else round(value, digits)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -30,7 +31,10 @@ logger = logging.getLogger(__name__)
 _CLIENT = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard", "total_max_attempts": 5})
 _PARTIAL = ".partial"
 _MISSES = 5
-"""Checkpoints in a row that the bucket may miss."""
+"""Checkpoints in a row that the bucket may miss, where it also misses them for _PATIENCE_SECONDS."""
+_PATIENCE_SECONDS = 600.0
+"""Time for somebody to replace credentials that are no longer accepted. A learner that ends earlier has lost
+what it has trained, and the next one, with the same credentials, could not even begin."""
 _OWN_RUN = (
     "Check spec.learner.checkpoint.s3, its credentials and the bucket's policy; the run goes on from its "
     "last checkpoint there."
@@ -61,8 +65,9 @@ class RunBucket:
         run: name of the run's own folder there.
         remedy: what to check where the bucket cannot be reached.
 
-    Credentials are those of the Secret that the job names; the operator passes them in
-    NITRO_S3_AWS_ACCESS_KEY_ID and so on. Without them, boto3 looks for credentials.
+    Credentials are those of the Secret that the job names. The kubelet keeps its present contents in files of
+    the folder NITRO_S3_CREDENTIALS, which are read before each use of the bucket. Without these files they
+    come from NITRO_S3_AWS_ACCESS_KEY_ID and so on, and without those boto3 looks for credentials.
 
     Raises:
         BucketError: the credentials are incomplete, or the endpoint is no URL.
@@ -70,13 +75,12 @@ class RunBucket:
 
     def __init__(self, where: CheckpointBucket, run: str, remedy: str = _OWN_RUN) -> None:
         self._remedy = remedy
+        self._where = where
+        self._keys: dict[str, str | None] | None = None
         self.bucket = where.bucket
         self.prefix = str(PurePosixPath(where.prefix or "") / run) + "/"
-        keys = {name.lower(): os.environ.get(f"NITRO_S3_{name}") for name in CREDENTIAL_KEYS}
-        with self._explained("read"):
-            self._s3 = boto3.client(
-                "s3", region_name=where.region, endpoint_url=where.endpoint_url, config=_CLIENT, **keys
-            )
+        with self._reached("read"):
+            pass  # wrong settings are refused at once
 
     @classmethod
     def at(cls, address: str, own: CheckpointBucket | None = None) -> RunBucket:
@@ -122,7 +126,7 @@ class RunBucket:
         if CheckpointStore(folder.checkpoints, keep_last=1).rounds():
             return
         checkpoints = folder.checkpoints.relative_to(folder.path).parts[0]
-        with self._explained("read"):
+        with self._reached("read"):
             names = sorted(self._names(), key=lambda name: (name.startswith(checkpoints), name))
             self._download(names, folder)
 
@@ -133,7 +137,7 @@ class RunBucket:
             BucketError: the bucket cannot be read.
         """
         own = [str(path.relative_to(folder.path)) for path in (folder.job, folder.checkpoints)]
-        with self._explained("read"):
+        with self._reached("read"):
             names = self._names()
             rounds = [name for name in names if PurePosixPath(name).parent == PurePosixPath(own[1])]
             newest = sorted(rounds, key=lambda name: (len(name), name))[-1:]
@@ -161,7 +165,7 @@ class RunBucket:
             files = (folder.job, folder.metrics, folder.policies, folder.sharing, folder.ledger)
             needed = {path.name for path in files}
             local = {n: p for n, p in local.items() if n in needed or n.startswith(checkpoints)}
-        with self._explained("written"):
+        with self._reached("written"):
             there = self._names()
             for name in sorted(local, key=lambda name: (name.startswith(checkpoints), name)):
                 # Checkpoints never change, so one that is in the bucket is not copied again.
@@ -187,8 +191,16 @@ class RunBucket:
         return {name for name in names if not {"", ".", ".."} & set(name.split("/"))}
 
     @contextlib.contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
+    def _reached(self, verb: str) -> Iterator[None]:
+        """Use the bucket with the present credentials, and explain its errors."""
         try:
+            keys = _present_keys()
+            if keys != self._keys:
+                s3 = self._where
+                self._s3 = boto3.client(
+                    "s3", region_name=s3.region, endpoint_url=s3.endpoint_url, config=_CLIENT, **keys
+                )
+                self._keys = keys
             yield
         except (BotoCoreError, ClientError, OSError, ValueError, boto3.exceptions.Boto3Error) as error:
             raise BucketError(f"{self}: the run could not be {verb} ({error}). {self._remedy}") from error
@@ -200,6 +212,7 @@ class _BucketCheckpoints(CheckpointStore):
         self._folder = folder
         self._bucket = bucket
         self._misses = 0
+        self._missing_since: float | None = None
 
     def save(self, round: int, state: Mapping[str, Any]) -> Path:
         path = super().save(round, state)
@@ -210,12 +223,24 @@ class _BucketCheckpoints(CheckpointStore):
             # run, because nothing of the run would outlive the pod. Round 0 holds another run's policies.
             # After its checkpoint is reported, the operator no longer tells a new pod where that run is.
             self._misses += 1
-            if self._misses >= _MISSES or round == 0:
+            self._missing_since = self._missing_since or time.monotonic()
+            lasting = time.monotonic() - self._missing_since >= _PATIENCE_SECONDS
+            if (lasting and self._misses >= _MISSES) or round == 0:
                 raise
             logger.warning("%s", error)
+            self.missed = str(error)
         else:
-            self._misses = 0
+            self._misses, self._missing_since, self.missed = 0, None, None
         return path
+
+
+def _present_keys() -> dict[str, str | None]:
+    """boto3's arguments with the credentials of the job's Secret; None where there are none."""
+    folder = Path(os.environ.get("NITRO_S3_CREDENTIALS") or "/nonexistent")
+    files = {name: folder / name for name in CREDENTIAL_KEYS}
+    if any(file.exists() for file in files.values()):
+        return {name.lower(): file.read_text() if file.exists() else None for name, file in files.items()}
+    return {name.lower(): os.environ.get(f"NITRO_S3_{name}") for name in CREDENTIAL_KEYS}
 
 
 def _files(folder: Path) -> Iterator[Path]:

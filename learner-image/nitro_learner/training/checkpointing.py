@@ -36,7 +36,7 @@ class Checkpointing:
         played: returns what actors play now; see policy_set.py. It is there for those who load the policy
             without this learner, and is not restored.
         every_rounds: how often `save_if_due` saves.
-        listeners: receive every checkpoint.
+        listeners: are told of every checkpoint.
     """
 
     def __init__(
@@ -123,7 +123,10 @@ class Checkpointing:
         path = await asyncio.to_thread(self._store.save, round, state)
         self._saved_round, self._kept = round, {}
         for listener in self._listeners:
-            listener.on_checkpoint_saved(round=round, location=str(path))
+            if self._store.missed is None:
+                listener.on_checkpoint_saved(round=round, location=str(path))
+            else:
+                listener.on_checkpoint_missed(round=round, why=self._store.missed)
 
     def _state(self) -> dict[str, Any]:
         return {**{name: part.state_dict() for name, part in self._parts.items()}, "played": self._played()}

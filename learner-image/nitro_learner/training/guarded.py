@@ -48,6 +48,9 @@ class _Guarded(Listener):
     def on_checkpoint_saved(self, *, round: int, location: str) -> None:
         self._tell(lambda: self._listener.on_checkpoint_saved(round=round, location=location))
 
+    def on_checkpoint_missed(self, *, round: int, why: str) -> None:
+        self._tell(lambda: self._listener.on_checkpoint_missed(round=round, why=why))
+
     def on_tracking_failed(self, *, tracker: str) -> None:
         self._tell(lambda: self._listener.on_tracking_failed(tracker=tracker))
 

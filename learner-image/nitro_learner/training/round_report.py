@@ -215,7 +215,7 @@ class Listener:
     The order of the calls: `on_run_started`, then `on_round_requested` for the first round of this sitting;
     in each round `on_policies_regrouped` first, where sharing has toggled, `on_stage_started` for each stage,
     `on_round_done` as soon as the scaler has decided, and then `on_cache_measured`; `on_checkpoint_saved`
-    after a checkpoint; and at the end `on_run_ended`.
+    or `on_checkpoint_missed` after a checkpoint; and at the end `on_run_ended`.
 
     Attributes:
         essential: whether the run cannot go on without this listener, because it writes what a resumed run
@@ -244,7 +244,12 @@ class Listener:
         """The cache uses so many bytes while the next round samples; limit 0 = none."""
 
     def on_checkpoint_saved(self, *, round: int, location: str) -> None:
-        """A checkpoint of `round` is on disk."""
+        """The run can go on from a checkpoint of `round`."""
+
+    def on_checkpoint_missed(self, *, round: int, why: str) -> None:
+        """A checkpoint of `round` is on this machine's disk alone, and not in the bucket that keeps the run.
+        The next one brings it there; until then the run goes on from an earlier one if this machine is
+        lost."""
 
     def on_tracking_failed(self, *, tracker: str) -> None:
         """An experiment tracker, "wandb" or "mlflow", could not be written; the training goes on."""

@@ -8,7 +8,7 @@ from nitro_operator.builders import pod_settings
 from nitro_operator.builders.redis import gate_container, redis_container, redis_volumes
 from nitro_operator.builders.source import Source
 from nitro_operator.builders.storage import CHECKPOINT_MOUNT, checkpoint_volume, run_directory
-from nitro_operator.builders.view import JobView, resources, scratch
+from nitro_operator.builders.view import JobView, literal, resources, scratch
 from nitro_operator.config import UNPRIVILEGED
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
@@ -27,6 +27,8 @@ DEFAULT_RESOURCES: Object = {
 }
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where clients of the API server look for the service account's token."""
+BUCKET_KEYS = "s3"
+"""Folder beside that token, with a file for each of the bucket's keys."""
 
 
 def learner_job(view: JobView, deadline_seconds: int | None, source: Source | None = None) -> Object:
@@ -94,7 +96,7 @@ def _pod(view: JobView, source: Source | None) -> Object:
             scratch("shm", given, memory=True),
             checkpoint_volume(view) or scratch("checkpoints", given),
             *(source.volumes(view) if source else []),
-            _api_token(),
+            _renewed(view),
             *(redis_volumes(view) if view.has_redis else []),
             *pod_settings.volumes(learner),
         ],
@@ -109,8 +111,7 @@ def _group(view: JobView) -> Object:
 
 def _container(view: JobView, source: Source | None) -> Object:
     learner = view.spec.learner
-    s3 = learner.checkpoint.s3
-    secret = s3.credentials_secret if s3 else None
+    secret = _bucket_secret(view)
     return {
         **view.container(CONTAINER, learner.image or _default_image(view)),
         "command": ["nitro", "learn"],
@@ -125,6 +126,7 @@ def _container(view: JobView, source: Source | None) -> Object:
             {"name": "HOME", "value": "/tmp"},  # libraries cache there; the root file system is read-only
             # With a prefix, so that no other AWS client in the process uses them.
             *(_aws_keys(secret, "NITRO_S3_") if secret else []),
+            *([literal("NITRO_S3_CREDENTIALS", f"{TOKEN_MOUNT}/{BUCKET_KEYS}")] if secret else []),
             *_tracking_keys(view),
             *_reach_actors(view),
         ],
@@ -150,12 +152,22 @@ def _resources(view: JobView) -> Object:
     return resources(view.spec.learner.resources, DEFAULT_RESOURCES)
 
 
-def _api_token() -> Object:
-    """The service account's token, as Kubernetes itself mounts it into every container of a pod."""
-    sources = [
+def _bucket_secret(view: JobView) -> str | None:
+    s3 = view.spec.learner.checkpoint.s3
+    return s3.credentials_secret if s3 else None
+
+
+def _renewed(view: JobView) -> Object:
+    """What may change while the learner runs: the service account's token, as Kubernetes itself mounts it
+    into every container of a pod, and the bucket's keys, which variables hold as they were at its start."""
+    sources: list[Object] = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
     ]
+    if secret := _bucket_secret(view):
+        keys = [{"key": key, "path": f"{BUCKET_KEYS}/{key}"} for key in CREDENTIAL_KEYS]
+        # The variables say what is missing; a pod that waits for a volume would tell it in an event alone.
+        sources.append({"secret": {"name": secret, "items": keys, "optional": True}})
     return {"name": "api-token", "projected": {"sources": sources}}
 
 

@@ -8,11 +8,11 @@ from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import SECRET, Object
 
 
-async def get_or_create(kube: Kube, secret: Object) -> Object:
-    """The Secret of this name that exists, or this one, which is then new.
+async def find(kube: Kube, secret: Object) -> Object | None:
+    """The Secret of this name that exists; None if there is none.
 
     Raises:
-        ApiError: 409 if the existing one has another owner.
+        ApiError: 409 if it has another owner.
     """
     meta = secret["metadata"]
     try:
@@ -20,15 +20,28 @@ async def get_or_create(kube: Kube, secret: Object) -> Object:
     except ApiError as error:
         if error.status != 404:
             raise
-        try:
-            return await kube.create(secret)
-        except ApiError as refusal:
-            if refusal.reason != "AlreadyExists":
-                raise
-        # It may be our own: of a first try whose answer was lost.
-        found = await kube.get(SECRET, meta["namespace"], meta["name"])
+        return None
     if not names.owned_by(found, meta["ownerReferences"][0]["uid"]):
         raise ApiError(
             409, "AlreadyExists", f"Secret {meta['name']} belongs to another owner; it must go first"
         )
     return found
+
+
+async def get_or_create(kube: Kube, secret: Object) -> Object:
+    """The Secret of this name that exists, or this one, which is then new.
+
+    Raises:
+        ApiError: 409 if the existing one has another owner.
+    """
+    found = await find(kube, secret)
+    if found is not None:
+        return found
+    try:
+        return await kube.create(secret)
+    except ApiError as refusal:
+        # It may be our own: of a first try whose answer was lost.
+        found = await find(kube, secret) if refusal.reason == "AlreadyExists" else None
+        if found is None:
+            raise
+        return found

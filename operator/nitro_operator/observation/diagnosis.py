@@ -108,6 +108,22 @@ def quota_problem(message: str) -> Problem:
     )
 
 
+def name_taken(objects: list[Object]) -> Problem:
+    """Objects that look like a job's own, and are not."""
+    return Problem(
+        "NameTaken",
+        f"the operator has not made {listed(objects)}, though the labels say so, and does not delete what is "
+        "not its own. Delete each of them, or take the label nitro.dev/job off; the job then starts by "
+        "itself.",
+    )
+
+
+def listed(objects: list[Object]) -> str:
+    """The objects by kind and name, the first of them if they are many."""
+    named = [f"{one['kind']} {one['metadata']['name']}" for one in objects[:5]]
+    return ", ".join(named) + (f" and {len(objects) - 5} more" if len(objects) > 5 else "")
+
+
 def mend(change: str) -> str:
     """The remedy for a cause that a suspended job can remove."""
     return (

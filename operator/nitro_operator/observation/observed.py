@@ -124,6 +124,17 @@ def _goes_with_another(child: Object, uid: str) -> bool:
     return any(ref.get("kind") == TRAINING_JOB.kind and ref["uid"] != uid for ref in owners)
 
 
+def stranger(foreign: Object) -> bool:
+    """Whether nobody deletes an object that stands in the way: the operator has not made it, for whatever
+    labels it has. A pod goes with its owner."""
+    meta = foreign["metadata"]
+    if foreign["kind"] == POD.kind:
+        mine = bool(meta.get("ownerReferences"))
+    else:
+        mine = names.made_for(foreign, meta["labels"][names.JOB_LABEL])
+    return not mine and not terminating(foreign)
+
+
 def _is_of(pod: Object, owner: Object | None) -> bool:
     return owner is not None and names.owned_by(pod, owner["metadata"]["uid"])
 

@@ -8,9 +8,8 @@ import secrets
 from nitro_operator.builders import JobView, credentials_secret
 from nitro_operator.kube import names
 from nitro_operator.kube.client import Kube
-from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import SECRET, Object
-from nitro_operator.kube.secrets import get_or_create
+from nitro_operator.kube.kinds import Object
+from nitro_operator.kube.secrets import find, get_or_create
 from nitro_operator.observation.observed import Observed, containers, named_secret
 from nitro_operator.reconcile.memory import JobMemory
 
@@ -36,22 +35,14 @@ async def ensure_secret(kube: Kube, view: JobView, memory: JobMemory, observed: 
     rest = CHECK_SECONDS_WHILE_STARTING if starting else CHECK_SECONDS
     if observed.learner_job is not None and now - memory.secret_checked < rest * memory.jitter:
         return True
-    if named_secret(observed) == view.credentials and not await _exists(kube, view):
+    wanted = credentials_secret(view)
+    if named_secret(observed) != view.credentials:
+        await get_or_create(kube, wanted)
+    elif await find(kube, wanted) is None:
         logger.warning("%s: Secret %s was deleted: its pods are replaced", view.key, view.credentials)
         memory.name_secret(names.credentials(view.name, secrets.token_hex(4)))
         return False
-    await get_or_create(kube, credentials_secret(view))
     memory.secret_checked = now
-    return True
-
-
-async def _exists(kube: Kube, view: JobView) -> bool:
-    try:
-        await kube.get(SECRET, view.namespace, view.credentials)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return False
     return True
 
 

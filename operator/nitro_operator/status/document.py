@@ -6,18 +6,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nitro_api.pools.holding import PodTimes
-from nitro_api.spec.learner_status import ACTORS_SILENT, TrainingStatus
+from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED, TrainingStatus
 from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import checkpoint_location
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.diagnosis import Problem, queue_problem
+from nitro_operator.observation.diagnosis import Problem, listed, name_taken, queue_problem
 from nitro_operator.observation.learner_diagnosis import learner_problem, starting
 from nitro_operator.observation.observed import (
     Observed,
     learner_done,
     learner_running,
     queued,
+    stranger,
 )
 from nitro_operator.status import stopping
 from nitro_operator.status.conditions import (
@@ -201,10 +202,12 @@ def _learner(s: Situation) -> Condition:
     if s.observed.learner_job is None and s.waiting is not None:
         return false(LEARNER_READY, "Waiting", s.waiting.message)
     if s.observed.learner_job is None and s.observed.foreign:
+        if strange := [one for one in s.observed.foreign if stranger(one)]:
+            return from_problem(LEARNER_READY, name_taken(strange))
         return false(
             LEARNER_READY,
             "Waiting",
-            f"objects of a deleted job of this name must go first: {_listed(s.observed.foreign)}. They are "
+            f"objects of a deleted job of this name must go first: {listed(s.observed.foreign)}. They are "
             "being deleted. A pod whose node is lost stays until its node is deleted or comes back.",
         )
     if s.observed.former_pods:
@@ -237,13 +240,10 @@ def _learner(s: Situation) -> Condition:
         return false(LEARNER_READY, "Starting", starting(s.observed))
     if not s.heard:
         return from_problem(LEARNER_READY, SILENT)
+    if s.training is not None and s.training.reason == CHECKPOINT_MISSED:
+        message = f"{s.training.message or 'the bucket lacks a checkpoint'} {MISSED}"
+        return Condition(LEARNER_READY, True, CHECKPOINT_MISSED, message, warning=True)
     return true(LEARNER_READY, "Running")
-
-
-def _listed(objects: list[Object]) -> str:
-    """The objects by kind and name, the first of them if they are many."""
-    named = [f"{one['kind']} {one['metadata']['name']}" for one in objects[:5]]
-    return ", ".join(named) + (f" and {len(objects) - 5} more" if len(objects) > 5 else "")
 
 
 def _actors(s: Situation) -> Condition:
@@ -274,6 +274,12 @@ SILENT = Problem(
     "spec.suspend to true and back to false.",
 )
 
+
+MISSED = (
+    "The learner trains on, and its next checkpoint brings all of it to the bucket, with the present keys of "
+    "credentialsSecret; a changed Secret takes up to two minutes. If the pod ends before that, suspension "
+    "included, what was trained since the last checkpoint in the bucket is lost and done again."
+)
 
 SILENT_ACTORS = (
     "The operator has added one actor, so that Knative checks the actors again. If that does not help, find "

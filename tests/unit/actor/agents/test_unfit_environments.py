@@ -35,6 +35,12 @@ from parallel_environments import container, several
         ),
         ("pettingzoo/utils/conversions_v0", None, "pettingzoo.utils has no module conversions_v0"),
         ("mpe2/simple_spread_v3", None, "cannot be built: TypeError.*colour"),
+        (
+            "test",
+            "odd_pairs:Steered",
+            r"a_0: it has an action_mask in its observations or its info, which only Discrete, MultiDiscrete "
+            r"and MultiBinary actions can have, but its action space is Box\(.*Leave the mask out",
+        ),
     ],
 )
 def test_what_cannot_be_played_is_refused_at_once(id_: str, entry_point: str | None, text: str) -> None:
@@ -90,6 +96,11 @@ def test_what_goes_wrong_later_ends_the_rollout_and_is_told(how: str, text: str)
             "tuple_environments:CrewOfDictionaries",
             {},
             r"terminated is {'agent_0': False.*it must be one bool, or one for each of 2",
+        ),
+        (
+            "odd_pairs:Steered",
+            {"how": "unannounced"},
+            r"a_0 got an action_mask, which only Discrete, MultiDiscrete .* can have; leave it out",
         ),
         ("odd_pairs:Shades", {}, r"an observation of a_1 holds 0\.5, but its space is of uint8"),
     ],

@@ -154,6 +154,25 @@ def test_actors_that_do_not_answer_are_reported_until_one_does() -> None:
     assert "message" not in cluster.reported["training"]
 
 
+def test_a_checkpoint_that_the_bucket_lacks_is_reported_until_it_has_one() -> None:
+    """Actors that do not answer are told first: the operator acts on that."""
+    cluster = Cluster()
+    with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
+        reporter.on_checkpoint_saved(round=3, location="x")
+        reporter.on_checkpoint_missed(round=4, why="s3://runs: refused")
+        _until(lambda: cluster.reported.get("training", {}).get("reason") == "CheckpointMissed")
+        told = cluster.reported["training"]["message"]
+        assert told == "the checkpoint of round 4 is not in the bucket. s3://runs: refused"
+        assert cluster.reported["checkpoint"]["round"] == 3, "from which the run would go on"
+        reporter.actors_silent("no actor has answered yet")
+        _until(lambda: cluster.reported["training"]["reason"] == "ActorsSilent")
+        reporter.actors_silent(None)
+        _until(lambda: cluster.reported["training"]["reason"] == "CheckpointMissed")
+        reporter.on_checkpoint_saved(round=5, location="x")
+        _until(lambda: "reason" not in cluster.reported["training"])
+    assert cluster.reported["checkpoint"]["round"] == 5
+
+
 def test_a_run_reports_its_rollouts_and_whether_they_cut_episodes() -> None:
     cluster = Cluster()
     spec = resolve(load_job(job())).spec

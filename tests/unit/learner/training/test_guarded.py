@@ -45,6 +45,7 @@ def _tell(listener: Listener, event: str) -> None:
         "on_policies_regrouped": {"regrouping": None},
         "on_cache_measured": {"used": 1, "limit": 0},
         "on_checkpoint_saved": {"round": 1, "location": "x"},
+        "on_checkpoint_missed": {"round": 1, "why": "x"},
         "on_tracking_failed": {"tracker": "wandb"},
         "on_run_ended": {"outcome": Outcome("RoundsDone", "", True, 1, RoundCost(0.0, 0.0), 0.0)},
     }

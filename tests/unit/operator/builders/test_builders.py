@@ -138,7 +138,7 @@ def test_a_bucket_replaces_the_claim() -> None:
     from_secret = {
         one["name"]: one["valueFrom"]["secretKeyRef"]
         for one in pod["containers"][0]["env"]
-        if one["name"].startswith("NITRO_S3_")
+        if one["name"].startswith("NITRO_S3_AWS_")
     }
     # Named keys only: the Secret may hold others, and its reader may not be the job's author.
     assert "envFrom" not in pod["containers"][0]
@@ -147,6 +147,15 @@ def test_a_bucket_replaces_the_claim() -> None:
         "NITRO_S3_AWS_SECRET_ACCESS_KEY": {"name": "keys", "key": "AWS_SECRET_ACCESS_KEY"},
         "NITRO_S3_AWS_SESSION_TOKEN": {"name": "keys", "key": "AWS_SESSION_TOKEN", "optional": True},
     }
+    # The same as files, which follow the Secret while the learner runs.
+    *_, files = volumes["api-token"]["projected"]["sources"]
+    assert files["secret"]["name"] == "keys"
+    assert [one["key"] for one in files["secret"]["items"]] == [
+        name.removeprefix("NITRO_S3_") for name in from_secret
+    ]
+    assert environment(pod["containers"][0])["NITRO_S3_CREDENTIALS"] == (
+        "/var/run/secrets/kubernetes.io/serviceaccount/s3"
+    )
     assert checkpoint_location(make_view(**spec)) == f"s3://runs/team/a/hopper-{UID}"
 
 

@@ -17,6 +17,7 @@ from nitro_operator.observation.observed import (
     named_secret,
     observe,
     starting,
+    stranger,
 )
 from operator_objects import UID, actor_pod, learner_job, make_job, make_view, pod
 
@@ -85,6 +86,26 @@ def test_pods_of_a_deleted_job_of_the_same_name_are_foreign(component: str) -> N
     assert [one["metadata"]["name"] for one in own] == ["unlabelled", "mine"]
     if component == "actor":
         assert len(actor_pods(cache, JobKey("team", "hopper"))) == 4, "all of them take room"
+
+
+OURS = LABELS | {"app.kubernetes.io/managed-by": "nitro-operator"}
+FORMER = {"kind": TRAINING_JOB.kind, "name": "hopper", "uid": "old"}
+
+
+@pytest.mark.parametrize(
+    ("foreign", "strange"),
+    [
+        (learner_job(labels=OURS, ownerReferences=[FORMER]), False),
+        (learner_job(labels=OURS, ownerReferences=[]), False),  # an orphan, which the operator deletes
+        (learner_job(labels=LABELS, ownerReferences=[]), True),
+        (learner_job(labels=OURS, ownerReferences=[{"kind": "CronJob", "name": "x", "uid": "x"}]), True),
+        (learner_job(labels=LABELS, ownerReferences=[], deletionTimestamp="2026-01-01T00:00:00Z"), False),
+        (pod("learner"), False),
+        (pod("learner") | {"metadata": {"ownerReferences": []}}, True),
+    ],
+)
+def test_a_stranger_is_what_nobody_deletes(foreign: Object, strange: bool) -> None:
+    assert stranger({"kind": "Job"} | foreign) is strange
 
 
 def test_a_pod_that_has_ended_holds_up_no_new_job() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nitro_api.spec.learner_status import TrainingStatus
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import Observed
 from nitro_operator.scaling.platform import Room
@@ -90,6 +91,22 @@ class TestStatus:
         assert "needs 9 actors in pods of 3, the platform may have 8 in all" in found.message
         assert "lower spec.scaling.minActors or spec.actor.perPod" in found.message
 
+    def test_only_what_is_being_deleted_is_said_to_be(self) -> None:
+        label, owner = {"nitro.dev/job": "hopper"}, {"kind": "NitroTrainingJob", "name": "hopper", "uid": "x"}
+        former = learner_job(ownerReferences=[owner], labels=label)
+        strange = learner_job(name="hopper-actors", ownerReferences=[], labels=label)
+
+        def told(*foreign: Object) -> document.Condition:
+            observed = Observed(foreign=[{"kind": "Job"} | one for one in foreign])
+            found = {one.type: one for one in document.conditions(self.situation(observed=observed))}
+            return found["LearnerReady"]
+
+        assert told(former).reason == "Waiting"
+        assert "Job hopper-learner. They are being deleted" in told(former).message
+        assert told(former, strange).reason == "NameTaken"
+        assert "has not made Job hopper-actors, though the labels say so" in told(former, strange).message
+        assert told(strange).warning
+
     def test_a_learner_that_succeeded_is_not_shown_as_starting(self) -> None:
         """Its pod is over before its Job is Complete."""
         done = self.situation(observed=observed_with(terminated(0, reason="Completed"), phase="Succeeded"))
@@ -108,6 +125,15 @@ class TestStatus:
         found = {c.type: c for c in document.conditions(self.situation(observed=observed))}["LearnerReady"]
         assert (found.status, found.reason) == (False, "Starting")
         assert "pod hopper-learner-x has to end first on node node-7" in found.message
+
+    def test_a_checkpoint_that_the_bucket_lacks_is_a_warning_of_a_learner_that_trains_on(self) -> None:
+        told = TrainingStatus(reason="CheckpointMissed", message="the checkpoint of round 4 is not there.")
+        found = {c.type: c for c in document.conditions(self.situation(training=told))}
+        learner = found["LearnerReady"]
+        assert (learner.status, learner.reason, learner.warning) == (True, "CheckpointMissed", True)
+        assert learner.message.startswith("the checkpoint of round 4 is not there. The learner trains on")
+        assert "the present keys of credentialsSecret" in learner.message
+        assert found["Ready"].status
 
     def test_time_in_a_queue_before_the_first_start_does_not_count_towards_the_deadline(self) -> None:
         held = learner_job(namespace="team")

@@ -1,0 +1,51 @@
+"""The values of a learner's report, in the forms that the status takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from nitro_learner.cluster.policy_status import present
+
+_BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
+
+
+def history_entry(row: Mapping[str, Any], ready: int | None) -> dict[str, Any]:
+    """A finished round, of which so many slots found a ready actor."""
+    return present(
+        {
+            "round": int(row["round"]),
+            "envSteps": int(row["env_steps"]),
+            "rewardMean": readable(row["reward_mean"], 3),
+            "evaluationMean": readable(row["evaluation_mean"], 3),
+            "score": readable(row["boosting_score"], 4),
+            "actors": int(row["actors"]),
+            "ready": ready,
+            "seconds": readable(row["seconds_total"], 3),
+            "actorSeconds": readable(row["seconds_actor"], 3),
+            "cost": readable(row["cost_total"], 6),
+        }
+    )
+
+
+def request(actors: int) -> dict[str, Any]:
+    """The fields that request actors; operators of older releases read requestedActors."""
+    return {"requests": {"actors": actors}, "requestedActors": actors, "requestedAt": timestamp()}
+
+
+def sentence(text: str) -> str:
+    """A message that can be applied: the client writes a character beyond 16 bits as two escapes, which
+    the API server refuses."""
+    return _BEYOND_16_BITS.sub("\N{REPLACEMENT CHARACTER}", text)[:1000]
+
+
+def readable(value: float | None, digits: int) -> float | None:
+    """Round a value for `kubectl get`, which prints all digits; metrics.csv has the exact value."""
+    return None if value is None else round(value, digits)
+
+
+def timestamp() -> str:
+    """The present, as the status has times."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
