@@ -54,19 +54,19 @@ def lambda_service(cluster: Cluster) -> Iterator[LambdaService]:
             try:
                 assert front.stdout is not None
                 port = json.loads(front.stdout.readline())["url"].rpartition(":")[2]
-                yield LambdaService(f"http://{_address(cluster)}:{port}", aws)
+                yield LambdaService(f"http://{address(cluster)}:{port}", aws)
             finally:
                 front.send_signal(signal.SIGTERM)
 
 
-def _address(cluster: Cluster) -> str:
+def address(cluster: Cluster) -> str:
     """This machine's address on the way to the cluster's nodes; their pods come back by the same."""
     addresses = cluster.core.list_node().items[0].status.addresses
     node = next(one.address for one in addresses if one.type == "InternalIP")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((node, 9))  # of a datagram: nothing is sent
-        address: str = probe.getsockname()[0]
-        return address
+        found: str = probe.getsockname()[0]
+        return found
 
 
 @contextmanager

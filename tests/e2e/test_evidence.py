@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from harness import Cluster, Object, kubectl, of_component, says
+from harness import Cluster, Object, kubectl, of_component, round_of, says
 from jobs import hopper
 from kubernetes import client
 from namespaces import Start
 
 
-def test_an_eviction_after_a_failure_is_told_as_itself_with_the_next_start(
+def test_a_drain_after_a_failure_is_told_as_itself_with_the_next_start(
     cluster: Cluster, namespace: str, start: Start
 ) -> None:
     start("moved", hopper(rounds=1000, actors=(1, 1, 1), scaling={"scaler": "fixed"}))
@@ -31,18 +33,32 @@ def test_an_eviction_after_a_failure_is_told_as_itself_with_the_next_start(
     cluster.until_job(
         namespace, "moved", lambda job: says_true(job, "LearnerReady"), what="the second learner runs"
     )
-    eviction = client.V1Eviction(metadata=client.V1ObjectMeta(name=second["metadata"]["name"]))
-    cluster.core.create_namespaced_pod_eviction(second["metadata"]["name"], namespace, eviction)
-    told = cluster.until_job(
-        namespace, "moved", lambda job: says(job, "LearnerDisrupted", "at about"), what="the eviction"
-    )
-    assert second["metadata"]["name"] in told["message"]
-    assert "EvictionByEvictionAPI" in told["message"]
-    assert "exit code" not in told["message"], "that was the first pod's end"
-    names = {pod["metadata"]["name"] for pod in (first, second)}
-    third = next_learner(cluster, namespace, names)
-    assert begun(third) >= due(told, third) - timedelta(seconds=1)
+    done = round_of(cluster.job(namespace, "moved"))
+    with cordoned(second["spec"]["nodeName"]):  # an eviction from a cordoned node is what a drain does
+        eviction = client.V1Eviction(metadata=client.V1ObjectMeta(name=second["metadata"]["name"]))
+        cluster.core.create_namespaced_pod_eviction(second["metadata"]["name"], namespace, eviction)
+        told = cluster.until_job(
+            namespace, "moved", lambda job: says(job, "LearnerDisrupted", "at about"), what="the eviction"
+        )
+        assert second["metadata"]["name"] in told["message"]
+        assert "EvictionByEvictionAPI" in told["message"]
+        assert "exit code" not in told["message"], "that was the first pod's end"
+        names = {pod["metadata"]["name"] for pod in (first, second)}
+        third = next_learner(cluster, namespace, names)
+        assert begun(third) >= due(told, third) - timedelta(seconds=1)
+        if len(cluster.core.list_node().items) == 1:
+            cluster.until_says(namespace, "moved", "Unschedulable", "the learner", "kubectl uncordon")
+    cluster.until_round(namespace, "moved", done + 2)
     print("started after the time that was told, in seconds:", begun(third) - due(told, third))
+
+
+@contextmanager
+def cordoned(node: str) -> Iterator[None]:
+    kubectl("cordon", node)
+    try:
+        yield
+    finally:
+        kubectl("uncordon", node)
 
 
 def says_true(job: Object, kind: str) -> bool:

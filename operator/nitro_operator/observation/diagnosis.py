@@ -39,6 +39,9 @@ _OF_CLAIMS = re.compile(
     r"(count/)?persistentvolumeclaims|requests\.storage|.+\.storageclass\.storage\.k8s\.io/.+"
 )
 
+_CORDONED = "node(s) were unschedulable"
+"""What the scheduler says of nodes that are cordoned, as `kubectl drain` leaves them."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -152,7 +155,8 @@ def unschedulable(pod: Object, who: str, where: str) -> Problem | None:
     elif "PersistentVolumeClaim" in cause or "persistentvolumeclaim" in cause:
         remedy = "Give the claim a storage class that exists (spec.learner.checkpoint.pvc) or a volume"
     else:
-        remedy = f"Add such a node, or suspend the job, change {where}, and resume it"
+        cordoned = "end a drain that is over (kubectl uncordon NODE), " if _CORDONED in cause else ""
+        remedy = f"Add such a node, {cordoned}or suspend the job, change {where}, and resume it"
     return Problem(
         "Unschedulable", f"no node can take {who}: {cause}. {remedy}; it is tried again by itself."
     )

@@ -137,6 +137,16 @@ class TestDiagnosis:
         assert len(found.message) < 1024, "an event takes no more"
         assert "spec.environment cannot change: if that is wrong, delete the job" in found.message
 
+    def test_a_node_that_was_drained_is_to_be_uncordoned(self) -> None:
+        told = "0/2 nodes are available: 1 node(s) were unschedulable, 1 node(s) had untolerated taint(s)."
+        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": told}
+        found = learner_problem(observed_with(conditions=[waits]), 3)
+        assert found is not None
+        for words in ("untolerated taint", "kubectl uncordon NODE", "tolerations or affinity, and resume it"):
+            assert words in found.message
+        other = learner_problem(observed_with(conditions=[waits | {"message": "Insufficient cpu"}]), 3)
+        assert "uncordon" not in (other or found).message
+
     def test_a_claim_of_a_cluster_without_a_default_class_names_three_remedies(self) -> None:
         claim = {
             "metadata": {"name": "hopper-checkpoint"},
