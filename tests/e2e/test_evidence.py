@@ -33,6 +33,9 @@ def test_a_drain_after_a_failure_is_told_as_itself_with_the_next_start(
     cluster.until_job(
         namespace, "moved", lambda job: says_true(job, "LearnerReady"), what="the second learner runs"
     )
+    (second,) = [
+        pod for pod in cluster.pods(namespace, "moved", "learner") if pod["status"]["phase"] == "Running"
+    ]
     done = round_of(cluster.job(namespace, "moved"))
     with cordoned(second["spec"]["nodeName"]):  # an eviction from a cordoned node is what a drain does
         eviction = client.V1Eviction(metadata=client.V1ObjectMeta(name=second["metadata"]["name"]))
