@@ -91,6 +91,13 @@ class Ledger:
         """The part of `total` that paid for rounds repeated after a crash. Unit: US dollars."""
         return _sum([entry for entry in self.entries if entry.repeated])
 
+    @property
+    def estimated(self) -> float:
+        """The part of `total` that has not happened yet: the drain that the end of the run leaves. Unit: US
+        dollars."""
+        last = self.entries[-1:]
+        return last[0].cost.actors if last and "estimatedPodSeconds" in last[0].details else 0.0
+
     def close(self) -> None:
         """Close the journal. Everything is on the disk already."""
         self._file.close()

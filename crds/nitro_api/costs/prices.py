@@ -78,7 +78,7 @@ def serverless_cost(
 
 
 def pod_cost(
-    pricing: Pricing, gb_seconds: float, vcpu_seconds: float = 0.0, *, awake_vcpu_seconds: float | None = None
+    pricing: Pricing, gb_seconds: float, vcpu_seconds: float = 0.0, *, awake_gb_seconds: float | None = None
 ) -> float:
     """Dollars for the memory and CPU that actor pods requested.
 
@@ -89,16 +89,16 @@ def pod_cost(
         pricing: resolved.
         gb_seconds: pod-seconds times the memory of a pod's actors.
         vcpu_seconds: CPU that the pods requested.
-        awake_vcpu_seconds: CPU that they would have requested had no pod ever slept; None where none did.
+        awake_gb_seconds: the GB-seconds of awake pods that request as much CPU; None where no pod slept.
     """
     memory = _sane(gb_seconds, "gb_seconds") * pricing.pod_gb_second
     requested = _sane(vcpu_seconds, "vcpu_seconds")
     if pricing.pod_vcpu_second is not None:
         return memory + requested * pricing.pod_vcpu_second
-    if not awake_vcpu_seconds:
+    if awake_gb_seconds is None:
         return memory
-    saved = min(max(0.0, 1 - requested / awake_vcpu_seconds), 1.0)
-    return memory * (1 - CPU_SHARE * saved)
+    cpu = _sane(awake_gb_seconds, "awake_gb_seconds") * pricing.pod_gb_second
+    return memory * (1 - CPU_SHARE) + cpu * CPU_SHARE
 
 
 def billed_seconds(duration: float) -> float:

@@ -129,7 +129,8 @@ class TrainingStatus(StatusModel):
     """When `requests` was decided. RFC 3339 with microseconds."""
 
     needs_now: Pods | None = None
-    """Actors that it uses now: the first of status.actors.addresses. Fewer than `requests` while it learns."""
+    """Actors that it uses now: the first of status.actors.addresses. While it learns, fewer than `requests`
+    says."""
 
     needs_later: Annotated[list[LaterNeed], Field(max_length=8)] | None = None
     """When it expects to need more, in order."""
@@ -199,3 +200,12 @@ class CostStatus(StatusModel):
 
     total: Dollars | None = None
     """Both."""
+
+    estimated: Dollars | None = None
+    """Not in them: what pods that still go are expected to cost. It is charged when the last is gone."""
+
+    pod_seconds: PodSeconds | None = None
+    """Pod-seconds that `actors` pays."""
+
+    vcpu_seconds: PodSeconds | None = None
+    """vCPU-seconds that `actors` pays."""

@@ -231,7 +231,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
 
     reporter.mirror.on_actors(take)
     # Invocations are billed one by one; pods are metered by the operator.
-    pod_seconds = None if spec.backend.type == "Lambda" else lambda: reporter.mirror.pod_seconds
+    pods = None if spec.backend.type == "Lambda" else lambda: reporter.mirror.pods
     try:
         outcome, _ = await train(
             opened,
@@ -239,7 +239,8 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
             listeners,
             draw=draw,
             interruptible=stop_when_gone,
-            pod_seconds=pod_seconds,
+            pods=pods,
+            drain=lambda: reporter.mirror.drain,
             provisioned=lambda: reporter.mirror.provisioned,
             limits=lambda: reporter.mirror.limits,
         )

@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from nitro_api import JobInvalid, resolve_stored
+from nitro_api.costs.pod_use import PodUse
 from nitro_api.spec.pods import actors_per_pod
 from nitro_api.spec.stop import Stop
+from nitro_learner.cluster.cluster_pods import ClusterPods
 
 logger = logging.getLogger(__name__)
 
 _NEVER = object()
-# The operator writes at least so often. After a longer silence the actors may not run any more.
-_METER_SECONDS = 120.0
 
 
 class JobMirror:
@@ -37,22 +36,23 @@ class JobMirror:
         self.gone = False
         self._ready = 0
         self._per_pod = 1
-        self._pod_seconds: float | None = None
-        self._metered_at = 0.0
+        self._pods: ClusterPods | None = None
         self._stop: Any = _NEVER
         self._handler: Callable[[int, int], None] = lambda *_: None
         self._on_gone: Callable[[], object] = lambda: None
         self._handling = threading.Lock()
 
     @property
-    def pod_seconds(self) -> float | None:
-        """status.actors.podSeconds, and what the ready actors have added since; None before the first look.
+    def pods(self) -> PodUse | None:
+        """What the pods have used: status.actors, and what they have added since; None before the first look.
 
-        The operator writes it once a minute, and a round is shorter than that."""
-        if self._pod_seconds is None:
-            return None
-        since = time.monotonic() - self._metered_at
-        return self._pod_seconds + self._ready / self._per_pod * min(since, _METER_SECONDS)
+        The operator writes it every few seconds, and a round may be shorter than that."""
+        return self._pods.now() if self._pods is not None else None
+
+    @property
+    def drain(self) -> PodUse | None:
+        """What the pods will use until they are gone, if no round needs them any more: an estimate."""
+        return self._pods.drain() if self._pods is not None else None
 
     def on_actors(self, handler: Callable[[int, int], None]) -> None:
         """Call `handler` with status.actors.granted and .ready, now and whenever one of them changes.
@@ -86,8 +86,7 @@ class JobMirror:
             self._take_limits(job, stop)
         self._per_pod = actors_per_pod(job["spec"])
         actors = (job.get("status") or {}).get("actors") or {}
-        if actors.get("podSeconds") not in (None, self._pod_seconds):
-            self._pod_seconds, self._metered_at = float(actors["podSeconds"]), time.monotonic()
+        self._pods = ClusterPods.of(actors, self._per_pod, self._pods)
         self.provisioned = int(actors.get("provisioned") or 0)
         granted, ready = actors.get("granted"), int(actors.get("ready") or 0)
         if granted is not None and (granted, ready) != (self.granted, self._ready):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from nitro_api.costs.pod_use import PodUse
 from nitro_learner.cluster.policy_status import present
 
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
@@ -33,6 +34,18 @@ def history_entry(row: Mapping[str, Any], ready: int | None) -> dict[str, Any]:
 def request(actors: int) -> dict[str, Any]:
     """The fields that request actors; operators of older releases read requestedActors."""
     return {"requests": {"actors": actors}, "requestedActors": actors, "requestedAt": timestamp()}
+
+
+def spent(
+    before: Mapping[str, float], learner: float, actors: float, pods: PodUse | None
+) -> dict[str, float]:
+    """The run's cost so far, and what of its pods that pays, where it is known. It never falls: rounds that
+    are done again after a crash are paid twice."""
+    now = {"learner": learner, "actors": actors, "total": learner + actors}
+    if pods is not None:
+        now |= {"podSeconds": pods.seconds, "vcpuSeconds": pods.vcpu}
+    paid = {name: max(before.get(name, 0.0), round(value, 6)) for name, value in now.items()}
+    return {name: value for name, value in before.items() if name != "estimated"} | paid
 
 
 def sentence(text: str) -> str:

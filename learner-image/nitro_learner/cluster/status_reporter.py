@@ -23,10 +23,11 @@ from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.job_mirror import JobMirror
 from nitro_learner.cluster.job_watch import JobWatch
 from nitro_learner.cluster.policy_status import PolicyStatus, present
-from nitro_learner.cluster.report_fields import history_entry, readable, request, sentence, timestamp
+from nitro_learner.cluster.report_fields import history_entry, readable, request, sentence, spent, timestamp
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
 
 if TYPE_CHECKING:
+    from nitro_api.costs.pod_use import PodUse
     from nitro_learner.training.sharing import Regrouping
 
 logger = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class StatusReporter(Listener):
             self._policies.played(report.policies)
             busy = {"busySeconds": round(report.work.seconds, 1)}
             more = {"weightsVersion": report.weights_version, **request(report.next_actors)}
-            self._take(report.row(), ready=report.ready, **busy, **more)
+            self._take(report.row(), ready=report.ready, pods=report.pods, **busy, **more)
 
     def on_policies_regrouped(self, regrouping: Regrouping) -> None:
         with self._changed:
@@ -160,7 +161,9 @@ class StatusReporter(Listener):
 
     def on_run_ended(self, outcome: Outcome) -> None:
         with self._changed:
-            self._spend(outcome.cost.learner, outcome.cost.actors)
+            # The operator charges what the last pods really take; until then their drain is an estimate.
+            self._spend(outcome.cost.learner, outcome.cost.actors - outcome.estimated, outcome.pods)
+            self._cost |= {"estimated": round(outcome.estimated, 6)} if outcome.estimated else {}
             self._training["busySeconds"] = round(outcome.work.seconds, 1)
             if outcome.evaluation:  # the final policy's; no round reports it
                 self._training["evaluationMean"] = readable(fmean(outcome.evaluation), 3)
@@ -189,7 +192,9 @@ class StatusReporter(Listener):
             "convexityRatio": None,
         }
 
-    def _take(self, row: Mapping[str, Any], *, ready: int | None = None, **more: Any) -> None:
+    def _take(
+        self, row: Mapping[str, Any], *, ready: int | None = None, pods: PodUse | None = None, **more: Any
+    ) -> None:
         """Take over a finished round, the slots that found a ready actor, and more of status.training."""
         reward = row["reward_mean"]
         if reward is not None:
@@ -197,7 +202,7 @@ class StatusReporter(Listener):
         evaluation = present({"evaluationMean": readable(row["evaluation_mean"], 3)})
         with self._changed:
             self._history.append(history_entry(row, ready))
-            self._spend(float(row["cost_learner"]), float(row["cost_actors"]))
+            self._spend(float(row["cost_learner"]), float(row["cost_actors"]), pods)
             self._update(
                 round=int(row["round"]),
                 envSteps=int(row["env_steps"]),
@@ -210,11 +215,9 @@ class StatusReporter(Listener):
                 **more,
             )
 
-    def _spend(self, learner: float, actors: float) -> None:
-        """Take over the run's cost so far; the caller holds the lock."""
-        now = {"learner": learner, "actors": actors, "total": learner + actors}
-        # It never falls: rounds that are done again after a crash are paid twice.
-        self._cost = {name: max(self._cost.get(name, 0.0), round(now[name], 6)) for name in now}
+    def _spend(self, learner: float, actors: float, pods: PodUse | None = None) -> None:
+        """Take over the run's cost so far, and what of its pods that pays; the caller holds the lock."""
+        self._cost = spent(self._cost, learner, actors, pods)
 
     def _update(self, **fields: Any) -> None:
         with self._changed:

@@ -146,7 +146,8 @@ def _ended(folder: RunDir, job: NitroTrainingJob, checkpoint: Checkpoint) -> Pro
     state = TrainingState(actors=0)
     state.load_state_dict(checkpoint.state["training"])
     with open_ledger(folder) as ledger:
-        progress = state.progress(ledger.total.total)
+        # As it was decided by: the drain was paid afterwards.
+        progress = state.progress(ledger.total.total - ledger.estimated)
     return progress if decide(job.spec.stop, progress) else None
 
 
@@ -157,7 +158,17 @@ def earlier_outcome(run: OpenRun) -> Outcome | None:
         return None
     with open_ledger(run.folder) as ledger:
         cost, repeated, work = ledger.total, ledger.repeated_cost.total, ActorWork.of(ledger)
-    return Outcome(reason.reason, reason.message, True, run.ended.round, cost, repeated, work=work)
+        estimated = ledger.estimated
+    return Outcome(
+        reason.reason,
+        reason.message,
+        True,
+        run.ended.round,
+        cost,
+        repeated,
+        work=work,
+        estimated=estimated,
+    )
 
 
 def open_ledger(folder: RunDir) -> Ledger:
@@ -210,8 +221,12 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             **package_versions(),
         },
     }
-    if outcome.pod_seconds is not None:
-        result["actors"] = {"podSeconds": outcome.pod_seconds, "busySeconds": outcome.work.seconds}
+    if outcome.pods is not None:
+        paid = outcome.pods.seconds + outcome.drain_seconds
+        result["actors"] = {"podSeconds": paid, "busySeconds": outcome.work.seconds}
+        if outcome.drain_seconds:  # its pods are not gone yet, and the dollars are an estimate likewise
+            result["actors"]["estimatedPodSeconds"] = outcome.drain_seconds
+            result["cost"]["estimated"] = outcome.estimated
     if last:
         result |= {
             "envSteps": int(last["env_steps"]),  # a float where it was read from metrics.csv

@@ -16,6 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nitro_api.costs.pod_prices import pod_vcpu
+from nitro_api.costs.pod_use import PodUse
 from nitro_api.spec.stop import Stop
 from nitro_learner.backends.base import ActorBackend
 from nitro_learner.run import logs
@@ -55,7 +57,8 @@ async def train(
     draw: Callable[[list[Path], Path], object],
     on_interrupt: Callable[[], None] = lambda: None,
     interruptible: Callable[[Callable[[], None]], None] = lambda _: None,
-    pod_seconds: Callable[[], float | None] | None = None,
+    pods: Callable[[], PodUse | None] | None = None,
+    drain: Callable[[], PodUse | None] = lambda: None,
     provisioned: Callable[[], int] = lambda: 0,
     limits: Callable[[], Stop | None] = lambda: None,
 ) -> tuple[Outcome, dict[str, Any]]:
@@ -93,7 +96,7 @@ async def train(
                 checkpoint=run.checkpoint,
                 source=run.source,
                 meter=Meter(
-                    ledger, run.job.spec.pricing, pod_seconds, provisioned, run.job.spec.actor.per_pod
+                    ledger, run.job.spec.pricing, pods, provisioned, drain, pod_vcpu(run.job.spec.actor)
                 ),
                 listeners=[*files, *listeners, board, last, trackers],
                 history=run.history,

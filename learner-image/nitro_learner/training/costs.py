@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from nitro_api.costs.ledger import Ledger
-from nitro_api.costs.prices import RoundCost, learner_cost, pod_cost, serverless_cost, vm_cost
+from nitro_api.costs.pod_use import STATES, PodUse
+from nitro_api.costs.prices import RoundCost, learner_cost, serverless_cost, vm_cost
 from nitro_api.spec.pricing import Pricing
 
 
@@ -50,34 +52,36 @@ class Meter:
     """What a run has cost.
 
     Actors are billed by the invocation model (nitro-spec section 6), on the local backend as well: there it
-    says what the same run would cost with serverless actors. With `pod_seconds` they are billed by their
-    pods' lifetime, with `pricing.model: vm` by the machines that would host them; the journal then keeps the
-    invocation model's figure beside it.
+    says what the same run would cost with serverless actors. With `pods` they are billed by what their pods
+    request while they exist, with `pricing.model: vm` by the machines that would host them; the journal then
+    keeps the invocation model's figure beside it.
 
     Args:
         ledger: open journal; holds what earlier sittings cost, rounds that a crash made them do twice
             included.
         pricing: resolved prices.
-        pod_seconds: reads the pods' total lifetime so far in seconds, None when unknown.
+        pods: reads what the pods have used so far, None when unknown.
         provisioned: reads the sandboxes that Lambda keeps ready, which are billed for the round's whole time.
-        per_pod: actors in a pod, each with the memory that pricing.actorMemoryGB names.
+        drain: estimates what the pods will still use until they are gone, None when unknown.
+        pod_vcpu: CPU that an awake pod requests by the job, for an operator that does not report it.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         pricing: Pricing,
-        pod_seconds: Callable[[], float | None] | None = None,
+        pods: Callable[[], PodUse | None] | None = None,
         provisioned: Callable[[], int] = lambda: 0,
-        per_pod: int = 1,
+        drain: Callable[[], PodUse | None] = lambda: None,
+        pod_vcpu: float = 0.0,
     ) -> None:
         self._ledger = ledger
         self._pricing = pricing
-        self._pod_seconds = pod_seconds
+        self._pods = pods
         self._provisioned = provisioned
-        self._per_pod = per_pod
-        entries = ledger.entries
-        self._metered = float(entries[-1].details.get("podSeconds", 0.0)) if entries else 0.0
+        self._drain = drain
+        self._pod_vcpu = pod_vcpu
+        self._metered = self._measured = metered(ledger)
         self._work = ActorWork.of(ledger)
 
     @property
@@ -96,9 +100,19 @@ class Meter:
         return self._work
 
     @property
-    def pod_seconds(self) -> float | None:
-        """Time that their pods have existed, as far as it is paid; None where there are none."""
-        return self._metered if self._pod_seconds is not None else None
+    def pods(self) -> PodUse | None:
+        """What their pods have used, as far as it was measured and paid; None where there are none."""
+        return self._measured if self._pods is not None else None
+
+    @property
+    def left(self) -> float:
+        """What pods will still exist for after the run, an estimate that is paid. Unit: pod-seconds."""
+        return self._metered.seconds - self._measured.seconds
+
+    @property
+    def estimated(self) -> float:
+        """What of the total is the estimate of a drain that has not happened yet. Unit: US dollars."""
+        return self._ledger.estimated
 
     def round(
         self,
@@ -123,22 +137,19 @@ class Meter:
         """
         provisioned = self._provisioned()
         cost = serverless_cost(self._pricing, seconds, billed, provisioned, at_once=at_once)
-        details = {
+        details: dict[str, Any] = {
             "actors": actors,
             "seconds": seconds,
             "invocations": len(billed),
             "billedSeconds": sum(billed),
             "estimatedInvocations": estimated,
         } | ({"provisioned": provisioned} if provisioned else {})
-        if self._pod_seconds is not None:
+        if self._pods is not None:
             # An unknown or restarted meter bills nothing now; its next reading brings it all.
-            now = max(self._pod_seconds() or 0.0, self._metered)
-            details |= {"podSeconds": now, "invocationDollars": cost.actors}
-            cost = RoundCost(
-                learner_cost(self._pricing, seconds),
-                pod_cost(self._pricing, (now - self._metered) * self._per_pod),
-            )
-            self._metered = now
+            paid = self._pay(self._pods() or self._metered, details)
+            self._measured = self._metered
+            details["invocationDollars"] = cost.actors
+            cost = RoundCost(learner_cost(self._pricing, seconds), paid)
         if self._pricing.model == "vm":
             details.setdefault("invocationDollars", cost.actors)
             cost = vm_cost(self._pricing, seconds)
@@ -149,3 +160,42 @@ class Meter:
             self._work.estimated + estimated,
         )
         return cost
+
+    def leave(self) -> None:
+        """Write down, at the end of the run, what its pods will still use until they are gone: an estimate. A
+        run that goes on later pays only for what they used beyond it.
+
+        Raises:
+            OSError: the journal cannot be written (disk full).
+        """
+        drain = self._drain()
+        if self._pods is None or drain is None or not drain.seconds or self._pricing.model == "vm":
+            return
+        before = self._metered
+        total = {state: before.vcpu_seconds.get(state, 0.0) for state in STATES} if drain.vcpu_seconds else {}
+        total |= {state: total.get(state, 0.0) + more for state, more in drain.vcpu_seconds.items()}
+        seconds = before.seconds + drain.seconds
+        details: dict[str, Any] = {"actors": 0, "seconds": 0.0, "invocations": 0, "billedSeconds": 0.0}
+        paid = self._pay(PodUse(seconds, total, drain.pod_vcpu, drain.per_pod), details)
+        self._ledger.append(0, RoundCost(0.0, paid), **details, estimatedPodSeconds=drain.seconds)
+
+    def _pay(self, now: PodUse, details: dict[str, Any]) -> float:
+        """Dollars for what pods have used since the last payment, which is added to the entry's details."""
+        now = replace(now.at_least(self._metered), pod_vcpu=now.pod_vcpu or self._pod_vcpu)
+        part, self._metered = now.since(self._metered), now
+        details |= {
+            "podSeconds": now.seconds,
+            "roundPodSeconds": part.seconds,
+            "roundGBSeconds": part.gb_seconds(self._pricing),
+        }
+        if part.vcpu_seconds:
+            details["roundVCPUSeconds"] = dict(part.vcpu_seconds)
+        return part.dollars(self._pricing, slept=now.vcpu_seconds.get("asleep", 0.0) > 0)
+
+
+def metered(ledger: Ledger) -> PodUse:
+    """What a ledger's entries have paid of pods. Older versions wrote down no CPU."""
+    parts = [entry.details.get("roundVCPUSeconds") or {} for entry in ledger.entries]
+    totals = {state: math.fsum(float(part.get(state, 0.0)) for part in parts) for state in STATES}
+    seconds = float(ledger.entries[-1].details.get("podSeconds", 0.0)) if ledger.entries else 0.0
+    return PodUse(seconds, totals if any(parts) else {})

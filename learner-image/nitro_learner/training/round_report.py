@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nitro_learner.training.costs import ActorWork
 
 if TYPE_CHECKING:
+    from nitro_api.costs.pod_use import PodUse
     from nitro_api.costs.prices import RoundCost
     from nitro_learner.training.sharing import Regrouping
 
@@ -74,7 +75,7 @@ class RoundReport:
     `seconds_overhead` is what nine tenths of the requests took at most beyond the actor's own time:
     queueing in front of it, a cold start, transfer. `learned` counts the rollouts that the round learned
     from, `late` those that had to wait for an actor; `work` is what actors have done in the run so far, and
-    `weights_version` that of the weights which the round has made.
+    `pods` what their pods have used; `weights_version` is that of the weights which the round has made.
     `eta` is the seconds until the run ends, by its nearest stop condition; see eta.py.
     `ratio_wanted` says whether the scaler asks for `convexity_ratio`; it is also measured where sharing
     toggles.
@@ -135,6 +136,7 @@ class RoundReport:
     ratio_wanted: bool = True
     weights_version: int = 0
     eta: float | None = None
+    pods: PodUse | None = None
 
     @property
     def ready(self) -> int:
@@ -171,6 +173,7 @@ _NOT_COLUMNS = {
     "ratio_wanted",
     "weights_version",
     "eta",
+    "pods",
 }
 COLUMNS: tuple[str, ...] = tuple(item.name for item in fields(RoundReport) if item.name not in _NOT_COLUMNS)
 
@@ -185,7 +188,9 @@ class Outcome:
         finished: a stop condition held; False = it was interrupted and `--resume` goes on.
         cost: of the run so far, the evaluation at the end included.
         work: what actors have done in the run so far.
-        pod_seconds: time that their pods existed; None where there are none.
+        pods: what their pods have used, as far as it was measured; None where there are none.
+        drain_seconds: estimate of the time for which they exist after the end. Unit: pod-seconds.
+        estimated: US dollars of `cost` that pay for that estimate.
         repeated: US dollars of it that went into rounds that were done again after a crash.
         evaluation: episode returns of the final policies by mean actions, summed over the agents; empty when
             not finished.
@@ -203,7 +208,9 @@ class Outcome:
     agent_evaluation: Mapping[str, float] = field(default_factory=dict)
     class_evaluation: Mapping[str, float] = field(default_factory=dict)
     work: ActorWork = field(default_factory=ActorWork)
-    pod_seconds: float | None = None
+    pods: PodUse | None = None
+    drain_seconds: float = 0.0
+    estimated: float = 0.0
 
 
 class Listener:

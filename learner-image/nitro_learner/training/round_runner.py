@@ -238,7 +238,7 @@ class RoundRunner:
         groups = self.policies.groups()
         report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, self.meter.total)
         report.cost_round = own.total
-        report.work = self.meter.work
+        report.work, report.pods = self.meter.work, self.meter.pods
         report.weights_version = self.policies.version
         return report
 

@@ -245,6 +245,8 @@ class Trainer:
         finished: bool,
         played: EvaluationResult | None = None,
     ) -> Outcome:
+        if finished:
+            self._meter.leave()
         outcome = Outcome(
             why.reason,
             why.message,
@@ -256,7 +258,9 @@ class Trainer:
             agent_evaluation=played.agent_means() if played else {},
             class_evaluation=played.class_means() if played else {},
             work=self._meter.work,
-            pod_seconds=self._meter.pod_seconds,
+            pods=self._meter.pods,
+            drain_seconds=self._meter.left,
+            estimated=self._meter.estimated,
         )
         for listener in self._listeners:
             listener.on_run_ended(outcome)

@@ -10,6 +10,7 @@ import pytest
 from docs_support import ROOT
 from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve, warnings
 from nitro_api.costs.pod_prices import AUTOPILOT, CPU_SHARE, FARGATE, NODE, POD_PRICES, pod_vcpu
+from nitro_api.costs.pod_use import PodUse
 from nitro_api.costs.prices import pod_cost
 from nitro_api.spec.pricing import Pricing
 
@@ -37,19 +38,30 @@ def test_a_stored_job_keeps_its_total_where_no_pod_sleeps() -> None:
     for given in (prices(), prices("spec.pricing.podGBSecond=2e-5"), prices("spec.pricing.pods=lambda-like")):
         before = 1234.5 * given.pod_gb_second
         assert pod_cost(given, 1234.5) == before
-        assert pod_cost(given, 1234.5, 99.0, awake_vcpu_seconds=99.0) == before
         assert pod_cost(given, 1234.5, 99.0) == before
+        use = PodUse(1234.5, {"awake": 321.0, "asleep": 0.0}, AWAKE)
+        assert use.dollars(given, slept=False) == before
+        assert PodUse(1234.5).dollars(given, slept=False) == before, "an older operator's"
 
 
 def test_of_a_price_of_memory_alone_the_part_that_is_cpu_is_saved_by_sleep() -> None:
     """A sandbox of Lambda with one vCPU has 1,769 MB, and so much of it is CPU at Fargate's prices."""
     cpu, memory = FARGATE.vcpu_hour, FARGATE.gb_hour * 1769 / 1024
     assert CPU_SHARE == 0.84 == round(cpu / (cpu + memory), 2)
-    given, seconds = prices(), 1000.0
-    slept = pod_cost(given, seconds, seconds * ASLEEP, awake_vcpu_seconds=seconds * AWAKE)
-    assert slept == pytest.approx(seconds * given.pod_gb_second * (0.16 + 0.84 * ASLEEP / AWAKE))
-    least = pod_cost(given, seconds, 0.0, awake_vcpu_seconds=1.0)
-    assert least == pytest.approx(0.16 * pod_cost(given, seconds))
+    given, seconds = prices("spec.pricing.actorMemoryGB=2"), 1000.0
+    slept = PodUse(seconds, {"asleep": seconds * ASLEEP}, AWAKE, per_pod=4).dollars(given, slept=True)
+    assert slept == pytest.approx(seconds * 8 * given.pod_gb_second * (0.16 + 0.84 * ASLEEP / AWAKE))
+    awake = PodUse(seconds, {"awake": seconds * AWAKE}, AWAKE, per_pod=4)
+    assert awake.dollars(given, slept=True) == pytest.approx(awake.dollars(given, slept=False))
+
+
+def test_parts_of_a_use_cost_together_what_the_whole_costs() -> None:
+    whole = PodUse(100.0, {"awake": 20.0, "asleep": 1.0, "starting": 1.0, "draining": 0.5}, AWAKE)
+    half = PodUse(30.0, {"awake": 6.0, "asleep": 0.9, "starting": 1.0}, AWAKE)
+    for given in (prices(), prices("spec.pricing.pods=autopilot")):
+        parts = [half.dollars(given, slept=True), whole.since(half).dollars(given, slept=True)]
+        assert sum(parts) == pytest.approx(whole.dollars(given, slept=True))
+    assert PodUse(1.0, {"awake": 1.0}).at_least(half) == PodUse(30.0, half.vcpu_seconds)
 
 
 @pytest.mark.parametrize("name", POD_PRICES)

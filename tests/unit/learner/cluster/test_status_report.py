@@ -104,15 +104,21 @@ def test_a_change_of_the_granted_or_ready_actors_is_reported() -> None:
     assert told.empty()
 
 
+def paid(reporter: StatusReporter) -> float:
+    pods = reporter.mirror.pods
+    return pods.seconds if pods is not None else 0.0
+
+
 def test_pod_seconds_grow_between_the_operators_writes() -> None:
     cluster = Cluster()
     reporter = StatusReporter(cluster, None)  # type: ignore[arg-type]
-    assert reporter.mirror.pod_seconds is None, "not known is not nothing"
+    assert reporter.mirror.pods is None, "not known is not nothing"
+    assert reporter.mirror.drain is None
     with reporter:
         cluster.pod_seconds, cluster.ready = 100.0, 40
-        _until(lambda: (reporter.mirror.pod_seconds or 0) > 110)
+        _until(lambda: paid(reporter) > 110)
         cluster.pod_seconds, cluster.ready = 1000.0, 0
-        _until(lambda: reporter.mirror.pod_seconds == 1000)
+        _until(lambda: paid(reporter) == 1000)
 
 
 def test_changed_limits_of_the_job_are_seen() -> None:
