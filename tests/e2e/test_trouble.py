@@ -13,6 +13,12 @@ from volumes import Disks
 FEW = (1, 2, 3)
 LITTLE = {"requests": {"cpu": "5m", "memory": "24Mi"}, "limits": {"memory": "24Mi"}}
 
+MAPS = {
+    "volumes": [{"name": "maps", "configMap": {"name": "maps"}}],
+    "volumeMounts": [{"name": "maps", "mountPath": "/maps", "readOnly": True}],
+}
+"""A volume of a ConfigMap that nobody has made."""
+
 
 @pytest.fixture(scope="class")
 def ill(cluster: Cluster, disks: Disks, request: pytest.FixtureRequest) -> Iterator[str]:
@@ -22,6 +28,7 @@ def ill(cluster: Cluster, disks: Disks, request: pytest.FixtureRequest) -> Itera
         start("crash", hopper(actors=FEW, actor={"image": cluster.images["operator"]}))
         start("pull", hopper(actors=FEW, learner={"image": "dev.local/no-such-image:1"}))
         start("small", hopper(actors=FEW, actor={"resources": LITTLE}))
+        start("held", hopper(actors=FEW, learner=MAPS, actor=MAPS))
         start("rllib", hopper(actors=FEW, algorithm={"name": "rllib/ppo"}))
         yield namespace
 
@@ -38,6 +45,11 @@ class TestCannotRun:
     def test_an_actor_with_too_little_memory(self, cluster: Cluster, ill: str) -> None:
         found = cluster.until_says(ill, "small", "OOMKilled")
         assert "spec.actor.resources" in found["message"]
+
+    def test_pods_of_which_a_volume_is_missing(self, cluster: Cluster, ill: str) -> None:
+        for part in ("the learner", "an actor"):
+            found = cluster.until_says(ill, "held", "PodNotStarted", f"of {part} cannot begin")
+            assert 'configmap "maps" not found' in found["message"]
 
     def test_a_learner_image_without_rllib_says_what_is_missing(self, cluster: Cluster, ill: str) -> None:
         job = cluster.until_phase(ill, "rllib", "Failed")

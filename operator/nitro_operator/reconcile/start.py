@@ -37,6 +37,8 @@ from nitro_operator.reconcile.trouble import (
     FEATURE_DISABLED,
     REFUSED,
     creation_trouble,
+    held_since,
+    hindrance,
     refusal,
     troubles,
 )
@@ -46,6 +48,8 @@ WAIT_SECONDS = 2.0
 """Time between two looks at objects that are being deleted."""
 PODLESS_SECONDS = 10.0
 """Time after which a Job without a pod is stuck; its events say why."""
+HELD_SECONDS = 15.0
+"""Time after which a pod that has a node and does not begin is stuck; its events say why."""
 DEADLINE_TOLERANCE_SECONDS = 5
 
 
@@ -96,6 +100,7 @@ class Starter:
             run.memory.trouble |= troubles(await self._applier.apply(run.key, [learner]))
             await self._follow_deadline(run, left)
             await self._find_pod(run)
+        await self._find_hindrance(run)
         observed = observe(self._cache, run.job)
         run.observed = run.memory.learner_pods.present(observed, run.job, run.server_now)
         # The learner may have begun to run since the first look.
@@ -211,3 +216,22 @@ class Starter:
         problem = await creation_trouble(self._kube, job, since)
         if problem is not None:
             run.memory.trouble["learner"] = problem
+
+    async def _find_hindrance(self, run: ReconcileContext) -> None:
+        """Find out why a pod that has a node does not begin there, when that lasts."""
+        learner = run.observed.learner_pod
+        parts = (
+            ("learner", "the learner", [learner] if learner is not None else []),
+            ("actors", "an actor", run.observed.actor_pods),
+        )
+        for part, who, pods in parts:
+            held = [(since, pod) for pod in pods if (since := held_since(pod)) is not None]
+            if not held or part in run.memory.trouble:
+                continue
+            since, pod = min(held, key=lambda one: one[0])
+            left = HELD_SECONDS - (run.server_now - since).total_seconds()
+            problem = await hindrance(self._kube, pod, who) if left <= 0 else None
+            if problem is not None:
+                run.memory.trouble[part] = problem
+            else:
+                run.again.append(left + 0.1 if left > 0 else HELD_SECONDS)

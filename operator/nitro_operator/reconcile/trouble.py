@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import BEING_TERMINATED, ApiError, over_quota
 from nitro_operator.kube.kinds import EVENT, KNATIVE_KINDS, Kind, Object
-from nitro_operator.observation.diagnosis import Problem, quota_problem
+from nitro_operator.observation.diagnosis import Problem, quota_problem, short
+from nitro_operator.observation.observed import alive, condition, holds, terminating
 from nitro_operator.observation.reported import moment
 from nitro_operator.reconcile.apply import Refused
 
@@ -120,6 +121,47 @@ async def creation_trouble(kube: Kube, learner_job: Object, since: datetime) -> 
         "PodRefused",
         f"the pod of the learner's Job {meta['name']} is refused: {message}. Remove the cause; it is tried "
         "again by itself.",
+    )
+
+
+_HINDRANCES = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}
+"""Reasons of a kubelet's events about a pod none of whose containers can begin."""
+
+
+def held_since(pod: Object) -> datetime | None:
+    """Since when a pod has had a node without being able to begin there; None if it has begun, or goes."""
+    begins, scheduled = condition(pod, "PodReadyToStartContainers"), condition(pod, "PodScheduled")
+    if terminating(pod) or not alive(pod) or (begins or {}).get("status") != "False":
+        return None
+    return moment((scheduled or {}).get("lastTransitionTime")) if holds(pod, "PodScheduled") else None
+
+
+async def hindrance(kube: Kube, pod: Object, who: str) -> Problem | None:
+    """Why a pod that has a node cannot begin, which only its events say; None if they say nothing, or cannot
+    be read now."""
+    meta = pod["metadata"]
+    query = f"involvedObject.uid={meta['uid']},type=Warning"
+    try:
+        events = await kube.list(EVENT, meta["namespace"], fieldSelector=query)
+    except ApiError:
+        return None
+    told = [event for event in events if event.get("reason") in _HINDRANCES]
+    if not told:
+        return None
+    newest = max(told, key=lambda event: _last_seen(event) or datetime.min.replace(tzinfo=UTC))
+    message = short(newest.get("message", ""))
+    remedy = (
+        "Create the Secret, ConfigMap or claim that is missing, or correct the volume or the node's network"
+    )
+    if "kube-root-ca.crt" in message:
+        remedy = (
+            "Kubernetes makes this ConfigMap in each namespace: see whether a ResourceQuota on ConfigMaps "
+            "leaves it no room"
+        )
+    return Problem(
+        "PodNotStarted",
+        f"the pod {meta['name']} of {who} cannot begin on its node: {message}. {remedy}; the pod then starts "
+        "by itself.",
     )
 
 

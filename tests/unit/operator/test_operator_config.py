@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nitro_operator import builders
 from nitro_operator.builders.learner import actor_url
 from nitro_operator.config import Config
 from operator_objects import make_view
@@ -44,7 +45,11 @@ class TestConfig:
             file.write_text(text)
         config = Config.from_environment(IMAGES, file)
         assert config.cluster_domain == domain
-        assert actor_url(make_view(config)) == f"http://hopper-actors-v1.team.svc.{domain}"
+        view = make_view(config)
+        assert actor_url(view) == f"http://hopper-actors-v1.team.svc.{domain}"
+        children = (builders.learner_job(view, None), builders.actor_service(view))
+        told = repr([*children, builders.redis_service(view), builders.credentials_secret(view)])
+        assert ("cluster.local" in told) is (domain == "cluster.local"), "nothing else names a domain"
 
     def test_users_and_groups_are_read(self) -> None:
         config = Config.from_environment(
