@@ -279,7 +279,7 @@ async def test_a_rollout_that_knative_ends_at_its_time_out_is_a_try_and_billed(c
         await asyncio.sleep(1.85)  # of 2; the learner's own time-outs are mostly rounded up
         return web.Response(status=504, text="activator request timeout")
 
-    cluster.backend.set_ready(3)
+    cluster.backend.set_actors(16, 3, None)
     cluster.actor.script[1] = [late]
     result = await cluster.sample(timeout=2.0)
     assert_sound(result)

@@ -107,7 +107,7 @@ def reporting(learner: Learner) -> Iterator[tuple[StatusReporter, queue.SimpleQu
     grants = queue.SimpleQueue[int]()
     spec = resolve_stored(learner.job).spec
     with StatusReporter(learner.client(), None) as reporter:
-        reporter.mirror.on_actors(lambda granted, _: grants.put(granted))
+        reporter.mirror.on_actors(lambda actors: grants.put(actors.granted))
         reporter.starting(spec, round=0, version=0, actors=3)
         yield reporter, grants
 

@@ -181,6 +181,10 @@ class FunctionBackend:
     def at_once(self) -> int:
         return self.limit if self.ready is None else self.ready
 
+    @property
+    def in_use(self) -> int:
+        return self.capacity.in_flight
+
     def set_limit(self, limit: int) -> None:
         self.capacity.set_limit(limit)
 

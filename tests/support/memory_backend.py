@@ -57,6 +57,10 @@ class MemoryBackend:
     def at_once(self) -> int:
         return self.limit
 
+    @property
+    def in_use(self) -> int:
+        return self._capacity.in_flight
+
     def set_limit(self, limit: int) -> None:
         self._capacity.set_limit(limit)
 

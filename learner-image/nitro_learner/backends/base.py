@@ -174,13 +174,18 @@ class ActorBackend(Protocol):
 
     @property
     def at_once(self) -> int:
-        """Requests that actors work on at once, now: `limit`, or fewer while some of them are still starting.
-        Deadlines go by it."""
+        """Requests that actors work on at once, now: `limit`, or 0 while all actors sleep. Deadlines go by
+        it."""
 
     @property
     def grace_seconds(self) -> float:
         """How long after its time-out a request may still be answered: it counts from when work on it begins,
         and a deadline that does not wait for that pays for the work and throws it away."""
+
+    @property
+    def in_use(self) -> int:
+        """How many actors the requests in flight need. Where actors have an order, as pods with addresses,
+        these are the first so many of them."""
 
     def set_limit(self, limit: int) -> None:
         """Change the limit at once (>= 1); requests in flight are not cancelled when it shrinks."""

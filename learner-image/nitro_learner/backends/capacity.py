@@ -29,12 +29,15 @@ class Capacity:
     @property
     def outstanding(self) -> int:
         """Requests in flight and waiting."""
-        return self._in_use + len(self._waiting)
+        return self._in_use + self.waiting
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for room."""
+        return sum(not turn.done() for _, _, turn in self._waiting)  # one that was cancelled is still there
 
     def set_limit(self, limit: int) -> None:
-        """Take effect at once; a smaller limit waits for those in flight."""
-        if limit < 1:
-            raise ValueError(f"a limit of {limit} requests would wait for ever; use 1 or more")
+        """Take effect at once; a smaller limit waits for those in flight. With 0 all others wait."""
         self._limit = limit
         self._wake()
 

@@ -1,15 +1,15 @@
-"""Actors as pods of a Knative Revision, reached at its cluster-local address."""
+"""Actors as pods of a Knative Revision, reached by their addresses or through its cluster-local one."""
 
 import asyncio
 import dataclasses
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nitro_learner.backends.base import ROLLOUT, Ack, RetryableError
-from nitro_learner.backends.capacity import Capacity
 from nitro_learner.backends.http import HttpClient
+from nitro_learner.backends.places import PORT, Places
 from nitro_learner.cache.redis_cache import RedisCache
 
 _READY_SECONDS = 900.0  # the first pod pulls its image
@@ -22,11 +22,21 @@ logger = logging.getLogger(__name__)
 
 
 class KnativeBackend:
-    """Actors behind one address that Knative spreads over pods; see ActorBackend.
+    """Actors in pods of a Knative Revision; see ActorBackend.
 
-    The operator owns the pods. ``set_limit`` takes what it granted: more requests would only queue in the
-    activator, whose time-out counts queueing as well. ``silent`` is called now and then with the reason why
-    no actor has answered yet, and None when one has."""
+    The operator owns the pods. ``set_actors`` takes what it granted and which pods are awake. Requests wait
+    here while no pod is free, because the time-out of Knative's activator counts queueing as well.
+
+    Args:
+        url: of the Revision, where Knative's activator answers.
+        token: of the actors.
+        redis_url: of the cache.
+        limit: requests in flight at most, until the operator says more.
+        per_pod: actors of one pod.
+        port: of the pods' addresses.
+        ready_seconds: how long the first pod may take to start.
+        silent: called now and then with the reason why no actor has answered yet, and None when one has.
+    """
 
     grace_seconds = 0.0
 
@@ -37,6 +47,8 @@ class KnativeBackend:
         redis_url: str,
         *,
         limit: int = 1,
+        per_pod: int = 1,
+        port: int = PORT,
         ready_seconds: float = _READY_SECONDS,
         silent: Callable[[str | None], None] = lambda _: None,
     ) -> None:
@@ -45,26 +57,29 @@ class KnativeBackend:
         self._ready_seconds = ready_seconds
         self._silent = silent
         self._client = HttpClient(token)
-        self._capacity = Capacity(limit)
-        self._ready: int | None = None
+        self._places = Places(self._url, limit, per_pod=per_pod, port=port)
 
     def open_cache(self, run: str) -> RedisCache:
         return RedisCache(self._redis_url, run)
 
     @property
     def limit(self) -> int:
-        return self._capacity.limit
+        return max(1, self._places.limit)
 
     @property
     def at_once(self) -> int:
-        return self.limit if self._ready is None else max(1, min(self.limit, self._ready))
+        return self._places.limit
+
+    @property
+    def in_use(self) -> int:
+        return self._places.in_use
 
     def set_limit(self, limit: int) -> None:
-        self._capacity.set_limit(limit)
+        self.set_actors(limit, None, None)
 
-    def set_ready(self, ready: int) -> None:
-        """Take the number of actors that the operator sees ready: a new node may take minutes."""
-        self._ready = ready
+    def set_actors(self, granted: int, ready: int | None, addresses: Sequence[str] | None) -> None:
+        """Take what the operator says of the actors; see Places.update."""
+        self._places.update(granted, ready, addresses)
 
     async def start(self) -> dict[str, Any]:
         """Wait until a pod answers. Raises RetryableError, with the last failure, after the time-out."""
@@ -73,6 +88,7 @@ class KnativeBackend:
         tell_at = began + _TOLD_SECONDS
         while True:
             try:
+                # Through the activator, which finds any pod that is ready, awake or not.
                 spec = await self._client.environment(self._url, _PROBE_SECONDS)
             except RetryableError as error:
                 if loop.time() >= tell_at:
@@ -91,19 +107,26 @@ class KnativeBackend:
             await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS))
 
     async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
-        found_ready = self._ready is None or self._capacity.outstanding < self._ready
-        await self._capacity.acquire(priority)
-        # Where too few actors are ready, it may wait in the activator. The activator's time-out, a 504, then
-        # says nothing about an actor.
-        waits = self._ready is None or self._capacity.in_flight > self._ready
+        found_ready = self._places.free
+        place = await self._places.acquire(priority)
         try:
-            ack = await self._client.rollout(self._url, request, timeout, waits=waits)
+            waits = self._places.waits(place)
+            ack = await self._client.rollout(place.url, request, timeout, waits=waits)
             return dataclasses.replace(ack, found_ready=found_ready)
+        except RetryableError as error:
+            if error.reason in _GONE and not error.billed_seconds:
+                self._places.refuse(place)
+            raise
         finally:
-            self._capacity.release()
+            self._places.release(place)
 
     def take_bills(self) -> list[float]:
         return []
 
     async def close(self) -> None:
         await self._client.close()
+
+
+_GONE = frozenset({"connection", "draining"})
+"""Reasons for which an address that the operator still names is left alone: nothing listens, or its pod is
+going."""

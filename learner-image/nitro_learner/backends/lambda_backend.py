@@ -110,6 +110,10 @@ class LambdaBackend:
     def at_once(self) -> int:
         return self.limit
 
+    @property
+    def in_use(self) -> int:
+        return self._capacity.in_flight
+
     def set_limit(self, limit: int) -> None:
         reserved = self._settings.reserved_concurrency
         self._capacity.set_limit(limit if reserved is None else min(limit, reserved))

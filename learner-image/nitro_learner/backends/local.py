@@ -93,6 +93,10 @@ class LocalBackend:
         return self.limit
 
     @property
+    def in_use(self) -> int:
+        return self._capacity.in_flight
+
+    @property
     def actor_pids(self) -> list[int]:
         """Process ids of the actors that run now."""
         return [actor.process.pid for actor in self._actors if actor.alive and actor.process]

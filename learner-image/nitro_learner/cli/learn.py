@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nitro_api import NitroTrainingJob
     from nitro_learner.backends.base import ActorBackend
     from nitro_learner.cluster.job import JobClient
+    from nitro_learner.cluster.job_mirror import GrantedActors
     from nitro_learner.cluster.status_reporter import StatusReporter
     from nitro_learner.run.bucket import RunBucket
     from nitro_learner.run.runs import OpenRun
@@ -221,13 +222,15 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
             _variable("NITRO_REDIS_URL"),
             # Until the operator grants: what every running job was granted at least.
             limit=spec.scaling.min_actors,
+            per_pod=spec.actor.per_pod,
             silent=reporter.actors_silent,
         )
 
-    def take(granted: int, ready: int) -> None:
-        loop.call_soon_threadsafe(backend.set_limit, granted)
+    def take(actors: GrantedActors) -> None:
         if isinstance(backend, KnativeBackend):
-            loop.call_soon_threadsafe(backend.set_ready, ready)
+            loop.call_soon_threadsafe(backend.set_actors, actors.granted, actors.ready, actors.addresses)
+        else:
+            loop.call_soon_threadsafe(backend.set_limit, actors.granted)
 
     reporter.mirror.on_actors(take)
     # Invocations are billed one by one; pods are metered by the operator.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nitro_api import JobInvalid, resolve_stored
@@ -17,6 +18,21 @@ from nitro_learner.cluster.cluster_pods import ClusterPods
 logger = logging.getLogger(__name__)
 
 _NEVER = object()
+
+
+@dataclass(frozen=True)
+class GrantedActors:
+    """What the operator says of the actors.
+
+    Attributes:
+        granted: status.actors.granted.
+        ready: status.actors.ready.
+        addresses: status.actors.addresses, of the pods that are awake; None where there are none.
+    """
+
+    granted: int
+    ready: int
+    addresses: tuple[str, ...] | None
 
 
 class JobMirror:
@@ -38,7 +54,8 @@ class JobMirror:
         self._per_pod = 1
         self._pods: ClusterPods | None = None
         self._stop: Any = _NEVER
-        self._handler: Callable[[int, int], None] = lambda *_: None
+        self._actors: GrantedActors | None = None
+        self._handler: Callable[[GrantedActors], None] = lambda _: None
         self._on_gone: Callable[[], object] = lambda: None
         self._handling = threading.Lock()
 
@@ -54,15 +71,16 @@ class JobMirror:
         """What the pods will use until they are gone, if no round needs them any more: an estimate."""
         return self._pods.drain() if self._pods is not None else None
 
-    def on_actors(self, handler: Callable[[int, int], None]) -> None:
-        """Call `handler` with status.actors.granted and .ready, now and whenever one of them changes.
+    def on_actors(self, handler: Callable[[GrantedActors], None]) -> None:
+        """Call `handler` with what the operator says of the actors, now and whenever it changes. Addresses
+        are passed on at every look: one that did not answer is tried again then.
 
         It is called from the thread that writes the mirror, and only while something is granted.
         """
         with self._handling:
             self._handler = handler
-            if self.granted:
-                handler(self.granted, self._ready)
+            if self._actors is not None and self._actors.granted:
+                handler(self._actors)
 
     def on_gone(self, handler: Callable[[], object]) -> None:
         """Call `handler` once when the job is gone, now or later. It may be called from another thread."""
@@ -88,12 +106,15 @@ class JobMirror:
         actors = (job.get("status") or {}).get("actors") or {}
         self._pods = ClusterPods.of(actors, self._per_pod, self._pods)
         self.provisioned = int(actors.get("provisioned") or 0)
-        granted, ready = actors.get("granted"), int(actors.get("ready") or 0)
-        if granted is not None and (granted, ready) != (self.granted, self._ready):
-            with self._handling:
-                self.granted, self._ready = int(granted), ready
-                if granted:
-                    self._handler(self.granted, ready)
+        granted, addresses = actors.get("granted"), actors.get("addresses")
+        if granted is None:
+            return
+        with self._handling:
+            self.granted, self._ready = int(granted), int(actors.get("ready") or 0)
+            named = None if addresses is None else tuple(addresses)
+            before, self._actors = self._actors, GrantedActors(self.granted, self._ready, named)
+            if granted and (named is not None or self._actors != before):
+                self._handler(self._actors)
 
     def _take_limits(self, job: Mapping[str, Any], stop: Any) -> None:
         try:

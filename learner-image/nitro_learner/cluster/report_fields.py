@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nitro_api.costs.pod_use import PodUse
 from nitro_learner.cluster.policy_status import present
+
+if TYPE_CHECKING:
+    from nitro_learner.training.needs import LaterNeed
 
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 
@@ -34,6 +37,12 @@ def history_entry(row: Mapping[str, Any], ready: int | None) -> dict[str, Any]:
 def request(actors: int) -> dict[str, Any]:
     """The fields that request actors; operators of older releases read requestedActors."""
     return {"requests": {"actors": actors}, "requestedActors": actors, "requestedAt": timestamp()}
+
+
+def needs(at_once: int, later: Iterable[LaterNeed] = ()) -> dict[str, Any]:
+    """The fields that say how many actors are needed now, and when how many."""
+    expected = [{"afterSeconds": readable(one.after_seconds, 3), "actors": one.actors} for one in later]
+    return {"needsNow": at_once, "needsLater": expected, "neededAt": timestamp()}
 
 
 def spent(

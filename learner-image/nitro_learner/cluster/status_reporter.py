@@ -1,9 +1,9 @@
 """Reports of the run in the job's status.
 
-A background thread sends the newest state: at once when actors are requested, otherwise at most every half
-second, and every few seconds as a heartbeat. Each report is one write, and all its values belong to the same
-round. While the API server does not answer, the thread tries again with bounded back-off; training goes on.
-If the job is gone, there is nobody to report to, and the training ends.
+A background thread sends the newest state: at once when actors are requested or needed, otherwise at most
+every half second, and every few seconds as a heartbeat. Each report is one write, and all its values belong
+to the same round. While the API server does not answer, the thread tries again with bounded back-off;
+training goes on. If the job is gone, there is nobody to report to, and the training ends.
 """
 
 from __future__ import annotations
@@ -23,11 +23,20 @@ from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.job_mirror import JobMirror
 from nitro_learner.cluster.job_watch import JobWatch
 from nitro_learner.cluster.policy_status import PolicyStatus, present
-from nitro_learner.cluster.report_fields import history_entry, readable, request, sentence, spent, timestamp
+from nitro_learner.cluster.report_fields import (
+    history_entry,
+    needs,
+    readable,
+    request,
+    sentence,
+    spent,
+    timestamp,
+)
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
 
 if TYPE_CHECKING:
     from nitro_api.costs.pod_use import PodUse
+    from nitro_learner.training.needs import Need
     from nitro_learner.training.sharing import Regrouping
 
 logger = logging.getLogger(__name__)
@@ -44,7 +53,7 @@ class StatusReporter(Listener):
 
         with StatusReporter(client, job.get("status")) as reporter:
             reporter.starting(job.spec, round=0, version=0, actors=8)
-            reporter.mirror.on_actors(lambda granted, ready: backend.set_limit(granted))
+            reporter.mirror.on_actors(lambda actors: backend.set_limit(actors.granted))
             ...                                         # the trainer calls its listeners
             reporter.conclude("Succeeded", outcome.reason, outcome.message)
 
@@ -65,12 +74,14 @@ class StatusReporter(Listener):
         self._history: deque[dict[str, Any]] = deque(left.pop("history", []), maxlen=_HISTORY)
         ended = ("updatedAt", "reason", "message")
         kept = {name: value for name, value in left.items() if name not in ended}
-        self._training: dict[str, Any] = kept | {"state": "Running"}
+        idle = needs(0) if "neededAt" in left else {}  # nobody needs what a pod that crashed needed
+        self._training: dict[str, Any] = kept | {"state": "Running"} | idle
         self._cost: dict[str, float] = before.get("cost", {})
         saved = before.get("checkpoint", {})
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
         self._policies = PolicyStatus(before)
         self._best: float | None = None
+        self._pods = False  # whether the actors are pods, which sleep while nobody needs them
         self._troubles: dict[str, str] = {}
         self._changed = threading.Condition()
         self._version = 0
@@ -108,12 +119,14 @@ class StatusReporter(Listener):
             if self._training.get("round") != round:
                 self._rewind(round)
             self._policies.starting(spec.sharing)
+            self._pods = spec.backend.type == "Knative"
             self._update(
                 round=round,
                 weightsVersion=version,
                 rolloutLength=spec.environment.rollout_length,
                 envsPerActor=spec.environment.envs_per_actor,
                 **request(actors),
+                **(needs(0) if self._pods else {}),
             )
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
@@ -127,6 +140,10 @@ class StatusReporter(Listener):
 
     def on_round_requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
         self._update(**request(actors))
+
+    def on_need_changed(self, need: Need) -> None:
+        if self._pods:
+            self._update(**needs(need.now, need.later))
 
     def on_round_done(self, report: RoundReport) -> None:
         with self._changed:
@@ -157,7 +174,8 @@ class StatusReporter(Listener):
 
     def conclude(self, state: str, reason: str, message: str) -> None:
         """Report the end as the learner sees it: Succeeded or Failed, or Running when another pod goes on."""
-        self._update(state=state, reason=reason, message=sentence(message))
+        idle = needs(0) if self._pods else {}
+        self._update(state=state, reason=reason, message=sentence(message), **idle)
 
     def on_run_ended(self, outcome: Outcome) -> None:
         with self._changed:
@@ -223,7 +241,7 @@ class StatusReporter(Listener):
         with self._changed:
             self._training |= fields
             self._version += 1
-            if "requests" in fields or "state" in fields:
+            if fields.keys() & {"requests", "needsNow", "state"}:
                 self._urgent = True
             self._changed.notify()
 

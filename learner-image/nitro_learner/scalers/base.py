@@ -114,6 +114,10 @@ class Scaler(ABC):
     def decide(self, outcome: RoundOutcome) -> Decision:
         """Return the actors of round `outcome.round + 1`, from I_min to I_max."""
 
+    def foreseen(self, round: int) -> int | None:  # noqa: ARG002 (it depends on the rounds' outcomes)
+        """Return the actors of round `round + 1` if they are known before it; None if not."""
+        return None
+
     def resumed(self, round: int, actors: int) -> int:  # noqa: ARG002 (the checkpoint has the decision)
         """Return the actors of round `round + 1` of a resumed run, whose checkpoint has `actors` for it."""
         return actors

@@ -18,6 +18,9 @@ class FixedScaler(Scaler):
     def decide(self, outcome: RoundOutcome) -> Decision:  # noqa: ARG002 (nothing that happened matters)
         return Decision(self.initial)
 
+    def foreseen(self, round: int) -> int:  # noqa: ARG002 (every round is alike)
+        return self.initial
+
 
 class ScheduleScaler(Scaler):
     """I_k = schedule[k - 1]; the last entry holds for the rounds after it.
@@ -28,6 +31,9 @@ class ScheduleScaler(Scaler):
 
     def decide(self, outcome: RoundOutcome) -> Decision:
         return Decision(self._after(outcome.round))
+
+    def foreseen(self, round: int) -> int:
+        return self._after(round)
 
     def resumed(self, round: int, actors: int) -> int:  # noqa: ARG002 (it follows from the schedule)
         return self._after(round)

@@ -18,7 +18,7 @@ class Deadlines:
         deadline_seconds: of one wave; None means max(`timeout_seconds` + `grace_seconds`, 3 x the median wave
             so far).
         grace_seconds: how long after its time-out a request may still be answered.
-        at_once: requests that are worked on at once, now.
+        at_once: requests that are worked on at once, now; 0 if nobody is there to work.
         pending: requests without a result, now.
     """
 
@@ -47,18 +47,24 @@ class Deadlines:
         It moves later when fewer requests are worked on at once, or when others' requests come in between; at
         most to the deadline of the most waves there ever were. When fewer waves are left, their time counts
         from then on. So workers that are few for a moment, until their pods have started, do not make the
-        deadline late.
+        deadline late. Time in which there are none at all, because all pods sleep, does not count.
         """
+        clock = asyncio.get_running_loop().time
         most = waves = 1
-        since = started
+        since, looked = started, clock()
+        without = 0.0
 
         def at() -> float:
-            nonlocal most, waves, since
-            left = self._waves(self._pending())
-            most = max(most, left)
-            if left != waves:
-                waves, since = left, asyncio.get_running_loop().time()
-            return min(since + waves * self._wave(), started + most * self._wave())
+            nonlocal most, waves, since, looked, without
+            last, looked = looked, clock()
+            if self._at_once():
+                left = self._waves(self._pending())
+                most = max(most, left)
+                if left != waves:
+                    waves, since = left, looked - without
+            else:
+                without += looked - last
+            return min(since + waves * self._wave(), started + most * self._wave()) + without
 
         return at
 
@@ -72,4 +78,4 @@ class Deadlines:
         return max(self._longest, 3 * median(self._wave_seconds) if self._wave_seconds else 0.0)
 
     def _waves(self, tasks: int) -> int:
-        return max(1, -(-tasks // self._at_once()))
+        return max(1, -(-tasks // max(1, self._at_once())))

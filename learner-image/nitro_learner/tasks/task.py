@@ -61,7 +61,7 @@ class Workers(Protocol):
 
     @property
     def at_once(self) -> int:
-        """The number of requests that workers can work on at once, now."""
+        """The number of requests that workers can work on at once, now; 0 if there are no workers."""
 
     @property
     def grace_seconds(self) -> float:

@@ -38,6 +38,11 @@ class Evaluations:
         self._dispatcher = dispatcher
         self._state = state
 
+    @property
+    def requests(self) -> int:
+        """Requests of one evaluation."""
+        return evaluation.plan(self._spec, self._run, 0).slots
+
     def start(self, version: int) -> asyncio.Task[EvaluationResult]:
         """Start to evaluate published weights."""
         plan = evaluation.plan(self._spec, self._run, version)

@@ -16,6 +16,7 @@ from nitro_learner.training.costs import ActorWork
 if TYPE_CHECKING:
     from nitro_api.costs.pod_use import PodUse
     from nitro_api.costs.prices import RoundCost
+    from nitro_learner.training.needs import Need
     from nitro_learner.training.sharing import Regrouping
 
 Row = Mapping[str, float | None]
@@ -223,6 +224,7 @@ class Listener:
     in each round `on_policies_regrouped` first, where sharing has toggled, `on_stage_started` for each stage,
     `on_round_done` as soon as the scaler has decided, and then `on_cache_measured`; `on_checkpoint_saved`
     or `on_checkpoint_missed` after a checkpoint; and at the end `on_run_ended`.
+    `on_need_changed` comes at any time.
 
     Attributes:
         essential: whether the run cannot go on without this listener, because it writes what a resumed run
@@ -239,6 +241,9 @@ class Listener:
 
     def on_stage_started(self, *, round: int, stage: str, actors: int) -> None:
         """The loop entered a stage of round `round`, "sample", "update" or "final" (for live displays)."""
+
+    def on_need_changed(self, need: Need) -> None:
+        """The run needs other actors than before, now or later."""
 
     def on_round_done(self, report: RoundReport) -> None:
         """A round is complete: updated, scored, and the next one's actors decided (`report.next_actors`)."""

@@ -32,6 +32,7 @@ from nitro_learner.training.compute import Compute
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.drafting import draft
 from nitro_learner.training.evaluations import Evaluations
+from nitro_learner.training.needs import Needs
 from nitro_learner.training.round_report import Listener, RoundReport
 from nitro_learner.training.rounds import Feed, RoundContext
 from nitro_learner.training.scoring import Scoring
@@ -68,6 +69,7 @@ class RoundRunner:
         state: of the run, after its last whole round.
         meter: knows the actors' work.
         billing: pays for the rounds.
+        needs: tells which actors are needed when.
         listeners: receive the run's events.
         stop: set when the run shall end.
     """
@@ -87,6 +89,7 @@ class RoundRunner:
     state: TrainingState
     meter: Meter
     billing: Billing
+    needs: Needs
     listeners: Sequence[Listener]
     stop: asyncio.Event
     _stages: Stages = field(default_factory=Stages, init=False)
@@ -129,17 +132,20 @@ class RoundRunner:
         )
         evaluating: asyncio.Task[EvaluationResult] | None = None
         saving: asyncio.Task[None] | None = None
+        # Every decision is at least I_min, so these slots need not wait for it.
+        early = spec.scaling.min_actors if self.scoring.pending else state.actors
+        self.needs.sampling(early, self.scoring.foreseen(state.round, state.actors))
         try:
             with stages("dispatch"):
                 await self._publish()
-                # Every decision is at least I_min, so these slots need not wait for it.
-                early = spec.scaling.min_actors if self.scoring.pending else state.actors
                 await self.feed.start(plan, early)
             await self._decide(stages, early)
             with stages("dispatch"):
                 await self.feed.start(plan, state.actors)
                 if state.round and state.round % spec.evaluation.every_rounds == 0:
                     evaluating = self.evaluations.start(self.policies.version)
+                    self.needs.evaluating(self.evaluations.requests)
+                    evaluating.add_done_callback(lambda _: self.needs.evaluated())
             self._stage_started("sample")
             saving = asyncio.create_task(self.checkpointing.save_if_due(state.round))
             context = RoundContext(
@@ -149,6 +155,7 @@ class RoundRunner:
                 lambda: self.checkpointing.keep(state.round),
                 stages,
                 self._stage_started,
+                lambda: self._sampled(last=number == limits.rounds),
             )
             result, updates = await self.feed.learn(context)
         except BaseException:
@@ -173,6 +180,7 @@ class RoundRunner:
         """Score the last round, save its checkpoint and evaluate the final policy."""
         await self.conclude()
         self._stage_started("final")
+        self.needs.ending(self.evaluations.requests)
         await self.dispatcher.close()  # lanes of an off-policy algorithm, which nobody waits for any more
         await self._publish()
         started = self.evaluations.start(self.policies.version)
@@ -248,12 +256,22 @@ class RoundRunner:
         The detector has held up the round only where actors stood free and there turned out to be slots for
         them; the rest of the wait is sampling.
         """
-        begin = time.monotonic()
+        begin, decides = time.monotonic(), self.scoring.pending
         free = await self.scoring.wait(idle=lambda: self.dispatcher.pending < self.backend.limit)
         await self._settle()
+        if decides:
+            self.needs.decided(self.state.actors)
         held_up = free if self.state.actors > early else 0.0
         stages.add("detect", held_up)
         stages.add("sample", time.monotonic() - begin - held_up)
+
+    def _sampled(self, last: bool) -> None:
+        """Say what is needed after the update: the next round's actors, or those of the last evaluation."""
+        expected = self.scoring.foreseen(self.state.round + 1, self.state.actors)
+        fewest = self.spec.scaling.min_actors if self.scoring.measures else expected
+        if last:
+            fewest = expected = self.evaluations.requests
+        self.needs.sampled(fewest, expected)
 
     async def _settle(self, regrouping: Regrouping | None = None) -> None:
         """Have the pending round scored, if there is one."""

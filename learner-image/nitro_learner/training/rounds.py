@@ -35,6 +35,7 @@ class RoundContext:
         keep: keeps the state before the round, for a checkpoint of a round that is broken off.
         stages: where the time goes.
         on_stage_started: called with the name of each stage that begins.
+        on_sampled: called when no actor samples any more, before the update.
     """
 
     plan: RoundPlan
@@ -43,6 +44,7 @@ class RoundContext:
     keep: Callable[[], None]
     stages: Stages
     on_stage_started: Callable[[str], None]
+    on_sampled: Callable[[], None] = lambda: None
 
 
 class Feed(Protocol):
@@ -102,6 +104,7 @@ class SyncRounds:
     async def learn(self, round: RoundContext) -> tuple[RoundResult, Mapping[str, UpdateResult]]:
         with round.stages("sample"):
             result = await unless(self._dispatcher.finish(round.plan), self._stop)
+        round.on_sampled()
         with round.stages("checkpoint"):
             await round.saved
         round.on_stage_started("update")
@@ -112,7 +115,7 @@ class SyncRounds:
 
 class AsyncRounds:
     """The feed of an off-policy algorithm: fragments as they arrive, also of earlier rounds, and replay while
-    none do.
+    none do. Some actors always sample, so there is no moment when none does.
 
     Round k has I_k actors under way at its start and ends when max(I_min, ceil(I_k / 2)) fragments have been
     learned from, or at the deadline with at least one; the others stay under way. What is more than

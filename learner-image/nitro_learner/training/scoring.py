@@ -84,6 +84,16 @@ class Scoring:
         """Whether a round is trained on but not yet scored."""
         return self._pending is not None
 
+    @property
+    def measures(self) -> bool:
+        """Whether the scaler waits for measurements."""
+        return bool(self._scaler.needs)
+
+    def foreseen(self, round: int, actors: int) -> int:
+        """The actors that round `round + 1` is expected to have: `actors` where the scaler does not know."""
+        known = self._scaler.foreseen(round)
+        return actors if known is None else known
+
     def measure(
         self, report: RoundReport, updates: Mapping[str, UpdateResult], *, ratios: bool = False
     ) -> None:

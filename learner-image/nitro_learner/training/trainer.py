@@ -30,6 +30,7 @@ from nitro_learner.training.compute import Compute, device_name
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.evaluations import Evaluations
 from nitro_learner.training.guarded import guarded
+from nitro_learner.training.needs import Needs
 from nitro_learner.training.round_report import Listener, Outcome
 from nitro_learner.training.round_runner import RoundRunner
 from nitro_learner.training.scoring import Scoring
@@ -143,6 +144,13 @@ class Trainer:
             deadline_seconds=spec.actor.round_deadline_seconds,
         )
         stack.push_async_callback(dispatcher.close)
+        needs = Needs(
+            self._listeners,
+            lambda: max(self._backend.in_use, dispatcher.pending),
+            history=self._history,
+            gaps=spec.algorithm.record.feeding == "rounds",
+        )
+        needs.coming(self._checkpoint.state["training"]["actors"] if self._checkpoint else scaler.initial)
         policies = registry.make_policies(spec, environment, compute.device)
         sharing = Sharing(spec, environment, policies, compute)
         feed = rounds.make(policies, dispatcher, self._backend, cache, compute, self._stop)
@@ -186,6 +194,7 @@ class Trainer:
             state=state,
             meter=self._meter,
             billing=Billing(self._meter, dispatcher, self._backend),
+            needs=needs,
             listeners=self._listeners,
             stop=self._stop,
         )

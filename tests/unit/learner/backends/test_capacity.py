@@ -60,8 +60,18 @@ async def test_capacity_can_grow_and_shrink_while_some_wait() -> None:
     while await settle():
         running[0].set()
     await asyncio.gather(*tasks)
-    with pytest.raises(ValueError, match="use 1 or more"):
-        capacity.set_limit(0)
+
+
+async def test_without_capacity_all_wait_until_there_is_some() -> None:
+    capacity = Capacity(0)
+    waiting = [asyncio.create_task(capacity.acquire(0)) for _ in range(3)]
+    await settled()
+    assert (capacity.in_flight, capacity.waiting) == (0, 3)
+    capacity.set_limit(2)
+    await settled()
+    assert (capacity.in_flight, capacity.waiting) == (2, 1)
+    capacity.release()
+    await asyncio.gather(*waiting)
 
 
 async def test_capacity_passes_the_turn_of_a_cancelled_wait_to_the_next() -> None:
@@ -77,9 +87,15 @@ async def test_capacity_passes_the_turn_of_a_cancelled_wait_to_the_next() -> Non
     assert not second.cancelled()
 
 
-async def test_knative_backend_keeps_its_limit_while_pods_are_not_ready() -> None:
-    backend = KnativeBackend("http://127.0.0.1:9", None, "redis://127.0.0.1:9", limit=8)
+@pytest.mark.parametrize("per_pod", [1, 2])
+async def test_knative_backend_asks_no_more_actors_than_are_there(per_pod: int) -> None:
+    backend = KnativeBackend("http://127.0.0.1:9", None, "redis://127.0.0.1:9", limit=8, per_pod=per_pod)
     assert backend.at_once == 8, "nothing is known of pods yet"
-    for ready, at_once in ((0, 1), (2, 2), (20, 8)):
-        backend.set_ready(ready)
-        assert (backend.limit, backend.at_once) == (8, at_once)
+    for ready, at_once in ((0, per_pod), (2, 2), (20, 8)):
+        backend.set_actors(8, ready, None)
+        assert (backend.limit, backend.at_once) == (at_once, at_once)
+    for pods, at_once in ((0, 0), (2, 2 * per_pod), (20, 8)):
+        backend.set_actors(8, 8, [f"10.0.0.{pod}" for pod in range(pods)])
+        assert (backend.limit, backend.at_once) == (max(1, at_once), at_once)
+    backend.set_limit(3)
+    assert backend.limit == 3

@@ -31,8 +31,7 @@ async def at_once(requests: int, limit: int, ready: int | None) -> tuple[list[Ac
     backend = KnativeBackend("http://actors", None, "redis://nowhere", limit=limit)
     client = Patient()
     backend._client = client  # type: ignore[assignment]
-    if ready is not None:
-        backend.set_ready(ready)
+    backend.set_actors(limit, ready, None)
     asked = [asyncio.create_task(backend.invoke(b"", 1.0)) for _ in range(requests)]
     await asyncio.sleep(0)
     client.go.set()
@@ -60,13 +59,13 @@ def test_as_many_requests_find_a_ready_actor_as_there_are(
     ("limit", "ready", "expected"),
     [
         (8, 8, [False] * 8),
-        (8, 3, [False] * 3 + [True] * 5),
+        (8, 3, [False] * 8),  # five of them wait here, until one is answered
         (8, 0, [True] * 8),
-        (2, 2, [False] * 8),  # six of them wait here, until one is answered
+        (2, 2, [False] * 8),
         (8, None, [True] * 8),  # the operator has not said how many are ready
     ],
 )
-def test_requests_may_wait_behind_the_address_where_too_few_actors_are_ready(
+def test_requests_may_wait_behind_the_address_where_no_actor_is_ready(
     limit: int, ready: int | None, expected: list[bool]
 ) -> None:
     _, waits = asyncio.run(at_once(8, limit, ready))

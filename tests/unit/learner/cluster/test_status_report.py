@@ -97,7 +97,7 @@ def test_a_refused_status_is_not_reported_again() -> None:
 def test_a_change_of_the_granted_or_ready_actors_is_reported() -> None:
     cluster, told = Cluster(), queue.SimpleQueue[tuple[int, int]]()
     with StatusReporter(cluster, None) as reporter:  # type: ignore[arg-type]
-        reporter.mirror.on_actors(lambda granted, ready: told.put((granted, ready)))
+        reporter.mirror.on_actors(lambda actors: told.put((actors.granted, actors.ready)))
         for cluster.ready, granted in ((0, 8), (2, 8), (8, 8), (8, 4)):
             cluster.grant(granted)
             assert told.get(timeout=SECONDS) == (granted, cluster.ready)

@@ -1,0 +1,199 @@
+"""What a run needs of its actors, now and later.
+
+Actors sleep while the learner learns. They are woken just before they are needed, so their operator has to
+know when that will be. `remaining` predicts it from what earlier waits took, and `Needs` tells the listeners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nitro_learner.training.round_report import Listener, Row
+
+WINDOW = 20
+"""Waits that a prediction is made from, the last ones."""
+
+QUANTILE = 0.1
+"""Which of them it is. A tenth of all waits end earlier than predicted. An actor that is woken too early is
+paid for a part of the wait. One that is woken too late holds up the learner and all other actors."""
+
+SHORTEST_SECONDS = 1.0
+"""A shorter wait is not told: an actor's CPU changes about a second after that was asked for."""
+
+_GAP_STAGES = ("seconds_checkpoint", "seconds_update", "seconds_evaluate")
+"""What a round does between its own samples and the next round's, by the columns of metrics.csv."""
+
+
+@dataclass(frozen=True)
+class LaterNeed:
+    """So many actors are expected to be needed after so many seconds."""
+
+    after_seconds: float
+    actors: int
+
+
+@dataclass(frozen=True)
+class Need:
+    """Actors that are needed.
+
+    Attributes:
+        now: the first so many of those that the backend has.
+        later: what is expected, in order; empty where it is not known, or where nothing changes.
+    """
+
+    now: int
+    later: tuple[LaterNeed, ...] = ()
+
+
+def remaining(waits: Sequence[float], elapsed: float = 0.0) -> float | None:
+    """Seconds until the end of a wait that has lasted for `elapsed`: the QUANTILE of the earlier `waits` that
+    lasted longer. None where none did, because then nothing is known."""
+    longer = sorted(wait for wait in waits if wait > elapsed)
+    if not longer:
+        return None
+    # Between the two neighbours of the quantile's place, as NumPy's default is.
+    place = QUANTILE * (len(longer) - 1)
+    below = int(place)
+    above = min(below + 1, len(longer) - 1)
+    return longer[below] + (place - below) * (longer[above] - longer[below]) - elapsed
+
+
+class Needs:
+    """Tell the listeners what the run needs of its actors, when that changes.
+
+        needs.coming(actors)                # the first round samples soon
+        needs.sampling(fewest, expected)    # a round begins; its number of actors may not be known yet
+        needs.evaluating(2)                 # beside it
+        needs.decided(actors)               # now it is known
+        needs.sampled(fewest, expected)     # no actor samples any more: what the next round begins with
+        needs.evaluated()
+        needs.ending(2)                     # the last evaluation; nothing is sampled any more
+
+    Args:
+        listeners: are told.
+        in_use: returns how many actors requests need that are made now, in flight or waiting: the first so
+            many of the backend's.
+        history: earlier rounds' rows of metrics.csv.
+        gaps: whether rounds have gaps between them. Without them actors always sample for some round, and
+            `sampled` is never called.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        in_use: Callable[[], int],
+        *,
+        history: Iterable[Row] = (),
+        gaps: bool = True,
+    ) -> None:
+        self._listeners = listeners
+        self._in_use = in_use
+        self._has_gaps = gaps
+        self._gaps = deque(map(_gap, history), maxlen=WINDOW)
+        self._decisions: deque[float] = deque(maxlen=WINDOW)
+        self._told: Need | None = None
+        self._actors = 0
+        """Of the round that samples."""
+        self._beside = 0
+        """Requests of the evaluation beside it."""
+        self._began = 0.0
+        """When the round began to sample or, in a gap, when the gap did."""
+        self._next: tuple[int, int] | None = None
+        """In a gap, what the next round begins with, and what it is expected to have in the end."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def coming(self, actors: int) -> None:
+        """The first round will begin in a moment, with `actors`."""
+        self._tell(Need(0, (LaterNeed(0.0, actors),)))
+
+    def sampling(self, fewest: int, expected: int) -> None:
+        """A round begins with `fewest` actors, and is expected to have `expected` once that is decided."""
+        now = time.monotonic()
+        if self._next is not None:
+            self._gaps.append(now - self._began)
+        self._end_gap()
+        self._began = now
+        wait = remaining(self._decisions)
+        later: tuple[LaterNeed, ...] = ()
+        if self._has_gaps and fewest < expected and wait is not None and wait >= SHORTEST_SECONDS:
+            later = (LaterNeed(wait, expected),)
+        self._actors = fewest if later else max(fewest, expected)
+        self._tell(Need(self._now(), later))
+
+    def decided(self, actors: int) -> None:
+        """The number of actors of the round that has begun is known."""
+        self._decisions.append(time.monotonic() - self._began)
+        self._actors = actors
+        self._tell(Need(self._now()))
+
+    def evaluating(self, requests: int) -> None:
+        """So many requests of an evaluation have begun beside the round."""
+        self._beside = requests
+        self._tell(Need(self._now()))
+
+    def evaluated(self) -> None:
+        """They have ended."""
+        self._beside = 0
+        if self._next is None:
+            self._tell(Need(self._now()))
+        elif self._timer is None:
+            self._tell_gap()
+
+    def sampled(self, fewest: int, expected: int) -> None:
+        """A gap begins. The round after it begins with `fewest` actors and is expected to have `expected`."""
+        self._actors = 0
+        self._next = fewest, expected
+        self._began = time.monotonic()
+        wait = remaining(self._gaps)
+        if wait is None or wait >= SHORTEST_SECONDS:
+            self._tell_gap()
+        else:  # it may become a longer one, as that of a round which waits for an evaluation
+            self._timer = asyncio.get_running_loop().call_later(SHORTEST_SECONDS, self._tell_gap)
+
+    def ending(self, requests: int) -> None:
+        """The last evaluation begins, and nothing is sampled any more."""
+        self._end_gap()
+        self._actors = requests
+        self._tell(Need(self._now()))
+
+    def _tell_gap(self) -> None:
+        assert self._next is not None, "no gap has begun"
+        self._timer = None
+        fewest, expected = self._next
+        later: tuple[LaterNeed, ...] = ()
+        gap = remaining(self._gaps, time.monotonic() - self._began)
+        if gap is not None:
+            decision = remaining(self._decisions) or 0.0
+            if decision < SHORTEST_SECONDS or expected <= fewest:
+                later = (LaterNeed(gap, max(fewest, expected)),)
+            else:
+                later = (LaterNeed(gap, fewest), LaterNeed(gap + decision, expected))
+        self._tell(Need(self._now(), later))
+
+    def _end_gap(self) -> None:
+        self._next = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _now(self) -> int:
+        # A request may still be with an actor behind the first ones, of which there were more before.
+        return max(self._actors + (self._beside if self._next is None else 0), self._in_use())
+
+    def _tell(self, need: Need) -> None:
+        if need == self._told:
+            return
+        self._told = need
+        for listener in self._listeners:
+            listener.on_need_changed(need)
+
+
+def _gap(row: Row) -> float:
+    """Seconds between the samples of an earlier round and those of the next."""
+    return sum(row.get(stage) or 0.0 for stage in _GAP_STAGES)
