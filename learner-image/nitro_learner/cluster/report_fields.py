@@ -34,6 +34,20 @@ def history_entry(row: Mapping[str, Any], ready: int | None) -> dict[str, Any]:
     )
 
 
+def progress(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of status.training that a finished round sets. The last evaluation stays until the next."""
+    evaluation = present({"evaluationMean": readable(row["evaluation_mean"], 3)})
+    return {
+        "round": int(row["round"]),
+        "envSteps": int(row["env_steps"]),
+        "rewardMean": readable(row["reward_mean"], 3),
+        "cutShare": readable(row["cut_share"], 3),
+        "boostingScore": readable(row["boosting_score"], 4),
+        "convexityRatio": row["convexity_ratio"],
+        **evaluation,
+    }
+
+
 def request(actors: int) -> dict[str, Any]:
     """The fields that request actors; operators of older releases read requestedActors."""
     return {"requests": {"actors": actors}, "requestedActors": actors, "requestedAt": timestamp()}

@@ -26,6 +26,7 @@ from nitro_learner.cluster.policy_status import PolicyStatus, present
 from nitro_learner.cluster.report_fields import (
     history_entry,
     needs,
+    progress,
     readable,
     request,
     sentence,
@@ -74,14 +75,13 @@ class StatusReporter(Listener):
         self._history: deque[dict[str, Any]] = deque(left.pop("history", []), maxlen=_HISTORY)
         ended = ("updatedAt", "reason", "message")
         kept = {name: value for name, value in left.items() if name not in ended}
-        idle = needs(0) if "neededAt" in left else {}  # nobody needs what a pod that crashed needed
-        self._training: dict[str, Any] = kept | {"state": "Running"} | idle
+        self._pods = "neededAt" in left  # whether the actors are pods, which sleep while nobody needs them
+        self._training: dict[str, Any] = kept | {"state": "Running"} | self._idle()
         self._cost: dict[str, float] = before.get("cost", {})
         saved = before.get("checkpoint", {})
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
         self._policies = PolicyStatus(before)
         self._best: float | None = None
-        self._pods = False  # whether the actors are pods, which sleep while nobody needs them
         self._troubles: dict[str, str] = {}
         self._changed = threading.Condition()
         self._version = 0
@@ -126,7 +126,7 @@ class StatusReporter(Listener):
                 rolloutLength=spec.environment.rollout_length,
                 envsPerActor=spec.environment.envs_per_actor,
                 **request(actors),
-                **(needs(0) if self._pods else {}),
+                **self._idle(),
             )
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
@@ -144,6 +144,9 @@ class StatusReporter(Listener):
     def on_need_changed(self, need: Need) -> None:
         if self._pods:
             self._update(**needs(need.now, need.later))
+
+    def _idle(self) -> dict[str, Any]:
+        return needs(0) if self._pods else {}
 
     def on_round_done(self, report: RoundReport) -> None:
         with self._changed:
@@ -174,8 +177,7 @@ class StatusReporter(Listener):
 
     def conclude(self, state: str, reason: str, message: str) -> None:
         """Report the end as the learner sees it: Succeeded or Failed, or Running when another pod goes on."""
-        idle = needs(0) if self._pods else {}
-        self._update(state=state, reason=reason, message=sentence(message), **idle)
+        self._update(state=state, reason=reason, message=sentence(message), **self._idle())
 
     def on_run_ended(self, outcome: Outcome) -> None:
         with self._changed:
@@ -217,21 +219,10 @@ class StatusReporter(Listener):
         reward = row["reward_mean"]
         if reward is not None:
             self._best = reward if self._best is None else max(self._best, reward)
-        evaluation = present({"evaluationMean": readable(row["evaluation_mean"], 3)})
         with self._changed:
             self._history.append(history_entry(row, ready))
             self._spend(float(row["cost_learner"]), float(row["cost_actors"]), pods)
-            self._update(
-                round=int(row["round"]),
-                envSteps=int(row["env_steps"]),
-                rewardMean=readable(reward, 3),
-                cutShare=readable(row["cut_share"], 3),
-                rewardBest=readable(self._best, 3),
-                boostingScore=readable(row["boosting_score"], 4),
-                convexityRatio=row["convexity_ratio"],
-                **evaluation,
-                **more,
-            )
+            self._update(**progress(row), rewardBest=readable(self._best, 3), **more)
 
     def _spend(self, learner: float, actors: float, pods: PodUse | None = None) -> None:
         """Take over the run's cost so far, and what of its pods that pays; the caller holds the lock."""

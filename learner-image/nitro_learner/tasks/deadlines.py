@@ -52,18 +52,19 @@ class Deadlines:
         clock = asyncio.get_running_loop().time
         most = waves = 1
         since, looked = started, clock()
-        without = 0.0
+        without, alone = 0.0, not self._at_once()
 
         def at() -> float:
-            nonlocal most, waves, since, looked, without
+            nonlocal most, waves, since, looked, without, alone
             last, looked = looked, clock()
-            if self._at_once():
+            if alone:  # when it looked last; it looks at least once a second
+                without += looked - last
+            alone = not self._at_once()
+            if not alone:
                 left = self._waves(self._pending())
                 most = max(most, left)
                 if left != waves:
                     waves, since = left, looked - without
-            else:
-                without += looked - last
             return min(since + waves * self._wave(), started + most * self._wave()) + without
 
         return at

@@ -1,5 +1,6 @@
 """How long a round is waited for: by its waves, as many as are left now."""
 
+import asyncio
 from dataclasses import dataclass
 
 from nitro_learner.tasks.deadlines import Deadlines
@@ -76,3 +77,19 @@ async def test_deadline_leaves_a_request_the_grace_in_which_it_may_still_be_answ
     requests = Requests(at_once=2, pending=2, grace=15.0)
     requests.deadlines.learn(600.0, tasks=2)
     assert requests.left == 3 * 600.0
+
+
+async def test_time_without_any_actor_does_not_count() -> None:
+    requests = Requests(at_once=0, pending=8)
+    for _ in range(50):
+        await asyncio.sleep(WAVE / 10)
+        assert requests.left == WAVE, "it does not come closer"
+    requests.at_once = 4
+    await asyncio.sleep(1)
+    assert requests.left == 2 * WAVE
+    await asyncio.sleep(WAVE)
+    assert requests.left == WAVE
+    requests.at_once = 0
+    assert requests.left == WAVE
+    await asyncio.sleep(5 * WAVE)
+    assert requests.left == WAVE
