@@ -160,7 +160,11 @@ def test_logs_are_copied_once_at_the_end(bucket: RunBucket, tmp_path: Path) -> N
 
 
 def test_what_a_failed_sitting_cost_is_known_to_the_next_pod(
-    s3_endpoint: str, bucket: RunBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3_endpoint: str,
+    bucket: RunBucket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its round has no checkpoint, with which the ledger would be copied."""
     where = {"bucket": "runs", "prefix": "team/a", "region": "us-east-1", "endpointUrl": s3_endpoint}
@@ -177,6 +181,13 @@ def test_what_a_failed_sitting_cost_is_known_to_the_next_pod(
     assert learn._learn(resolve(load_job(wanted)), Mock()) == 75
     bucket.restore(RunDir(tmp_path / "second"))
     assert RunDir(tmp_path / "second").ledger.read_text() == ledger(1)
+
+    def refuse(*_: object) -> None:
+        raise BucketError("s3://runs refuses")
+
+    monkeypatch.setattr(RunBucket, "keep", refuse)
+    assert learn._learn(resolve(load_job(wanted)), Mock()) == 75
+    assert "s3://runs refuses" in caplog.text, "what is lost is told"
 
 
 def test_a_short_outage_of_the_bucket_costs_nothing_and_a_long_one_ends_the_run(

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import faulthandler
 import logging
 import os
@@ -118,8 +117,10 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
                     outcome = asyncio.run(_train(opened, reporter))
                 except (TrainingFailed, Aborted):
                     if bucket:  # what failed was paid for, and the next pod must know it
-                        with contextlib.suppress(BucketError):
+                        try:
                             bucket.keep(folder)
+                        except BucketError as missed:
+                            logger.warning("%s", missed)
                     raise
             if bucket:
                 _keep_end(bucket, opened, outcome, reporter)
