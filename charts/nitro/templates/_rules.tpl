@@ -20,12 +20,13 @@ a learner Role that grants more than the operator holds. New objects need create
 - apiGroups: [serving.knative.dev]
   resources: [services]
   verbs: [list, watch, create, patch, delete]
-# Revisions are Knative's: the operator sets their scale, round by round.
+# Revisions are Knative's: the operator sets their scale, round by round. Deleted is one that a backup has brought back
+# without its owner.
 - apiGroups: [serving.knative.dev]
   resources: [revisions]
-  verbs: [list, watch, patch]
+  verbs: [list, watch, patch, delete]
 # Learner and actor pods: count and meter them, read why one failed. Deleted is a learner's pod that a container which
-# somebody else put into it (a service mesh) keeps after the learner's end.
+# somebody else put into it (a service mesh) keeps after the learner's end, and a pod of a former job that has no owner.
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, delete]

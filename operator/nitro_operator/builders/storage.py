@@ -21,12 +21,14 @@ def checkpoint_claim(view: JobView) -> Object | None:
     }
     if volume.storage_class_name is not None:
         spec["storageClassName"] = volume.storage_class_name
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": view.metadata(claim_name(view), names.LEARNER, owned=not volume.retain),
-        "spec": spec,
+    metadata: Object = {
+        "name": claim_name(view),
+        "namespace": view.namespace,
+        "labels": names.labels(view.name, names.LEARNER),  # backups must have it, unlike all other children
     }
+    if not volume.retain:
+        metadata["ownerReferences"] = [names.owner_reference(view.job)]
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
 def claim_name(view: JobView) -> str:

@@ -100,7 +100,7 @@ class JobView:
 
     def pod_labels(self, component: str) -> dict[str, str]:
         """Labels of a pod of this run."""
-        return names.labels(self.name, component) | {names.RUN_LABEL: self.uid}
+        return names.labels(self.name, component) | {names.RUN_LABEL: self.uid} | names.NOT_BACKED_UP
 
     @property
     def queue_labels(self) -> dict[str, str]:
@@ -114,16 +114,15 @@ class JobView:
         settings = json.dumps(mendable_settings(self.spec), sort_keys=True)
         return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
-    def metadata(self, name: str, component: str | None = None, *, owned: bool = True) -> Object:
-        """Metadata of a child. An owned child is deleted together with the job."""
-        found: Object = {
+    def metadata(self, name: str, component: str | None = None) -> Object:
+        """Metadata of a child that is made anew wherever the job is: it is deleted together with the job, and
+        backups leave it out."""
+        return {
             "name": name,
             "namespace": self.namespace,
-            "labels": names.labels(self.name, component),
+            "labels": names.labels(self.name, component) | names.NOT_BACKED_UP,
+            "ownerReferences": [names.owner_reference(self.job)],
         }
-        if owned:
-            found["ownerReferences"] = [names.owner_reference(self.job)]
-        return found
 
     def container(self, name: str, image: str) -> Object:
         """The part that all containers share."""

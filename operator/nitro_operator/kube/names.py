@@ -18,6 +18,9 @@ TEMPLATE_HASH = "nitro.dev/template-hash"
 SETTINGS_HASH = "nitro.dev/settings-hash"
 """Annotation of a learner's Job: a hash of the settings that it was made with, as far as they may change."""
 
+NOT_BACKED_UP = {"velero.io/exclude-from-backup": "true"}
+"""Label of children: Velero leaves them out. A restored job gets new ones, with its new uid and passwords."""
+
 KUEUE_LABELS = "kueue.x-k8s.io/"
 """Prefix of the labels by which Kueue finds the queue and the priority of an object."""
 

@@ -56,7 +56,8 @@ class Observed:
     revision: Object | None = None
     actor_pods: list[Object] = field(default_factory=list)
     foreign: list[Object] = field(default_factory=list)
-    """What a deleted job of the same name has left. All of it has to be gone before a learner starts."""
+    """What a deleted job of the same name has left, or a backup has brought back. All of it has to be gone
+    before a learner starts."""
 
 
 def observe(cache: Cache, job: Object) -> Observed:
@@ -78,6 +79,8 @@ def observe(cache: Cache, job: Object) -> Observed:
         # The claim is being removed. A learner that mounts it would lose its checkpoints at its next pause.
         foreign.append(claim)
     revision = cache.get(REVISION, key, names.revision(key.name))
+    if learner_job is None and revision is not None and not revision["metadata"].get("ownerReferences"):
+        foreign.append(revision)  # restored from a backup: it would go with no Knative Service
     pods = [pod for pod in cache.children(POD, key) if _component(pod) in (names.LEARNER, names.ACTOR)]
     foreign += [pod for pod in pods if alive(pod) and not _is_of_run(pod, job)]
     learners = [pod for pod in pods if _component(pod) == names.LEARNER and _is_of_run(pod, job)]

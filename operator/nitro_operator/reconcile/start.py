@@ -19,10 +19,11 @@ from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import (
     KNATIVE_KINDS,
-    KNATIVE_SERVICE,
     LEARNER_JOB,
+    POD,
     REVISION,
     SECRET,
+    VOLUME_CLAIM,
     JobKey,
     Object,
     kind_of,
@@ -108,22 +109,22 @@ class Starter:
         run.heard = run.memory.heartbeat.heard(run.now)
 
     async def _remove_orphans(self, run: ReconcileContext) -> None:
-        """Delete what a deleted job has left for good: `kubectl delete --cascade=orphan` removes the owners,
-        so nobody else would. The garbage collector is about to delete the rest."""
-        for child in run.observed.foreign:
+        """Delete what has no owner: `kubectl delete --cascade=orphan` and the restore of a backup remove the
+        owners, so nobody else would. The garbage collector is about to delete the rest."""
+        for child in [*run.observed.foreign, *run.observed.former_pods]:
             kind, meta = kind_of(child), child["metadata"]
-            if (
-                kind not in (LEARNER_JOB, KNATIVE_SERVICE)
-                or meta.get("ownerReferences")
-                or terminating(child)
-            ):
+            if kind is VOLUME_CLAIM or meta.get("ownerReferences") or terminating(child):
                 continue
             if not names.made_for(child, run.key.name):
                 continue  # a stranger's: the condition names it, and only its owner may delete it
             try:
-                await self._kube.delete(kind, meta["namespace"], meta["name"], meta["uid"], foreground=True)
+                # Only what owns others is deleted after them.
+                foreground = kind is not POD
+                await self._kube.delete(
+                    kind, meta["namespace"], meta["name"], meta["uid"], foreground=foreground
+                )
             except ApiError as error:
-                part = "learner" if kind is LEARNER_JOB else "actors"
+                part = "learner" if meta["labels"].get(names.COMPONENT_LABEL) == names.LEARNER else "actors"
                 run.memory.trouble[part] = refusal(kind, meta["name"], error)
 
     async def _has_secret(self, run: ReconcileContext, view: JobView) -> bool:
