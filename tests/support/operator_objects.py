@@ -142,6 +142,10 @@ def waiting(reason: str, message: str = "") -> Object:
 def revision(ready: str = "True", reason: str = "", message: str = "", **annotations: str) -> Object:
     condition = {"type": "Ready", "status": ready, "reason": reason, "message": message}
     return {
-        "metadata": {"name": "hopper-actors-v1", "annotations": annotations},
+        "metadata": {
+            "name": "hopper-actors-v1",
+            "annotations": annotations,
+            "ownerReferences": [{"kind": "Configuration", "name": "hopper-actors", "uid": "configuration"}],
+        },
         "status": {"conditions": [condition]},
     }

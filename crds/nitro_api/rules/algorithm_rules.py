@@ -77,14 +77,14 @@ def _preset_rule(preset: str, holders: Sequence[str]) -> Rule:
 def _setting_rule(setting: str, owners: Sequence[str], takers: Sequence[str]) -> Rule:
     """A setting is refused by algorithms without it; those of RLlib refuse the whole block already."""
     start, end = (
-        f"is a setting of {listed(owners, 'and')}, which",
+        f"is a setting of {listed(owners, 'and')}, not of",
         f"remove it or set name: {listed(owners, 'or')}",
     )
     return Rule(
         path=f"hyperparameters.{setting}",
         cel=f"{_among(takers)} || !has(self.hyperparameters.{setting})",  # the block has a default
-        sentence=f"{start} other algorithms do not have; {end}",
-        exact=f"{start} {{name}} does not have; {end}",
+        sentence=f"{start} other algorithms; {end}",
+        exact=f"{start} {{name}}; {end}",
         holds=lambda algorithm: (
             algorithm.name in takers or setting not in algorithm.hyperparameters.to_dict()
         ),

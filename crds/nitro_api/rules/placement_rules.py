@@ -21,8 +21,8 @@ def label_keys(path: str) -> Rule:
     return Rule(
         path=path,
         cel=f"!has(self.{path}) || self.{path}.all(key, key.matches(r'{KEY_PATTERN}'))",
-        sentence="must have keys of letters, digits, -, _ and ., at most 63, a letter or digit at both ends, "
-        "after a domain and a slash or none; write them as team or example.com/team",
+        sentence="must have keys like team or example.com/team: at most 63 letters, digits, -, _ and ., "
+        "a letter or digit at both ends; correct them",
         holds=lambda model: all(matches(KEY_PATTERN, key) for key in getattr(model, to_snake(path)) or ()),
     )
 

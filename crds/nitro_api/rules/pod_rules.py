@@ -89,17 +89,18 @@ declare(
 )
 
 
-def _below(path: str) -> Rule:
+def below(path: str, example: str = "games/pong") -> Rule:
+    """The rule that the path at `path`, if there is one, stays in its folder."""
     return Rule(
         path=path,
         cel=f"!has(self.{path}) || !self.{path}.matches(r'{_OUTSIDE}')",
-        sentence="must not begin with / or .. and not go up by ..; write it as games/pong",
+        sentence=f"must not begin with / or .. and not go up by ..; write it as {example}",
         holds=lambda item: re.search(_OUTSIDE, getattr(item, to_snake(path)) or "") is None,
     )
 
 
-declare(VolumeMount, _below("subPath"))
-declare(FileItem, _below("path"))
+declare(VolumeMount, below("subPath"))
+declare(FileItem, below("path"))
 declare(
     EmptyDirSource,
     Rule(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nitro_api.base import Rule, declare, matches
+from nitro_api.rules.pod_rules import below
 from nitro_api.spec.algorithm import AgentsAlgorithm, Algorithm
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.resume_from import ResumeFrom
@@ -20,10 +21,17 @@ declare(
     ResumeFrom,
     Rule(
         path="job",
-        cel="has(self.job) != has(self.s3)",
-        sentence="must be given, or s3, but one only; name either",
-        holds=lambda source: (source.job is None) != (source.s3 is None),
+        cel="[has(self.job), has(self.s3), has(self.claim)].exists_one(given, given)",
+        sentence="must be given, or s3, or claim with folder, but one only; name one",
+        holds=lambda source: [source.job, source.s3, source.claim].count(None) == 2,
     ),
+    Rule(
+        path="folder",
+        cel="has(self.folder) == has(self.claim)",
+        sentence="must be given with claim, and only with it; add or remove one",
+        holds=lambda source: (source.folder is None) == (source.claim is None),
+    ),
+    below("folder", "NAME-UID"),
     Rule(
         path="s3",
         cel=f"!has(self.s3) || self.s3.matches(r'{_S3}')",

@@ -126,9 +126,9 @@ class JobSpec(Model):
     """Experiment trackers that record the run, too. Default: none."""
 
     resume_from: ResumeFrom | None = None
-    """On a cluster: start with the policies of another run. Taken are weights, target networks, the state of
-    optimisers, the statistics of normalisation, and which agents share policies; all else begins anew.
-    Algorithm, network and spaces must be the same. Default: none."""
+    """On a cluster: start from another run. Its policies are weights, target networks, the state of
+    optimisers, the statistics of normalisation, and which agents share policies; all else begins anew, unless
+    `take` is Run. Algorithm, network and spaces must be the same. Default: none."""
 
     suspend: bool = False
     """True stops the learner at its next checkpoint and releases all actors; false goes on from there.

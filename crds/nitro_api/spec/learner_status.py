@@ -138,6 +138,9 @@ class TrainingStatus(StatusModel):
     needed_at: Time | None = None
     """When needsNow and needsLater were decided. RFC 3339 with microseconds."""
 
+    former_run: Annotated[str, Field(max_length=128)] | None = None
+    """Folder of an older run of this name, beside the run's own."""
+
     busy_seconds: PodSeconds | None = None
     """Time that actors have worked, what was done again included. Unit: actor-seconds."""
 

@@ -112,6 +112,8 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
                 reporter.on_run_started(round=outcome.rounds, rounds=None, history=opened.history)
                 reporter.on_run_ended(outcome)
             else:
+                if opened.checkpoint is None and job.spec.resume_from is None:
+                    _look_for_former(opened, bucket, reporter)
                 _announce(opened, reporter)
                 try:
                     outcome = asyncio.run(_train(opened, reporter))
@@ -167,6 +169,18 @@ def _keep_end(bucket: RunBucket, opened: OpenRun, outcome: Outcome, reporter: St
     if missed:
         reporter.on_checkpoint_saved(round=outcome.rounds, location=str(bucket))
         reporter.on_run_ended(outcome)
+
+
+def _look_for_former(opened: OpenRun, bucket: RunBucket | None, reporter: StatusReporter) -> None:
+    """Report a run that a deleted job of this name has left: whoever restored the job from a backup may want
+    to go on with it."""
+    from nitro_learner.run.bucket import BucketError
+    from nitro_learner.run.source import former_run
+
+    with contextlib.suppress(OSError, BucketError):  # the new run does not need it
+        former = former_run(opened.folder, opened.job.metadata.name, bucket)
+        if former is not None:
+            reporter.found_former(former)
 
 
 def _announce(opened: OpenRun, reporter: StatusReporter) -> None:

@@ -109,6 +109,10 @@ class StatusReporter(Listener):
 
     # Events of the training
 
+    def found_former(self, folder: str) -> None:
+        """Report that an older run of the job's name is beside the run that begins."""
+        self._update(formerRun=folder)
+
     def starting(self, spec: JobSpec, *, round: int, version: int, actors: int) -> None:
         """Report the start, before there are actors: the operator has to know how many are requested.
 

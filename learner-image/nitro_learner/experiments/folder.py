@@ -155,7 +155,7 @@ class ExperimentDir:
         saved, now = folder.read_job(), job.to_dict()
         if run.control and saved["spec"]["scaling"].get("schedule") != now["spec"]["scaling"]["schedule"]:
             return False
-        check_same_job(saved, now, folder)
+        check_same_job(saved, now, folder.path)
         check_same_schedule(saved, job, folder)
         if not folder.summary.exists() or saved["spec"].get("stop") != now["spec"]["stop"]:
             return False

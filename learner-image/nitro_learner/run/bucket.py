@@ -143,6 +143,25 @@ class RunBucket:
             newest = sorted(rounds, key=lambda name: (len(name), name))[-1:]
             self._download([name for name in [own[0], *newest] if name in names], folder)
 
+    def beside(self, begin: str) -> dict[str, float]:
+        """The runs in the same place whose folders' names begin so, each with the time of its newest
+        checkpoint. Unix seconds.
+
+        Raises:
+            BucketError: the bucket cannot be read.
+        """
+        place = self.prefix[: self.prefix.rstrip("/").rfind("/") + 1]
+        found: dict[str, float] = {}
+        with self._reached("read"):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=place + begin
+            )
+            for item in (item for page in pages for item in page.get("Contents", [])):
+                run, _, name = item["Key"].removeprefix(place).partition("/")
+                if name.startswith("checkpoints/round-"):
+                    found[run] = max(found.get(run, 0.0), item["LastModified"].timestamp())
+        return found
+
     def _download(self, names: Sequence[str], folder: RunDir) -> None:
         for name in names:
             path = folder.path / name

@@ -19,7 +19,7 @@ from nitro_learner.run.learner_functions import function_cost
 from nitro_learner.run.metrics_file import read_numbers
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
-from nitro_learner.run.source import read_source
+from nitro_learner.run.source import read_source, take_run
 from nitro_learner.run.tracking.availability import check_installed
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
@@ -73,20 +73,25 @@ def open_run(
     Args:
         resume: whether to go on with the run in the folder. Without a checkpoint the run starts over, which
             gives the same result.
-        run_id: identity of a new run; a random one by default.
+        run_id: identity of the run. By default that of its checkpoint, and of a new run a random one.
         bucket: a second copy of the run. The run is copied from it when the folder has no checkpoint.
-        source: where the run of spec.resumeFrom is; read when the folder has no checkpoint.
+        source: where the run of spec.resumeFrom is; read when the folder has no checkpoint. With take: Run
+            it is copied into the folder, and goes on there.
 
     Raises:
         JobInvalid: the run of spec.resumeFrom does not fit the job, or a tracker is not installed.
         RunDirError: the folder holds a run and `resume` is false, or it holds a run of another job or
-            schedule, or a run that has lost rounds, or all checkpoints after its end.
+            schedule, or a run that has lost rounds, or all checkpoints after its end; or the run of
+            spec.resumeFrom cannot be copied.
         CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
         AgentError: the run is at its beginning, and the file of its scaling agent cannot be used.
     """
     if bucket is not None:
         bucket.restore(folder)
     check_installed(job.spec)
+    whole = job.spec.resume_from is not None and job.spec.resume_from.take == "Run"
+    if whole and not CheckpointStore(folder.checkpoints, keep_last=1).rounds():
+        take_run(source, job, folder)
     begun = folder.has_run()
     if begun and not resume:
         raise RunDirError(
@@ -95,7 +100,7 @@ def open_run(
         )
     saved = folder.read_job() if begun and folder.job.exists() else None
     if saved:
-        check_same_job(saved, job.to_dict(), folder)
+        check_same_job(saved, job.to_dict(), folder.path)
     kept = job.spec.learner.checkpoint.keep_last
     store = bucket.store(folder, kept) if bucket else CheckpointStore(folder.checkpoints, kept)
     checkpoint = store.latest()
@@ -106,7 +111,9 @@ def open_run(
         history = [row for row in read_numbers(folder.metrics) if (row["round"] or 0) <= checkpoint.round]
         _check_rounds(folder.metrics, {int(row["round"] or 0) for row in history}, checkpoint.round)
         _check_rounds(folder.ledger, _paid(folder), checkpoint.round)
-        run_id = str(checkpoint.state["run"])
+        # A folder that was moved, or a run that was taken over, has the identity of another run in it. But
+        # the keys of Redis that this run may use carry its own.
+        run_id = run_id or str(checkpoint.state["run"])
     else:
         if begun:
             _check_start_over(folder)

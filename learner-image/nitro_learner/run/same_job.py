@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from nitro_api import JobSpec, NitroTrainingJob
@@ -12,7 +13,8 @@ from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
 
 logger = logging.getLogger(__name__)
 
-# Fields that may differ when a run goes on: they change where and how long it runs, not what it computes.
+# Fields that may differ when a run goes on: they change where and how long it runs, or how it began, not what
+# it computes from now on.
 _FREE = (
     "stop",
     "backend",
@@ -20,6 +22,7 @@ _FREE = (
     "learner",
     "cache",
     "tracking",
+    "resumeFrom",
     "suspend",
     "ttlSecondsAfterFinished",
     "activeDeadlineSeconds",
@@ -29,8 +32,8 @@ _FREE = (
 )
 
 
-def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: RunDir) -> None:
-    """Refuse to go on with a run under another job.
+def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], place: Path | str) -> None:
+    """Refuse to go on with a run under another job. `place` says where the run is.
 
     Raises:
         OtherJob: names the fields that differ, with both values, and those that may change.
@@ -43,7 +46,7 @@ def check_same_job(saved: Mapping[str, Any], now: Mapping[str, Any], folder: Run
         )
         free = ", ".join(f"spec.{name}" for name in _FREE)
         raise OtherJob(
-            f"{folder.path} holds a run of another job; these fields differ:\n{lines}\n"
+            f"{place} holds a run of another job; these fields differ:\n{lines}\n"
             f"A run that goes on keeps them; only these may change: {free}."
         )
 

@@ -1,18 +1,30 @@
-"""The run whose policies a new run starts with: spec.resumeFrom."""
+"""The run that a new run starts from: spec.resumeFrom."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, resolve_stored
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import differences
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.run.same_job import check_same_job
 from nitro_learner.training.adoption import misfit
+
+if TYPE_CHECKING:
+    from nitro_learner.run.bucket import RunBucket
+
+_COPY = ".resume-from"
+"""Folder for the copy of another run, until it is whole."""
+_UID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir) -> Mapping[str, Any]:
@@ -28,16 +40,7 @@ def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir) -> Map
         RunDirError: nobody provides the run, or its job.yaml is damaged.
         CheckpointError: all checkpoints are damaged, or the bucket cannot be read.
     """
-    if place is None and job.metadata.uid is None:
-        raise RunDirError(
-            "spec.resumeFrom starts a run on a cluster only. On this machine, a run goes on by "
-            "`nitro train --resume RUN_DIR`, and for more rounds with --set spec.stop.rounds=N."
-        )
-    if place is None:
-        raise RunDirError(
-            f"{folder.path} has lost the run's own checkpoints, and the run of spec.resumeFrom is no longer "
-            "at hand. Create the job anew."
-        )
+    place = _provided(place, job, folder)
     if not place.startswith("s3://"):
         return _read(RunDir(Path(place)), job)
     with tempfile.TemporaryDirectory() as copy:
@@ -48,14 +51,116 @@ def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir) -> Map
         return _read(found, job)
 
 
+def take_run(place: str | None, job: NitroTrainingJob, folder: RunDir) -> None:
+    """Copy another run, which must be of the same job, into the folder of the run that starts.
+
+    The checkpoints come last: a folder that has one has all of the run.
+
+    Args:
+        place: as of `read_source`.
+        job: that starts.
+        folder: of its own run, without a checkpoint.
+
+    Raises:
+        JobInvalid: there is no checkpoint.
+        RunDirError: nobody provides the run, it is of another job, or it cannot be copied.
+        CheckpointError: the bucket cannot be read.
+    """
+    place = _provided(place, job, folder)
+    copy = folder.path / _COPY
+    try:
+        shutil.rmtree(copy, ignore_errors=True)
+        with _copied(place, job, copy) as run:
+            if not CheckpointStore(run.checkpoints, keep_last=1).rounds():
+                raise _without_checkpoint(job)
+            check_same_job(run.read_job(), job.to_dict(), f"spec.resumeFrom ({_named(job)})")
+            os.sync()  # nothing of it may be on the disk later than the checkpoints' new place
+            checkpoints = run.checkpoints.name
+            for part in sorted(run.path.iterdir(), key=lambda path: path.name == checkpoints):
+                target = folder.path / part.name
+                if target.is_dir():
+                    shutil.rmtree(target)
+                part.replace(target)
+    except OSError as error:
+        raise RunDirError(
+            f"the run of spec.resumeFrom ({_named(job)}) could not be copied to {folder.path}: {error}. "
+            "Make room or rights for it, and create the job anew."
+        ) from error
+
+
+@contextlib.contextmanager
+def _copied(place: str, job: NitroTrainingJob, copy: Path) -> Iterator[RunDir]:
+    """A copy of a run, in a folder that is removed at the end."""
+    run = RunDir(copy)
+    try:
+        if place.startswith("s3://"):
+            from nitro_learner.run.bucket import RunBucket  # S3's client is needed on clusters only
+
+            copy.mkdir()
+            RunBucket.at(place, job.spec.learner.checkpoint.s3).restore(run)
+        else:
+            # Hidden files are locks, and halves of files.
+            shutil.copytree(place, copy, ignore=shutil.ignore_patterns(".*"), copy_function=shutil.copyfile)
+        yield run
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def former_run(folder: RunDir, job: str, bucket: RunBucket | None = None) -> str | None:
+    """The folder of the newest of all earlier runs of a job's name that have a checkpoint.
+
+    Args:
+        folder: of the job's own run; the others are beside it.
+        job: the job's name.
+        bucket: the run's place in a bucket, where the others are then.
+
+    Raises:
+        OSError, BucketError: the volume or the bucket cannot be read.
+    """
+    if bucket is not None:
+        newest = bucket.beside(f"{job}-")
+    else:
+        files = folder.path.parent.glob(f"{job}-*/checkpoints/round-*.safetensors")
+        written = ((path.parents[1].name, path.stat().st_mtime) for path in files)
+        newest = dict(sorted(written, key=lambda one: one[1]))
+    newest.pop(folder.path.name, None)
+    former = [name for name in newest if re.fullmatch(f"{re.escape(job)}-{_UID}", name)]
+    return max(former, key=lambda name: newest[name], default=None)
+
+
+def _provided(place: str | None, job: NitroTrainingJob, folder: RunDir) -> str:
+    if place is None and job.metadata.uid is None:
+        raise RunDirError(
+            "spec.resumeFrom starts a run on a cluster only. On this machine, a run goes on by "
+            "`nitro train --resume RUN_DIR`, and for more rounds with --set spec.stop.rounds=N."
+        )
+    if place is None:
+        raise RunDirError(
+            f"{folder.path} has lost the run's own checkpoints, and the run of spec.resumeFrom is no longer "
+            "at hand. Create the job anew."
+        )
+    return place
+
+
 def _read(run: RunDir, job: NitroTrainingJob) -> Mapping[str, Any]:
     store = CheckpointStore(run.checkpoints, keep_last=1)
     if not store.rounds():
-        message = "has no checkpoint; name a run that has one, in a new job"
-        raise JobInvalid([FieldError("spec.resumeFrom", ABSENT, message)])
+        raise _without_checkpoint(job)
     differing = differences(resolve_stored(run.read_job()).spec, job.spec)
     if differing:
         raise misfit(differing)
     checkpoint = store.latest(attached=False)
     assert checkpoint is not None
     return checkpoint.state
+
+
+def _without_checkpoint(job: NitroTrainingJob) -> JobInvalid:
+    message = f"has no checkpoint ({_named(job)}); name a run that has one, in a new job"
+    return JobInvalid([FieldError("spec.resumeFrom", ABSENT, message)])
+
+
+def _named(job: NitroTrainingJob) -> str:
+    """How the job names the other run."""
+    source = job.spec.resume_from
+    given = source.to_dict() if source is not None else {}
+    return ", ".join(f"{field}: {value}" for field, value in given.items() if field != "take")

@@ -37,7 +37,7 @@ def learner_job(view: JobView, deadline_seconds: int | None, source: Source | No
     Args:
         view: the job.
         deadline_seconds: time that the run has left; None = no limit.
-        source: another run, whose policies the run starts with.
+        source: another run, from which the run starts.
     """
     spec: Object = {
         "backoffLimit": view.spec.learner.backoff_limit,

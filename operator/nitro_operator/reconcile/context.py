@@ -29,7 +29,7 @@ class ReconcileContext:
     deployment: ActorDeployment | None = None
     waiting: Problem | None = None
     source: Source | None = None
-    """Another run, whose policies a learner that starts now begins with."""
+    """Another run, from which a learner that starts now begins."""
     leaving: list[str] = field(default_factory=list)
     """Actors of an earlier run, which have to be deleted first."""
     requested: int = 0

@@ -21,6 +21,7 @@ from nitro_operator.observation.learner_pods import LearnerPods
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.reconcile import permission
+from nitro_operator.status.former import FormerRunNews
 from nitro_operator.status.sharing import SharingNews
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class JobMemory:
     learner_pods: LearnerPods = field(default_factory=LearnerPods)
     requests: RequestClock = field(default_factory=lambda: RequestClock())
     sharing: SharingNews = field(default_factory=SharingNews)
+    former: FormerRunNews = field(default_factory=FormerRunNews)
     view: JobView | None = None
     """The job with its resolved spec; None while its spec cannot be used."""
     invalid: str | None = None

@@ -39,11 +39,12 @@ class Publisher:
         self._metering = asyncio.Semaphore(METER_WRITES)
 
     async def publish(self, run: ReconcileContext) -> None:
-        """Write the status if something in it is new, and post an event for each new condition, and for a
-        toggle of sharing."""
-        toggled = run.memory.sharing.of(run.job)
-        if toggled is not None:
-            self._tell(run.job, toggled)
+        """Write the status if something in it is new, and post an event for each new condition, for a toggle
+        of sharing, and for an older run of the job's name."""
+        memory = run.memory
+        for event in (memory.sharing.of(run.job), memory.former.of(run.job, memory.view)):
+            if event is not None:
+                self._tell(run.job, event)
         situation = _situation(run)
         new = document.build(situation, run.job, run.server_now)
         found = difference(new, run.job)

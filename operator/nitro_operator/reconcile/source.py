@@ -14,6 +14,8 @@ from nitro_operator.observation.observed import terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.memory import JobMemory
 
+ENDED = ("Succeeded", "Failed", "Suspended")
+"""Phases in which no learner writes to a run."""
 LOOK_SECONDS = 5.0
 """Time between two looks at a job that another one waits for."""
 
@@ -26,7 +28,11 @@ def find_source(run: ReconcileContext, view: JobView, cache: Cache) -> None:
     if wanted.s3 is not None:
         run.source = Source(address=wanted.s3)
     # A learner with a checkpoint of its own does not read the other one, which may be deleted.
-    elif wanted.job is not None and not has_checkpoint(run.job):
+    elif has_checkpoint(run.job):
+        return
+    elif wanted.claim is not None:
+        run.source = Source(claim=wanted.claim, folder=wanted.folder)
+    elif wanted.job is not None:
         found = _run_of(wanted.job, view, cache)
         if isinstance(found, Problem):
             run.waiting = found
@@ -60,6 +66,14 @@ def _run_of(name: str, view: JobView, cache: Cache) -> Source | Problem:
         return Problem(
             "SourceWithoutCheckpoint",
             f"{what} has no checkpoint yet. The job starts by itself after the first one.",
+            warning=False,
+        )
+    whole = view.spec.resume_from is not None and view.spec.resume_from.take == "Run"
+    if whole and reported.status(source).get("phase") not in ENDED:
+        return Problem(
+            "SourceRunning",
+            f"{what} has not ended, and take: Run goes on where it ends. The job starts by itself after that "
+            "one has ended or is suspended.",
             warning=False,
         )
     return Source.of(memory.view)

@@ -64,7 +64,7 @@ def test_an_algorithm_takes_its_own_settings_and_refuses_those_of_others(name: s
     (error,) = refused.value.errors
     assert error.path == f"{HYPER}.{setting}"
     assert error.message == (
-        f"is a setting of {listed(owners, 'and')}, which {name} does not have; "
+        f"is a setting of {listed(owners, 'and')}, not of {name}; "
         f"remove it or set name: {listed(owners, 'or')}"
     )
 
@@ -90,9 +90,7 @@ def test_a_job_that_release_0_1_resolved_loads_and_means_the_same(stored: dict[s
 def test_explain_names_the_algorithms_that_have_a_setting() -> None:
     assert "Algorithms: impact. Default:" in explained("bufferUses")
     assert f"Algorithms: {', '.join(owners_of('gamma', RECORDS))}. Default:" in explained("gamma")
-    assert "Rule: is a setting of ppo, ippo and mappo, which other algorithms do not have" in explained(
-        "valueClip"
-    )
+    assert "Rule: is a setting of ppo, ippo and mappo, not of other algorithms" in explained("valueClip")
 
 
 def test_explain_shows_what_each_algorithm_does() -> None:

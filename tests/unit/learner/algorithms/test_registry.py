@@ -153,11 +153,11 @@ def test_an_algorithm_is_added_by_its_folder_its_record_and_a_line_in_either_reg
     assert found["atari"] == {"gamma": 0.6, "exploration": 0.4}
     hyper, clipping = "spec.algorithm.hyperparameters", owners_of("clip", RECORDS)
     assert found["foreign"] == (
-        f"{hyper}.clip: 0.1; is a setting of {listed(clipping, 'and')}, which toy does not have; "
+        f"{hyper}.clip: 0.1; is a setting of {listed(clipping, 'and')}, not of toy; "
         f"remove it or set name: {listed(clipping, 'or')}"
     )
     assert found["theirs"] == (
-        f"{hyper}.exploration: 0.1; is a setting of toy, which ppo does not have; remove it or set name: toy"
+        f"{hyper}.exploration: 0.1; is a setting of toy, not of ppo; remove it or set name: toy"
     )
     assert found["shared"].startswith(f"{hyper}.gamma: 2; must be a number from 0 to 1")
     assert found["own rule"] == f"{hyper}.exploration: 1; must be below 1; lower it"
@@ -172,7 +172,7 @@ def test_an_algorithm_is_added_by_its_folder_its_record_and_a_line_in_either_reg
     assert (found["schema"]["minimum"], found["schema"]["maximum"]) == (0, 1)
     own, below_one = found["rules"]
     said = own["messageExpression"]
-    assert said == "'is a setting of toy, which ' + self.name + ' does not have; remove it or set name: toy'"
+    assert said == "'is a setting of toy, not of ' + self.name + '; remove it or set name: toy'"
     assert below_one["message"] == "must be below 1; lower it"
     assert (found["class"], found["feed"]) == ("Toy", "SyncRounds")
 

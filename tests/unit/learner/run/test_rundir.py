@@ -158,16 +158,16 @@ def test_another_job_is_refused_by_its_fields(tmp_path: Path) -> None:
     old = {"spec": {"seed": 0, "stop": {"rounds": 5}, "scaling": {"scaler": "nitro", "decay": 0.96}}}
     new = {"spec": {"seed": 1, "stop": {"rounds": 9}, "scaling": {"scaler": "fixed", "decay": 0.96}}}
     with pytest.raises(RunDirError) as error:
-        check_same_job(old, new, RunDir(tmp_path))
+        check_same_job(old, new, tmp_path)
     *lines, remedy = str(error.value).splitlines()[1:]
     assert lines == [
         "  spec.scaling.scaler: 'nitro' in the folder, 'fixed' now",
         "  spec.seed: 0 in the folder, 1 now",
     ]
     assert "only these may change: spec.stop, spec.backend, " in remedy
-    check_same_job(old, {"spec": {**old["spec"], "stop": {"rounds": 9}}}, RunDir(tmp_path))
+    check_same_job(old, {"spec": {**old["spec"], "stop": {"rounds": 9}}}, tmp_path)
     held = {"scaler": "nitro", "decay": 0.96, "hold": 60}
-    check_same_job(old, {"spec": {**old["spec"], "scaling": held}}, RunDir(tmp_path))
+    check_same_job(old, {"spec": {**old["spec"], "scaling": held}}, tmp_path)
 
 
 def _trained(path: Path, rounds: int, **spec: Any) -> RunDir:

@@ -15,6 +15,7 @@ from nitro_api.rules.pod_rules import OPERATORS_PATHS, OPERATORS_PREFIXES, OPERA
 from nitro_operator import builders
 from nitro_operator.builders.source import Source
 from nitro_operator.builders.storage import checkpoint_location
+from nitro_operator.kube import names
 from nitro_operator.kube.kinds import kind_of
 from nitro_operator.reconcile.apply import drifted
 from operator_objects import CONFIG, UID, make_view
@@ -524,7 +525,7 @@ class TestPodSettings:
         mounted = {m["mountPath"] for c in containers_of(pod) for m in c["volumeMounts"]}
         assert mounted <= set(OPERATORS_PATHS)
         for label in self.template(part)["metadata"]["labels"]:
-            assert label.startswith(OPERATORS_PREFIXES)
+            assert label.startswith(OPERATORS_PREFIXES) or label in names.NOT_BACKED_UP
 
 
 class TestActors:
