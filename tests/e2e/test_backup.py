@@ -1,0 +1,88 @@
+"""A job that a backup has brought back, without uid and status: it goes on with its run by the commands of
+docs/operations.md, section "Backup and restore".
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from harness import Cluster, round_of, training
+from jobs import hopper
+from namespaces import Start
+
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+LABEL = "velero.io/exclude-from-backup"
+NAME = "hopper"
+SPEC = hopper(rounds=1000, actors=(1, 2, 2), learner={"checkpoint": {"pvc": {"retain": True}}})
+
+
+def test_a_restored_job_goes_on_with_its_run(
+    cluster: Cluster, namespace: str, start: Start, tmp_path: Path
+) -> None:
+    save, claim, former, events, *again = commands()
+    start(NAME, SPEC)
+    lost = cluster.until_round(namespace, NAME, 3)
+    only_what_is_not_made_anew_is_backed_up(cluster, namespace)
+    for command in (save, claim):
+        run(command, namespace, tmp_path)
+    delete(cluster, namespace)
+    reached = round_of(lost)
+
+    cluster.create_job(namespace, NAME, SPEC)  # as Velero restores it; its claim is there
+    anew = cluster.until_round(namespace, NAME, 1)
+    folder = f"{NAME}-{lost['metadata']['uid']}"
+    assert training(anew)["history"][0]["round"] == 1
+    assert run(former, namespace, tmp_path) == folder
+    cluster.until(
+        cluster.kind("v1", "Event"),
+        lambda found: any(f"folder: {folder}, take: Run" in one["message"] for one in found),
+        namespace=namespace,
+        what="the event with the lines of spec.resumeFrom",
+    )
+    assert folder in run(events, namespace, tmp_path)
+
+    for command in again:
+        run(command.replace("hopper-UID", folder), namespace, tmp_path)
+    restored = cluster.until_round(namespace, NAME, reached + 2)
+    assert restored["metadata"]["uid"] not in (lost["metadata"]["uid"], anew["metadata"]["uid"])
+    rounds = [entry["round"] for entry in training(restored)["history"]]
+    assert rounds == list(range(1, rounds[-1] + 1))
+    before = {entry["round"]: entry for entry in training(lost)["history"]}
+    for entry in training(restored)["history"][: reached - 1]:
+        assert entry["rewardMean"] == before[entry["round"]]["rewardMean"], "they are the former run's rounds"
+    (learner,) = cluster.pods(namespace, NAME, "learner")
+    assert learner["metadata"]["labels"]["nitro.dev/run"] == restored["metadata"]["uid"]
+
+
+def only_what_is_not_made_anew_is_backed_up(cluster: Cluster, namespace: str) -> None:
+    """Of what has the job's label, Knative's own objects included, only the claim lacks Velero's."""
+    lacking = {
+        f"{kind.kind}/{item.metadata.name}"
+        for kind in cluster.kinds()
+        for item in kind.get(namespace=namespace, label_selector=f"nitro.dev/job={NAME},!{LABEL}").items
+    }
+    assert lacking == {f"PersistentVolumeClaim/{NAME}-checkpoint"}
+
+
+def delete(cluster: Cluster, namespace: str) -> None:
+    cluster.jobs.delete(namespace=namespace, name=NAME)
+    cluster.until(cluster.jobs, lambda jobs: not jobs, namespace=namespace, what="the deletion", name=NAME)
+
+
+def commands() -> list[str]:
+    """The commands with kubectl of the page's section."""
+    section = re.search(r"^## Backup and restore\n(.*?)^## ", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert section
+    return re.findall(r"^    (kubectl .+)$", section[1], re.MULTILINE)
+
+
+def run(command: str, namespace: str, folder: Path) -> str:
+    """Run a command of the page in a namespace, and return what it printed."""
+    own = command.replace("kubectl ", f"kubectl --namespace {namespace} ", 1)
+    done = subprocess.run(
+        own, shell=True, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, (own, done.stderr)
+    return done.stdout
