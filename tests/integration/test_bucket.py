@@ -22,10 +22,11 @@ from nitro_learner.cli import learn
 from nitro_learner.run.bucket import BucketError, RunBucket
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
-from nitro_learner.run.source import read_source
+from nitro_learner.run.source import former_run, read_source
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Outcome
 
+UID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 JOB: dict[str, Any] = {
     "apiVersion": "nitro.dev/v1alpha1",
     "kind": "NitroTrainingJob",
@@ -113,6 +114,41 @@ def test_the_policies_of_another_run_are_read_with_the_jobs_own_settings_of_s3(
         BucketError, match=r"s3://away/kept-1/.*Check the address, spec.learner.checkpoint.s3"
     ):
         source("s3://away/kept-1")
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_whole_run_is_taken_from_a_bucket_under_another_identity(s3_endpoint: str, tmp_path: Path) -> None:
+    first = f"kept-{UID}"
+    where = CheckpointBucket(bucket="runs", prefix="team/a", region="us-east-1", endpoint_url=s3_endpoint)
+    run = open_run(
+        RunDir(tmp_path / first),
+        resolve(load_job(JOB)),
+        resume=True,
+        run_id="r",
+        bucket=RunBucket(where, first),
+    )
+    for number in (1, 2):
+        run.folder.ledger.write_text(ledger(number))
+        run.folder.metrics.write_text("\n".join(["round", *map(str, range(1, number + 1)), ""]))
+        run.checkpoints.save(number, {"run": "r", "weights": np.full(3, number)})
+    other = UID.replace("0f8f", "1f8f")
+    begun = RunDir(tmp_path / f"kept-{other}")
+    begun.path.mkdir()
+    assert former_run(begun, "kept", RunBucket(where, begun.path.name)) == first
+    assert former_run(run.folder, "kept", RunBucket(where, first)) is None
+    assert former_run(begun, "kep", RunBucket(where, begun.path.name)) is None
+
+    own = {"s3": {"bucket": "runs", "prefix": "new", "region": "us-east-1", "endpointUrl": s3_endpoint}}
+    address = f"s3://runs/team/a/{first}"
+    spec = {**JOB["spec"], "learner": {"checkpoint": own}, "resumeFrom": {"s3": address, "take": "Run"}}
+    job = resolve(load_job({**JOB, "spec": spec}))
+    place = RunBucket(job.spec.learner.checkpoint.s3 or where, begun.path.name)
+    again = open_run(begun, job, resume=True, run_id=other, bucket=place, source=address)
+    assert (again.id, [row["round"] for row in again.history]) == (other, [1, 2])
+    assert again.checkpoint is not None
+    assert again.checkpoint.state["weights"].tolist() == [2, 2, 2]
+    with pytest.raises(JobInvalid, match=rf"has no checkpoint \(s3: {address}\)"):
+        open_run(RunDir(tmp_path / "c"), job, resume=True, run_id=other, source="s3://runs/team/a/kept-3")
 
 
 def test_a_policy_is_loaded_from_the_bucket(

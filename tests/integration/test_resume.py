@@ -3,6 +3,7 @@ the bit.
 """
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -39,6 +40,20 @@ def test_killed_and_resumed_again_and_again_equals_undisturbed(tmp_path: Path, u
     assert recorded(record) == recorded(undisturbed / "record.jsonl")
     assert learned(run, 6) == learned(undisturbed / "run", 6)
     assert exact_rows(run) == exact_rows(undisturbed / "run")
+
+
+def test_a_renamed_and_a_copied_folder_go_on_to_the_same_result(tmp_path: Path, undisturbed: Path) -> None:
+    killed = nitro("train", write_job(tmp_path), "--run-dir", tmp_path / "run", kill="4:update")
+    assert killed.returncode == -9, killed.stderr
+    shutil.copytree(tmp_path / "run", tmp_path / "copied")
+    (tmp_path / "run").rename(tmp_path / "renamed")
+    both = [start("train", "--resume", tmp_path / name) for name in ("renamed", "copied")]
+    for process in both:  # at the same time
+        _, err = process.communicate(timeout=280)
+        assert process.returncode == 0, err
+    for name in ("renamed", "copied"):
+        assert learned(tmp_path / name, 6) == learned(undisturbed / "run", 6)
+        assert exact_rows(tmp_path / name) == exact_rows(undisturbed / "run")
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, undisturbed: Path) -> None:

@@ -96,7 +96,7 @@ def _copied(place: str, job: NitroTrainingJob, copy: Path) -> Iterator[RunDir]:
         if place.startswith("s3://"):
             from nitro_learner.run.bucket import RunBucket  # S3's client is needed on clusters only
 
-            copy.mkdir()
+            copy.mkdir(parents=True)
             RunBucket.at(place, job.spec.learner.checkpoint.s3).restore(run)
         else:
             # Hidden files are locks, and halves of files.
