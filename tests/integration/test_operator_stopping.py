@@ -96,6 +96,8 @@ def test_a_job_that_is_deleted_without_its_children_leaves_them(
 
 def test_a_job_is_suspended_when_its_pods_are_seen_to_be_gone(cluster: Cluster) -> None:
     pods = running(cluster, "paused")
+    charged = {"learner": 1.0, "actors": 0.5, "total": 1.5, "podSeconds": 0.5, "estimated": 0.25}
+    cluster.patch("ntj", "paused", {"status": {"cost": charged}}, status=True)
     cluster.patch_spec("paused", suspend=True)
     eventually(lambda: cluster.scale("paused") == ("0", "1"))
     ready_says(cluster, "paused", "the learner's pod is left: paused-learner-", "2 of the actors' pods")
@@ -115,9 +117,19 @@ def test_a_job_is_suspended_when_its_pods_are_seen_to_be_gone(cluster: Cluster) 
     assert (actors["granted"], actors["ready"], actors["draining"]) == (0, 0, 2)
     for pod in pods:
         assert cluster.status("paused")["phase"] == "Stopping"
+        assert cluster.status("paused")["cost"] == charged, "its pods are not gone"
         cluster.delete_pod(pod)
     eventually(lambda: cluster.status("paused")["phase"] == "Suspended")
     assert cluster.condition("paused", "Suspended")["status"] == "True"
+
+    # What its pods took after the learner had charged them is charged, and nothing is estimated any more.
+    eventually(lambda: "estimated" not in cluster.status("paused")["cost"])
+    cost = cluster.status("paused")["cost"]
+    eventually(lambda: cluster.status("paused")["actors"]["podSeconds"] == cost["podSeconds"])
+    more = (cost["podSeconds"] - 0.5) * 1.66667e-5
+    assert more > 0
+    assert cost["actors"] - 0.5 == pytest.approx(more, abs=1e-6)
+    assert cost["total"] - 1.5 == pytest.approx(more, abs=1e-6)
 
 
 def test_a_job_whose_actors_cannot_be_released_is_not_called_suspended(

@@ -78,7 +78,7 @@ class FakeKube:
         answer = await self.create(obj)
         return answer if subresource is None else self.job  # a write that the cache has seen already
 
-    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Object, _: str = "") -> Object:
         meta = {"name": name, "namespace": namespace, "labels": {"nitro.dev/job": "hopper"}}
         return await self.create({"kind": kind.kind, **patch, "metadata": meta | patch.get("metadata", {})})
 

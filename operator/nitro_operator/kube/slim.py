@@ -81,4 +81,4 @@ def _changed(spec: Any, change: Callable[[Any], Any]) -> Any:
 def _status_written_at(job: Object) -> str | None:
     entries = job["metadata"].get("managedFields") or []
     mine = (e for e in entries if e.get("manager") == FIELD_MANAGER and e.get("subresource") == "status")
-    return next((e.get("time") for e in mine), None)
+    return max((e["time"] for e in mine if e.get("time")), default=None)

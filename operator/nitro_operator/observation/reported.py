@@ -76,3 +76,10 @@ def waiting_since(job: Object, now: datetime) -> datetime:
 
 def pod_seconds(job: Object) -> float:
     return min(actors(job).pod_seconds or 0.0, MOST_POD_SECONDS)
+
+
+def vcpu_seconds(job: Object) -> dict[str, float]:
+    """The CPU that pods have requested, by state; empty if no release that measured it has published it."""
+    found = actors(job).vcpu_seconds
+    numbers = found.to_dict() if found is not None else {}
+    return {state: min(number, MOST_POD_SECONDS) for state, number in numbers.items()}

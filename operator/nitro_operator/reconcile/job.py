@@ -57,14 +57,14 @@ class Reconciler:
         self._cache = cache
         self._platform = platform
         self._sharing = Sharing(platform)
-        self._publisher = Publisher(kube, cache, tell)
+        self._memories: dict[JobKey, JobMemory] = {}
+        self._publisher = Publisher(kube, cache, tell, self._memories)
         self._release = release
         self._functions = functions
         self._config = config
         self._wake = wake
         self._starter = Starter(kube, cache, release)
         self._ending = Ending(kube)
-        self._memories: dict[JobKey, JobMemory] = {}
 
     def waits_since(self, key: JobKey) -> float:
         """The time since which a job asks for actors. Unix seconds; 0 of a job that is gone.

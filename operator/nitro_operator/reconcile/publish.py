@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import TRAINING_JOB, Object
+from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import starting, terminating
+from nitro_operator.observation.observed import learner_running, starting, terminating
 from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.status import document
 from nitro_operator.status.conditions import Condition, news
 from nitro_operator.status.difference import Difference, difference
+from nitro_operator.status.settlement import settled
 
-METER_SECONDS = 60.0
+METER_SECONDS = 10.0
 """Time between two writes that only change the pod-seconds. Every other write includes them."""
+METER_RATE = 5.0
+"""Such writes a second, of all jobs together: with more than 50 jobs that have pods each waits longer."""
 METER_WRITES = 2
 """Number of such writes at a time."""
 COUNT_SECONDS = 2.0
@@ -31,16 +35,29 @@ try, and the event of each write begins the next try."""
 class Publisher:
     """Publish the result of a reconcile."""
 
-    def __init__(self, kube: Kube, cache: Cache, tell: Callable[[Object, Condition], None]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        cache: Cache,
+        tell: Callable[[Object, Condition], None],
+        memories: Mapping[JobKey, JobMemory],
+    ) -> None:
+        """`memories` are those of all jobs."""
         self._kube = kube
         self._cache = cache
         self._tell = tell
+        self._memories = memories
         # Nobody waits for pod-seconds: many such writes must not delay a scale patch.
         self._metering = asyncio.Semaphore(METER_WRITES)
 
     async def publish(self, run: ReconcileContext) -> None:
         """Write the status if something in it is new, and post an event for each new condition, for a toggle
-        of sharing, and for an older run of the job's name."""
+        of sharing, and for an older run of the job's name. When the last pod of a job that does not run is
+        gone, correct its cost."""
+        await self._publish(run)
+        await self._settle(run)
+
+    async def _publish(self, run: ReconcileContext) -> None:
         memory = run.memory
         for event in (memory.sharing.of(run.job), memory.former.of(run.job, memory.view)):
             if event is not None:
@@ -68,7 +85,7 @@ class Publisher:
     def _worth_writing(self, run: ReconcileContext, found: Difference) -> bool:
         if found.matters:
             return True
-        metered = METER_SECONDS * run.memory.jitter
+        metered = self._meter_seconds() * run.memory.jitter
         if run.memory.meter.running:
             run.again.append(metered)
         periods = ((found.counts, COUNT_SECONDS), (found.words, WORDS_SECONDS), (found.meter, metered))
@@ -79,6 +96,30 @@ class Publisher:
         if age < due:
             run.again.append(due - age)
         return age >= due
+
+    async def _settle(self, run: ReconcileContext) -> None:
+        view, meter = run.memory.view, run.memory.meter
+        over = not run.judgement.running and not learner_running(run.observed)
+        if view is None or not over or meter.running or run.observed.actor_pods:
+            return
+        cost = settled(run.job, view, meter)
+        if cost is None:
+            return
+        meta = run.job["metadata"]
+        # The learner owns these fields and takes them back with its next report.
+        patch = {"metadata": {"uid": meta["uid"]}, "status": {"cost": cost}}
+        try:
+            answer = await self._kube.merge(TRAINING_JOB, meta["namespace"], meta["name"], patch, "status")
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            return  # it was deleted or created again
+        self._cache.put(TRAINING_JOB, answer)
+        run.job = self._cache.job(run.key) or run.job
+
+    def _meter_seconds(self) -> float:
+        jobs = sum(memory.meter.running for memory in self._memories.values())
+        return max(METER_SECONDS, jobs / METER_RATE)
 
     async def _write(self, run: ReconcileContext, new: Object) -> bool:
         meta = run.job["metadata"]
@@ -127,6 +168,8 @@ def _situation(run: ReconcileContext) -> document.Situation:
         ready=deployment.ready(run.observed, run.granted) if deployment is not None else 0,
         pods=document.PodReport(
             seconds=run.memory.meter.total,
+            vcpu_seconds=run.memory.meter.vcpu_seconds,
+            pod_vcpu=run.memory.meter.pod_vcpu,
             started=run.memory.lifetimes.started,
             starting=sum(starting(pod) for pod in run.observed.actor_pods),
             draining=sum(terminating(pod) for pod in run.observed.actor_pods),

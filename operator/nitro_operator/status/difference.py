@@ -19,8 +19,8 @@ OWNED = (
     "checkpoint",
 )
 _PROMISE = re.compile(r"at about \d\d:\d\d:\d\d UTC")
-COUNTS = ("ready", "draining")
-METERED = ("podSeconds", "idlePercent", "started", "startSeconds", "drainSeconds")
+COUNTS = ("ready", "starting", "draining")
+METERED = ("podSeconds", "vcpuSeconds", "podVCPU", "idlePercent", "started", "startSeconds", "drainSeconds")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -52,6 +53,10 @@ class PodReport:
 
     seconds: float = 0.0
     """Time that they have existed."""
+    vcpu_seconds: Mapping[str, float] = field(default_factory=dict)
+    """CPU that they have requested, by state."""
+    pod_vcpu: float | None = None
+    """CPU that an awake pod requests; None if it is not known."""
     started: int = 0
     starting: int = 0
     draining: int = 0
@@ -67,7 +72,10 @@ class PodReport:
         found |= {
             "startSeconds": round(self.times.start, 1),
             "drainSeconds": round(self.times.drain, 1),
+            "vcpuSeconds": {state: round(total, 2) for state, total in self.vcpu_seconds.items()},
         }
+        if self.pod_vcpu is not None:
+            found["podVCPU"] = round(self.pod_vcpu, 4)
         if busy is not None and self.seconds > 0:
             found["idlePercent"] = round(100 * max(0.0, 1 - busy / self.seconds))
         return found

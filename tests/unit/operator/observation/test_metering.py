@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from nitro_operator.kube.kinds import Object
+from nitro_operator.observation import metering
 from nitro_operator.observation.metering import PodMeter
-from operator_objects import make_job, pod
+from operator_objects import actor_pod, make_job, pod
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """When the pods of `pod` were created and started."""
@@ -55,3 +59,73 @@ class TestMeter:
         assert meter.sample([old, young], 0, now) == 140, "known pods are not counted again"
         early = datetime(2026, 1, 1, 0, 9, 0, tzinfo=UTC)
         assert PodMeter.restored(job, [old], early).total == 100, "a clock that went back takes nothing away"
+
+
+FULL, SLEEPING = 0.225, 0.026
+"""vCPU of an awake and of a sleeping pod of `actor_pod`, Knative's container included."""
+
+
+def starting(name: str) -> Object:
+    found = actor_pod(name)
+    found["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    return found
+
+
+def leaving(found: Object) -> Object:
+    found["metadata"]["deletionTimestamp"] = "now"
+    return found
+
+
+def asleep(name: str) -> Object:
+    return actor_pod(name, cpu="1m", allocated="1m", in_force="1m")
+
+
+class TestCpu:
+    def test_cpu_is_counted_by_state(self) -> None:
+        """A pod that drains from sleep stays at what it requests then, and one that is woken is awake."""
+        meter = PodMeter()
+        meter.sample([], *at(0))
+        meter.sample([starting("a"), actor_pod("b"), asleep("c"), leaving(asleep("d"))], *at(0))
+        meter.sample([leaving(actor_pod("a")), actor_pod("c", cpu="200m", allocated="1m")], *at(10))
+        meter.sample([], *at(14))
+        assert meter.total == 4 * 10 + 2 * 4
+        assert meter.vcpu_seconds == pytest.approx(
+            {
+                "starting": 10 * FULL,
+                "awake": (10 + 4) * FULL,
+                "asleep": 10 * SLEEPING,
+                "draining": 10 * SLEEPING + 4 * FULL,
+            }
+        )
+        assert meter.pod_vcpu == pytest.approx(FULL)
+
+    def test_a_pod_that_was_seen_late_was_starting_until_it_was_ready(self) -> None:
+        found = actor_pod("a")
+        found["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:04Z"
+        meter = PodMeter()
+        assert meter.sample([found], *at(10)) == 10
+        assert meter.vcpu_seconds["starting"] == pytest.approx(4 * FULL)
+        assert meter.vcpu_seconds["awake"] == pytest.approx(6 * FULL)
+
+    def test_a_pod_that_has_not_changed_is_not_read_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """256 pods are read at each of a job's events."""
+        meter, found, reads = PodMeter(), actor_pod("a"), []
+        cpu_of = metering.cpu_of
+        monkeypatch.setattr(metering, "cpu_of", lambda pod: reads.append(pod) or cpu_of(pod))
+        for seconds in range(5):
+            meter.sample([found], *at(seconds))
+        assert len(reads) == 1
+
+    def test_cpu_goes_on_after_a_restart_of_the_operator(self) -> None:
+        published = {"awake": 50.0, "asleep": 3.0, "starting": 2.0, "draining": 1.0}
+        job = make_job({"actors": {"podSeconds": 100.0, "vcpuSeconds": published, "podVCPU": FULL}})
+        job["metadata"]["statusWrittenAt"] = "2026-01-01T00:10:00Z"
+        now = datetime(2026, 1, 1, 0, 10, 30, tzinfo=UTC)
+        meter = PodMeter.restored(job, [asleep("a"), asleep("b")], now)
+        assert meter.total == 160
+        assert meter.vcpu_seconds == pytest.approx(published | {"asleep": 3 + 2 * 30 * SLEEPING})
+        assert meter.pod_vcpu == FULL, "no pod is awake to tell"
+
+    def test_a_status_of_an_earlier_release_has_no_cpu(self) -> None:
+        meter = PodMeter.restored(make_job({"actors": {"podSeconds": 100.0}}), [], START)
+        assert (meter.total, sum(meter.vcpu_seconds.values()), meter.pod_vcpu) == (100, 0, None)

@@ -182,3 +182,67 @@ async def test_who_changes_or_deletes_a_job_waits_for_no_delay(monkeypatch: pyte
     assert not bench.reconciler.noticed(KEY)
     bench.cache.remove(TRAINING_JOB, bench.kube.job)
     assert bench.reconciler.noticed(KEY), "it is gone"
+
+
+async def test_the_cost_is_corrected_once_when_the_last_pod_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cost = {"learner": 1.0, "actors": 0.5, "total": 1.5, "podSeconds": 2.0, "estimated": 0.1}
+    bench = training(monkeypatch)
+
+    async def suspended(version: int, paid: Object) -> list[Object]:
+        change(bench, version, {"suspend": True})
+        for job in (bench.kube.job, bench.cache.job(KEY)):
+            job["status"]["cost"] = paid
+        before = len(bench.kube.written)
+        await bench.reconciler.reconcile(KEY)
+        merged = [one["status"] for one in bench.kube.written[before:] if "phase" not in one["status"]]
+        return [one["cost"] for one in merged if "cost" in one]
+
+    assert await suspended(3, cost) == [], "its pods are there"
+    bench.cache.remove(LEARNER_JOB, learner_job(namespace="team", labels={"nitro.dev/job": "hopper"}))
+    bench.cache.remove(POD, pod("learner"))
+    remove(bench, "a")
+    bench.now = 10
+    assert await suspended(4, cost) == [], "one is left"
+    remove(bench, "b")
+    bench.now = 40
+    (paid,) = await suspended(5, cost)
+    total = bench.reconciler._memories[KEY].meter.total
+    assert paid["podSeconds"] == pytest.approx(total)
+    assert paid["actors"] == pytest.approx(0.5 + (total - 2) * 1.66667e-5, abs=1e-6)
+    assert paid["estimated"] is None
+    assert await suspended(6, cost | {"podSeconds": paid["podSeconds"]}) != [], "the estimate is still told"
+    kept = {name: value for name, value in (cost | paid).items() if value is not None}
+    assert await suspended(7, kept) == []
+
+
+async def test_pod_seconds_are_published_every_few_seconds_and_more_rarely_for_many_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = training(monkeypatch)
+    await bench.reconciler.reconcile(KEY)
+    memory = bench.reconciler._memories[KEY]
+    memory.jitter = 1.0
+
+    async def published(seconds: float) -> float | None:
+        bench.now, before = seconds, len(bench.kube.written)
+        await bench.reconciler.reconcile(KEY)
+        written = [one["status"] for one in bench.kube.written[before:] if "phase" in one.get("status", {})]
+        if not written:
+            return None
+        job = bench.cache.job(KEY)
+        version = str(int(job["metadata"]["resourceVersion"]) + 1)
+        metadata = job["metadata"] | {"resourceVersion": version}
+        bench.kube.job = {**job, "metadata": metadata, "status": job["status"] | written[-1]}
+        bench.cache.put(TRAINING_JOB, bench.kube.job)
+        found: float = written[-1]["actors"]["podSeconds"]
+        return found
+
+    await published(0.0)
+    first = await published(10.5)
+    assert first is not None
+    assert await published(15.0) is None
+    assert await published(21.0) == pytest.approx(first + 2 * 10.5, abs=0.1)
+    for number in range(149):
+        bench.reconciler._memories[KEY._replace(name=f"other-{number}")] = memory
+    assert await published(40.0) is None, "150 jobs write five times a second together"
+    assert await published(52.0) is not None
