@@ -62,6 +62,9 @@ class HistoryEntry(StatusModel):
     actor_seconds: Seconds | None = None
     """Mean time that an actor worked on a rollout of the round. Unit: seconds."""
 
+    waves: Seconds | None = None
+    """Time of the round's sampling, in rollouts of that time: about 1 where all actors sampled at once."""
+
     cost: Dollars | None = None
     """Cost of the run up to and including the round. Unit: US dollars."""
 

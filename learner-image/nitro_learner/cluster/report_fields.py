@@ -29,9 +29,16 @@ def history_entry(row: Mapping[str, Any], ready: int | None) -> dict[str, Any]:
             "ready": ready,
             "seconds": readable(row["seconds_total"], 3),
             "actorSeconds": readable(row["seconds_actor"], 3),
+            "waves": _waves(row),
             "cost": readable(row["cost_total"], 6),
         }
     )
+
+
+def _waves(row: Mapping[str, Any]) -> float | None:
+    """How many mean rollouts long the sampling was; None where an actor's time is not known."""
+    each = row["seconds_actor"]
+    return readable((row["seconds_dispatch"] + row["seconds_sample"]) / each, 2) if each else None
 
 
 def progress(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -269,7 +269,7 @@ def _actors(s: Situation) -> Condition:
         return false(ACTORS_READY, "Starting", "the first actor is being started")
     if s.silent is not None:
         return from_problem(ACTORS_READY, Problem(ACTORS_SILENT, f"{s.silent}. {SILENT_ACTORS}"))
-    late = lateness(s.training, s.pods.times)
+    late = lateness(s.training, s.pods.times, s.view.spec, s.granted) if s.view is not None else None
     if late is not None:
         return Condition(ACTORS_READY, True, late.reason, late.message, late.warning)
     return true(ACTORS_READY, "Serving")

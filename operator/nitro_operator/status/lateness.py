@@ -2,36 +2,74 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from nitro_api.pools.holding import PodTimes
-from nitro_api.spec.learner_status import TrainingStatus
+from nitro_api.spec.job import JobSpec
+from nitro_api.spec.learner_status import HistoryEntry, TrainingStatus
+from nitro_api.spec.pods import MOST_PER_POD
+from nitro_api.spec.scaling import LONGEST_HOLD
 from nitro_operator.observation.diagnosis import Problem
 
 ROUNDS = 10
 FEWEST_ROUNDS = 5
 """Fewer rounds give no warning: a job's first rounds start actors, so they say nothing of later ones."""
 LATE_SHARE = 0.5
+LATE_WAVES = 2.0
+"""Sampling that takes less than this many rollouts went in one wave: actors that came late cost little."""
 
 
-def lateness(training: TrainingStatus | None, times: PodTimes | None) -> Problem | None:
-    """The problem that fewer than half of the last rounds' slots found a ready actor; None otherwise.
+def lateness(
+    training: TrainingStatus | None, times: PodTimes | None, spec: JobSpec, granted: int
+) -> Problem | None:
+    """The problem that fewer than half of the last rounds' slots found a ready actor, and that these rounds
+    sampled in waves for it; None otherwise.
 
     Args:
         training: the learner's report.
         times: of the pods; None for a backend without pods.
+        spec: of the job, resolved.
+        granted: actors that the job may have now. That there are no more is no lateness.
     """
     rounds = ((training.history if training is not None else None) or [])[-ROUNDS:]
-    known = [(one.actors, one.ready) for one in rounds if one.actors is not None and one.ready is not None]
+    known = [one for one in rounds if one.actors is not None and one.ready is not None]
     if len(known) < FEWEST_ROUNDS or times is None:
         return None
-    slots, ready = (sum(column) for column in zip(*known, strict=True))
-    if ready >= LATE_SHARE * slots:
+    slots = sum(min(one.actors or 0, max(granted, 1)) for one in known)
+    ready = sum(min(one.ready or 0, max(granted, 1)) for one in known)
+    waves = [one.waves for one in known if one.waves is not None]
+    if ready >= LATE_SHARE * slots or (waves and sum(waves) < LATE_WAVES * len(waves)):
         return None
-    lengths = [one.seconds for one in rounds if one.seconds is not None]
-    rest = f", and a round took {sum(lengths) / len(lengths):.0f} s" if lengths else ""
+    seconds = _seconds(rounds)
+    took = f", and a round took {seconds:.0f} s" if seconds else ""
+    if waves:
+        took += f", its sampling {sum(waves) / len(waves):.1f} times as long as a rollout"
     return Problem(
         "ActorsLate",
         f"only {ready} of the last {slots} slots found a ready actor: a pod takes {times.start:.0f} s to "
-        f"start{rest}. Hold actors longer (spec.scaling.hold, in seconds; it may change while the job runs), "
-        "or in a new job use larger and fewer pods (spec.actor.perPod), a larger spec.scaling.minActors, or "
-        "backend.type: Lambda.",
+        f"start{took}. {_remedy(spec, seconds, times, most=max(one.actors or 0 for one in known))}",
     )
+
+
+def _seconds(rounds: Sequence[HistoryEntry]) -> float:
+    """The mean time of a round; 0 if it is not known."""
+    known = [one.seconds for one in rounds if one.seconds is not None]
+    return sum(known) / len(known) if known else 0.0
+
+
+def _remedy(spec: JobSpec, seconds: float, times: PodTimes, most: int) -> str:
+    """What may help this job: what it has already is not named."""
+    scaling, found = spec.scaling, []
+    hold = min(max(math.ceil(2 * seconds + times.start), 60), LONGEST_HOLD)
+    if scaling.hold == "auto" or scaling.hold < hold:
+        found.append(
+            f"hold actors longer (spec.scaling.hold: {hold}, in seconds; it may change while the job runs)"
+        )
+    if spec.actor.per_pod < min(MOST_PER_POD, most):
+        found.append("in a new job use larger and fewer pods (spec.actor.perPod)")
+    if scaling.scaler != "fixed" and scaling.min_actors < most:
+        found.append("in a new job set a larger spec.scaling.minActors")
+    found.append("in a new job sample longer in a round (spec.environment.rolloutLength)")
+    found.append("in a new job use backend.type: Lambda")
+    return f"What may help: {'; or '.join(found)}."
