@@ -137,6 +137,45 @@ def test_a_folder_of_the_jobs_name_does_not_hide_the_job(
     assert list((tmp_path / "one").iterdir()) == []
 
 
+def test_pods_of_a_job_are_drawn_until_ctrl_c(apiserver: ApiServer, jobs: str, tmp_path: Path) -> None:
+    """No kubelet runs here, so the test writes what one would."""
+    labels = {"nitro.dev/job": "one", "app.kubernetes.io/component": "actor"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "actor", "namespace": jobs, "labels": labels},
+        "spec": {"containers": [{"name": "actor", "image": "none", "resources": {"requests": {"cpu": "1"}}}]},
+    }
+    apiserver.kubectl("apply", "-f", "-", input=json.dumps(pod))
+    when = {"status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    conditions = [{"type": kind, **when} for kind in ("PodScheduled", "Ready")]
+    patch = ("--subresource=status", "-p", json.dumps({"status": {"conditions": conditions}}))
+    apiserver.kubectl("patch", "pod", "actor", "-n", jobs, *patch)
+    process = subprocess.Popen(
+        ["nitro", "plot", "--pods", "one", "-n", jobs, "--out", "drawn.png"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(apiserver),
+        cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        assert process.stderr is not None
+        assert "Ctrl-C draws" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(280) == 0, process.stderr.read()
+    finally:
+        process.kill()
+    assert (tmp_path / "drawn.png").read_bytes()[:4] == b"\x89PNG"
+
+    ended = json.dumps({"status": {"phase": "Succeeded"}})
+    apiserver.kubectl("patch", "ntj", "one", "-n", jobs, "--subresource=status", "--type=merge", "-p", ended)
+    apiserver.kubectl("delete", "pod", "actor", "-n", jobs, "--now")
+    done = run(apiserver, "nitro", "plot", "--pods", "one", "-n", jobs, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "has no actor pods any more" in done.stderr
+
+
 def test_training_without_torch_names_the_package_to_install(apiserver: ApiServer, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(
         "apiVersion: nitro.dev/v1alpha1\nkind: NitroTrainingJob\nmetadata: {name: a}\n"

@@ -129,6 +129,46 @@ def add_namespace(parser: argparse.ArgumentParser, default: str = "kubectl's cur
     parser.add_argument("-n", "--namespace", help=f"namespace; default: {default}")
 
 
+def add_run_or_job(parser: argparse.ArgumentParser) -> None:
+    """Have `run_folder` know whether the command was called as a plugin of kubectl."""
+    parser.set_defaults(of_cluster=parser.prog.startswith("kubectl "))
+
+
+def run_folder(given: str, arguments: argparse.Namespace) -> Path | None:
+    """The run folder that an argument names; None where it names a job of the cluster.
+
+    Raises:
+        CommandError: it is a path, and no folder, or there is --namespace.
+    """
+    folder, is_path = Path(given), os.sep in given
+    if is_path and arguments.namespace is not None:
+        raise CommandError(
+            f"--namespace {arguments.namespace} asks for a job of the cluster, and {folder} is a path: leave "
+            "one of them out"
+        )
+    if folder.is_dir() and not _means_job(arguments):
+        return folder
+    if is_path:
+        raise CommandError(f"{folder}: no such run folder")
+    return None
+
+
+@contextlib.contextmanager
+def job_asked(given: str, arguments: argparse.Namespace) -> Iterator[None]:
+    """As `cluster_asked`, for an argument that may have been meant as a folder."""
+    try:
+        with cluster_asked():
+            yield
+    except CommandError as error:
+        if _means_job(arguments):
+            raise
+        raise CommandError(f"there is no folder {given}, and on the cluster: {error}", error.code) from None
+
+
+def _means_job(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.of_cluster) or arguments.namespace is not None
+
+
 def refused(head: str, error: JobInvalid) -> CommandError:
     """The error of an input with mistakes: `head`, and a line for each mistake."""
     return CommandError("\n".join([head, *(f"  {item}" for item in error.errors)]))

@@ -5,10 +5,16 @@ differ in spec.seed, spec.backend, spec.actor, spec.learner, spec.suspend and sp
 spec.stop.rounds are curves of their own where training depends on it, as with learningRateAnneal. Each
 environment has its own panel of returns.
 
+With --pods: what the actor pods of one job did beside the phases of its learner. Of a job on the cluster each
+pod is a bar: the command watches them until the job has none left, or until Ctrl-C, and needs the right to
+list pods. Of a run folder it draws the CPU that the pods of each round requested, from its ledger.
+
 examples:
   nitro plot runs/hopper-20260101-120000                    # writes result.png into it
   nitro plot runs/nitro-* runs/fixed-* --out compared.png
   nitro plot runs/nitro-* runs/fixed-* --x dollars          # what the same money buys
+  nitro plot --pods hopper --namespace team-a               # writes pods.png when the job is over
+  nitro plot --pods runs/hopper-20260101-120000             # writes pods.png into it
 """
 
 from __future__ import annotations
@@ -17,13 +23,26 @@ import argparse
 import sys
 from pathlib import Path
 
-from nitro_learner.cli.common import check_picture, distinct, some_path, unnamed, writing
+from nitro_learner.cli import plot_pods
+from nitro_learner.cli.common import (
+    add_namespace,
+    add_run_or_job,
+    check_picture,
+    distinct,
+    some_path,
+    some_text,
+    unnamed,
+    writing,
+)
 from nitro_learner.cli.exits import DONE, CommandError
 from nitro_learner.views.plot_axes import X_AXES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=some_path, nargs="+", help="run folder")
+    parser.add_argument("run", type=some_text, nargs="+", help="run folder; with --pods also a job's name")
+    parser.add_argument("--pods", action="store_true", help="draw the actor pods of one run, or of one job")
+    add_namespace(parser)
+    add_run_or_job(parser)
     parser.add_argument(
         "--x",
         choices=tuple(X_AXES),
@@ -33,17 +52,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         type=some_path,
-        help="picture (.png, .svg or .pdf); default: result.png in the folder, compared.png for several",
+        help="picture (.png, .svg or .pdf); default: result.png in the folder, compared.png for several, "
+        "with --pods pods.png",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     check_picture(arguments.out)
+    if arguments.pods:
+        return plot_pods.run(arguments)
+    if arguments.namespace is not None:
+        raise CommandError("--namespace is for the pods of a job: add --pods, or leave it out")
     from nitro_learner.run.rundir import RunDir, RunDirError
     from nitro_learner.views.plot import draw_curves
     from nitro_learner.views.plot_groups import group, read_run, same_seeds
 
-    runs = distinct(arguments.run)
+    runs = distinct([Path(run) for run in arguments.run])
     out = arguments.out or (runs[0] / "result.png" if len(runs) == 1 else unnamed(Path("compared.png")))
     try:
         groups = group([read_run(RunDir(path)) for path in runs])

@@ -13,12 +13,13 @@ examples:
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from nitro_learner.cli.common import (
     add_namespace,
-    cluster_asked,
+    add_run_or_job,
+    job_asked,
+    run_folder,
     some_path,
     some_text,
     unnamed,
@@ -33,37 +34,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--out", type=some_path, metavar="F", help="default: report.html, in the run folder if any"
     )
     add_namespace(parser)
-    parser.set_defaults(of_cluster=parser.prog.startswith("kubectl "))
+    add_run_or_job(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.run.rundir import RunDir, RunDirError
     from nitro_learner.views import run_report
 
-    folder, is_path = Path(arguments.run), os.sep in arguments.run
-    if is_path and arguments.namespace is not None:
-        raise CommandError(
-            f"--namespace {arguments.namespace} asks for a job of the cluster, and {folder} is a path: leave "
-            "one of them out"
-        )
-    named = not is_path and (arguments.of_cluster or arguments.namespace is not None)
+    folder = run_folder(arguments.run, arguments)
     try:
-        if folder.is_dir() and not named:
+        if folder is not None:
             found, output = run_report.of_run(folder), arguments.out or folder / "report.html"
-        elif is_path:
-            raise CommandError(f"{folder}: no such run folder")
         else:
             from nitro_learner.cluster.jobs import get_job
 
-            try:
-                with cluster_asked():
-                    job = get_job(arguments.run, arguments.namespace)
-            except CommandError as error:
-                if named:
-                    raise
-                raise CommandError(
-                    f"there is no folder {folder}, and on the cluster: {error}", error.code
-                ) from None
+            with job_asked(arguments.run, arguments):
+                job = get_job(arguments.run, arguments.namespace)
             found, output = run_report.of_job(job), arguments.out or unnamed(Path("report.html"))
         html = found.html()
         with writing("--out", output, "Name a file that you may write."):

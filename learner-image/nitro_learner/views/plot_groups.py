@@ -188,7 +188,11 @@ def align(runs: Sequence[RunCurves], x: str, y: str, *, steps: bool = False) -> 
 
 def time_unit(runs: Iterable[RunCurves]) -> tuple[float, str]:
     """The factor from seconds to the unit of the time axis, and the unit's name."""
-    longest = max(float(run.columns["wall_seconds"][-1]) for run in runs)
+    return time_unit_of(max(float(run.columns["wall_seconds"][-1]) for run in runs))
+
+
+def time_unit_of(longest: float) -> tuple[float, str]:
+    """The same for an axis of so many seconds."""
     if longest < 300:
         return 1.0, "seconds"
     return (1 / 60, "minutes") if longest < 3 * 3600 else (1 / 3600, "hours")
