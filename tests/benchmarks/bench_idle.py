@@ -38,6 +38,8 @@ from jobs import TINY_LEARNER
 from own_namespace import own_namespace
 from pod_history import PodHistory
 
+from nitro_api.costs.pod_prices import AUTOPILOT
+from nitro_learner.views.pod_bars import draw_lives
 from nitro_learner.views.pod_lives import STATES, vcpu_seconds
 
 NAME = "bench"
@@ -49,7 +51,6 @@ STEPS = 20
 MODULE = "sleeping_environment"
 ACTOR: Object = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
 """16 of them fit on a node of two cores beside Knative and the learner."""
-VCPU_SECOND, GB_SECOND = 0.0445 / 3600, 0.0049225 / 3600
 COLUMNS = (
     "run",
     "sampling, update, s",
@@ -161,8 +162,8 @@ class Run:
         pool = ACTORS * each * self.wall
         start, drain = pods.median("starting"), pods.median("draining")
         gigabytes = pods.gigabyte_seconds / pods.paid
-        of_pool = ACTORS * (self.wall + start + drain) * (each * VCPU_SECOND + gigabytes * GB_SECOND)
-        dollars = paid * VCPU_SECOND + pods.gigabyte_seconds * GB_SECOND
+        of_pool = ACTORS * (self.wall + start + drain) * _dollars(each, gigabytes)
+        dollars = _dollars(paid, pods.gigabyte_seconds)
         update = sum(self.updates) / len(self.updates)
         return [
             self.name,
@@ -177,6 +178,11 @@ class Run:
             f"{self.first:.0f}",
             f"{start:.0f}, {drain:.0f}",
         ]
+
+
+def _dollars(vcpu_seconds: float, gigabyte_seconds: float) -> float:
+    """By Autopilot's list, without its least size of a pod, which the bench's small pods would not reach."""
+    return vcpu_seconds * AUTOPILOT.vcpu_second + gigabyte_seconds * AUTOPILOT.gb_second
 
 
 def measure(cluster: Cluster, name: str, row: Row) -> Run:
@@ -210,17 +216,25 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=tuple(ROWS), default=list(ROWS))
     parser.add_argument("--rounds", type=int, help="of each row, in place of its own")
     parser.add_argument("--held", action="store_true", help="beside the same with hold: 120, sleep: never")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw the pods of each run into it")
     arguments = parser.parse_args()
+
+    def told(name: str, row: Row) -> Run:
+        run = measure(cluster, name, row)
+        print(f"| {' | '.join(run.cells())} |", flush=True)
+        if arguments.pictures:
+            lives, out = run.history.spans, arguments.pictures / f"{name}.png"
+            draw_lives(lives, run.history.needs, name, out, end=max(one[-1].ended for one in lives))
+        return run
+
     cluster = Cluster(os.environ.get("RELEASE", "nitro"), os.environ.get("NAMESPACE", "nitro-system"))
     print(f"load {os.getloadavg()[0]:.0f}\n\n| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
     for name in arguments.rows:
         changes: dict[str, Any] = {"rounds": arguments.rounds} if arguments.rounds else {}
         row = replace(ROWS[name], **changes)
-        run = measure(cluster, name, row)
-        print(f"| {' | '.join(run.cells())} |", flush=True)
+        run = told(name, row)
         if arguments.held:
-            held = measure(cluster, f"{name}, held", replace(row, hold=120, sleep="never"))
-            print(f"| {' | '.join(held.cells())} |")
+            held = told(f"{name}-held", replace(row, hold=120, sleep="never"))
             print(f"\n{name}: wall {run.wall / held.wall:.3f} of the held run's\n", flush=True)
     print(f"\nload at the end {os.getloadavg()[0]:.0f}")
 
