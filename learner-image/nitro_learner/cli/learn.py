@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import faulthandler
 import logging
 import os
@@ -97,6 +96,7 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
     from nitro_learner.run.rundir import RunDir, RunDirBusy, RunDirError
     from nitro_learner.run.runs import earlier_outcome, open_run
     from nitro_learner.run.session import Aborted
+    from nitro_learner.run.source import former_run
     from nitro_learner.training.failures import TrainingFailed
 
     folder = RunDir(Path(_variable("NITRO_RUN_DIR")))
@@ -114,7 +114,8 @@ def _learn(job: NitroTrainingJob, reporter: StatusReporter) -> int:
                 reporter.on_run_ended(outcome)
             else:
                 if opened.checkpoint is None and job.spec.resume_from is None:
-                    _look_for_former(opened, bucket, reporter)
+                    # Whoever restored the job from a backup may want to go on with that one.
+                    reporter.found_former(former_run(folder, job.metadata.name, bucket))
                 _announce(opened, reporter)
                 try:
                     outcome = asyncio.run(_train(opened, reporter))
@@ -170,18 +171,6 @@ def _keep_end(bucket: RunBucket, opened: OpenRun, outcome: Outcome, reporter: St
     if missed:
         reporter.on_checkpoint_saved(round=outcome.rounds, location=str(bucket))
         reporter.on_run_ended(outcome)
-
-
-def _look_for_former(opened: OpenRun, bucket: RunBucket | None, reporter: StatusReporter) -> None:
-    """Report a run that a deleted job of this name has left: whoever restored the job from a backup may want
-    to go on with it."""
-    from nitro_learner.run.bucket import BucketError
-    from nitro_learner.run.source import former_run
-
-    with contextlib.suppress(OSError, BucketError):  # the new run does not need it
-        former = former_run(opened.folder, opened.job.metadata.name, bucket)
-        if former is not None:
-            reporter.found_former(former)
 
 
 def _announce(opened: OpenRun, reporter: StatusReporter) -> None:

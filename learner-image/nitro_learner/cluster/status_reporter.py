@@ -109,8 +109,8 @@ class StatusReporter(Listener):
 
     # Events of the training
 
-    def found_former(self, folder: str) -> None:
-        """Report that an older run of the job's name is beside the run that begins."""
+    def found_former(self, folder: str | None) -> None:
+        """Report which older run of the job's name is beside the run that begins, if there is one."""
         self._update(formerRun=folder)
 
     def starting(self, spec: JobSpec, *, round: int, version: int, actors: int) -> None:

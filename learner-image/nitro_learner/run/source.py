@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, resolve_stored
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import differences
-from nitro_learner.checkpoints.store import CheckpointStore
+from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.same_job import check_same_job
 from nitro_learner.training.adoption import misfit
@@ -114,15 +114,18 @@ def former_run(folder: RunDir, job: str, bucket: RunBucket | None = None) -> str
         job: the job's name.
         bucket: the run's place in a bucket, where the others are then.
 
-    Raises:
-        OSError, BucketError: the volume or the bucket cannot be read.
+    Returns:
+        None where there is none, or the place cannot be read: the run that begins does not need it.
     """
-    if bucket is not None:
-        newest = bucket.beside(f"{job}-")
-    else:
-        files = folder.path.parent.glob(f"{job}-*/checkpoints/round-*.safetensors")
-        written = ((path.parents[1].name, path.stat().st_mtime) for path in files)
-        newest = dict(sorted(written, key=lambda one: one[1]))
+    try:
+        if bucket is not None:
+            newest = bucket.beside(f"{job}-")
+        else:
+            files = folder.path.parent.glob(f"{job}-*/checkpoints/round-*.safetensors")
+            written = ((path.parents[1].name, path.stat().st_mtime) for path in files)
+            newest = dict(sorted(written, key=lambda one: one[1]))
+    except (OSError, CheckpointError):
+        return None
     newest.pop(folder.path.name, None)
     former = [name for name in newest if re.fullmatch(f"{re.escape(job)}-{_UID}", name)]
     return max(former, key=lambda name: newest[name], default=None)
