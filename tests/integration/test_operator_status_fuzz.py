@@ -104,10 +104,18 @@ FIELDS: dict[tuple[str, ...], list[Any]] = {
         ("actors", name): NUMBERS
         for name in (
             "requested", "granted", "ready", "podSeconds", "provisioned", "started", "starting", "draining",
-            "idlePercent", "startSeconds", "drainSeconds",
+            "idlePercent", "startSeconds", "drainSeconds", "podVCPU",
         )
     },
-    **{("cost", name): NUMBERS for name in ("learner", "actors", "total")},
+    ("actors", "vcpuSeconds"): [{}, None],
+    **{
+        ("actors", "vcpuSeconds", name): NUMBERS
+        for name in ("awake", "asleep", "starting", "draining")
+    },
+    **{
+        ("cost", name): NUMBERS
+        for name in ("learner", "actors", "total", "estimated", "podSeconds", "vcpuSeconds")
+    },
     ("checkpoint", "round"): NUMBERS,
     ("checkpoint", "location"): TEXTS,
     ("checkpoint", "savedAt"): TIMES,

@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ import pytest
 from kubernetes.client import Configuration
 
 from nitro_api import load_job, resolve
+from nitro_api.costs.pod_use import PodUse
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.cli import learn
 from nitro_learner.cluster import api
@@ -119,6 +121,28 @@ def test_pod_seconds_grow_between_the_operators_writes() -> None:
         _until(lambda: paid(reporter) > 110)
         cluster.pod_seconds, cluster.ready = 1000.0, 0
         _until(lambda: paid(reporter) == 1000)
+
+
+def test_the_drain_after_the_end_is_told_apart_and_what_pods_were_charged() -> None:
+    """The operator adds what they really take: it has to know what the learner has charged."""
+    cluster, cost = Cluster(), RoundCost(1.0, 0.5)
+    pods = PodUse(766.0, {"awake": 200.0, "draining": 10.0}, 0.275)
+    outcome = Outcome("RoundsDone", "", True, 3, cost, 0.0, pods=pods, drain_seconds=90.0, estimated=0.125)
+    before = {"cost": {"learner": 1.0, "actors": 0.25, "total": 1.25, "estimated": 0.5}}
+    with StatusReporter(cast("JobClient", cluster), before) as reporter:
+        reporter.on_run_ended(outcome)
+    assert cluster.reported["cost"] == {
+        "learner": 1.0,
+        "actors": 0.375,
+        "total": 1.375,
+        "estimated": 0.125,
+        "podSeconds": 766.0,
+        "vcpuSeconds": 210.0,
+    }
+    after = {"cost": cluster.reported["cost"]}
+    with StatusReporter(cast("JobClient", cluster), after) as reporter:
+        reporter.on_run_ended(replace(outcome, finished=False, estimated=0.0, drain_seconds=0.0))
+    assert "estimated" not in cluster.reported["cost"], "a run that goes on has an end that is yet to come"
 
 
 def test_changed_limits_of_the_job_are_seen() -> None:

@@ -17,6 +17,7 @@ from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_api.algorithms.registry import RECORDS
 from nitro_api.costs.ledger import Entry, Ledger
+from nitro_api.costs.pod_use import PodUse
 from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.base import FatalError, RetryableError
@@ -780,3 +781,26 @@ async def test_trainer_refuses_the_policies_of_other_spaces_and_networks_by_name
         await new_run().sitting(source=wider).run()
     with pytest.raises(JobInvalid, match=r"spec.resumeFrom: .*the state is of the network .*\[8\].*\[9\]"):
         await new_run(network={"hiddenSizes": [9]}).sitting(source=last.state).run()
+
+
+async def test_the_end_of_a_run_pays_for_the_drain_of_its_pods_and_an_interruption_does_not(
+    new_run: NewRun,
+) -> None:
+    """Whoever goes on after an interruption finds the pods there, and pays for them."""
+    for interrupted in (True, False):
+        run = new_run()
+        trainer = run.sitting()
+        pricing = trainer._spec.pricing
+        drain = PodUse(30.0, pod_vcpu=0.275)
+        trainer._meter = Meter(run.ledger, pricing, lambda: PodUse(50.0), drain=lambda each=drain: each)
+        if interrupted:
+            trainer.interrupt()
+        outcome = await trainer.run()
+        last = run.ledger.entries[-1]
+        assert outcome.finished is not interrupted
+        assert outcome.pods is not None
+        assert outcome.pods.seconds == 50.0
+        assert outcome.drain_seconds == (0.0 if interrupted else 30.0)
+        assert ("estimatedPodSeconds" in last.details) is not interrupted
+        assert outcome.estimated == (0.0 if interrupted else last.cost.actors)
+        assert outcome.cost.actors == pytest.approx((50 + outcome.drain_seconds) * pricing.pod_gb_second)
