@@ -40,7 +40,7 @@ def looks(jobs: NamespaceJobs, name: str) -> Iterator[tuple[Job, list[dict[str, 
 def _pods(jobs: NamespaceJobs, name: str) -> list[dict[str, Any]]:
     """As the API server has them; from its cache, which costs it little."""
     with explained():
-        answer = CoreV1Api(jobs.client).list_namespaced_pod(
+        answer: Any = CoreV1Api(jobs.client).list_namespaced_pod(
             jobs.namespace,
             label_selector=f"nitro.dev/job={name},app.kubernetes.io/component=actor",
             resource_version="0",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,10 +101,10 @@ def draw_sums(run_dir: RunDir, out: Path) -> Path:
     return out
 
 
-def _sums(run_dir: RunDir, rounds: Sequence[float]) -> list[Mapping[str, float]]:
+def _sums(run_dir: RunDir, rounds: Iterable[float]) -> list[Mapping[str, float]]:
     """Of each round its vCPU-seconds by state; of one that was done again those of both times."""
-    found: list[dict[str, float]] = [{} for _ in rounds]
     place = {int(number): index for index, number in enumerate(rounds)}
+    found: list[dict[str, float]] = [{} for _ in place]
     for entry in _entries(run_dir.ledger):
         for state, more in (entry["details"].get("roundVCPUSeconds") or {}).items():
             if entry["round"] in place:
