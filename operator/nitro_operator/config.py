@@ -39,6 +39,14 @@ class Config:
     """Whether pods name AppArmor's profile. A node without AppArmor refuses such a pod."""
     namespace_max_actors: Mapping[str, int]
     """Actors that the jobs of a namespace together may have; `*` = of each namespace that is not named."""
+    platform_max_pods: int
+    """Actor pods that all jobs together may have, sleeping ones included; 0 = no limit."""
+    namespace_max_pods: Mapping[str, int]
+    """Actor pods that the jobs of a namespace together may have, likewise."""
+    resizes_per_second: float
+    """Pods of all jobs that are put to sleep or woken in a second; 0 = none, so that actors do not sleep."""
+    keep_nodes: bool
+    """Whether autoscalers are asked to leave the nodes of a running job's actors alone."""
     watch_namespaces: tuple[str, ...]
     """Namespaces to serve; empty = the whole cluster."""
     knative_namespace: str
@@ -89,6 +97,10 @@ class Config:
             },
             apparmor=_flag(environ, "NITRO_APPARMOR", default="false"),
             namespace_max_actors=_numbers(environ, "NITRO_NAMESPACE_MAX_ACTORS"),
+            platform_max_pods=int(_number(environ, "NITRO_PLATFORM_MAX_PODS", "0")),
+            namespace_max_pods=_numbers(environ, "NITRO_NAMESPACE_MAX_PODS"),
+            resizes_per_second=_number(environ, "NITRO_RESIZES_PER_SECOND", "50"),
+            keep_nodes=_flag(environ, "NITRO_KEEP_NODES", default="false"),
             watch_namespaces=_names(environ, "NITRO_WATCH_NAMESPACES"),
             knative_namespace=environ.get("NITRO_KNATIVE_NAMESPACE", "knative-serving"),
             learner_egress=_rules(environ, "NITRO_LEARNER_EGRESS"),

@@ -61,7 +61,8 @@ class Controller:
         kube.may_write = leases.held
         self._cache = Cache()
         limits = Limits(config.platform_max_actors or UNLIMITED, config.namespace_max_actors)
-        self._platform = Platform(limits)
+        pods = Limits(config.platform_max_pods or UNLIMITED, config.namespace_max_pods)
+        self._platform = Platform(limits, pods)
         self._release = KnativeRelease()
         self._told_release: Problem | None = None
         self._queue = WorkQueue[JobKey](self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)
@@ -137,6 +138,8 @@ class Controller:
         await self._queue.stop()
         await self._functions.stop()
         await self._relists.stop()
+        if self._filled:
+            await self._reconciler.wake_all()
         await self._leases.release()
         for server in self._servers:
             await server.stop()

@@ -35,10 +35,11 @@ CRD_FILE = Path(__file__).parents[2] / "crds" / "nitrotrainingjobs.yaml"
 
 class ApiServer:
     """Use as a context manager. `kubeconfig` is an administrator's; `url`, `token` and `ca` are what it
-    holds."""
+    holds. `flags` are more arguments of kube-apiserver."""
 
-    def __init__(self, assets: Path) -> None:
+    def __init__(self, assets: Path, *flags: str) -> None:
         self.assets = assets
+        self._flags = flags
         self.folder = Path(tempfile.mkdtemp(prefix="nitro-apiserver-"))
         self.kubeconfig = self.folder / "kubeconfig"
         self.ca = self.folder / "ca.crt"
@@ -182,6 +183,7 @@ class ApiServer:
             # Nobody makes the namespaces' default accounts here, and pods would be refused without.
             "--disable-admission-plugins=ServiceAccount",
             "--allow-privileged=true",
+            *self._flags,
         )
         self._await_ready()
         self.kubeconfig.write_text(_kubeconfig(self.url, self.ca, self.token))

@@ -166,13 +166,14 @@ class Cluster:
         self.report_actor(pod)
         return pod
 
-    def add_actor(self, name: str, *, node: str | None = None) -> Object:
-        """An actor pod of which no kubelet has reported yet."""
+    def add_actor(self, name: str, *, node: str | None = None, cpu: str | None = None) -> Object:
+        """An actor pod of which no kubelet has reported yet; `cpu` is what its actor requests."""
         revision = self.get("revisions.serving.knative.dev", f"{name}-actors-v1")
         assert revision is not None
+        requests = {"requests": {"cpu": cpu}} if cpu is not None else {}
         template = {
             "metadata": {"labels": revision["metadata"]["labels"]},
-            "spec": {"containers": [{"name": "actor", "image": "x"}]},
+            "spec": {"containers": [{"name": "actor", "image": "x", "resources": requests}]},
         }
         return self._create_pod(revision, f"{name}-actors-v1-", template, node)
 
@@ -184,7 +185,8 @@ class Cluster:
 
     def _create_pod(self, owner: Object, prefix: str, template: Object, node: str | None = None) -> Object:
         # No service account or volumes here: what matters is who owns it and what its status says.
-        containers = [{"name": c["name"], "image": c["image"]} for c in template["spec"]["containers"]]
+        kept = ("name", "image", "resources")
+        containers = [{key: c[key] for key in kept if key in c} for c in template["spec"]["containers"]]
         meta = {
             "generateName": prefix,
             "labels": template["metadata"]["labels"],

@@ -26,10 +26,21 @@ a learner Role that grants more than the operator holds. New objects need create
   resources: [revisions]
   verbs: [list, watch, patch, delete]
 # Learner and actor pods: count and meter them, read why one failed. Deleted is a learner's pod that a container which
-# somebody else put into it (a service mesh) keeps after the learner's end, and a pod of a former job that has no owner.
+# somebody else put into it (a service mesh) keeps after the learner's end, a pod of a former job that has no owner, and a
+# sleeping actor whose node has no room to wake it. Patched is the annotation that has sleeping actors deleted before those
+# that work.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch, delete]
+  verbs: [list, watch, delete{{ if .Values.sleep.enabled }}, patch{{ end }}]
+{{- if .Values.sleep.enabled }}
+# The CPU request of running actors, so that they sleep between rounds; their owners say that they are the job's.
+- apiGroups: [""]
+  resources: [pods/resize]
+  verbs: [patch]
+- apiGroups: [apps]
+  resources: [replicasets, deployments]
+  verbs: [get]
+{{- end }}
 # The Redis Service, the learner's identity, the checkpoint claim. The garbage collector deletes them.
 - apiGroups: [""]
   resources: [services, serviceaccounts, persistentvolumeclaims]

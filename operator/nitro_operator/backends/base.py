@@ -35,6 +35,9 @@ class ActorDeployment(ABC):
             patch = deployment.scaling(observed, actors=12)
     """
 
+    sleeps: bool = False
+    """Whether its actors are pods that can sleep in place."""
+
     limited: bool = False
     """Whether its actors count towards the platform's limit."""
 

@@ -19,6 +19,7 @@ class KnativeDeployment(ActorDeployment):
     """Actor pods. Their Revision's readiness counts: without an ingress the Service never becomes ready."""
 
     limited = True
+    sleeps = True
 
     def __init__(self, release: KnativeRelease, per_pod: int) -> None:
         self._release = release

@@ -33,6 +33,11 @@ TEMPLATE_ANNOTATIONS = {
     MAX_SCALE: "1",
 }
 """Constants, because another value would make a new Revision. Scaling patches the Revision itself."""
+KEEP_NODES = {
+    "karpenter.sh/do-not-disrupt": "true",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+}
+"""They ask Karpenter and the cluster autoscaler to leave a pod where it is: nodes of sleepers look empty."""
 TARGET = "autoscaling.knative.dev/target"
 
 
@@ -42,6 +47,8 @@ def actor_service(view: JobView) -> Object:
     annotations = {TARGET: str(per_pod), **TEMPLATE_ANNOTATIONS}
     if view.config.apparmor:
         annotations |= {f"{APPARMOR}{container}": "runtime/default" for container in (CONTAINER, QUEUE_PROXY)}
+    if view.config.keep_nodes:
+        annotations |= KEEP_NODES
     if per_pod > 1:
         annotations[names.ACTORS_PER_POD] = str(per_pod)
     given = view.spec.actor
@@ -71,6 +78,13 @@ def actor_service(view: JobView) -> Object:
         "metadata": metadata,
         "spec": {"template": template},
     }
+
+
+def actor_cpu(view: JobView) -> str | int:
+    """CPU that the actor's container requests: as Kubernetes fills it in, its limit where it names none."""
+    found = _resources(view)
+    cpu: str | int = found["requests"].get("cpu", found.get("limits", {}).get("cpu", 0))
+    return cpu
 
 
 def _container(view: JobView) -> Object:

@@ -40,6 +40,7 @@ the API server sends a bookmark about once a minute, but none of a kind without 
 FIRST_BACKOFF_SECONDS = 0.2
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 # The parameter is needed: the client would encode a body of the plain type a second time.
 APPLY_PATCH = "application/apply-patch+yaml; charset=utf-8"
 
@@ -171,6 +172,13 @@ class Kube:
     ) -> Object:
         path = kind.path(namespace, name, subresource)
         return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER}, patch, MERGE_PATCH)
+
+    async def patch_part(
+        self, kind: Kind, namespace: str, name: str, patch: Object, subresource: str | None = None
+    ) -> Object:
+        """A strategic merge patch: it finds entries of lists by name, and leaves the others as they are."""
+        path = kind.path(namespace, name, subresource)
+        return await self._request("PATCH", path, {"fieldManager": FIELD_MANAGER}, patch, STRATEGIC_PATCH)
 
     async def delete(
         self,

@@ -52,6 +52,8 @@ class Kind:
 
 TRAINING_JOB = Kind("nitro.dev", "v1alpha1", "nitrotrainingjobs", "NitroTrainingJob")
 LEARNER_JOB = Kind("batch", "v1", "jobs", "Job")
+REPLICA_SET = Kind("apps", "v1", "replicasets", "ReplicaSet")
+DEPLOYMENT = Kind("apps", "v1", "deployments", "Deployment")
 POD = Kind("", "v1", "pods", "Pod")
 SERVICE = Kind("", "v1", "services", "Service")
 SECRET = Kind("", "v1", "secrets", "Secret")

@@ -11,9 +11,10 @@ from nitro_api.pools.holding import PodTimes
 from nitro_operator.kube.kinds import Object
 from nitro_operator.kube.slim import STATUS_WRITTEN_AT
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import condition, terminating
+from nitro_operator.observation.observed import condition, holds, terminating
+from nitro_operator.observation.pod_resources import SLEEPING_VCPU, asleep, wanted_cpu
 
-USUAL = PodTimes(start=10.0, drain=30.0)
+USUAL = PodTimes(start=10.0, drain=30.0, wake=2.0)
 """Assumed until pods have been measured: Knative's queue-proxy alone waits 30 s before it ends."""
 SAMPLES = 64
 LONGEST_SECONDS = 600.0
@@ -36,6 +37,8 @@ class PodLifetimes:
         self._before = times
         self._starts: deque[float] = deque(maxlen=SAMPLES)
         self._drains: deque[float] = deque(maxlen=SAMPLES)
+        self._wakes: deque[float] = deque(maxlen=SAMPLES)
+        self._woken: dict[str, float] = {}
         self._starting: set[str] = set()
         self._asked: dict[str, datetime] = {}
         self._known: set[str] = set()
@@ -47,6 +50,7 @@ class PodLifetimes:
         times = PodTimes(
             USUAL.start if actors.start_seconds is None else _bounded(actors.start_seconds),
             USUAL.drain if actors.drain_seconds is None else _bounded(actors.drain_seconds),
+            USUAL.wake if actors.wake_seconds is None else _bounded(actors.wake_seconds),
         )
         found = cls(times, actors.started or 0)
         written = reported.moment(job["metadata"].get(STATUS_WRITTEN_AT))
@@ -62,10 +66,12 @@ class PodLifetimes:
         return PodTimes(
             median(self._starts) if self._starts else self._before.start,
             median(self._drains) if self._drains else self._before.drain,
+            median(self._wakes) if self._wakes else self._before.wake,
         )
 
-    def see(self, pods: Sequence[Object], server_now: datetime) -> None:
-        """Note the pods that exist now. All times are the API server's, `server_now` too."""
+    def see(self, pods: Sequence[Object], server_now: datetime, now: float | None = None) -> None:
+        """Note the pods that exist now. All times are the API server's, `server_now` too. `now` is monotonic,
+        in seconds: a wake takes so little that the API server's whole seconds do not measure it."""
         present = {pod["metadata"]["uid"]: pod for pod in pods}
         new = present.keys() - self._known
         self.started += len(new)
@@ -81,8 +87,22 @@ class PodLifetimes:
             if terminating(pod):
                 # A later deletion with a shorter grace period moves the end, not the beginning.
                 self._asked.setdefault(uid, asked_at(pod))
+            if now is not None:
+                self._see_wake(uid, pod, now)
+        self._woken = {uid: at for uid, at in self._woken.items() if uid in present}
         self._starting &= present.keys()
         self._known = set(present)
+
+    def _see_wake(self, uid: str, pod: Object, now: float) -> None:
+        """Measure a wake, from the answer to its patch on. One that its node defers waits for room: its time
+        says nothing about others."""
+        if not asleep(pod):
+            if uid in self._woken:
+                self._wakes.append(_bounded(now - self._woken.pop(uid)))
+        elif (wanted_cpu(pod) or 0.0) <= SLEEPING_VCPU or holds(pod, "PodResizePending"):
+            self._woken.pop(uid, None)
+        elif uid in self._known:
+            self._woken.setdefault(uid, now)
 
 
 def asked_at(pod: Object) -> datetime:

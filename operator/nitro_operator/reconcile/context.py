@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from nitro_api.pools.sleeping import Division
 from nitro_operator.backends import ActorDeployment
 from nitro_operator.builders.source import Source
 from nitro_operator.kube.kinds import JobKey, Object
@@ -36,6 +37,16 @@ class ReconcileContext:
     granted: int = 0
     held: int = 0
     """Actors to keep ready, idle ones included."""
+    division: Division | None = None
+    """How its pods are to be divided between awake and asleep; None where all are to be awake."""
+    addresses: list[str] | None = None
+    """Of the awake pods that the learner may use; None where it reaches them by their Service."""
+    deferred: int = 0
+    """Actors that are to wake, and for which there is no room."""
+    taken: str = ""
+    """What took the room."""
+    sleepless: Problem | None = None
+    """Why its actors cannot sleep; None if they can, or need not."""
     silent: str | None = None
     """The learner's message while no actor has answered it; None otherwise."""
     heard: bool = False

@@ -13,7 +13,7 @@ from nitro_operator.functions import FunctionController, finalizer
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Object
+from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.kube.queue import TryAgain
 from nitro_operator.observation import reported
 from nitro_operator.observation.lifetimes import PodLifetimes
@@ -22,17 +22,24 @@ from nitro_operator.observation.observed import Observed, actor_pods, named_secr
 from nitro_operator.reconcile import permission
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.ending import Ending
+from nitro_operator.reconcile.listening import listen
 from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.reconcile.publish import Publisher
 from nitro_operator.reconcile.share import Sharing
+from nitro_operator.reconcile.sleep import Sleeping
 from nitro_operator.reconcile.source import find_source
 from nitro_operator.reconcile.start import Starter
 from nitro_operator.reconcile.trouble import refusal
 from nitro_operator.scaling.platform import Platform
+from nitro_operator.sleeping.memory import SleepMemory
 from nitro_operator.status.conditions import Condition
 from nitro_operator.status.phase import Stage, phase_of, seconds_left
 
 logger = logging.getLogger(__name__)
+
+
+FAREWELL_SECONDS = 8.0
+"""Time to wake all actors before the process ends; Kubernetes kills it after 15 s."""
 
 
 class Unfinished(TryAgain):
@@ -56,7 +63,8 @@ class Reconciler:
         self._kube = kube
         self._cache = cache
         self._platform = platform
-        self._sharing = Sharing(platform)
+        self._sleeping = Sleeping(kube, cache, config)
+        self._sharing = Sharing(platform, self._sleeping)
         self._memories: dict[JobKey, JobMemory] = {}
         self._publisher = Publisher(kube, cache, tell, self._memories)
         self._release = release
@@ -125,12 +133,14 @@ class Reconciler:
         if run.judgement.stage is Stage.ACTIVE:
             await self._advance(run)
             await self._publish(run)
+            await self._sleeping.carry_out(run)
             await self._ending.end_pod(run)
         elif run.judgement.stage is Stage.HELD:
-            await self._listen(run)
+            await listen(run, self._kube, self._cache, self._wake)
             self._sharing.keep(run)
             self._watch_deadline(run)
             await self._publish(run)
+            await self._sleeping.carry_out(run)
             await self._ending.end_pod(run)
         elif run.judgement.finished:
             self._platform.withdraw(key)
@@ -172,8 +182,19 @@ class Reconciler:
     def _count(self, key: JobKey, memory: JobMemory, observed: Observed) -> None:
         """Count and meter the actor pods that exist now."""
         memory.meter.sample(observed.actor_pods, _now(), self._kube.server_now())
-        memory.lifetimes.see(observed.actor_pods, self._kube.server_now())
+        memory.lifetimes.see(observed.actor_pods, self._kube.server_now(), _now())
         self._sharing.count(key, actor_pods(self._cache, key))
+
+    async def wake_all(self) -> None:
+        """Wake all sleeping actors, because the operator ends: what comes next may know no sleepers."""
+        jobs = [(key, self._cache.job(key)) for key in self._memories]
+        runs = [self._look(key, job) for key, job in jobs if job is not None]
+        try:
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await asyncio.gather(*map(self._sleeping.wake_all, runs))
+                await asyncio.gather(*map(self._publisher.publish_addresses, runs))
+        except (TimeoutError, ApiError) as error:
+            logger.warning("some actors sleep on: %r", error)
 
     # ------------------------------------------------------------ active jobs
 
@@ -181,10 +202,12 @@ class Reconciler:
         view, deployment = run.memory.view, run.deployment
         assert view is not None
         assert deployment is not None
-        await self._listen(run)
+        await listen(run, self._kube, self._cache, self._wake)
         find_source(run, view, self._cache)
         self._sharing.take(run, view, deployment)
-        await self._scale(run, self._sharing.actors(run, view, deployment))
+        actors = self._sharing.actors(run, view, deployment)
+        await self._sleeping.before(run, view, actors)
+        await self._scale(run, actors)
         if run.waiting is None:
             await self._starter.start(run, view, deployment)
             if run.memory.trouble and observe(self._cache, run.job).learner_job is None:
@@ -192,30 +215,8 @@ class Reconciler:
         self._watch_deadline(run)
 
     def _watch_deadline(self, run: ReconcileContext) -> None:
-        left = seconds_left(run.job, run.server_now)
-        if left is not None:
+        if (left := seconds_left(run.job, run.server_now)) is not None:
             run.again.append(max(left, 0) + 0.1)
-
-    async def _listen(self, run: ReconcileContext) -> None:
-        """Find out whether the learner reports. If it is late, read the job: the watch may be broken."""
-        heartbeat = run.memory.heartbeat
-        heartbeat.see(run.job, run.observed, run.now)
-        if heartbeat.due(run.now):
-            try:
-                fresh = await self._kube.get(TRAINING_JOB, run.key.namespace, run.key.name)
-            except ApiError as error:
-                logger.warning("%s: cannot see whether its learner reports: %s", run.key, error)
-                heartbeat.looked(_now(), answered=False)
-            else:
-                heartbeat.looked(_now(), answered=True)
-                heartbeat.see(fresh, run.observed, run.now)
-                if fresh["metadata"]["resourceVersion"] != run.job["metadata"]["resourceVersion"]:
-                    self._cache.put(TRAINING_JOB, fresh)
-                    # It may hold a new request: the next reconcile looks at it.
-                    self._wake(run.key)
-        run.heard = heartbeat.heard(run.now)
-        if run.heard:
-            run.again.append(max(heartbeat.next_look(run.now), 0) + 0.1)
 
     # ------------------------------------------------------------ jobs that do not run
 
@@ -252,6 +253,7 @@ class Reconciler:
         self._cache.put(patch.kind, answer)
 
     async def _publish(self, run: ReconcileContext) -> None:
+        await self._sleeping.addresses(run)
         await self._publisher.publish(run)
         limited = run.deployment is None or run.deployment.limited
         self._platform.published(run.key, run.granted if limited else 0)
@@ -269,6 +271,7 @@ class Reconciler:
             lifetimes = PodLifetimes.restored(job, observed.actor_pods, server_now)
             secret = named_secret(observed)
             memory = self._memories[key] = JobMemory(uid, meter, lifetimes, credentials=secret)
+            memory.sleep = SleepMemory.restored(job)
             memory.read(job, self._config)
             granted, view = reported.actors(job).granted or 0, memory.view
             if view is None:

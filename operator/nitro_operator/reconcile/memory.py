@@ -21,6 +21,7 @@ from nitro_operator.observation.learner_pods import LearnerPods
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
 from nitro_operator.reconcile import permission
+from nitro_operator.sleeping.memory import SleepMemory
 from nitro_operator.status.former import FormerRunNews
 from nitro_operator.status.sharing import SharingNews
 
@@ -47,6 +48,7 @@ class JobMemory:
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     learner_pods: LearnerPods = field(default_factory=LearnerPods)
     requests: RequestClock = field(default_factory=lambda: RequestClock())
+    sleep: SleepMemory = field(default_factory=SleepMemory)
     sharing: SharingNews = field(default_factory=SharingNews)
     former: FormerRunNews = field(default_factory=FormerRunNews)
     view: JobView | None = None

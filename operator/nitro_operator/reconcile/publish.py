@@ -11,12 +11,14 @@ from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import learner_running, starting, terminating
+from nitro_operator.observation.observed import actors_of, learner_running, ready, starting, terminating
+from nitro_operator.observation.pod_resources import asleep
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.status import document
 from nitro_operator.status.conditions import Condition, news
-from nitro_operator.status.difference import Difference, difference
+from nitro_operator.status.difference import OWNED, Difference, difference
+from nitro_operator.status.pod_report import PodReport
 from nitro_operator.status.settlement import settled
 
 METER_SECONDS = 10.0
@@ -81,6 +83,17 @@ class Publisher:
         for condition in news(document.conditions(situation), before):
             self._tell(run.job, condition)
         run.job = self._cache.job(run.key) or run.job
+
+    async def publish_addresses(self, run: ReconcileContext) -> None:
+        """Write the addresses alone. All else that is the operator's stays as it was published."""
+        if run.addresses is None:
+            return
+        published = reported.status(run.job)
+        owned = {key: published[key] for key in OWNED if key in published}
+        if "checkpoint" in owned:  # its round and time are the learner's
+            owned["checkpoint"] = {k: v for k, v in owned["checkpoint"].items() if k == "location"}
+        owned["actors"] = {**reported.section(run.job, "actors"), "addresses": run.addresses}
+        await self._write(run, owned)
 
     def _worth_writing(self, run: ReconcileContext, found: Difference) -> bool:
         if found.matters:
@@ -151,6 +164,7 @@ class Publisher:
 
 def _situation(run: ReconcileContext) -> document.Situation:
     deployment = run.deployment
+    there = [pod for pod in run.observed.actor_pods if ready(pod)]
     return document.Situation(
         judgement=run.judgement,
         observed=run.observed,
@@ -166,7 +180,7 @@ def _situation(run: ReconcileContext) -> document.Situation:
         requested=run.requested,
         granted=run.granted,
         ready=deployment.ready(run.observed, run.granted) if deployment is not None else 0,
-        pods=document.PodReport(
+        pods=PodReport(
             seconds=run.memory.meter.total,
             vcpu_seconds=run.memory.meter.vcpu_seconds,
             pod_vcpu=run.memory.meter.pod_vcpu,
@@ -174,6 +188,12 @@ def _situation(run: ReconcileContext) -> document.Situation:
             starting=sum(starting(pod) for pod in run.observed.actor_pods),
             draining=sum(terminating(pod) for pod in run.observed.actor_pods),
             times=run.memory.lifetimes.times if deployment is not None and deployment.limited else None,
+            awake=sum(actors_of(pod) for pod in there if not asleep(pod)),
+            asleep=sum(actors_of(pod) for pod in there if asleep(pod)),
+            deferred=run.deferred,
+            taken=run.taken,
+            sleepless=run.sleepless,
+            addresses=run.addresses,
         ),
         provisioned=deployment.provisioned if deployment is not None else None,
     )

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from nitro_operator.backends import ActorDeployment
 from nitro_operator.builders import JobView
+from nitro_operator.builders import learner as learner_builder
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import actors_of, alive, learner_done, terminating
+from nitro_operator.observation.observed import actors_of, alive, container, learner_done, terminating
+from nitro_operator.observation.pod_resources import asleep
 from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.reconcile.sleep import Sleeping
 from nitro_operator.scaling import demand
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.status.limit import limit_problem
+
+BEGIN_SECONDS = 300.0
+"""Time for which actors are there before their learner, whose image may be large."""
+MAKING = ("", "ContainerCreating", "PodInitializing")
+"""Reasons for which a container waits that will run soon."""
 
 
 class Sharing:
     """Divide the platform's actors between jobs, one job at a time."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: Platform, sleeping: Sleeping) -> None:
         self._platform = platform
+        self._sleeping = sleeping
 
     def take(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> None:
         """Set the number of actors that the job requests, gets and holds, and whether it must wait. It gets
@@ -35,10 +46,14 @@ class Sharing:
         if not deployment.limited:
             run.granted, run.held = max(run.requested, held), held
             return
+        per_pod = view.spec.actor.per_pod
         minimum = view.whole_pods(view.spec.scaling.min_actors)
         wanted, held = view.whole_pods(min(run.requested, held)), view.whole_pods(held)
         if started and not _is_held(run, view, deployment):
             wanted = held = minimum  # a silent learner keeps its place, not its pods
+        run.division = self._sleeping.divide(run, view, deployment, held // per_pod)
+        if run.division is not None:  # what sleeps gives way to what others use
+            wanted = min(wanted, run.division.awake * per_pod)
         score = demand.score(training)
         since = reported.waiting_since(run.job, run.server_now).timestamp()
         run.granted = self._platform.ask(
@@ -48,13 +63,13 @@ class Sharing:
             score,
             since,
             idle=held - wanted,
-            step=view.spec.actor.per_pod,
+            step=per_pod,
             started=started,
         )
-        run.held = run.granted
+        run.held = self._existing(run, view, deployment)
         if run.granted == 0 and not started:
             rooms = self._platform.room(), self._platform.room_in(run.key.namespace)
-            run.waiting = limit_problem(minimum, *rooms, per_pod=view.spec.actor.per_pod)
+            run.waiting = limit_problem(minimum, *rooms, per_pod=per_pod)
 
     def release(self, run: ReconcileContext) -> None:
         """Give back the grant of a job that could not be started. It asks again at the next reconcile."""
@@ -88,8 +103,22 @@ class Sharing:
     def count(self, key: JobKey, pods: list[Object]) -> None:
         """Note the existing actors, also of a deleted job: other jobs cannot grow until those are gone."""
         existing = [pod for pod in pods if alive(pod)]
-        going = sum(actors_of(pod) for pod in existing if terminating(pod))
-        self._platform.exist(key, sum(map(actors_of, existing)), going)
+        awake = [pod for pod in existing if not asleep(pod)]
+        going = sum(actors_of(pod) for pod in awake if terminating(pod))
+        self._platform.exist(key, sum(map(actors_of, awake)), going)
+        self._platform.have_pods(key, len(existing))
+
+    def _existing(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> int:
+        """The number of actors whose pods are to exist: those of the grant, and of the present ones beyond it
+        as many as may sleep."""
+        if run.division is None:
+            return run.granted
+        per_pod = view.spec.actor.per_pod
+        pods, granted = run.division.pods, run.granted // per_pod
+        if self._sleeping.sleepless(run) is None:
+            present = deployment.held(run.observed) // per_pod
+            granted = self._platform.pods(run.key, granted, min(pods, max(present, granted)))
+        return min(pods, granted) * per_pod
 
     def _holding(self, run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> int:
         times = deployment.times(run.memory.lifetimes.times)
@@ -105,12 +134,28 @@ class Sharing:
 
 def _is_held(run: ReconcileContext, view: JobView, deployment: ActorDeployment) -> bool:
     """Whether actors are held: for a learner that reports, or that did so and may come back."""
-    if run.heard:
+    if run.heard or _begins(run):
         return True
     known = run.observed.learner_job is not None and reported.training(run.job) is not None
     if not known or learner_done(run.observed):
         return False
     left = _patience(run, view, deployment) - run.memory.heartbeat.silence(run.now)
+    if left > 0:
+        run.again.append(left + 0.1)
+    return left > 0
+
+
+def _begins(run: ReconcileContext) -> bool:
+    """Whether a learner is about to begin: its pod has a node, and its containers are being made. Its actors
+    start at the same time, and sleep until it needs them."""
+    pod = run.observed.learner_pod
+    if pod is None or terminating(pod) or not (pod.get("spec") or {}).get("nodeName"):
+        return False
+    state = (container(pod, learner_builder.CONTAINER) or {}).get("state") or {}
+    if not (state.keys() <= {"waiting"} and (state.get("waiting") or {}).get("reason", "") in MAKING):
+        return False
+    created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+    left = BEGIN_SECONDS - (run.server_now - created).total_seconds()
     if left > 0:
         run.again.append(left + 0.1)
     return left > 0

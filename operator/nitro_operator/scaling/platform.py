@@ -28,8 +28,10 @@ class Platform:
     the platform and of a namespace, or the minima of running jobs if the limit was lowered below them.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, pod_limits: Limits | None = None) -> None:
         self.limits = limits
+        self._pod_limits = pod_limits or Limits()
+        self._pods: dict[JobKey, int] = {}
         self._requests: dict[JobKey, GrantRequest] = {}
         self._target: dict[JobKey, int] | None = None  # of the present requests
         self._held: dict[JobKey, int] = {}
@@ -67,6 +69,20 @@ class Platform:
             self._existing.pop(key, None)
         if self._leaving(key) < before:
             self.version += 1
+
+    def have_pods(self, key: JobKey, pods: int) -> None:
+        """Note the pods that a job has, sleeping ones included."""
+        if pods:
+            self._pods[key] = pods
+        else:
+            self._pods.pop(key, None)
+
+    def pods(self, key: JobKey, granted: int, wanted: int) -> int:
+        """Pods that a job may have: those of its grant, and beyond them sleepers as far as there is room."""
+        others = sum(pods for other, pods in self._pods.items() if other != key)
+        near = sum(pods for other, pods in _of(key.namespace, self._pods).items() if other != key)
+        room = min(self._pod_limits.platform - others, self._pod_limits.of(key.namespace) - near)
+        return max(granted, min(wanted, room))
 
     def ask(
         self,

@@ -19,8 +19,11 @@ OWNED = (
     "checkpoint",
 )
 _PROMISE = re.compile(r"at about \d\d:\d\d:\d\d UTC")
-COUNTS = ("ready", "starting", "draining")
-METERED = ("podSeconds", "vcpuSeconds", "podVCPU", "idlePercent", "started", "startSeconds", "drainSeconds")
+COUNTS = ("ready", "starting", "draining", "awake", "asleep", "deferred")
+METERED = (
+    *("podSeconds", "vcpuSeconds", "podVCPU", "idlePercent"),
+    *("started", "startSeconds", "drainSeconds", "wakeSeconds"),
+)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nitro_api.pools.holding import PodTimes
 from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED, TrainingStatus
 from nitro_operator.builders import JobView
 from nitro_operator.builders.storage import checkpoint_location
@@ -36,6 +34,7 @@ from nitro_operator.status.conditions import (
 )
 from nitro_operator.status.lateness import lateness
 from nitro_operator.status.phase import Judgement, Stage
+from nitro_operator.status.pod_report import PodReport
 
 PHASES = {
     Stage.INVALID: "Failed",
@@ -45,40 +44,6 @@ PHASES = {
     Stage.SUCCEEDED: "Succeeded",
     Stage.FAILED: "Failed",
 }
-
-
-@dataclass(frozen=True)
-class PodReport:
-    """What is known of the actor pods."""
-
-    seconds: float = 0.0
-    """Time that they have existed."""
-    vcpu_seconds: Mapping[str, float] = field(default_factory=dict)
-    """CPU that they have requested, by state."""
-    pod_vcpu: float | None = None
-    """CPU that an awake pod requests; None if it is not known."""
-    started: int = 0
-    starting: int = 0
-    draining: int = 0
-    times: PodTimes | None = None
-    """Times to start a pod and to release one; None for a backend without pods."""
-
-    def to_status(self, busy: float | None) -> Object:
-        """The fields of status.actors. `busy`: pod-seconds in which actors worked; None if unknown."""
-        found: Object = {"podSeconds": round(self.seconds, 1)}
-        if self.times is None:
-            return found
-        found |= {"started": self.started, "starting": self.starting, "draining": self.draining}
-        found |= {
-            "startSeconds": round(self.times.start, 1),
-            "drainSeconds": round(self.times.drain, 1),
-            "vcpuSeconds": {state: round(total, 2) for state, total in self.vcpu_seconds.items()},
-        }
-        if self.pod_vcpu is not None:
-            found["podVCPU"] = round(self.pod_vcpu, 4)
-        if busy is not None and self.seconds > 0:
-            found["idlePercent"] = round(100 * max(0.0, 1 - busy / self.seconds))
-        return found
 
 
 @dataclass(frozen=True)
@@ -107,7 +72,7 @@ class Situation:
     requested: int = 0
     granted: int = 0
     ready: int = 0
-    pods: PodReport = PodReport()
+    pods: PodReport = field(default_factory=PodReport)
     provisioned: int | None = None
     """Provisioned concurrency of a Lambda function; None if there is none."""
 
@@ -269,9 +234,13 @@ def _actors(s: Situation) -> Condition:
         return false(ACTORS_READY, "Starting", "the first actor is being started")
     if s.silent is not None:
         return from_problem(ACTORS_READY, Problem(ACTORS_SILENT, f"{s.silent}. {SILENT_ACTORS}"))
+    if s.pods.taken:
+        return true(ACTORS_READY, "WakeDeferred", s.pods.waits)
     late = lateness(s.training, s.pods.times, s.view.spec, s.granted) if s.view is not None else None
     if late is not None:
         return Condition(ACTORS_READY, True, late.reason, late.message, late.warning)
+    if s.pods.sleepless is not None:
+        return Condition(ACTORS_READY, True, s.pods.sleepless.reason, s.pods.sleepless.message, warning=True)
     return true(ACTORS_READY, "Serving")
 
 

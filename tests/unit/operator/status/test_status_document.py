@@ -16,6 +16,7 @@ from nitro_operator.status import document
 from nitro_operator.status.difference import Difference, difference
 from nitro_operator.status.limit import limit_problem
 from nitro_operator.status.phase import Judgement, Stage
+from nitro_operator.status.pod_report import PodReport
 from operator_objects import RUNNING, learner_job, make_job, make_view, pod, revision, seen, terminated
 
 Object = dict[str, Any]
@@ -162,7 +163,7 @@ class TestStatus:
         )
 
     def test_an_unchanged_status_is_no_difference(self) -> None:
-        situation = self.situation(requested=8, granted=8, ready=8, pods=document.PodReport(10))
+        situation = self.situation(requested=8, granted=8, ready=8, pods=PodReport(10))
         job = make_job()
         first = document.build(situation, job, NOW)
         again = document.build(situation, {**job, "status": first}, NOW.replace(hour=5))
@@ -175,7 +176,7 @@ class TestStatus:
     def test_changes_of_counts_and_meter_are_distinguished_from_important_changes(self) -> None:
         job = make_job()
         job["status"] = document.build(self.situation(ready=1), job, NOW)
-        more = document.build(self.situation(ready=2, pods=document.PodReport(3)), job, NOW)
+        more = document.build(self.situation(ready=2, pods=PodReport(3)), job, NOW)
         assert difference(more, job) == Difference(matters=False, counts=True, meter=True, words=False)
         granted = document.build(self.situation(ready=1, granted=5), job, NOW)
         assert difference(granted, job).matters

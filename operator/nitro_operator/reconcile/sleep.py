@@ -1,0 +1,298 @@
+"""Actors of a job that sleep: how many of its pods are awake, and the patches that bring them to that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+
+from nitro_api.costs.pod_prices import pod_vcpu
+from nitro_api.costs.prices import pod_cost
+from nitro_api.pools.sleeping import Division, PodPrices, PoolNeed, Slopes, divide
+from nitro_api.spec.quantities import amount_of
+from nitro_api.spec.status import MOST_ADDRESSES
+from nitro_operator.backends import ActorDeployment
+from nitro_operator.builders import JobView
+from nitro_operator.builders.actors import actor_cpu
+from nitro_operator.config import Config
+from nitro_operator.kube.cache import Cache
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
+from nitro_operator.kube.kinds import POD, Object
+from nitro_operator.observation import reported
+from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.observation.heartbeat import LATE_SECONDS
+from nitro_operator.observation.observed import actors_of, learner_running, ready, terminating
+from nitro_operator.observation.pod_resources import SLEEPING_CPU, SLEEPING_VCPU, asleep, wanted_cpu
+from nitro_operator.reconcile.context import ReconcileContext
+from nitro_operator.sleeping import plan
+from nitro_operator.sleeping.owners import Owners
+from nitro_operator.sleeping.phases import PodPhases, pending, restarts
+from nitro_operator.sleeping.plan import Plan, Target, first_to_go
+from nitro_operator.sleeping.resizer import Refusal, Resizer
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 5.0
+"""Time for which a wake may be deferred before a condition says so."""
+BATCH = 32
+"""Pods that are patched in one reconcile. The next one first reads what the learner says by then."""
+
+
+class Sleeping:
+    """Divide a job's pods between awake and asleep ones.
+
+    A pod that is to sleep first leaves the published addresses, and is patched after that: the learner, which
+    writes to the same object, either has said before that it needs the pod, or knows that it may not use it.
+    """
+
+    def __init__(self, kube: Kube, cache: Cache, config: Config) -> None:
+        self._kube = kube
+        self._enabled = config.resizes_per_second > 0
+        self._resizer = Resizer(kube, cache, config.resizes_per_second or 1.0)
+        self._owners = Owners(kube)
+
+    def divide(
+        self, run: ReconcileContext, view: JobView, deployment: ActorDeployment, pods: int
+    ) -> Division | None:
+        """How the pods of a job are to be divided; None where all that exist are to be awake.
+
+        Args:
+            run: of the job.
+            view: the job.
+            deployment: of its actors.
+            pods: to be held between rounds.
+        """
+        memory = run.memory.sleep
+        memory.see(run.observed.actor_pods, run.now)
+        training = reported.training(run.job)
+        memory.clock.see(training, run.now, run.server_now)
+        if not deployment.sleeps:
+            return None
+        need = self._need(run, view)
+        if need is None:
+            return None
+        prices = _prices(view, asleep=self.sleepless(run) is None)
+        slopes = Slopes.of(prices, run.memory.lifetimes.times, patches=self._resizer.seconds(pods))
+        found = divide(need, pods, slopes, let_go=view.spec.scaling.hold == "auto")
+        if found.seconds is not None:
+            run.again.append(found.seconds + 0.05)
+        return found
+
+    def sleepless(self, run: ReconcileContext) -> Problem | None:
+        """Why the pods of a job cannot sleep; None if they can."""
+        pods = len(run.observed.actor_pods)
+        view = run.memory.view
+        if view is None or view.spec.scaling.sleep == "never" or not self._enabled:
+            return NEVER
+        if pods > MOST_ADDRESSES:
+            return Problem(
+                "TooManyPods",
+                f"actors do not sleep in jobs of more than {MOST_ADDRESSES} pods: only so many addresses fit "
+                "into a job's status. Use larger pods (spec.actor.perPod) in a new job.",
+            )
+        if amount_of(actor_cpu(view)) <= SLEEPING_VCPU:
+            return NEVER  # there is nothing that a sleeper could give back
+        if any(restarts(pod) for pod in run.observed.actor_pods):
+            return Problem(
+                "ResizeRestarts",
+                "actors do not sleep, because a change of their CPU would restart them: something has set "
+                "resizePolicy RestartContainer in their pods.",
+            )
+        return run.memory.sleep.off
+
+    async def addresses(self, run: ReconcileContext) -> None:
+        """Find out which addresses are published, and what the status says of sleepers."""
+        memory, cpu = run.memory.sleep, _cpu(run)
+        if cpu is None:
+            return
+        phases = PodPhases.of(await self._own(run), amount_of(cpu))
+        problem = self.sleepless(run)
+        rests = bool(phases.sleepers or phases.waking)
+        run.sleepless = problem if problem is not NEVER and (rests or memory.clock.known) else None
+        self._defer(run, phases)
+        silent = memory.clock.said_nothing and learner_running(run.observed)
+        if not run.judgement.running or (not rests and (problem is not None or silent)):
+            memory.order = []
+            return
+        found = self._plan(run, phases, cpu)
+        memory.order = [_uid(pod) for pod in found.order]
+        run.addresses = [pod["status"]["podIP"] for pod in found.published if pod["status"].get("podIP")]
+
+    async def carry_out(self, run: ReconcileContext) -> None:
+        """Patch the pods of a job after its status was published."""
+        memory, cpu = run.memory.sleep, _cpu(run)
+        if cpu is None:
+            return
+        memory.clock.see(reported.training(run.job), run.now, run.server_now)  # it may have said more
+        phases = PodPhases.of(await self._own(run), amount_of(cpu))
+        if memory.off is not None and memory.off.reason in UNABLE:
+            await self._replace(run, phases.sleepers, "they cannot be woken any more")
+            return
+        found = self._plan(run, phases, cpu)
+        due = [pod for pod in found.wake if memory.refused.get(_uid(pod), ("", run.now))[1] <= run.now]
+        tasks = [(pod, cpu) for pod in due]
+        tasks += [(pod, SLEEPING_CPU) for pod in found.sleep if self.sleepless(run) is None]
+        if len(tasks) > BATCH:
+            run.again.append(0.0)
+        answers = await asyncio.gather(*(self._resizer.resize(pod, to) for pod, to in tasks[:BATCH]))
+        for (pod, to), refused in zip(tasks, answers, strict=False):
+            self._note(run, pod, refused, wakes=to != SLEEPING_CPU)
+        await self._replace(run, found.replace, "their nodes have had no room for their CPU")
+
+    async def before(self, run: ReconcileContext, view: JobView, actors: int) -> None:
+        """Before the number of pods shrinks while some of them work: have those go that do not."""
+        deployment, memory, cpu = run.deployment, run.memory.sleep, _cpu(run)
+        if deployment is None or cpu is None:
+            return
+        held, left = deployment.held(run.observed), math.ceil(actors / view.spec.actor.per_pod)
+        need = memory.clock.need(view.spec.actor.per_pod, run.now)
+        if not 0 < actors < held or need is None or not 0 < need.now < held:
+            return
+        pods = [pod for pod in await self._own(run) if not terminating(pod)]
+        going = first_to_go(PodPhases.of(pods, amount_of(cpu)), memory.order, len(pods), left)
+        await asyncio.gather(*map(self._resizer.let_go_first, going))
+
+    async def wake_all(self, run: ReconcileContext) -> None:
+        """Wake all pods of a job at once, because the operator ends, and publish their addresses."""
+        cpu = _cpu(run)
+        if cpu is None:
+            return
+        pods = await self._own(run)
+        sleepers = PodPhases.of(pods, amount_of(cpu)).sleepers
+        if not sleepers:
+            return
+        await asyncio.gather(*(self._resizer.resize(pod, cpu, hurry=True) for pod in sleepers))
+        there = plan.in_order([pod for pod in pods if ready(pod)], run.memory.sleep.order)
+        run.addresses = [pod["status"]["podIP"] for pod in there if pod["status"].get("podIP")]
+
+    # ------------------------------------------------------------ parts
+
+    def _need(self, run: ReconcileContext, view: JobView) -> PoolNeed | None:
+        """What the learner needs; None where all pods are to be awake, because nobody says it."""
+        if not learner_running(run.observed):
+            return PoolNeed(0)  # nobody is there who could use them
+        if reported.training(run.job) is None:
+            return PoolNeed(0)  # a learner reports before it begins
+        if run.memory.heartbeat.silence(run.now) > LATE_SECONDS:
+            return None  # it may sample and be unable to say so
+        return run.memory.sleep.clock.need(view.spec.actor.per_pod, run.now)
+
+    def _plan(self, run: ReconcileContext, phases: PodPhases, cpu: str | int) -> Plan:
+        memory, view, pods = run.memory.sleep, run.memory.view, len(run.observed.actor_pods)
+        need = self._need(run, view) if view is not None else None
+        awake = pods  # also those beyond the grant, which are about to go
+        if need is not None and run.division is not None and self.sleepless(run) is None and view is not None:
+            allowed = math.ceil(run.granted / view.spec.actor.per_pod)
+            awake = min(max(run.division.awake, need.now), allowed)
+        working = pods if need is None else need.now
+        target = Target(awake, working, amount_of(cpu), run.memory.lifetimes.times.cycle)
+        return plan.plan(phases, memory.order, target, memory.deferred(run.now))
+
+    def _defer(self, run: ReconcileContext, phases: PodPhases) -> None:
+        """Note how many pods are to wake and cannot, and what took the room."""
+        memory = run.memory.sleep
+        waiting = {_uid(pod): pending(pod) for pod in phases.waking}
+        late = {uid: why[1] for uid, why in waiting.items() if why is not None}
+        refused = {uid: why for uid, (why, _) in memory.refused.items() if uid not in late}
+        sleepers = {_uid(pod) for pod in phases.sleepers}
+        late |= {uid: why for uid, why in refused.items() if uid in sleepers}
+        run.deferred = sum(actors_of(pod) for pod in run.observed.actor_pods if _uid(pod) in late)
+        seconds = memory.deferred(run.now)
+        if max((seconds.get(uid, 0.0) for uid in late), default=0.0) >= PATIENCE_SECONDS:
+            run.taken = next(iter(sorted(late.values())))
+
+    async def _own(self, run: ReconcileContext) -> list[Object]:
+        """The pods that the job's Revision owns, of those with its labels."""
+        memory, revision = run.memory.sleep, run.observed.revision
+        if revision is None or self._nothing_to_find(run):
+            return []
+        for pod in run.observed.actor_pods:
+            uid = _uid(pod)
+            if uid in memory.own or uid in memory.strangers:
+                continue
+            try:
+                mine = await self._owners.owns(revision, pod)
+            except ApiError as error:
+                if error.status == 403:
+                    why = f"the operator may not read whose actor pods are: {error.message}. Grant it that, "
+                    memory.turn_off(Problem("ResizeForbidden", f"{why}as the chart does."), run.now)
+                    break
+                run.again.append(1.0)
+                continue
+            (memory.own if mine else memory.strangers).add(uid)
+        return [pod for pod in run.observed.actor_pods if _uid(pod) in memory.own]
+
+    def _nothing_to_find(self, run: ReconcileContext) -> bool:
+        """Whether no pod sleeps, and none may: then their owners need not be read."""
+        return self.sleepless(run) is not None and not any(map(_sleeps, run.observed.actor_pods))
+
+    def _note(self, run: ReconcileContext, pod: Object, refused: Refusal | None, *, wakes: bool) -> None:
+        """Note what came of a patch."""
+        memory = run.memory.sleep
+        if refused is None:
+            memory.refused.pop(_uid(pod), None)
+            return
+        if refused.lasting is not None:
+            if memory.off is None:
+                logger.warning("%s: its actors do not sleep: %s", run.key, refused.lasting.message)
+                memory.turn_off(refused.lasting, run.now)
+                run.again.append(0.1)
+        elif wakes:
+            memory.refuse(pod, refused.error.message, run.now)
+            run.again.append(memory.refused[_uid(pod)][1] - run.now)
+        else:
+            run.again.append(1.0)
+
+    async def _replace(self, run: ReconcileContext, pods: list[Object], why: str) -> None:
+        """Delete pods, in place of which their ReplicaSet makes others."""
+        if pods:
+            logger.info("%s: %d sleeping actor pods are replaced: %s", run.key, len(pods), why)
+        for pod in pods[:BATCH]:
+            meta = pod["metadata"]
+            try:
+                await self._kube.delete(POD, meta["namespace"], meta["name"], meta["uid"])
+            except ApiError as error:
+                logger.warning("%s: cannot delete %s: %s", run.key, meta["name"], error)
+                run.again.append(1.0)
+
+
+UNABLE = ("ResizeMissing", "ResizeForbidden")
+"""Reasons for which sleepers cannot be woken either."""
+NEVER = Problem("", "actors do not sleep, as it is wished", warning=False)
+
+
+def _uid(pod: Object) -> str:
+    uid: str = pod["metadata"]["uid"]
+    return uid
+
+
+def _sleeps(pod: Object) -> bool:
+    """Whether a pod sleeps, or is asked to."""
+    return asleep(pod) or (wanted_cpu(pod) or 1.0) <= SLEEPING_VCPU
+
+
+def _cpu(run: ReconcileContext) -> str | int | None:
+    """CPU that the operator's own template requests for a pod's actor; None for actors that are no pods. Of a
+    job whose spec cannot be read its Revision has it."""
+    if run.deployment is None or not run.deployment.sleeps:
+        return None
+    if run.memory.view is not None:
+        return actor_cpu(run.memory.view)
+    containers = ((run.observed.revision or {}).get("spec") or {}).get("containers") or [{}]
+    cpu: str | int | None = ((containers[0].get("resources") or {}).get("requests") or {}).get("cpu")
+    return cpu
+
+
+def _prices(view: JobView, *, asleep: bool) -> PodPrices:
+    """What a second of a pod costs, by the job's prices."""
+    pricing, actor = view.spec.pricing, view.spec.actor
+    memory, awake = pricing.actor_memory_gb * actor.per_pod, pod_vcpu(actor)
+    less = awake - amount_of(actor_cpu(view)) + SLEEPING_VCPU
+    if pod_cost(pricing, memory, awake) > 0:
+        asleep_gb = memory * less / awake
+        awake, less = (
+            pod_cost(pricing, memory, awake),
+            pod_cost(pricing, memory, less, awake_gb_seconds=asleep_gb),
+        )
+    return PodPrices(awake, less if asleep else None)  # pods without a price: what they take of their node

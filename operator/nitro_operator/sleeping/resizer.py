@@ -1,0 +1,116 @@
+"""The patches that put pods to sleep and wake them: bounded for all jobs together."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from nitro_operator.builders.actors import CONTAINER
+from nitro_operator.kube.cache import Cache
+from nitro_operator.kube.client import Kube
+from nitro_operator.kube.errors import ApiError
+from nitro_operator.kube.kinds import POD, Object
+from nitro_operator.observation.diagnosis import Problem
+
+AT_A_TIME = 8
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""Annotation by which a ReplicaSet chooses the pods that go first: those with the lowest number."""
+LOWEST_COST = "-1000"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A patch that was refused.
+
+    Attributes:
+        error: what the API server said.
+        lasting: why no pod of the job can sleep; None if only this pod cannot be changed now.
+    """
+
+    error: ApiError
+    lasting: Problem | None = None
+
+
+class Resizer:
+    """Change the CPU requests of actors, at most so many in a second.
+
+    Usage::
+
+        refused = await resizer.resize(pod, "1m")
+    """
+
+    def __init__(self, kube: Kube, cache: Cache, per_second: float) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._each = 1.0 / per_second
+        self._next = 0.0
+        self._places = asyncio.Semaphore(AT_A_TIME)
+
+    def seconds(self, pods: int) -> float:
+        """Time that so many patches need."""
+        return pods * self._each
+
+    async def resize(self, pod: Object, cpu: str | int, *, hurry: bool = False) -> Refusal | None:
+        """Set the request of a pod's actor. Its limits stay, and so do its other containers.
+
+        Args:
+            pod: as it was observed; a newer one of the same name is not changed.
+            cpu: the request.
+            hurry: whether the bound does not hold, because the operator ends.
+        """
+        meta = pod["metadata"]
+        container = {"name": CONTAINER, "resources": {"requests": {"cpu": str(cpu)}}}
+        patch = {"metadata": {"uid": meta["uid"]}, "spec": {"containers": [container]}}
+        return await self._patch(meta, patch, "resize", hurry=hurry)
+
+    async def let_go_first(self, pod: Object) -> Refusal | None:
+        """Have the pod deleted before others of its ReplicaSet."""
+        meta = pod["metadata"]
+        patch = {"metadata": {"uid": meta["uid"], "annotations": {DELETION_COST: LOWEST_COST}}}
+        return await self._patch(meta, patch, None)
+
+    async def _patch(
+        self, meta: Object, patch: Object, subresource: str | None, *, hurry: bool = False
+    ) -> Refusal | None:
+        async with self._places:
+            if not hurry:
+                await self._turn()
+            try:
+                answer = await self._kube.patch_part(POD, meta["namespace"], meta["name"], patch, subresource)
+            except ApiError as error:
+                return None if _gone(error) else Refusal(error, _lasting(error))
+        self._cache.put(POD, answer)
+        return None
+
+    async def _turn(self) -> None:
+        now = asyncio.get_running_loop().time()
+        wait = self._next - now
+        self._next = max(self._next, now) + self._each
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+
+def _gone(error: ApiError) -> bool:
+    """Whether the pod is not there any more, or another one has its name."""
+    return (error.status == 404 and 'pods "' in error.message) or (
+        error.status == 409 and "uid" in error.message.lower()
+    )
+
+
+def _lasting(error: ApiError) -> Problem | None:
+    """Why no pod of the job can be resized, if it is so."""
+    if error.status in (404, 405):
+        return Problem(
+            "ResizeMissing",
+            "the cluster cannot change the CPU of running pods: pods/resize is not served. It needs "
+            "Kubernetes 1.33 or newer, with the feature gate InPlacePodVerticalScaling on.",
+        )
+    if error.status == 403 and not error.over_quota and 'resource "pods/resize"' in error.message:
+        return Problem(
+            "ResizeForbidden",
+            f"the operator may not change the CPU of running pods: {error.message}. Grant it patch on "
+            "pods/resize, as the chart does.",
+        )
+    if error.status in (400, 403, 422) and not error.over_quota:
+        return Problem("ResizeRefused", f"the API server refuses that a pod sleeps: {error.message}.")
+    return None

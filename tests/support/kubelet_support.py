@@ -1,0 +1,121 @@
+"""A stand-in for a kubelet that resizes pods, for a bare API server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from cluster_support import Cluster
+from nitro_api.spec.quantities import amount_of
+from nitro_operator.observation.observed import container, terminating
+
+Object = dict[str, Any]
+NODE = "no-such-node"
+AWAKE, ASLEEP = "250m", "1m"
+"""CPU of an actor: what the operator requests by default, and of a sleeper."""
+
+
+class Kubelet:
+    """Starts the actor pods of one job, resizes them as their specs say, and ends those that are deleted.
+
+    Usage::
+
+        with Kubelet(cluster, "hopper") as kubelet:
+            kubelet.start(4)
+            eventually(lambda: kubelet.cpus() == [ASLEEP] * 4)
+    """
+
+    def __init__(self, cluster: Cluster, job: str, room: float = 1e6) -> None:
+        self._cluster = cluster
+        self._job = job
+        self.room = room
+        """CPU that actors may have together. Unit: vCPU."""
+        self.carries_out = True
+        """Whether resizes are carried out, or seem to hang."""
+        self.infeasible = False
+        """Whether no pod can ever have more CPU than it has."""
+        self._addresses = 0
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Kubelet:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def start(self, pods: int = 1) -> list[Object]:
+        """Start actor pods that are awake and ready."""
+        return [self._start() for _ in range(pods)]
+
+    def pods(self) -> list[Object]:
+        """The actor pods, the oldest first."""
+        found = [
+            pod
+            for pod in self._cluster.list("pods")
+            if pod["metadata"]["labels"].get("app.kubernetes.io/component") == "actor"
+        ]
+        return sorted(found, key=lambda pod: int(pod["status"].get("podIP", "0.0").rpartition(".")[2]))
+
+    def cpus(self) -> list[str]:
+        """What the actors have."""
+        return [_granted(pod) for pod in self.pods()]
+
+    def addresses(self) -> list[str]:
+        return sorted(pod["status"]["podIP"] for pod in self.pods())
+
+    def _start(self) -> Object:
+        pod = self._cluster.add_actor(self._job, node=NODE, cpu=AWAKE)
+        self._addresses += 1
+        address = f"10.0.0.{self._addresses}"
+        state = {"state": {"running": {}}, "ready": True, "started": True}
+        about = {"name": "actor", "image": "x", "imageID": "", "restartCount": 0}
+        status = {**about, **state, **_granting(AWAKE)}
+        self._cluster.report_actor(pod, podIP=address, podIPs=[{"ip": address}], containerStatuses=[status])
+        return pod
+
+    def _work(self) -> None:
+        while not self._ends.is_set():
+            for pod in self.pods():
+                if terminating(pod):
+                    self._cluster.delete_pod(pod)
+                elif self.carries_out and pod["status"].get("podIP"):
+                    self._resize(pod)
+            time.sleep(0.1)
+
+    def _resize(self, pod: Object) -> None:
+        wanted = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+        if wanted == _granted(pod):
+            return
+        taken = sum(amount_of(_granted(one)) for one in self.pods()) - amount_of(_granted(pod))
+        more = amount_of(wanted) > amount_of(_granted(pod))
+        if not (more and self.infeasible) and taken + amount_of(wanted) <= self.room:
+            self._grant(pod, wanted)
+        elif not any(one["type"] == "PodResizePending" for one in pod["status"]["conditions"]):
+            pending = {"type": "PodResizePending", "status": "True"}
+            pending["reason"] = "Infeasible" if self.infeasible else "Deferred"
+            pending["message"] = "Node didn't have enough resource: cpu"
+            self._set(pod, conditions=[*pod["status"]["conditions"], pending])
+
+    def _grant(self, pod: Object, cpu: str) -> None:
+        name = pod["metadata"]["name"]
+        current = self._cluster.get("pod", name) or pod
+        (status,) = current["status"]["containerStatuses"]
+        status |= _granting(cpu)
+        kept = [one for one in current["status"]["conditions"] if one["type"] != "PodResizePending"]
+        self._set(pod, containerStatuses=[status], conditions=kept)
+
+    def _set(self, pod: Object, **status: Any) -> None:
+        self._cluster.patch("pod", pod["metadata"]["name"], {"status": status}, status=True)
+
+
+def _granting(cpu: str) -> Object:
+    return {"allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}}
+
+
+def _granted(pod: Object) -> str:
+    status = container(pod, "actor") or {}
+    return str((status.get("allocatedResources") or {}).get("cpu", AWAKE))
