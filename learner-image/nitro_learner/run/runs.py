@@ -228,9 +228,8 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
             **package_versions(),
         },
     }
-    if outcome.pods is not None:
-        paid = outcome.pods.seconds + outcome.drain_seconds
-        result["actors"] = {"podSeconds": paid, "busySeconds": outcome.work.seconds}
+    if outcome.paid_pod_seconds is not None:
+        result["actors"] = {"podSeconds": outcome.paid_pod_seconds, "busySeconds": outcome.work.seconds}
         if outcome.drain_seconds:  # its pods are not gone yet, and the dollars are an estimate likewise
             result["actors"]["estimatedPodSeconds"] = outcome.drain_seconds
             result["cost"]["estimated"] = outcome.estimated

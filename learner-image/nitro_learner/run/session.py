@@ -96,7 +96,13 @@ async def train(
                 checkpoint=run.checkpoint,
                 source=run.source,
                 meter=Meter(
-                    ledger, run.job.spec.pricing, pods, provisioned, drain, pod_vcpu(run.job.spec.actor)
+                    ledger,
+                    run.job.spec.pricing,
+                    pods,
+                    provisioned,
+                    drain,
+                    pod_vcpu(run.job.spec.actor),
+                    run.job.metadata.uid,
                 ),
                 listeners=[*files, *listeners, board, last, trackers],
                 history=run.history,

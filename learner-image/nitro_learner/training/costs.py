@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nitro_api.costs.ledger import Ledger
+from nitro_api.costs.ledger import Entry, Ledger
 from nitro_api.costs.pod_use import STATES, PodUse
 from nitro_api.costs.prices import RoundCost, learner_cost, serverless_cost, vm_cost
 from nitro_api.spec.pricing import Pricing
@@ -64,6 +64,8 @@ class Meter:
         provisioned: reads the sandboxes that Lambda keeps ready, which are billed for the round's whole time.
         drain: estimates what the pods will still use until they are gone, None when unknown.
         pod_vcpu: CPU that an awake pod requests by the job, for an operator that does not report it.
+        job: identity of the job that `pods` belong to. Those of a job that is made anew and goes on with the
+            run are counted from zero.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Meter:
         provisioned: Callable[[], int] = lambda: 0,
         drain: Callable[[], PodUse | None] = lambda: None,
         pod_vcpu: float = 0.0,
+        job: str | None = None,
     ) -> None:
         self._ledger = ledger
         self._pricing = pricing
@@ -81,7 +84,8 @@ class Meter:
         self._provisioned = provisioned
         self._drain = drain
         self._pod_vcpu = pod_vcpu
-        self._metered = self._measured = metered(ledger)
+        self._job = job
+        self._metered = self._measured = metered(ledger, job)
         self._work = ActorWork.of(ledger)
 
     @property
@@ -103,6 +107,14 @@ class Meter:
     def pods(self) -> PodUse | None:
         """What their pods have used, as far as it was measured and paid; None where there are none."""
         return self._measured if self._pods is not None else None
+
+    @property
+    def paid_pod_seconds(self) -> float | None:
+        """Pod-seconds that the run has paid, those of former jobs and the estimate included; None where there
+        are no pods."""
+        former = [one.details for one in self._ledger.entries if not _of(one, self._job)]
+        earlier = math.fsum(float(each.get("roundPodSeconds", 0.0)) for each in former)
+        return earlier + self._metered.seconds if self._pods is not None else None
 
     @property
     def left(self) -> float:
@@ -188,14 +200,21 @@ class Meter:
             "roundPodSeconds": part.seconds,
             "roundGBSeconds": part.gb_seconds(self._pricing),
         }
+        if self._job is not None:
+            details["job"] = self._job
         if part.vcpu_seconds:
             details["roundVCPUSeconds"] = dict(part.vcpu_seconds)
         return part.dollars(self._pricing, slept=now.vcpu_seconds.get("asleep", 0.0) > 0)
 
 
-def metered(ledger: Ledger) -> PodUse:
-    """What a ledger's entries have paid of pods. Older versions wrote down no CPU."""
-    parts = [entry.details.get("roundVCPUSeconds") or {} for entry in ledger.entries]
+def metered(ledger: Ledger, job: str | None = None) -> PodUse:
+    """What a ledger's entries have paid of a job's pods. Older versions wrote down no CPU and no job."""
+    own = [entry.details for entry in ledger.entries if _of(entry, job)]
+    parts = [each.get("roundVCPUSeconds") or {} for each in own]
     totals = {state: math.fsum(float(part.get(state, 0.0)) for part in parts) for state in STATES}
-    seconds = float(ledger.entries[-1].details.get("podSeconds", 0.0)) if ledger.entries else 0.0
+    seconds = float(own[-1].get("podSeconds", 0.0)) if own else 0.0
     return PodUse(seconds, totals if any(parts) else {})
+
+
+def _of(entry: Entry, job: str | None) -> bool:
+    return bool(entry.details.get("job", job) == job)

@@ -191,6 +191,7 @@ class Outcome:
         work: what actors have done in the run so far.
         pods: what their pods have used, as far as it was measured; None where there are none.
         drain_seconds: estimate of the time for which they exist after the end. Unit: pod-seconds.
+        paid_pod_seconds: what the run has paid so far, that estimate included; None where there are no pods.
         estimated: US dollars of `cost` that pay for that estimate.
         repeated: US dollars of it that went into rounds that were done again after a crash.
         evaluation: episode returns of the final policies by mean actions, summed over the agents; empty when
@@ -210,6 +211,7 @@ class Outcome:
     class_evaluation: Mapping[str, float] = field(default_factory=dict)
     work: ActorWork = field(default_factory=ActorWork)
     pods: PodUse | None = None
+    paid_pod_seconds: float | None = None
     drain_seconds: float = 0.0
     estimated: float = 0.0
 

@@ -268,6 +268,7 @@ class Trainer:
             class_evaluation=played.class_means() if played else {},
             work=self._meter.work,
             pods=self._meter.pods,
+            paid_pod_seconds=self._meter.paid_pod_seconds,
             drain_seconds=self._meter.left,
             estimated=self._meter.estimated,
         )

@@ -207,3 +207,25 @@ def test_machines_have_no_drain(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         pods.meter(ledger, pricing).leave()
         assert ledger.entries == []
+
+
+def test_a_job_that_is_made_anew_pays_for_its_pods_from_the_first_second(tmp_path: Path) -> None:
+    """Its operator counts them from zero, and the ledger has those of the former job."""
+    pricing = job("paper").spec.pricing
+    for uid, totals in (("old", (600.0, 1000.0)), ("new", (40.0, 100.0)), ("new", (130.0,))):
+        with Ledger(tmp_path / "ledger.jsonl") as ledger:
+            for total in totals:
+                meter = Meter(ledger, pricing, lambda total=total: PodUse(total), job=uid)
+                meter.round(1, 20.0, BILLED, 3)
+    assert [one["roundPodSeconds"] for one in lines(tmp_path)] == [600.0, 400.0, 40.0, 60.0, 30.0]
+    assert meter.pods is not None
+    assert (meter.pods.seconds, meter.paid_pod_seconds) == (130.0, 1130.0)
+    assert meter.total.actors == pytest.approx(1130 * pricing.pod_gb_second)
+
+
+def test_the_ledger_of_a_release_that_names_no_job_is_this_jobs(tmp_path: Path) -> None:
+    pricing = job("paper").spec.pricing
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        Meter(ledger, pricing, lambda: PodUse(40.0)).round(1, 20.0, BILLED, 3)
+        Meter(ledger, pricing, lambda: PodUse(60.0), job="u").round(2, 20.0, BILLED, 3)
+    assert [one["roundPodSeconds"] for one in lines(tmp_path)] == [40.0, 20.0]
