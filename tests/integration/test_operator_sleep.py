@@ -14,7 +14,7 @@ import pytest
 
 from apiserver import ApiServer
 from cluster_support import Cluster
-from kubelet_support import ASLEEP, AWAKE, Kubelet
+from kubelet_support import ASLEEP, AWAKE, NODE, Kubelet
 from operator_support import Object, OperatorProcess, eventually, install_knative, job
 
 SCALING: Object = {"scaler": "fixed", "minActors": 4, "initialActors": 4, "maxActors": 4}
@@ -305,3 +305,19 @@ def _cpu(pod: Object | None) -> str:
     assert pod is not None
     found: str = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
     return found
+
+
+def test_actors_start_when_the_learners_pod_has_a_node(cluster: Cluster) -> None:
+    cluster.apply(job("begins", scaling=SCALING))
+    owner = eventually(lambda: cluster.get("job", "begins-learner"), what="the learner's Job")
+    cluster.start_knative("begins")
+    pod = cluster.add_learner(owner, node=NODE)
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    cluster.set_pod(pod, phase="Pending", containers={"redis": waiting, "learner": waiting})
+    eventually(lambda: cluster.scale("begins")[0] == "4", what="all actors of the first round")
+    with Kubelet(cluster, "begins") as kubelet:
+        kubelet.start(4)
+        eventually(lambda: kubelet.cpus() == [ASLEEP] * 4, what="they sleep until it begins")
+    waiting = {"waiting": {"reason": "ImagePullBackOff"}}
+    cluster.set_pod(pod, phase="Pending", containers={"redis": waiting, "learner": waiting})
+    eventually(lambda: cluster.scale("begins")[0] == "0", what="a learner that cannot begin needs none")

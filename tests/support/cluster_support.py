@@ -83,12 +83,17 @@ class Cluster:
         On a node it ends when the node's kubelet says so.
         """
         owner = eventually(lambda: self.get("job", f"{name}-learner"), what=f"Job of {name}")
-        pod = self._create_pod(owner, f"{name}-learner-", owner["spec"]["template"], node)
+        pod = self.add_learner(owner, node=node)
         self.set_pod(pod, phase="Running", containers={"redis": _running(), "learner": _running()})
         before = owner.get("status") or {}
         started = {"status": {"active": 1, "startTime": before.get("startTime") or _now()}}
         self.patch("job", owner["metadata"]["name"], started, status=True)
         return pod
+
+    def add_learner(self, owner: Object, *, node: str | None = None) -> Object:
+        """A pod of the learner's Job of which no kubelet has reported yet."""
+        prefix = f"{owner['metadata']['name']}-"
+        return self._create_pod(owner, prefix, owner["spec"]["template"], node)
 
     def report(self, name: str, **training: Any) -> None:
         """As the learner does: its own part of the status, under its own field manager."""

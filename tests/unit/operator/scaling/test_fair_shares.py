@@ -217,3 +217,31 @@ def test_the_rest_is_divided_by_max_min_fairness(shares: list[tuple[int, int]], 
         for other, theirs in requests.items():
             if found[key] < mine.wanted and found[other] > theirs.minimum:
                 assert found[key] >= found[other] - 1
+
+
+def test_sleeping_pods_share_a_limit_of_their_own_and_never_take_what_is_granted() -> None:
+    platform = Platform(Limits(16), Limits(24, {"small": 4}))
+    one, two, small = JobKey("a", "one"), JobKey("b", "two"), JobKey("small", "three")
+    platform.have_pods(one, 16)
+    assert platform.pods(two, granted=4, wanted=16) == 8, "24 in all, of which another job has 16"
+    platform.have_pods(two, 8)
+    assert platform.pods(one, granted=16, wanted=20) == 16
+    assert platform.pods(small, granted=2, wanted=4) == 2, "what is granted is never refused"
+    platform.have_pods(one, 0)
+    assert platform.pods(small, granted=2, wanted=8) == 4, "its namespace's limit"
+
+
+def test_actors_that_sleep_give_way_to_what_another_job_uses() -> None:
+    platform = Platform(Limits(16))
+    one, two = JobKey("a", "one"), JobKey("b", "two")
+    ask = {"score": 0.5, "since": 0.0, "started": True}
+    assert platform.ask(one, 4, 16, **ask) == 16
+    platform.published(one, 16)
+    platform.exist(one, 16, 0)
+    assert platform.ask(one, 4, 0, **ask, idle=16) == 16, "nobody else wants them"
+    platform.exist(one, 0, 0)  # all of them sleep
+    assert platform.ask(two, 4, 12, **ask) == 0, "not before the other one's status has given them back"
+    assert one in platform.unsettled()
+    assert platform.ask(one, 4, 0, **ask, idle=16) == 4
+    platform.published(one, 4)
+    assert platform.ask(two, 4, 12, **ask) == 12
