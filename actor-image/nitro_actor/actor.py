@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -44,8 +45,13 @@ class Actor:
         self._policies: OrderedDict[tuple[str, int, str], Any] = OrderedDict()
         self._cold = True
 
-    def run(self, request: Request, exchange: Exchange) -> dict[str, Any]:
+    def run(
+        self, request: Request, exchange: Exchange, over: threading.Event | None = None
+    ) -> dict[str, Any]:
         """Sample, store the fragment, and return the acknowledgement.
+
+        Args:
+            over: set by another thread once nobody wants the fragment any more.
 
         Returns:
             The acknowledgement: slot, attempt, bytes and steps of the fragment, whether this was the first of
@@ -53,11 +59,16 @@ class Actor:
 
         Raises:
             WireError: the request does not fit the environment.
+            OverError: nobody wants the fragment.
             WeightsMissingError, WeightsInvalidError, EnvironmentCallError, PolicyError, and what the exchange
             raises
         """
         with np.errstate(all="ignore"):  # NaN and infinity raise an error later, not a warning here
-            return self._run(request, exchange)
+            self.environment.over = over
+            try:
+                return self._run(request, exchange)
+            finally:
+                self.environment.over = None
 
     def _run(self, request: Request, exchange: Exchange) -> dict[str, Any]:
         self._require_fit(request)

@@ -1,10 +1,11 @@
 """Answers to requests, over HTTP and on Lambda: a status and a JSON object."""
 
+import threading
 from typing import Any
 
 from nitro_actor import traces, wire
 from nitro_actor.actor import Actor, WeightsInvalidError, WeightsMissingError
-from nitro_actor.engines.base import EnvironmentCallError
+from nitro_actor.engines.base import EnvironmentCallError, OverError
 from nitro_actor.logs import log
 from nitro_actor.parcel import ParcelTooLargeError
 from nitro_actor.protocol.fields import ProtocolError
@@ -20,6 +21,7 @@ _ERRORS: tuple[tuple[type[Exception], int, str], ...] = (
     (wire.WireError, 400, "bad_request"),
     (WeightsMissingError, 424, "weights_missing"),
     (WeightsInvalidError, 500, "weights_invalid"),
+    (OverError, 410, "over"),
     (PolicyError, 500, "weights_invalid"),
     (EnvironmentCallError, 500, "environment"),
     (ParcelTooLargeError, 413, "too_large"),
@@ -42,8 +44,12 @@ class RefusedError(Exception):
         self.code = code
 
 
-def work(actor: Actor, request: Request, exchange: Exchange) -> Answer:
-    """Run one request and answer with the actor's acknowledgement, or with the error."""
+def work(actor: Actor, request: Request, exchange: Exchange, over: threading.Event | None = None) -> Answer:
+    """Run one request and answer with the actor's acknowledgement, or with the error.
+
+    Args:
+        over: set once nobody wants the fragment any more; the work then ends with its next step.
+    """
     what: dict[str, Any] = {
         "run": request.run,
         "round": request.round,
@@ -51,7 +57,7 @@ def work(actor: Actor, request: Request, exchange: Exchange) -> Answer:
         "attempt": request.attempt,
     }
     try:
-        answer = actor.run(request, exchange)
+        answer = actor.run(request, exchange, over)
     except Exception as error:
         return logged("failed", error, level="error", kind=request.kind, **what)
     except BaseException as error:  # such as KeyboardInterrupt: only an environment raises it in an actor

@@ -1,6 +1,7 @@
 """The environment of an actor: its spaces, and the E episodes that run in it."""
 
 import importlib.metadata
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.actions import ActionSpace, action_space
-from nitro_actor.engines.base import Engine, Snapshot
+from nitro_actor.engines.base import Engine, Snapshot, require_wanted
 from nitro_actor.rescaling import rescaled
 from nitro_actor.stacking import join, stacked_shape
 
@@ -76,6 +77,7 @@ class Environment:
         clip_rewards: whether fragments shall carry only the rewards' signs.
         returns: f64 [E], sum of rewards of each running episode.
         lengths: i64 [E], steps of each running episode.
+        over: if it is set, no further step is made.
     """
 
     def __init__(self, engine: Engine, spec: EnvironmentSpec, *, clip_rewards: bool = False) -> None:
@@ -86,6 +88,7 @@ class Environment:
         self.clip_rewards = clip_rewards
         self.returns = np.zeros(engine.count)
         self.lengths = np.zeros(engine.count, np.int64)
+        self.over: threading.Event | None = None
         self._engine = engine
         self._limit = spec.time_limit or np.iinfo(np.int64).max
         # Without a stack no frames are kept: the engine's own array is shown.
@@ -135,7 +138,11 @@ class Environment:
 
         Returns:
             rewards f64 [E], terminated bool [E], truncated bool [E]; the next step may overwrite them.
+
+        Raises:
+            OverError: `over` is set.
         """
+        require_wanted(self.over)
         rewards, terminated, truncated = self._engine.step(self.spec.action.bounded(actions))
         self.returns += rewards
         self.lengths += 1

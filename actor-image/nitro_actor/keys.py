@@ -16,6 +16,16 @@ def round_fragments(run: str, round_index: int) -> str:
     return f"{prefix(run)}round:{round_index}"
 
 
+def working(fragments: str, slot: int) -> str:
+    """LIST: exists while an actor works on a slot whose fragment goes to the list `fragments`."""
+    return f"{fragments}:working:{slot}"
+
+
+def over(fragments: str) -> str:
+    """STRING: exists for a while after the learner has stopped to take from the list `fragments`."""
+    return f"{fragments}:over"
+
+
 def evaluation(run: str, version: int) -> str:
     """LIST: the evaluation fragments of one weights version."""
     return f"{prefix(run)}evaluation:{version}"

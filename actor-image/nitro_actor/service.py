@@ -14,7 +14,8 @@ from nitro_actor.answers import Answer, RefusedError, work
 from nitro_actor.doorkeeper import Doorkeeper
 from nitro_actor.logs import last_words, log
 from nitro_actor.protocol.request import Request
-from nitro_actor.store import Exchange
+from nitro_actor.store import Store
+from nitro_actor.watch import Watch
 
 _TIMES_TIMEOUT = 2
 """Work that takes this many times the request's time-out hangs: its answer is not needed any more."""
@@ -35,32 +36,33 @@ class Service(Doorkeeper):
     def __init__(self, token: str | None, timeout: float | None) -> None:
         super().__init__(token)
         self._limit = None if timeout is None else _TIMES_TIMEOUT * timeout
-        self._jobs: queue.SimpleQueue[Callable[[Actor, Exchange], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[Actor, Store, Watch], None] | None] = queue.SimpleQueue()
         self._busy = threading.Lock()
         self._began = time.perf_counter()
 
-    def serve(self, build: Callable[[], tuple[Actor, Exchange]]) -> None:
-        """Build the actor and its exchange, then work on requests in this thread until `drain`."""
-        actor, exchange = build()
+    def serve(self, build: Callable[[], tuple[Actor, Store]]) -> None:
+        """Build the actor and its store, then work on requests in this thread until `drain`."""
+        actor, store = build()
+        watch = Watch(store.beside())
         self._spec = actor.environment.spec.to_json()
         log("ready", environment=actor.environment.spec.id, seconds=time.perf_counter() - self._began)
         while True:
             job = self._jobs.get()
             if job is not None:
-                self._within_limit(job, actor, exchange)
+                self._within_limit(lambda job=job: job(actor, store, watch))
             elif self.unanswered == 0:  # else the last answer wakes this loop again
                 break
         actor.environment.close()
 
-    def _within_limit(self, job: Callable[[Actor, Exchange], None], actor: Actor, exchange: Exchange) -> None:
+    def _within_limit(self, job: Callable[[], None]) -> None:
         """Run a job. A thread in C ends the process if the job holds Python's lock, as a regular expression
         or a simulator in C may do: `rollout`, which gives a better message, cannot run then."""
         if self._limit is None:
-            job(actor, exchange)
+            job()
             return
         faulthandler.dump_traceback_later(self._limit + _LAST_SECONDS, exit=True)
         try:
-            job(actor, exchange)
+            job()
         finally:
             faulthandler.cancel_dump_traceback_later()
 
@@ -75,7 +77,12 @@ class Service(Doorkeeper):
         try:
             request = Request.decode(read_body())
             done: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-            self._jobs.put(lambda actor, exchange: done.put(work(actor, request, exchange)))
+
+            def job(actor: Actor, store: Store, watch: Watch) -> None:
+                with watch.during(request) as over:
+                    done.put(work(actor, request, store, over))
+
+            self._jobs.put(job)
             return done.get(timeout=self._limit)
         except queue.Empty:
             # Only the main thread could end the request, and the main thread hangs. The container is

@@ -53,6 +53,7 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
+        self._url = url
         parts = urlsplit(url)
         self._path = unquote(parts.path) if parts.scheme == "unix" else None
         if self._path is None and (parts.scheme not in ("redis", "rediss") or not parts.hostname):
@@ -91,6 +92,26 @@ class Store:
             StoreError: Redis cannot be reached or refuses.
         """
         self._retried([("MULTI",), ("RPUSH", key, value), ("EXPIRE", key, str(ttl)), ("EXEC",)])
+
+    def exists(self, key: str) -> bool:
+        """Whether a key exists. Raises StoreError."""
+        return bool(self._retried([("EXISTS", key)])[0])
+
+    def hold(self, key: str, ttl: int) -> None:
+        """Have a key exist for `ttl` seconds more. Raises StoreError.
+
+        The key is a list: actors of every release have the right to append, and not to set.
+        """
+        if not self._retried([("EXPIRE", key, str(ttl))])[0]:
+            self.append(key, b"", ttl)
+
+    def drop(self, key: str) -> None:
+        """Remove a key, by a command to which actors have the right. Raises StoreError."""
+        self._retried([("EXPIRE", key, "0")])
+
+    def beside(self) -> "Store":
+        """A store of the same Redis, for another thread."""
+        return Store(self._url)
 
     def close(self) -> None:
         """Close the connection; the next command opens another."""

@@ -144,6 +144,18 @@ class Walk(gymnasium.Env[np.ndarray, Any]):
         self._state = state["state"].copy()
 
 
+class SlowWalk(Walk):
+    """A walk whose steps take so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        time.sleep(self._seconds)
+        return super().step(action)
+
+
 class HeldWalk(Walk):
     """A walk whose steps wait for the file `go` in a folder. Each process that waits leaves a file there."""
 

@@ -15,6 +15,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+from aiohttp import web
+
 from actor_support import RUN, container, environment
 from local_support import redis_server, until
 from nitro_learner.backends.knative import KnativeBackend
@@ -22,6 +25,7 @@ from nitro_learner.cache.redis_cache import RedisCache
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import RoundPlan, RoundResult
 from ports import free_port
+from stand_ins import served
 
 TOKEN = "secret"
 _numbers = itertools.count(2)
@@ -172,3 +176,24 @@ async def pods(
 def worked(found: Sequence[Pod]) -> list[int]:
     """How many rollouts each pod has done."""
     return [pod.logged("done") for pod in found]
+
+
+@asynccontextmanager
+async def cutting(pod: Pod, seconds: float) -> AsyncIterator[str]:
+    """A proxy in front of a pod that answers 504 after some seconds, as Knative's do, while the pod works on:
+    its URL."""
+
+    async def forward(request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        headers = {"Authorization": request.headers["Authorization"]}
+        url = f"{pod.url}{request.path}"
+        async with aiohttp.ClientSession(auto_decompress=False) as session:
+            try:
+                async with asyncio.timeout(seconds):
+                    async with session.request(request.method, url, data=body, headers=headers) as answer:
+                        return web.Response(status=answer.status, body=await answer.read())
+            except TimeoutError:
+                return web.Response(status=504, text="activator request timeout")
+
+    async with served(forward, forward) as url:
+        yield url

@@ -1,6 +1,7 @@
 """The environment of several agents of an actor: its spaces, and the E episodes that run in it."""
 
 import importlib.metadata
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from nitro_actor import PROTOCOL_VERSION, wire
 from nitro_actor.actions import ActionSpace, action_space
 from nitro_actor.agents.engine import AgentsEngine, AgentsStep
-from nitro_actor.engines.base import Snapshot
+from nitro_actor.engines.base import Snapshot, require_wanted
 from nitro_actor.protocol.agents import AgentClass
 from nitro_actor.rescaling import rescaled
 from nitro_actor.stacking import join, stacked_shape
@@ -92,6 +93,7 @@ class AgentsEnvironment:
         self.clip_rewards = clip_rewards
         self.returns = np.zeros((engine.count, len(self.spec.agents)))
         self.lengths = np.zeros(engine.count, np.int64)
+        self.over: threading.Event | None = None
         self._engine = engine
         self._limit = engine.time_limit or np.iinfo(np.int64).max
         self._columns: dict[str, slice] = {}
@@ -151,7 +153,11 @@ class AgentsEnvironment:
         Args:
             actions: by class, [E, n_c, *action shape]; continuous ones are clipped to the action space here,
                 and rescaled where the job says so.
+
+        Raises:
+            OverError: `over` is set.
         """
+        require_wanted(self.over)
         if self._bounded:
             actions = dict(actions) | {
                 name: space.bounded(actions[name]) for name, space in self._bounded.items()

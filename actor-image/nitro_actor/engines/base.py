@@ -8,6 +8,7 @@
 `nitro_actor.environment.Environment` adds what is the same for every engine: episodes and time limits.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -20,6 +21,16 @@ Snapshot = dict[str, np.ndarray]
 
 class EnvironmentCallError(RuntimeError):
     """The environment failed, or returned a value outside its spaces. The text says what and where."""
+
+
+class OverError(RuntimeError):
+    """Nobody wants what is played any more: its round has ended."""
+
+
+def require_wanted(over: threading.Event | None) -> None:
+    """Raise OverError once an event is set."""
+    if over is not None and over.is_set():
+        raise OverError("the round has ended, and nobody takes its fragments any more")
 
 
 class Engine(ABC):

@@ -27,6 +27,9 @@ ACTORS_SILENT = "ActorsSilent"
 CHECKPOINT_MISSED = "CheckpointMissed"
 """training.reason of a running job whose bucket lacks its newest checkpoint."""
 
+ROLLOUTS_CUT = "RolloutsCut"
+"""training.reason of a running job whose last round had rollouts that took longer than the job allows."""
+
 MOST_AGENTS = 64
 """Of agents, and of policies, that a status names."""
 AgentName = Annotated[str, Field(min_length=1, max_length=64)]

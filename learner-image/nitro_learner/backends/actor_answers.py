@@ -25,7 +25,8 @@ _WORK_CODES = frozenset({"environment", "weights_invalid", "internal"})
 """Failures of the actor's own work: the environment raised, the policy is not finite, an internal error."""
 
 _CODES = frozenset(
-    {"busy", "draining", "starting", "redis_unreachable", "redis_full", "weights_missing"} | _WORK_CODES
+    {"busy", "draining", "over", "starting", "redis_unreachable", "redis_full", "weights_missing"}
+    | _WORK_CODES
 )
 """The actor's own error codes, more exact than a status; other values of that field are ignored."""
 

@@ -32,6 +32,11 @@ _PASSING = frozenset(
 """Reasons that pass by themselves: the network or a proxy is away for a moment, or no actor is free yet."""
 
 
+LEFT_WORKING = frozenset({"busy", "timeout", "unavailable"})
+"""Reasons after which an actor may still work: a proxy has cut its request at the time-out, or it says itself
+that it works."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Details of a failure beside its message.

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nitro_learner.backends.base import ROLLOUT, Ack, RetryableError
+from nitro_learner.backends.base import LEFT_WORKING, ROLLOUT, Ack, RetryableError
 from nitro_learner.backends.http import HttpClient
 from nitro_learner.backends.places import PORT, Places
 from nitro_learner.cache.redis_cache import RedisCache
@@ -112,8 +112,13 @@ class KnativeBackend:
         try:
             waits = self._places.waits(place)
             ack = await self._client.rollout(place.url, request, timeout, waits=waits)
+            place.doubtful = False
             return dataclasses.replace(ack, found_ready=found_ready)
+        except asyncio.CancelledError:
+            place.doubtful = True
+            raise
         except RetryableError as error:
+            place.doubtful = error.reason in LEFT_WORKING
             if error.reason in _GONE and not error.billed_seconds:
                 self._places.refuse(place)
             raise

@@ -30,6 +30,8 @@ class Place:
     in_flight: int = 0
     refused: bool = False
     """Whether nothing listened there. It is left alone until the operator's next word."""
+    doubtful: bool = False
+    """Whether a request there was cut or turned away: somebody may still work there."""
 
 
 class Places:
@@ -144,7 +146,8 @@ class Places:
     def _free_place(self) -> Place | None:
         if not self._by_address:
             return self._activator
-        return next((place for place in self._usable() if place.in_flight < self._per_pod), None)
+        free = [place for place in self._usable() if place.in_flight < self._per_pod]
+        return min(free, key=lambda place: place.doubtful, default=None)  # of equal ones the earliest
 
     def _room(self) -> int:
         """Requests in flight at most: as many as were granted, and as find an actor that is awake."""

@@ -104,8 +104,16 @@ class Cache(ABC):
         """Take the next fragment, waiting up to ``seconds`` (< 10) for one."""
 
     @abstractmethod
-    async def clear(self, key: str) -> None:
-        """Remove a round's list."""
+    async def open(self, key: str) -> None:
+        """Have actors work for a round's list again, if they were told to stop."""
+
+    @abstractmethod
+    async def clear(self, key: str, *, stop: bool) -> None:
+        """Remove a round's list, and have actors `stop` that still work for it."""
+
+    @abstractmethod
+    async def worked_on(self, key: str, slot: int) -> bool:
+        """Whether an actor says that it works on a slot of a round's list."""
 
     @abstractmethod
     async def memory(self) -> Memory:

@@ -45,9 +45,15 @@ class MemoryCache(Cache):
             return None
         return self._lists[key].popleft()
 
-    async def clear(self, key: str) -> None:
+    async def open(self, key: str) -> None:
+        """Do nothing: this cache's actors cannot be told to stop."""
+
+    async def clear(self, key: str, *, stop: bool) -> None:  # noqa: ARG002
         self._lists.pop(key, None)
         self._news.pop(key, None)
+
+    async def worked_on(self, key: str, slot: int) -> bool:  # noqa: ARG002
+        return False  # an actor that answers with its fragment works for nobody once the answer is lost
 
     async def memory(self) -> Memory:
         used = sum(map(len, self._payloads.values())) + sum(sum(map(len, x)) for x in self._lists.values())

@@ -22,10 +22,14 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from nitro_actor import keys
 from nitro_learner.cache.base import Cache, CacheError, CacheFull, CacheUnreachable, Memory
 
 WEIGHTS_TTL_SECONDS = 6 * 3600
 """The weights of a run that died expire by themselves; a live run stores expired weights again."""
+
+_OVER_SECONDS = 30
+"""How long actors are told that a round is over: they look once a second, unless their node is very busy."""
 
 POP_LIMIT = 64
 """Fragments taken by one command: bounds the reply's size."""
@@ -83,9 +87,21 @@ class RedisCache(Cache):
         reply = await self._call(lambda: self._redis.blpop([key], timeout=seconds), "wait for fragments", 1)
         return None if reply is None else cast("bytes", reply[1])
 
-    async def clear(self, key: str) -> None:
-        """Remove a round's list."""
+    async def open(self, key: str) -> None:
+        """Have actors work for a round's list again, if they were told to stop."""
+        await self._call(lambda: self._redis.unlink(keys.over(key)), "open a round", 1)
+
+    async def clear(self, key: str, *, stop: bool) -> None:
+        """Remove a round's list, and have actors `stop` that still work for it."""
         await self._call(lambda: self._redis.unlink(key), "clear a round")
+        if stop:
+            over = keys.over(key)
+            await self._call(lambda: self._redis.set(over, b"", ex=_OVER_SECONDS), "stop actors", 1)
+
+    async def worked_on(self, key: str, slot: int) -> bool:
+        """Whether an actor says that it works on a slot of a round's list."""
+        working = keys.working(key, slot)
+        return bool(await self._call(lambda: self._redis.exists(working), "look for work", 1))
 
     async def memory(self) -> Memory:
         """How full Redis is."""

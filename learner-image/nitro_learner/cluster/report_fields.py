@@ -12,6 +12,7 @@ from nitro_learner.cluster.policy_status import present
 
 if TYPE_CHECKING:
     from nitro_learner.training.needs import LaterNeed
+    from nitro_learner.training.round_report import RoundReport
 
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 
@@ -53,6 +54,18 @@ def progress(row: Mapping[str, Any]) -> dict[str, Any]:
         "convexityRatio": row["convexity_ratio"],
         **evaluation,
     }
+
+
+def cut(report: RoundReport, timeout_seconds: float) -> str | None:
+    """That rollouts of a round were cut by spec.actor.timeoutSeconds; None where none was."""
+    count = max(report.retried.get("timeout", 0), report.deadline_misses)
+    if not count:
+        return None
+    others = f" (others took {report.seconds_actor:.1f} s)" if report.seconds_actor else ""
+    return (
+        f"{count} requests to the {report.actors} actors of round {report.round} were not answered within "
+        f"spec.actor.timeoutSeconds, {timeout_seconds:g} s{others}"
+    )
 
 
 def request(actors: int) -> dict[str, Any]:

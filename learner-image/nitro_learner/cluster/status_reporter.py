@@ -17,13 +17,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobSpec, JobStatus
-from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED
+from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED, ROLLOUTS_CUT
 from nitro_learner.cluster.api import backoff
 from nitro_learner.cluster.job import ApiUnavailable, JobClient, JobGone
 from nitro_learner.cluster.job_mirror import JobMirror
 from nitro_learner.cluster.job_watch import JobWatch
 from nitro_learner.cluster.policy_status import PolicyStatus, present
 from nitro_learner.cluster.report_fields import (
+    cut,
     history_entry,
     needs,
     progress,
@@ -82,6 +83,7 @@ class StatusReporter(Listener):
         self._checkpoint = {name: saved[name] for name in ("round", "savedAt") if name in saved}
         self._policies = PolicyStatus(before)
         self._best: float | None = None
+        self._timeout = 0
         self._troubles: dict[str, str] = {}
         self._changed = threading.Condition()
         self._version = 0
@@ -124,6 +126,7 @@ class StatusReporter(Listener):
                 self._rewind(round)
             self._policies.starting(spec.sharing)
             self._pods = spec.backend.type == "Knative"
+            self._timeout = spec.actor.timeout_seconds
             self._update(
                 round=round,
                 weightsVersion=version,
@@ -155,6 +158,8 @@ class StatusReporter(Listener):
     def on_round_done(self, report: RoundReport) -> None:
         with self._changed:
             self._policies.played(report.policies)
+            if (late := cut(report, self._timeout)) or ROLLOUTS_CUT in self._troubles:
+                self._report_trouble(ROLLOUTS_CUT, late)
             busy = {"busySeconds": round(report.work.seconds, 1)}
             more = {"weightsVersion": report.weights_version, **request(report.next_actors)}
             self._take(report.row(), ready=report.ready, pods=report.pods, **busy, **more)
@@ -201,7 +206,8 @@ class StatusReporter(Listener):
                 self._troubles.pop(reason, None)
             else:
                 self._troubles[reason] = sentence(message)
-            worst = next((one for one in (ACTORS_SILENT, CHECKPOINT_MISSED) if one in self._troubles), None)
+            order = (ACTORS_SILENT, CHECKPOINT_MISSED, ROLLOUTS_CUT)
+            worst = next((one for one in order if one in self._troubles), None)
             self._update(reason=worst, message=self._troubles[worst] if worst else None)
 
     def _rewind(self, round: int) -> None:

@@ -8,9 +8,10 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Generic
 
-from nitro_learner.backends.base import AbandonedError, RetryableError
+from nitro_learner.backends.base import LEFT_WORKING, AbandonedError, RetryableError
 from nitro_learner.backends.troubles import Trouble
 from nitro_learner.cache.base import Cache, CacheError, CacheUnreachable
+from nitro_learner.tasks.between_tries import cancel, recover, worked_off
 from nitro_learner.tasks.counts import Counts
 from nitro_learner.tasks.task import ResultRefused, T, Task, Work, Workers
 
@@ -27,7 +28,6 @@ _POLL_SECONDS = 0.5
 _ACK_GRACE_SECONDS = 2.0
 """How long a task whose result is stored waits for its HTTP answer, which only billing needs."""
 
-_CACHE_WAIT_SECONDS = 15.0
 _LOG_SECONDS = 60.0
 """How often the log names the tasks that are still missing."""
 
@@ -105,7 +105,7 @@ class TaskGroup(Generic[T]):
             left, missing = deadline() - loop.time(), self.missing()
             if left <= 0:
                 self.counts.deadline_misses += len(missing)
-                await _cancel(running)
+                await cancel(running)
                 return
             if missing and loop.time() >= log_at:
                 count, trouble = f"{len(missing)} of {len(self.tasks)}", missing[0].trouble
@@ -117,10 +117,11 @@ class TaskGroup(Generic[T]):
         self.raise_failures()
 
     async def close(self) -> None:
-        """Cancel the requests that still run and remove the list."""
-        await _cancel([*self.running, self._consumer])
+        """Cancel the requests that still run, remove the list, and stop who still works for it."""
+        await cancel([*self.running, self._consumer])
+        stop = any(task.left_working and task.result is None for task in self.tasks.values())
         with contextlib.suppress(CacheError):  # the list expires by itself
-            await self._cache.clear(self._work.key)
+            await self._cache.clear(self._work.key, stop=stop)
 
     def raise_failures(self) -> None:
         """Raise what a task cannot recover from (FatalError) or the cache has met (CacheError)."""
@@ -153,6 +154,8 @@ class TaskGroup(Generic[T]):
             if pauses:
                 ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2 ** min(pauses, _MOST_DOUBLINGS))
                 await asyncio.sleep(random.uniform(0, ceiling))
+            if task.left_working:
+                await worked_off(task, self._cache, self._work.key, self._bill_rest)
             if task.result is not None:
                 return
             attempt = task.attempts
@@ -166,8 +169,13 @@ class TaskGroup(Generic[T]):
                 if error.billed_seconds:
                     self.counts.bill(error.billed_seconds, estimated=error.estimated)
                 self._note(task, error.reason, Trouble.of(error))
-                await self._recover(error.reason)
+                task.left_working = error.reason in LEFT_WORKING
+                try:
+                    await recover(error.reason, self._cache, self._work.restore)
+                except CacheError:
+                    self.counts.retries["cache"] += 1
                 continue
+            task.left_working = False
             tried += 1
             if await self._arrived(task, attempt):
                 return
@@ -180,6 +188,7 @@ class TaskGroup(Generic[T]):
             request = self._work.encode(task.index, attempt)
             ack = await self._workers.invoke(request, self._timeout, priority=self._work.priority)
         except AbandonedError as abandoned:  # it runs on, and its time is unknown: the answer is lost
+            task.left_working = True
             self.counts.bill(min(abandoned.seconds, self._timeout), estimated=True)
             if abandoned.trouble is not None:
                 self._meet(task, Trouble.of(abandoned.trouble))
@@ -194,6 +203,9 @@ class TaskGroup(Generic[T]):
             self.counts.late += attempt > 0 or not ack.found_ready
         self.counts.task_seconds[task.index] = ack.seconds["total"]
 
+    def _bill_rest(self, seconds: float) -> None:
+        self.counts.bill(seconds, estimated=True)
+
     def _note(self, task: Task[T], reason: str, trouble: Trouble) -> None:
         self._meet(task, trouble)
         if task.result is None:
@@ -206,16 +218,6 @@ class TaskGroup(Generic[T]):
             self._logged.add(trouble.text)
             fields = {"task": task.index, "traceback": trouble.evidence.trace}
             log.info("a worker failed: %s", trouble, extra={"fields": fields})
-
-    async def _recover(self, reason: str) -> None:
-        """Do what can be done here before the next try."""
-        try:
-            if reason == "redis_unreachable":
-                await self._cache.wait_reachable(_CACHE_WAIT_SECONDS)
-            if reason in ("redis_unreachable", "weights_missing"):
-                await self._work.restore()
-        except CacheError:
-            self.counts.retries["cache"] += 1
 
     async def _arrived(self, task: Task[T], attempt: int) -> bool:
         """Return whether a result that a worker has stored is here, once the list was seen empty."""
@@ -235,6 +237,8 @@ class TaskGroup(Generic[T]):
         """Take the list's messages as they come, until this is cancelled."""
         loop = asyncio.get_running_loop()
         reached = True
+        with contextlib.suppress(CacheError):
+            await self._cache.open(self._work.key)
         while True:
             looked_at = loop.time()
             try:
@@ -292,9 +296,3 @@ class TaskGroup(Generic[T]):
         task.refused.add(attempt)
         self._note(task, "refused", Trouble(message))
         task.news.set()
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -94,6 +94,7 @@ class Work(Generic[T]):
 class Task(Generic[T]):
     """One task's progress. ``result`` is the first valid one that was stored, by any attempt.
 
+    ``left_working``: its last request was cut, and whoever got it may work on.
     ``hopeless``: the work itself failed, and would fail again.
     """
 
@@ -104,6 +105,7 @@ class Task(Generic[T]):
         self.refused: set[int] = set()
         self.trouble = UNANSWERED
         self.failed_at_work = 0
+        self.left_working = False
         self.request: asyncio.Task[None] | None = None
         self.news = asyncio.Event()
 

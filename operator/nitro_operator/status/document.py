@@ -32,7 +32,7 @@ from nitro_operator.status.conditions import (
     to_status,
     true,
 )
-from nitro_operator.status.lateness import lateness
+from nitro_operator.status.lateness import cut, lateness
 from nitro_operator.status.phase import Judgement, Stage
 from nitro_operator.status.pod_report import PodReport
 
@@ -237,6 +237,7 @@ def _actors(s: Situation) -> Condition:
     if s.pods.taken:
         return true(ACTORS_READY, "WakeDeferred", s.pods.waits)
     late = lateness(s.training, s.pods.times, s.view.spec, s.granted) if s.view is not None else None
+    late = cut(s.training) or late
     if late is not None:
         return Condition(ACTORS_READY, True, late.reason, late.message, late.warning)
     if s.pods.sleepless is not None:

@@ -1,4 +1,4 @@
-"""Whether actors come too late for the rounds that ask for them."""
+"""Whether actors come too late for the rounds that ask for them, or take too long for their rollouts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nitro_api.pools.holding import PodTimes
 from nitro_api.spec.job import JobSpec
-from nitro_api.spec.learner_status import HistoryEntry, TrainingStatus
+from nitro_api.spec.learner_status import ROLLOUTS_CUT, HistoryEntry, TrainingStatus
 from nitro_api.spec.pods import MOST_PER_POD
 from nitro_api.spec.scaling import LONGEST_HOLD
 from nitro_operator.observation.diagnosis import Problem
@@ -49,6 +49,19 @@ def lateness(
         "ActorsLate",
         f"only {ready} of the last {slots} slots found a ready actor: a pod takes {times.start:.0f} s to "
         f"start{took}. {_remedy(spec, seconds, times, most=max(one.actors or 0 for one in known))}",
+    )
+
+
+def cut(training: TrainingStatus | None) -> Problem | None:
+    """The problem that rollouts of the last round were cut at their time limit; None otherwise."""
+    if training is None or training.reason != ROLLOUTS_CUT:
+        return None
+    return Problem(
+        ROLLOUTS_CUT,
+        f"{training.message or 'requests to actors were cut'}. An actor goes on with such a rollout for as long "
+        "again, and its result is used if it comes in time; the round waits for it. Give actors more CPU "
+        "(spec.actor.resources, in a suspended job), or in a new job a larger spec.actor.timeoutSeconds or a "
+        "smaller spec.environment.rolloutLength.",
     )
 
 

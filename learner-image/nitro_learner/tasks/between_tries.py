@@ -1,0 +1,52 @@
+"""What is done with a task before it is asked for again."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from nitro_learner.cache.base import Cache, CacheError
+from nitro_learner.tasks.task import Task
+
+_CACHE_WAIT_SECONDS = 15.0
+_LOOK_SECONDS = 1.0
+
+
+async def recover(reason: str, cache: Cache, restore: Callable[[], Awaitable[None]]) -> None:
+    """Repair what made a task fail, as far as that is possible here. Raises CacheError."""
+    if reason == "redis_unreachable":
+        await cache.wait_reachable(_CACHE_WAIT_SECONDS)
+    if reason in ("redis_unreachable", "weights_missing"):
+        await restore()
+
+
+async def worked_off(task: Task[Any], cache: Cache, key: str, bill: Callable[[float], None]) -> None:
+    """Wait while a worker says that it works on a task whose request was cut, and bill that time.
+
+    The result comes to the list `key` as if nothing had been cut. A worker of an older release says nothing,
+    and is not waited for.
+    """
+    seconds = 0.0
+    try:
+        while True:
+            task.news.clear()
+            if task.result is not None or not await cache.worked_on(key, task.index):
+                return
+            pause = random.uniform(0.5, 1.0) * _LOOK_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await task.news.wait()
+            seconds += pause
+    except CacheError:  # the next request will tell
+        return
+    finally:
+        if seconds:
+            bill(seconds)
+
+
+async def cancel(requests: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel requests, and wait for their ends."""
+    for request in requests:
+        request.cancel()
+    await asyncio.gather(*requests, return_exceptions=True)
