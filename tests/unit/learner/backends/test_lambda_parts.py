@@ -431,6 +431,6 @@ async def test_memory_cache_returns_fragments_once_and_drops_old_weights() -> No
     assert await cache.pop(key) == []
     assert await cache.wait(key, 0.01) is None
     assert (await cache.memory()).used == len(b"weights 1") * 2
-    await cache.clear(key)
+    await cache.clear(key, stop=False)
     await cache.close()
     assert (await cache.memory()).used == 0

@@ -14,6 +14,7 @@ from nitro_learner.cluster.job import JobClient, WatchForbidden
 from nitro_learner.cluster.job_mirror import GrantedActors, JobMirror
 from nitro_learner.cluster.status_reporter import StatusReporter
 from nitro_learner.training.needs import LaterNeed, Need
+from report_support import report
 from train_support import job
 
 SECONDS = 120.0
@@ -110,3 +111,21 @@ def test_the_mirror_passes_addresses_on_at_every_look() -> None:
     later: list[GrantedActors] = []
     mirror.on_actors(later.append)
     assert later == [GrantedActors(2, 2, ())]
+
+
+def test_rounds_that_the_time_limit_cuts_are_reported_until_one_is_not() -> None:
+    cluster = Cluster()
+    with StatusReporter(cast("JobClient", cluster), None) as reporter:
+        reporter.starting(spec("Knative"), round=0, version=0, actors=3)
+        for number, timeouts, told in ((1, 2, ("RolloutsCut", CUT)), (2, 0, (None, None))):
+            reporter.on_round_done(report(number, retried={"timeout": timeouts}, seconds_actor=41.25))
+            training: dict[str, Any] = {}
+            while training.get("round") != number:
+                training = cluster.reports.get(timeout=SECONDS)["training"]
+            assert (training.get("reason"), training.get("message")) == told
+
+
+CUT = (
+    "2 requests to the 8 actors of round 1 were not answered within spec.actor.timeoutSeconds, 60 s "
+    "(others took 41.2 s)"
+)

@@ -136,6 +136,15 @@ class TestStatus:
         assert "the present keys of credentialsSecret" in learner.message
         assert found["Ready"].status
 
+    def test_rollouts_that_are_cut_are_a_warning_of_actors_that_serve(self) -> None:
+        told = TrainingStatus(reason="RolloutsCut", message="2 requests were not answered within 60 s")
+        found = {c.type: c for c in document.conditions(self.situation(training=told))}
+        actors = found["ActorsReady"]
+        assert (actors.status, actors.reason, actors.warning) == (True, "RolloutsCut", True)
+        assert actors.message.startswith("2 requests were not answered within 60 s. An actor goes on")
+        assert "a larger spec.actor.timeoutSeconds" in actors.message
+        assert found["Ready"].status
+
     def test_time_in_a_queue_before_the_first_start_does_not_count_towards_the_deadline(self) -> None:
         held = learner_job(namespace="team")
         held["spec"]["suspend"] = True
