@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nitro_api.costs.pod_use import PodUse
+from nitro_api.spec.learner_status import ACTORS_SILENT, CHECKPOINT_MISSED, ROLLOUTS_CUT
 from nitro_learner.cluster.policy_status import present
 
 if TYPE_CHECKING:
@@ -66,6 +67,24 @@ def cut(report: RoundReport, timeout_seconds: float) -> str | None:
         f"{count} requests to the {report.actors} actors of round {report.round} were not answered within "
         f"spec.actor.timeoutSeconds, {timeout_seconds:g} s{others}"
     )
+
+
+def rewound(last: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of status.training after the round that a run goes on from, as the history has it."""
+    return {
+        "envSteps": last.get("envSteps"),
+        "rewardMean": last.get("rewardMean"),
+        "boostingScore": last.get("score"),
+        "convexityRatio": None,
+    }
+
+
+def worst(troubles: Mapping[str, str]) -> dict[str, str | None]:
+    """The fields that tell one of several troubles: that of silent actors first, because the operator acts on
+    it."""
+    order = (ACTORS_SILENT, CHECKPOINT_MISSED, ROLLOUTS_CUT)
+    found = next((one for one in order if one in troubles), None)
+    return {"reason": found, "message": troubles[found] if found else None}
 
 
 def request(actors: int) -> dict[str, Any]:

@@ -30,9 +30,11 @@ from nitro_learner.cluster.report_fields import (
     progress,
     readable,
     request,
+    rewound,
     sentence,
     spent,
     timestamp,
+    worst,
 )
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
 
@@ -206,21 +208,14 @@ class StatusReporter(Listener):
                 self._troubles.pop(reason, None)
             else:
                 self._troubles[reason] = sentence(message)
-            order = (ACTORS_SILENT, CHECKPOINT_MISSED, ROLLOUTS_CUT)
-            worst = next((one for one in order if one in self._troubles), None)
-            self._update(reason=worst, message=self._troubles[worst] if worst else None)
+            self._update(**worst(self._troubles))
 
     def _rewind(self, round: int) -> None:
         """Remove what an earlier pod reported of rounds after the checkpoint, which are done again."""
         while self._history and self._history[-1]["round"] > round:
             self._history.pop()
         last = self._history[-1] if self._history and self._history[-1]["round"] == round else {}
-        self._training |= {
-            "envSteps": last.get("envSteps"),
-            "rewardMean": last.get("rewardMean"),
-            "boostingScore": last.get("score"),
-            "convexityRatio": None,
-        }
+        self._training |= rewound(last)
 
     def _take(
         self, row: Mapping[str, Any], *, ready: int | None = None, pods: PodUse | None = None, **more: Any
