@@ -59,9 +59,9 @@ def cut(training: TrainingStatus | None) -> Problem | None:
     return Problem(
         ROLLOUTS_CUT,
         f"{training.message or 'requests to actors were cut'}. An actor goes on with such a rollout for as "
-        "long again, and its result is used if it comes in time; the round waits for it. Give actors more CPU "
-        "(spec.actor.resources, in a suspended job), or in a new job a larger spec.actor.timeoutSeconds or a "
-        "smaller spec.environment.rolloutLength.",
+        "long again, and its result is used if it comes in time; the round waits for it. Give actors more "
+        "CPU (spec.actor.resources, in a suspended job), or in a new job a larger spec.actor.timeoutSeconds "
+        "or a smaller spec.environment.rolloutLength.",
     )
 
 
