@@ -1,6 +1,7 @@
 """The server's work: one request at a time, in the main thread, until a signal ends it."""
 
 import faulthandler
+import functools
 import os
 import queue
 import sys
@@ -49,7 +50,7 @@ class Service(Doorkeeper):
         while True:
             job = self._jobs.get()
             if job is not None:
-                self._within_limit(lambda job=job: job(actor, store, watch))
+                self._within_limit(functools.partial(job, actor, store, watch))
             elif self.unanswered == 0:  # else the last answer wakes this loop again
                 break
         actor.environment.close()
