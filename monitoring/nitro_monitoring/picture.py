@@ -87,8 +87,8 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
     if options["custom"].get("stacking", {}).get("mode") == "normal":
         apart = [one for one in series if "custom.stacking" in styles.get(one[0], {})]
         _stack(axes, [one for one in series if one not in apart])
-        for legend, times, values in apart:
-            axes.plot(times, values, color=_INK, linewidth=1.6, label=legend)
+        for (legend, times, values), colour in zip(apart, (_INK, _STATES["red"]), strict=False):
+            axes.plot(times, values, color=colour, linewidth=1.6, label=legend)
     else:
         _lines(axes, series, styles)
     for step in options["thresholds"]["steps"][1:]:
