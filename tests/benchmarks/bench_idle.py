@@ -49,8 +49,8 @@ ACTORS = 16
 STEPS = 20
 """Of a rollout; each sleeps."""
 MODULE = "sleeping_environment"
-ACTOR: Object = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
-"""16 of them fit on a node of two cores beside Knative and the learner."""
+ACTOR: Object = {"requests": {"cpu": "75m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
+"""16 of them fit on a node of two cores beside Knative and a learner."""
 COLUMNS = (
     "run",
     "sampling, update, s",
