@@ -9,7 +9,7 @@ import time
 
 from harness import Cluster, of_component
 
-from nitro_learner.views.job_pods import JobPods, Need
+from nitro_learner.views.job_pods import JobPods, PastNeed
 from nitro_learner.views.pod_lives import Span
 
 
@@ -46,7 +46,7 @@ class PodHistory:
         return sum(span.seconds for spans in self.spans for span in spans)
 
     @property
-    def needs(self) -> list[Need]:
+    def needs(self) -> list[PastNeed]:
         """What the learner said that it needs."""
         with self._lock:
             return list(self._seen.needs)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class Place:
+class ActorPlace:
     """Where a request can be sent, and the number of those that are there."""
 
     url: str
@@ -51,15 +51,15 @@ class Places:
     """
 
     def __init__(self, activator: str, limit: int, *, per_pod: int = 1, port: int = PORT) -> None:
-        self._activator = Place(activator)
+        self._activator = ActorPlace(activator)
         self._per_pod = per_pod
         self._port = port
         self._granted = limit
         self._ready: int | None = None
         self._by_address = False
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, ActorPlace] = {}
         """By address: those that are listed, and others while requests are there."""
-        self._listed: list[Place] = []
+        self._listed: list[ActorPlace] = []
         self._placed = 0
         """Requests in flight, wherever they are."""
         self._patience: asyncio.TimerHandle | None = None
@@ -87,7 +87,7 @@ class Places:
         known = self._by_address or self._ready is None
         return self._capacity.outstanding < (self.limit if known else min(self.limit, self._ready or 0))
 
-    def waits(self, place: Place) -> bool:
+    def waits(self, place: ActorPlace) -> bool:
         """Whether a request there may wait for an actor: the activator holds it until one is ready."""
         return place is self._activator and (self._ready is None or self._capacity.in_flight > self._ready)
 
@@ -109,13 +109,13 @@ class Places:
             self._by_address, self._impatient = addresses is not None, False
         self._adjust()
 
-    def refuse(self, place: Place) -> None:
+    def refuse(self, place: ActorPlace) -> None:
         """Leave an address alone where nothing listens: its pod has gone."""
         if place is not self._activator:
             place.refused = True
             self._adjust()
 
-    async def acquire(self, priority: int) -> Place:
+    async def acquire(self, priority: int) -> ActorPlace:
         """Wait for room, and take the earliest free place."""
         while True:
             self._be_patient()
@@ -127,23 +127,23 @@ class Places:
                 return place
             self._capacity.release()  # the address went in this very moment
 
-    def release(self, place: Place) -> None:
+    def release(self, place: ActorPlace) -> None:
         """Give the room of a request back."""
         place.in_flight -= 1
         self._placed -= 1
         self._capacity.set_limit(self._room())
         self._capacity.release()
 
-    def _place(self, address: str) -> Place:
+    def _place(self, address: str) -> ActorPlace:
         if address not in self._places:
             host = f"[{address}]" if ":" in address else address
-            self._places[address] = Place(f"http://{host}:{self._port}")
+            self._places[address] = ActorPlace(f"http://{host}:{self._port}")
         return self._places[address]
 
-    def _usable(self) -> list[Place]:
+    def _usable(self) -> list[ActorPlace]:
         return [place for place in self._listed if not place.refused]
 
-    def _free_place(self) -> Place | None:
+    def _free_place(self) -> ActorPlace | None:
         if not self._by_address:
             return self._activator
         free = [place for place in self._usable() if place.in_flight < self._per_pod]

@@ -40,7 +40,7 @@ from nitro_learner.training.round_report import Listener, Outcome, RoundReport, 
 
 if TYPE_CHECKING:
     from nitro_api.costs.pod_use import PodUse
-    from nitro_learner.training.needs import Need
+    from nitro_learner.training.needs import ActorNeed
     from nitro_learner.training.sharing import Regrouping
 
 logger = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class StatusReporter(Listener):
     def on_round_requested(self, *, round: int, actors: int) -> None:  # noqa: ARG002
         self._update(**request(actors))
 
-    def on_need_changed(self, need: Need) -> None:
+    def on_need_changed(self, need: ActorNeed) -> None:
         if self._pods:
             self._update(**needs(need.now, need.later))
 

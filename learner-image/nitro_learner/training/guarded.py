@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
 
 if TYPE_CHECKING:
-    from nitro_learner.training.needs import Need
+    from nitro_learner.training.needs import ActorNeed
     from nitro_learner.training.sharing import Regrouping
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class _Guarded(Listener):
     def on_stage_started(self, *, round: int, stage: str, actors: int) -> None:
         self._tell(lambda: self._listener.on_stage_started(round=round, stage=stage, actors=actors))
 
-    def on_need_changed(self, need: Need) -> None:
+    def on_need_changed(self, need: ActorNeed) -> None:
         self._tell(lambda: self._listener.on_need_changed(need))
 
     def on_round_done(self, report: RoundReport) -> None:

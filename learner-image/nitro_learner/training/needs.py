@@ -39,7 +39,7 @@ class LaterNeed:
 
 
 @dataclass(frozen=True)
-class Need:
+class ActorNeed:
     """Actors that are needed.
 
     Attributes:
@@ -97,7 +97,7 @@ class Needs:
         self._has_gaps = gaps
         self._gaps = deque(map(_gap, history), maxlen=WINDOW)
         self._decisions: deque[float] = deque(maxlen=WINDOW)
-        self._told: Need | None = None
+        self._told: ActorNeed | None = None
         self._actors = 0
         """Of the round that samples."""
         self._beside = 0
@@ -110,7 +110,7 @@ class Needs:
 
     def coming(self, actors: int) -> None:
         """The first round will begin in a moment, with `actors`."""
-        self._tell(Need(0, (LaterNeed(0.0, actors),)))
+        self._tell(ActorNeed(0, (LaterNeed(0.0, actors),)))
 
     def sampling(self, fewest: int, expected: int) -> None:
         """A round begins with `fewest` actors, and is expected to have `expected` once that is decided."""
@@ -124,24 +124,24 @@ class Needs:
         if self._has_gaps and fewest < expected and wait is not None and wait >= SHORTEST_SECONDS:
             later = (LaterNeed(wait, expected),)
         self._actors = fewest if later else max(fewest, expected)
-        self._tell(Need(self._now(), later))
+        self._tell(ActorNeed(self._now(), later))
 
     def decided(self, actors: int) -> None:
         """The number of actors of the round that has begun is known."""
         self._decisions.append(time.monotonic() - self._began)
         self._actors = actors
-        self._tell(Need(self._now()))
+        self._tell(ActorNeed(self._now()))
 
     def evaluating(self, requests: int) -> None:
         """So many requests of an evaluation have begun beside the round."""
         self._beside = requests
-        self._tell(Need(self._now()))
+        self._tell(ActorNeed(self._now()))
 
     def evaluated(self) -> None:
         """They have ended."""
         self._beside = 0
         if self._next is None:
-            self._tell(Need(self._now()))
+            self._tell(ActorNeed(self._now()))
         elif self._timer is None:
             self._tell_gap()
 
@@ -160,7 +160,7 @@ class Needs:
         """The last evaluation begins, and nothing is sampled any more."""
         self._end_gap()
         self._actors = requests
-        self._tell(Need(self._now()))
+        self._tell(ActorNeed(self._now()))
 
     def _tell_gap(self) -> None:
         assert self._next is not None, "no gap has begun"
@@ -174,7 +174,7 @@ class Needs:
                 later = (LaterNeed(gap, max(fewest, expected)),)
             else:
                 later = (LaterNeed(gap, fewest), LaterNeed(gap + decision, expected))
-        self._tell(Need(self._now(), later))
+        self._tell(ActorNeed(self._now(), later))
 
     def _end_gap(self) -> None:
         self._next = None
@@ -186,7 +186,7 @@ class Needs:
         # A request may still be with an actor behind the first ones, of which there were more before.
         return max(self._actors + (self._beside if self._next is None else 0), self._in_use())
 
-    def _tell(self, need: Need) -> None:
+    def _tell(self, need: ActorNeed) -> None:
         if need == self._told:
             return
         self._told = need

@@ -16,7 +16,7 @@ from nitro_learner.training.costs import ActorWork
 if TYPE_CHECKING:
     from nitro_api.costs.pod_use import PodUse
     from nitro_api.costs.prices import RoundCost
-    from nitro_learner.training.needs import Need
+    from nitro_learner.training.needs import ActorNeed
     from nitro_learner.training.sharing import Regrouping
 
 Row = Mapping[str, float | None]
@@ -244,7 +244,7 @@ class Listener:
     def on_stage_started(self, *, round: int, stage: str, actors: int) -> None:
         """The loop entered a stage of round `round`, "sample", "update" or "final" (for live displays)."""
 
-    def on_need_changed(self, need: Need) -> None:
+    def on_need_changed(self, need: ActorNeed) -> None:
         """The run needs other actors than before, now or later."""
 
     def on_round_done(self, report: RoundReport) -> None:

@@ -13,7 +13,7 @@ _ENDED = ("Succeeded", "Failed", "Suspended")
 
 
 @dataclass(frozen=True)
-class Need:
+class PastNeed:
     """What the learner has said: from a Unix time on it uses `now` of the `asked` actors of its round.
 
     Both are 0 once the job is over.
@@ -35,7 +35,7 @@ class JobPods:
 
     def __init__(self) -> None:
         self.lives = PodLives()
-        self.needs: list[Need] = []
+        self.needs: list[PastNeed] = []
         self._phase = ""
 
     def see(self, job: Mapping[str, Any], pods: Iterable[Pod], now: float) -> None:
@@ -49,7 +49,7 @@ class JobPods:
         self._phase = status.get("phase") or ""
         if self._phase in _ENDED:
             if self.needs and self.needs[-1].asked:
-                self.needs.append(Need(now, 0, 0))
+                self.needs.append(PastNeed(now, 0, 0))
             return
         training = status.get("training") or {}
         stated, number = training.get("neededAt"), training.get("needsNow")
@@ -58,7 +58,7 @@ class JobPods:
         at = datetime.fromisoformat(stated).timestamp()
         if not self.needs or at > self.needs[-1].at:
             asked = (training.get("requests") or {}).get("actors") or training.get("requestedActors") or 0
-            self.needs.append(Need(at, number, asked))
+            self.needs.append(PastNeed(at, number, asked))
 
     @property
     def over(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from nitro_learner.run.metrics_file import columns_of, read_metrics
 from nitro_learner.run.rundir import RunDir, RunDirError
-from nitro_learner.views.job_pods import Need
+from nitro_learner.views.job_pods import PastNeed
 from nitro_learner.views.plot_groups import time_unit_of
 from nitro_learner.views.plot_style import COLOURS, INK, MUTED, picture
 from nitro_learner.views.pod_lives import STATES, Span, vcpu_seconds
@@ -30,7 +30,7 @@ _THIN, _THICK = 0.15, 0.85
 
 
 def draw_lives(
-    lives: Sequence[Sequence[Span]], needs: Sequence[Need], title: str, out: Path, *, end: float
+    lives: Sequence[Sequence[Span]], needs: Sequence[PastNeed], title: str, out: Path, *, end: float
 ) -> Path:
     """Draw each pod as a bar, below the number of pods in each state and the actors that are needed.
 
@@ -140,7 +140,7 @@ def _stack(axis: Axes, lives: Sequence[Sequence[Span]], place: Any) -> None:
         under = high
 
 
-def _shade(axis: Axes, needs: Sequence[Need], began: float, end: float, scale: float) -> None:
+def _shade(axis: Axes, needs: Sequence[PastNeed], began: float, end: float, scale: float) -> None:
     """The darker, the fewer of its actors the learner uses."""
     for one, until in zip(needs, [*(later.at for later in needs[1:]), end], strict=False):
         idle = 1 - min(1.0, one.now / one.asked) if one.asked else 0.0

@@ -16,9 +16,7 @@ from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.kube.queue import TryAgain
 from nitro_operator.observation import reported
-from nitro_operator.observation.lifetimes import PodLifetimes
-from nitro_operator.observation.metering import PodMeter
-from nitro_operator.observation.observed import Observed, actor_pods, named_secret, observe, terminating
+from nitro_operator.observation.observed import Observed, actor_pods, observe, terminating
 from nitro_operator.reconcile import permission
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.ending import Ending
@@ -31,7 +29,6 @@ from nitro_operator.reconcile.source import find_source
 from nitro_operator.reconcile.start import Starter
 from nitro_operator.reconcile.trouble import refusal
 from nitro_operator.scaling.platform import Platform
-from nitro_operator.sleeping.memory import SleepMemory
 from nitro_operator.status.conditions import Condition
 from nitro_operator.status.phase import Stage, phase_of, seconds_left
 
@@ -266,12 +263,8 @@ class Reconciler:
         if memory is not None and memory.uid != uid:
             self._forget(key)
         if memory is None or memory.uid != uid:
-            observed, server_now = observe(self._cache, job), self._kube.server_now()
-            meter = PodMeter.restored(job, observed.actor_pods, server_now)
-            lifetimes = PodLifetimes.restored(job, observed.actor_pods, server_now)
-            secret = named_secret(observed)
-            memory = self._memories[key] = JobMemory(uid, meter, lifetimes, credentials=secret)
-            memory.sleep = SleepMemory.restored(job)
+            memory = JobMemory.restored(job, observe(self._cache, job), self._kube.server_now())
+            self._memories[key] = memory
             memory.read(job, self._config)
             granted, view = reported.actors(job).granted or 0, memory.view
             if view is None:

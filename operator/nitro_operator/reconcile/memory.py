@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from pydantic import ValidationError
 
@@ -20,6 +21,7 @@ from nitro_operator.observation.heartbeat import Heartbeat
 from nitro_operator.observation.learner_pods import LearnerPods
 from nitro_operator.observation.lifetimes import PodLifetimes
 from nitro_operator.observation.metering import PodMeter
+from nitro_operator.observation.observed import Observed, named_secret
 from nitro_operator.reconcile import permission
 from nitro_operator.sleeping.memory import SleepMemory
 from nitro_operator.status.former import FormerRunNews
@@ -70,6 +72,14 @@ class JobMemory:
     """Name of the Secret that the pods were made with, or of the next one; None while there are no pods."""
     status_written: float = float("-inf")
     _generation: int | None = None
+
+    @classmethod
+    def restored(cls, job: Object, observed: Observed, server_now: datetime) -> JobMemory:
+        """Go on from what the status and the children say."""
+        meter = PodMeter.restored(job, observed.actor_pods, server_now)
+        lifetimes = PodLifetimes.restored(job, observed.actor_pods, server_now)
+        secret, sleep = named_secret(observed), SleepMemory.restored(job)
+        return cls(job["metadata"]["uid"], meter, lifetimes, credentials=secret, sleep=sleep)
 
     def has_read(self, job: Object) -> bool:
         """Whether `read` has seen this generation of the spec. A deletion makes a new one, too."""

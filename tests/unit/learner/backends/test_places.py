@@ -8,7 +8,7 @@ import random
 import pytest
 
 from nitro_learner.backends import places
-from nitro_learner.backends.places import Place, Places
+from nitro_learner.backends.places import ActorPlace, Places
 from virtual_clock import VirtualClockLoop, settled
 
 loop_factory = VirtualClockLoop
@@ -26,7 +26,7 @@ def url(address: str) -> str:
     return f"http://{address}:8012"
 
 
-async def take(found: Places, count: int = 1) -> list[Place]:
+async def take(found: Places, count: int = 1) -> list[ActorPlace]:
     async with asyncio.timeout(1000):
         return [await found.acquire(0) for _ in range(count)]
 

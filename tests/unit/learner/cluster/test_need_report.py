@@ -13,7 +13,7 @@ from nitro_api import JobStatus, load_job, resolve
 from nitro_learner.cluster.job import JobClient, WatchForbidden
 from nitro_learner.cluster.job_mirror import GrantedActors, JobMirror
 from nitro_learner.cluster.status_reporter import StatusReporter
-from nitro_learner.training.needs import LaterNeed, Need
+from nitro_learner.training.needs import ActorNeed, LaterNeed
 from report_support import report
 from train_support import job
 
@@ -65,12 +65,12 @@ def test_every_change_of_the_need_is_reported_at_once() -> None:
     with StatusReporter(cast("JobClient", cluster), {"training": left}) as reporter:
         reporter.starting(spec("Knative"), round=0, version=0, actors=3)
         assert reported(cluster) == (0, []), "not what a pod that crashed has left"
-        reporter.on_need_changed(Need(0, (LaterNeed(0.0, 3),)))
+        reporter.on_need_changed(ActorNeed(0, (LaterNeed(0.0, 3),)))
         assert reported(cluster) == (0, [{"afterSeconds": 0.0, "actors": 3}])
-        reporter.on_need_changed(Need(3))
+        reporter.on_need_changed(ActorNeed(3))
         assert reported(cluster) == (3, [])
         later = LaterNeed(1.23456, 2), LaterNeed(4.0, 3)
-        reporter.on_need_changed(Need(1, later))
+        reporter.on_need_changed(ActorNeed(1, later))
         expected = [{"afterSeconds": 1.235, "actors": 2}, {"afterSeconds": 4.0, "actors": 3}]
         assert reported(cluster) == (1, expected)
         reporter.conclude("Running", "Interrupted", "another pod goes on")
@@ -85,7 +85,7 @@ def test_actors_that_are_no_pods_have_no_needs(backend: str) -> None:
     with StatusReporter(cast("JobClient", cluster), None) as reporter:
         reporter.starting(resolve(load_job(job(backend=given))).spec, round=0, version=0, actors=3)
         assert reported(cluster) == (None, None)
-        reporter.on_need_changed(Need(3))
+        reporter.on_need_changed(ActorNeed(3))
         reporter.conclude("Succeeded", "RoundsDone", "done")
         assert reported(cluster) == (None, None)
 

@@ -7,7 +7,7 @@ import pytest
 
 from nitro_api.costs.prices import RoundCost
 from nitro_learner.training.guarded import guarded
-from nitro_learner.training.needs import Need
+from nitro_learner.training.needs import ActorNeed
 from nitro_learner.training.round_report import Listener, Outcome
 from report_support import report
 
@@ -42,7 +42,7 @@ def _tell(listener: Listener, event: str) -> None:
         "on_run_started": {"round": 0, "rounds": 1, "history": []},
         "on_round_requested": {"round": 1, "actors": 2},
         "on_stage_started": {"round": 1, "stage": "sample", "actors": 2},
-        "on_need_changed": {"need": Need(2)},
+        "on_need_changed": {"need": ActorNeed(2)},
         "on_round_done": {"report": report(1)},
         "on_policies_regrouped": {"regrouping": None},
         "on_cache_measured": {"used": 1, "limit": 0},

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nitro_learner.training import needs
-from nitro_learner.training.needs import QUANTILE, LaterNeed, Need, Needs, remaining
+from nitro_learner.training.needs import QUANTILE, ActorNeed, LaterNeed, Needs, remaining
 from nitro_learner.training.round_report import Listener
 
 
@@ -32,14 +32,14 @@ class Told(Listener):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
-        self.needs: list[Need] = []
+        self.needs: list[ActorNeed] = []
         self.news = asyncio.Event()
 
-    def on_need_changed(self, need: Need) -> None:
+    def on_need_changed(self, need: ActorNeed) -> None:
         self.needs.append(need)
         self.news.set()
 
-    def take(self) -> list[Need]:
+    def take(self) -> list[ActorNeed]:
         taken, self.needs = self.needs, []
         self.news.clear()
         return taken
@@ -77,20 +77,20 @@ async def test_actors_are_needed_from_the_first_round_on_and_not_in_gaps(clock: 
     run.coming(8)
     run.sampling(8, 8)
     run.decided(8)
-    assert told.take() == [Need(0, (LaterNeed(0.0, 8),)), Need(8)]
+    assert told.take() == [ActorNeed(0, (LaterNeed(0.0, 8),)), ActorNeed(8)]
     run.sampled(8, 8)
-    assert told.take() == [Need(0)], "nothing is known of the first gap"
+    assert told.take() == [ActorNeed(0)], "nothing is known of the first gap"
     clock.now += 20
     run.sampling(8, 8)
     run.sampled(8, 8)
-    assert told.take() == [Need(8), Need(0, (LaterNeed(20.0, 8),))]
+    assert told.take() == [ActorNeed(8), ActorNeed(0, (LaterNeed(20.0, 8),))]
 
 
 async def test_the_gaps_of_an_earlier_pod_are_known(clock: Clock) -> None:
     run, told = make(clock, history=[gap(1, 10, 3), gap(0, 14, 0)])
     run.sampling(4, 4)
     run.sampled(4, 4)
-    assert told.take() == [Need(4), Need(0, (LaterNeed(14.0, 4),))]
+    assert told.take() == [ActorNeed(4), ActorNeed(0, (LaterNeed(14.0, 4),))]
 
 
 async def test_the_rest_is_needed_after_a_detector_that_takes_long(clock: Clock) -> None:
@@ -98,14 +98,14 @@ async def test_the_rest_is_needed_after_a_detector_that_takes_long(clock: Clock)
     run.sampling(2, 16)
     clock.now += 5
     run.decided(12)
-    assert told.take() == [Need(16), Need(12)], "the first time nothing is known of the detector"
+    assert told.take() == [ActorNeed(16), ActorNeed(12)], "the first time nothing is known of the detector"
     run.sampled(2, 12)
-    assert told.take() == [Need(0, (LaterNeed(10.0, 2), LaterNeed(15.0, 12)))]
+    assert told.take() == [ActorNeed(0, (LaterNeed(10.0, 2), LaterNeed(15.0, 12)))]
     clock.now += 10
     run.sampling(2, 12)
     clock.now += 5
     run.decided(16)
-    assert told.take() == [Need(2, (LaterNeed(5.0, 12),)), Need(16)]
+    assert told.take() == [ActorNeed(2, (LaterNeed(5.0, 12),)), ActorNeed(16)]
 
 
 async def test_gaps_in_which_nobody_could_sleep_are_not_told(clock: Clock) -> None:
@@ -116,7 +116,7 @@ async def test_gaps_in_which_nobody_could_sleep_are_not_told(clock: Clock) -> No
         run.decided(8)
         run.sampled(2, 8)
         clock.now += 0.4
-    assert told.take() == [Need(8)]
+    assert told.take() == [ActorNeed(8)]
 
 
 async def test_a_gap_that_becomes_long_against_expectation_is_told(
@@ -126,7 +126,7 @@ async def test_a_gap_that_becomes_long_against_expectation_is_told(
     run, told = make(clock, history=[gap(0, 0.04, 0)] * 5 + [gap(0, 0.04, 30)])
     run.sampling(8, 8)
     run.sampled(8, 8)
-    assert told.take() == [Need(8)]
+    assert told.take() == [ActorNeed(8)]
     clock.now += 1.04
     async with asyncio.timeout(60):
         await told.news.wait()
@@ -139,18 +139,18 @@ async def test_requests_of_an_evaluation_need_actors_until_it_ends(clock: Clock)
     run, told = make(clock, history=[gap(0, 10, 0)])
     run.sampling(4, 4)
     run.evaluating(2)
-    assert told.take() == [Need(4), Need(6)]
+    assert told.take() == [ActorNeed(4), ActorNeed(6)]
     clock.in_use = 6
     run.sampled(4, 4)
-    assert told.take() == [Need(6, (LaterNeed(10.0, 4),))], "with the sixth actor is one of them"
+    assert told.take() == [ActorNeed(6, (LaterNeed(10.0, 4),))], "with the sixth actor is one of them"
     clock.now, clock.in_use = clock.now + 4, 0
     run.evaluated()
-    assert told.take() == [Need(0, (LaterNeed(6.0, 4),))]
+    assert told.take() == [ActorNeed(0, (LaterNeed(6.0, 4),))]
     clock.now += 6
     run.sampling(4, 4)
     run.evaluating(2)
     run.evaluated()
-    assert told.take() == [Need(4), Need(6), Need(4)]
+    assert told.take() == [ActorNeed(4), ActorNeed(6), ActorNeed(4)]
 
 
 async def test_a_request_behind_the_rounds_actors_is_still_needed(clock: Clock) -> None:
@@ -159,7 +159,7 @@ async def test_a_request_behind_the_rounds_actors_is_still_needed(clock: Clock) 
     run.sampling(16, 16)
     clock.in_use = 9
     run.decided(4)
-    assert told.take() == [Need(16), Need(9)]
+    assert told.take() == [ActorNeed(16), ActorNeed(9)]
 
 
 async def test_rounds_without_gaps_need_all_actors_all_the_time(clock: Clock) -> None:
@@ -169,7 +169,7 @@ async def test_rounds_without_gaps_need_all_actors_all_the_time(clock: Clock) ->
         clock.now += 30
         run.decided(actors)
         clock.now += 30
-    assert told.take() == [Need(8), Need(6)]
+    assert told.take() == [ActorNeed(8), ActorNeed(6)]
 
 
 async def test_after_the_last_round_only_the_last_evaluation_needs_actors(clock: Clock) -> None:
@@ -178,4 +178,4 @@ async def test_after_the_last_round_only_the_last_evaluation_needs_actors(clock:
     run.sampled(2, 2)
     clock.now += 10
     run.ending(2)
-    assert told.take() == [Need(16), Need(0, (LaterNeed(10.0, 2),)), Need(2)]
+    assert told.take() == [ActorNeed(16), ActorNeed(0, (LaterNeed(10.0, 2),)), ActorNeed(2)]

@@ -14,7 +14,7 @@ from nitro_api.costs.ledger import Ledger
 from nitro_learner.checkpoints.store import CheckpointStore
 from nitro_learner.training import needs
 from nitro_learner.training.costs import Meter
-from nitro_learner.training.needs import Need
+from nitro_learner.training.needs import ActorNeed
 from nitro_learner.training.round_report import Listener
 from nitro_learner.training.trainer import Trainer
 from train_support import job
@@ -43,9 +43,9 @@ class Told(Listener):
 
     def __init__(self) -> None:
         self.events: list[Any] = []
-        self.need = Need(0)
+        self.need = ActorNeed(0)
 
-    def on_need_changed(self, need: Need) -> None:
+    def on_need_changed(self, need: ActorNeed) -> None:
         self.need = need
         self.events.append((need.now, [one.actors for one in need.later]))
 

@@ -14,7 +14,7 @@ import yaml
 from nitro_learner.cli import main
 from nitro_learner.run.recorders import CsvMetrics
 from nitro_learner.views import pod_bars
-from nitro_learner.views.job_pods import JobPods, Need
+from nitro_learner.views.job_pods import JobPods, PastNeed
 from nitro_learner.views.pod_bars import COLOUR, draw_lives
 from nitro_learner.views.pod_lives import Span
 from report_support import report
@@ -114,7 +114,7 @@ def test_each_pod_is_a_row_of_bars_and_phases_lie_behind(tmp_path: Path, drawn: 
         [Span("starting", 100, 102, 1.0), Span("awake", 102, 110, 1.0), Span("asleep", 110, 120, 0.1)],
         [Span("starting", 101, 104, 1.0), Span("awake", 104, 120, 1.0)],
     ]
-    needs = [Need(102, 2, 2), Need(110, 0, 2), Need(118, 1, 2), Need(120, 0, 0)]
+    needs = [PastNeed(102, 2, 2), PastNeed(110, 0, 2), PastNeed(118, 1, 2), PastNeed(120, 0, 0)]
     out = draw_lives(lives, needs, "hopper", tmp_path / "pods.png", end=121)
     assert out.read_bytes()[:4] == b"\x89PNG"
     above, bars = drawn[0]
