@@ -23,7 +23,6 @@ from nitro_operator.kube.queue import WorkQueue
 from nitro_operator.kube.watch import Watch, selector
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.reconcile.job import Reconciler
-from nitro_operator.scaling.grants import UNLIMITED, Limits
 from nitro_operator.scaling.platform import Platform
 from nitro_operator.serving import HttpServer
 from nitro_operator.status.conditions import Condition
@@ -60,9 +59,7 @@ class Controller:
         self._kube = kube
         kube.may_write = leases.held
         self._cache = Cache()
-        limits = Limits(config.platform_max_actors or UNLIMITED, config.namespace_max_actors)
-        pods = Limits(config.platform_max_pods or UNLIMITED, config.namespace_max_pods)
-        self._platform = Platform(limits, pods)
+        self._platform = Platform.of(config)
         self._release = KnativeRelease()
         self._told_release: Problem | None = None
         self._queue = WorkQueue[JobKey](self._reconcile, WORKERS, RECONCILE_TIMEOUT_SECONDS)

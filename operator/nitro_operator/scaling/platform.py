@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
+from nitro_operator.config import Config
 from nitro_operator.kube.kinds import JobKey
-from nitro_operator.scaling.grants import GrantRequest, Limits, grants, reachable
+from nitro_operator.scaling.grants import UNLIMITED, GrantRequest, Limits, grants, reachable
 
 T = TypeVar("T")
 
@@ -27,6 +28,12 @@ class Platform:
     the old one until the new one is published. So the sum of the published grants never exceeds the limit, of
     the platform and of a namespace, or the minima of running jobs if the limit was lowered below them.
     """
+
+    @classmethod
+    def of(cls, config: Config) -> Platform:
+        """The platform with the limits of the chart's values; 0 is no limit."""
+        actors = Limits(config.platform_max_actors or UNLIMITED, config.namespace_max_actors)
+        return cls(actors, Limits(config.platform_max_pods or UNLIMITED, config.namespace_max_pods))
 
     def __init__(self, limits: Limits, pod_limits: Limits | None = None) -> None:
         self.limits = limits
