@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 5.0
 """Time for which a wake may be deferred before a condition says so."""
+WORD_SECONDS = 1.0
+"""Time for the learner's word to be acted on, and for the operator's to reach the learner, on a busy cluster. A
+gap that is hardly longer would hold up the learner, and every actor with it, for nothing."""
 BATCH = 32
 """Pods that are patched in one reconcile. The next one first reads what the learner says by then."""
 
@@ -73,7 +76,8 @@ class Sleeping:
         if need is None:
             return None
         prices = _prices(view, asleep=self.sleepless(run) is None)
-        slopes = Slopes.of(prices, run.memory.lifetimes.times, patches=self._resizer.seconds(pods))
+        patches = self._resizer.seconds(pods) + WORD_SECONDS
+        slopes = Slopes.of(prices, run.memory.lifetimes.times, patches)
         found = divide(need, pods, slopes, let_go=view.spec.scaling.hold == "auto")
         if found.seconds is not None:
             run.again.append(found.seconds + 0.05)
