@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 PATIENCE_SECONDS = 5.0
 """Time for which a wake may be deferred before a condition says so."""
 WORD_SECONDS = 1.0
-"""Time for the learner's word to be acted on, and for the operator's to reach the learner, on a busy cluster. A
-gap that is hardly longer would hold up the learner, and every actor with it, for nothing."""
+"""Time for the learner's word to be acted on, and for the operator's to reach the learner, on a busy cluster.
+To sleep through a gap that is hardly longer would hold up the learner for nothing."""
 BATCH = 32
 """Pods that are patched in one reconcile. The next one first reads what the learner says by then."""
 
