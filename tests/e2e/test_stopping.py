@@ -40,6 +40,12 @@ def finalizers(cluster: Cluster, namespace: str, name: str, *found: str) -> None
     cluster.jobs.patch(namespace=namespace, name=name, body=body, content_type=merge)
 
 
+def paid(job: Object) -> Object | None:
+    """The job once the operator has corrected its cost, which it does when the last pod is gone."""
+    charged, existed = (job["status"][part]["podSeconds"] for part in ("cost", "actors"))
+    return job if charged >= existed - 0.1 else None
+
+
 def pods_left(cluster: Cluster, namespace: str, name: str) -> list[str]:
     """Pods that run. One that has ended costs nothing while its object goes."""
     pods = [pod for part in ("learner", "actor") for pod in cluster.pods(namespace, name, part)]
@@ -57,7 +63,7 @@ def test_a_deleted_job_that_a_finalizer_holds_stops_at_once(cluster: Cluster, tr
         assert deleted["type"] == "Ready"
         cluster.until_says(training, "held", "Deleted", "Its learner and its actors are gone.")
         assert pods_left(cluster, training, "held") == []
-        stopped = cluster.job(training, "held")
+        stopped = cluster.until_job(training, "held", paid, what="its pods are paid")
         assert stopped["status"]["actors"]["podSeconds"] > 0
         assert stopped["status"]["actors"]["granted"] == 0
         assert stopped["status"]["training"]["round"] >= 2
