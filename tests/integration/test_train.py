@@ -98,7 +98,8 @@ def test_stops_at_the_budget(tmp_path: Path) -> None:
     done = nitro("train", job, "--run-dir", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     rows = rows_of(tmp_path / "run")
-    assert float(rows[-1]["cost_total"]) >= 0.001 > float(rows[-2]["cost_total"])
+    *before, last = (float(row["cost_total"]) for row in rows)
+    assert last >= 0.001 > max(before, default=0.0)  # on a busy machine one round costs so much
 
 
 def test_interrupt_stops_after_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
