@@ -52,6 +52,7 @@ RETRY_REASONS = (
     "missing",
     "not_ready",
     "out_of_memory",
+    "over",
     "redis_full",
     "redis_unreachable",
     "refused",

@@ -36,8 +36,7 @@ logger = logging.getLogger(__name__)
 PATIENCE_SECONDS = 5.0
 """Time for which a wake may be deferred before a condition says so."""
 WORD_SECONDS = 1.0
-"""Time for the learner's word to be acted on, and for the operator's to reach the learner, on a busy cluster.
-To sleep through a gap that is hardly longer would hold up the learner for nothing."""
+"""Time for a word of learner or operator to be acted on by the other, on a busy cluster, beside patches."""
 BATCH = 32
 """Pods that are patched in one reconcile. The next one first reads what the learner says by then."""
 
@@ -76,8 +75,7 @@ class Sleeping:
         if need is None:
             return None
         prices = _prices(view, asleep=self.sleepless(run) is None)
-        patches = self._resizer.seconds(pods) + WORD_SECONDS
-        slopes = Slopes.of(prices, run.memory.lifetimes.times, patches)
+        slopes = Slopes.of(prices, run.memory.lifetimes.times, self._resizer.seconds(pods) + WORD_SECONDS)
         found = divide(need, pods, slopes, let_go=view.spec.scaling.hold == "auto")
         if found.seconds is not None:
             run.again.append(found.seconds + 0.05)
