@@ -73,11 +73,10 @@ def _watch(name: str, arguments: argparse.Namespace) -> JobPods:
     with job_asked(name, arguments):
         seen = looks(NamespaceJobs(arguments.namespace), name)
         watched.see(*next(seen), time.time())
-        if not watched.over:
-            print(
-                f"nitro: watching the pods of {name}; Ctrl-C draws what was seen", file=sys.stderr, flush=True
-            )
         try:
+            if not watched.over:
+                told = f"nitro: watching the pods of {name}; Ctrl-C draws what was seen"
+                print(told, file=sys.stderr, flush=True)
             while not watched.over:
                 watched.see(*next(seen), time.time())
         except KeyboardInterrupt:
