@@ -9,8 +9,9 @@ from typing import Self
 
 from nitro_api.costs.prices import pod_cost
 from nitro_api.spec.pricing import Pricing
+from nitro_api.spec.status import VcpuSeconds
 
-STATES = ("awake", "asleep", "starting", "draining")
+STATES = tuple(VcpuSeconds.model_fields)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nitro_learner.views.pod_lives import Pod, PodLives
+from nitro_api.pools.pod_resources import Pod
+from nitro_learner.views.pod_lives import PodLives
 
 _ENDED = ("Succeeded", "Failed", "Suspended")
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
-from nitro_api.spec.quantities import amount_of
-
-Pod = Mapping[str, Any]
+from nitro_api.pools.pod_resources import Pod, asleep, cpu_of, memory_of
 
 STATES = ("starting", "awake", "asleep", "draining")
-ACTOR = "actor"
-"""Name of the container that sleeps."""
-SLEEPING_VCPU = 0.001
 _GIB = 2.0**30
 
 
@@ -93,16 +87,16 @@ class PodLives:
             bound = _since(pod, "PodScheduled")
             if bound is None:
                 continue  # on no node: nobody pays for it
-            life = self._lives.setdefault(uid, Life(_memory(pod) / _GIB))
+            life = self._lives.setdefault(uid, Life(memory_of(pod) / _GIB))
             if over(pod):
                 life.ended = life.ended or now
                 continue
             if life.fresh:  # what was missed before the first look
-                life.become("starting", min(bound, now), vcpu_of(pod))
+                life.become("starting", min(bound, now), cpu_of(pod))
                 ready = _since(pod, "Ready")
                 if ready is not None:
-                    life.become("awake", min(ready, now), vcpu_of(pod))
-            life.become(_state(pod, life), now, vcpu_of(pod))
+                    life.become("awake", min(ready, now), cpu_of(pod))
+            life.become(_state(pod, life), now, cpu_of(pod))
         for uid in self._lives.keys() - present.keys():
             life = self._lives[uid]
             life.ended = life.ended or now
@@ -131,24 +125,6 @@ def vcpu_seconds(lives: Iterable[Iterable[Span]]) -> dict[str, float]:
     return sums
 
 
-def vcpu_of(pod: Pod) -> float:
-    """What the scheduler counts of a pod: the larger of what it is to have and what it has, per container."""
-    given = {one["name"]: _given(one) or 0.0 for one in _statuses(pod)}
-    return sum(
-        max(_wanted(container, "cpu"), given.get(container["name"], 0.0))
-        for container in pod["spec"]["containers"]
-    )
-
-
-def asleep(pod: Pod) -> bool:
-    """Whether the kubelet has taken the actor's CPU away, or has not given it back yet."""
-    for status in _statuses(pod):
-        if status["name"] == ACTOR:
-            given = _given(status)
-            return given is not None and given <= SLEEPING_VCPU
-    return False
-
-
 def over(pod: Pod) -> bool:
     """Whether all of it has ended, so that nobody pays for it any more."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
@@ -160,27 +136,6 @@ def _state(pod: Pod, life: Life) -> str:
     if _since(pod, "Ready") is None and not life.was_ready:
         return "starting"
     return "asleep" if asleep(pod) else "awake"
-
-
-def _memory(pod: Pod) -> float:
-    return sum(_wanted(container, "memory") for container in pod["spec"]["containers"])
-
-
-def _wanted(of: Mapping[str, Any], resource: str) -> float:
-    """What a container, or its status, requests."""
-    return amount_of(((of.get("resources") or {}).get("requests") or {}).get(resource, 0))
-
-
-def _given(status: Mapping[str, Any]) -> float | None:
-    """CPU that the kubelet has set aside, or that is still in force; None while it has not said so."""
-    if not status.get("resources") and not status.get("allocatedResources"):
-        return None
-    return max(_wanted(status, "cpu"), amount_of((status.get("allocatedResources") or {}).get("cpu", 0)))
-
-
-def _statuses(pod: Pod) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = (pod.get("status") or {}).get("containerStatuses") or []
-    return found
 
 
 def _since(pod: Pod, kind: str) -> float | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 
+from nitro_api.pools.pod_resources import ACTOR
 from nitro_operator.builders import pod_settings
 from nitro_operator.builders.view import JobView, literal, resources, scratch, times
 from nitro_operator.kube import names
 from nitro_operator.kube.kinds import Object
 
-CONTAINER = "actor"
+CONTAINER = ACTOR
 QUEUE_PROXY = "queue-proxy"
 """Knative's own container in each of its pods."""
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from statistics import median
 
 from nitro_api.pools.holding import PodTimes
+from nitro_api.pools.pod_resources import asleep, to_sleep
 from nitro_operator.kube.kinds import Object
 from nitro_operator.kube.slim import STATUS_WRITTEN_AT
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import condition, holds, terminating
-from nitro_operator.observation.pod_resources import SLEEPING_VCPU, asleep, wanted_cpu
 
 USUAL = PodTimes(start=10.0, drain=30.0, wake=2.0)
 """Assumed until pods have been measured: Knative's queue-proxy alone waits 30 s before it ends."""
@@ -99,7 +99,7 @@ class PodLifetimes:
         if not asleep(pod):
             if uid in self._woken:
                 self._wakes.append(_bounded(now - self._woken.pop(uid)))
-        elif (wanted_cpu(pod) or 0.0) <= SLEEPING_VCPU or holds(pod, "PodResizePending"):
+        elif to_sleep(pod) or holds(pod, "PodResizePending"):
             self._woken.pop(uid, None)
         elif uid in self._known:
             self._woken.setdefault(uid, now)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nitro_api.costs.pod_use import STATES
+from nitro_api.pools.pod_resources import asleep, cpu_of, to_sleep
 from nitro_operator.kube.kinds import Object
 from nitro_operator.kube.slim import STATUS_WRITTEN_AT
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import alive, condition, ready, terminating
-from nitro_operator.observation.pod_resources import SLEEPING_VCPU, asleep, cpu_of, wanted_cpu
 
 LONGEST_GAP_SECONDS = 3600.0
 
@@ -118,7 +118,12 @@ def state_of(pod: Object) -> str:
         return "draining"
     if not ready(pod):
         return "starting"
-    return "asleep" if asleep(pod) and (wanted_cpu(pod) or 0.0) <= SLEEPING_VCPU else "awake"
+    return "asleep" if asleep(pod) and to_sleep(pod) else "awake"
+
+
+def starting(pod: Object) -> bool:
+    """Whether a pod is on a node, and its actors cannot work yet."""
+    return billed(pod) and state_of(pod) == "starting"
 
 
 def _metered(pod: Object) -> _Metered:

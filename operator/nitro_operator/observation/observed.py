@@ -169,12 +169,6 @@ def ready(pod: Object) -> bool:
     return holds(pod, "Ready") and not terminating(pod)
 
 
-def starting(pod: Object) -> bool:
-    """Whether a pod is on a node, and its actors cannot work yet."""
-    on_node = "startTime" in (pod.get("status") or {})
-    return on_node and alive(pod) and not terminating(pod) and not holds(pod, "Ready")
-
-
 def actors_of(pod: Object) -> int:
     """Number of actors in a pod, or in each pod of a Revision. Anybody may have written the annotation."""
     found = str((pod["metadata"].get("annotations") or {}).get(names.ACTORS_PER_POD, ""))

@@ -6,13 +6,14 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 
+from nitro_api.pools.pod_resources import asleep
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.client import Kube
 from nitro_operator.kube.errors import ApiError
 from nitro_operator.kube.kinds import TRAINING_JOB, JobKey, Object
 from nitro_operator.observation import reported
-from nitro_operator.observation.observed import actors_of, learner_running, ready, starting, terminating
-from nitro_operator.observation.pod_resources import asleep
+from nitro_operator.observation.metering import starting
+from nitro_operator.observation.observed import actors_of, learner_running, ready, terminating
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.status import document

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from nitro_api.pools.pod_resources import asleep
 from nitro_operator.backends import ActorDeployment
 from nitro_operator.builders import JobView
 from nitro_operator.builders import learner as learner_builder
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.observed import actors_of, alive, container, learner_done, terminating
-from nitro_operator.observation.pod_resources import asleep
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.sleep import Sleeping
 from nitro_operator.scaling import demand

@@ -8,6 +8,7 @@ import math
 
 from nitro_api.costs.pod_prices import pod_vcpu
 from nitro_api.costs.prices import pod_cost
+from nitro_api.pools.pod_resources import SLEEPING_CPU, SLEEPING_VCPU, asleep, to_sleep
 from nitro_api.pools.sleeping import Division, PodPrices, PoolNeed, Slopes, divide
 from nitro_api.spec.quantities import amount_of
 from nitro_api.spec.status import MOST_ADDRESSES
@@ -23,12 +24,11 @@ from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.heartbeat import LATE_SECONDS
 from nitro_operator.observation.observed import actors_of, learner_running, ready, terminating
-from nitro_operator.observation.pod_resources import SLEEPING_CPU, SLEEPING_VCPU, asleep, wanted_cpu
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.sleeping import plan
 from nitro_operator.sleeping.owners import Owners
 from nitro_operator.sleeping.phases import PodPhases, pending, restarts
-from nitro_operator.sleeping.plan import Plan, Target, first_to_go
+from nitro_operator.sleeping.plan import Plan, Target, first_to_go, uid_of
 from nitro_operator.sleeping.resizer import Refusal, Resizer
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 PATIENCE_SECONDS = 5.0
 """Time for which a wake may be deferred before a condition says so."""
 WORD_SECONDS = 1.0
-"""Time for a word of learner or operator to be acted on by the other, on a busy cluster, beside patches."""
+"""Time from a report of the learner or the operator until the other has acted on it, on a busy cluster."""
 BATCH = 32
 """Pods that are patched in one reconcile. The next one first reads what the learner says by then."""
 
@@ -118,8 +118,8 @@ class Sleeping:
             memory.order = []
             return
         found = self._plan(run, phases, cpu)
-        memory.order = [_uid(pod) for pod in found.order]
-        run.addresses = [pod["status"]["podIP"] for pod in found.published if pod["status"].get("podIP")]
+        memory.order = [uid_of(pod) for pod in found.order]
+        run.addresses = plan.addresses(found.published)
 
     async def carry_out(self, run: ReconcileContext) -> None:
         """Patch the pods of a job after its status was published."""
@@ -132,7 +132,7 @@ class Sleeping:
             await self._replace(run, phases.sleepers, "they cannot be woken any more")
             return
         found = self._plan(run, phases, cpu)
-        due = [pod for pod in found.wake if memory.refused.get(_uid(pod), ("", run.now))[1] <= run.now]
+        due = [pod for pod in found.wake if memory.refused.get(uid_of(pod), ("", run.now))[1] <= run.now]
         tasks = [(pod, cpu) for pod in due]
         tasks += [(pod, SLEEPING_CPU) for pod in found.sleep if self.sleepless(run) is None]
         if len(tasks) > BATCH:
@@ -166,7 +166,7 @@ class Sleeping:
             return
         await asyncio.gather(*(self._resizer.resize(pod, cpu, hurry=True) for pod in sleepers))
         there = plan.in_order([pod for pod in pods if ready(pod)], run.memory.sleep.order)
-        run.addresses = [pod["status"]["podIP"] for pod in there if pod["status"].get("podIP")]
+        run.addresses = plan.addresses(there)
 
     # ------------------------------------------------------------ parts
 
@@ -194,12 +194,12 @@ class Sleeping:
     def _defer(self, run: ReconcileContext, phases: PodPhases) -> None:
         """Note how many pods are to wake and cannot, and what took the room."""
         memory = run.memory.sleep
-        waiting = {_uid(pod): pending(pod) for pod in phases.waking}
+        waiting = {uid_of(pod): pending(pod) for pod in phases.waking}
         late = {uid: why[1] for uid, why in waiting.items() if why is not None}
         refused = {uid: why for uid, (why, _) in memory.refused.items() if uid not in late}
-        sleepers = {_uid(pod) for pod in phases.sleepers}
+        sleepers = {uid_of(pod) for pod in phases.sleepers}
         late |= {uid: why for uid, why in refused.items() if uid in sleepers}
-        run.deferred = sum(actors_of(pod) for pod in run.observed.actor_pods if _uid(pod) in late)
+        run.deferred = sum(actors_of(pod) for pod in run.observed.actor_pods if uid_of(pod) in late)
         seconds = memory.deferred(run.now)
         if max((seconds.get(uid, 0.0) for uid in late), default=0.0) >= PATIENCE_SECONDS:
             run.taken = next(iter(sorted(late.values())))
@@ -210,20 +210,21 @@ class Sleeping:
         if revision is None or self._nothing_to_find(run):
             return []
         for pod in run.observed.actor_pods:
-            uid = _uid(pod)
+            uid = uid_of(pod)
             if uid in memory.own or uid in memory.strangers:
                 continue
             try:
                 mine = await self._owners.owns(revision, pod)
             except ApiError as error:
                 if error.status == 403:
-                    why = f"the operator may not read whose actor pods are: {error.message}. Grant it that, "
-                    memory.turn_off(Problem("ResizeForbidden", f"{why}as the chart does."), run.now)
+                    why = f"the operator may not read who owns actor pods: {error.message}."
+                    problem = Problem("ResizeForbidden", f"{why} Grant it that, as the chart does.")
+                    memory.turn_off(problem, run.now)
                     break
                 run.again.append(1.0)
                 continue
             (memory.own if mine else memory.strangers).add(uid)
-        return [pod for pod in run.observed.actor_pods if _uid(pod) in memory.own]
+        return [pod for pod in run.observed.actor_pods if uid_of(pod) in memory.own]
 
     def _nothing_to_find(self, run: ReconcileContext) -> bool:
         """Whether no pod sleeps, and none may: then their owners need not be read."""
@@ -233,7 +234,7 @@ class Sleeping:
         """Note what came of a patch."""
         memory = run.memory.sleep
         if refused is None:
-            memory.refused.pop(_uid(pod), None)
+            memory.refused.pop(uid_of(pod), None)
             return
         if refused.lasting is not None:
             if memory.off is None:
@@ -242,7 +243,7 @@ class Sleeping:
                 run.again.append(0.1)
         elif wakes:
             memory.refuse(pod, refused.error.message, run.now)
-            run.again.append(memory.refused[_uid(pod)][1] - run.now)
+            run.again.append(memory.refused[uid_of(pod)][1] - run.now)
         else:
             run.again.append(1.0)
 
@@ -261,17 +262,12 @@ class Sleeping:
 
 UNABLE = ("ResizeMissing", "ResizeForbidden")
 """Reasons for which sleepers cannot be woken either."""
-NEVER = Problem("", "actors do not sleep, as it is wished", warning=False)
-
-
-def _uid(pod: Object) -> str:
-    uid: str = pod["metadata"]["uid"]
-    return uid
+NEVER = Problem("", "the job or the chart does not let actors sleep", warning=False)
 
 
 def _sleeps(pod: Object) -> bool:
     """Whether a pod sleeps, or is asked to."""
-    return asleep(pod) or (wanted_cpu(pod) or 1.0) <= SLEEPING_VCPU
+    return asleep(pod) or to_sleep(pod)
 
 
 def _cpu(run: ReconcileContext) -> str | int | None:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nitro_api.pools.pod_resources import SLEEPING_VCPU, asleep, wanted_cpu
 from nitro_operator.builders.actors import CONTAINER
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation.observed import condition, holds, ready
-from nitro_operator.observation.pod_resources import SLEEPING_VCPU, asleep, wanted_cpu
 
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
 """Reasons of the condition with which a kubelet says that it has no room for a resize: now, or ever."""

@@ -73,7 +73,12 @@ def plan(
 def in_order(pods: Iterable[Object], order: Sequence[str]) -> list[Object]:
     """The pods in the order of their addresses, then those without one, the oldest first."""
     places = {uid: place for place, uid in enumerate(order)}
-    return sorted(pods, key=lambda pod: (places.get(_uid(pod), len(places)), *_age(pod)))
+    return sorted(pods, key=lambda pod: (places.get(uid_of(pod), len(places)), *_age(pod)))
+
+
+def addresses(pods: Iterable[Object]) -> list[str]:
+    """Of those pods that have one yet."""
+    return [pod["status"]["podIP"] for pod in pods if pod["status"].get("podIP")]
 
 
 def first_to_go(phases: PodPhases, order: Sequence[str], pods: int, left: int) -> list[Object]:
@@ -94,10 +99,10 @@ def _is_given_up(pod: Object, deferred: Mapping[str, float], patience: float) ->
     waits = pending(pod)
     if waits is None:
         return False
-    return waits[0] == INFEASIBLE or deferred.get(_uid(pod), 0.0) >= patience
+    return waits[0] == INFEASIBLE or deferred.get(uid_of(pod), 0.0) >= patience
 
 
-def _uid(pod: Object) -> str:
+def uid_of(pod: Object) -> str:
     uid: str = pod["metadata"]["uid"]
     return uid
 

@@ -14,9 +14,10 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from nitro_api.costs.pod_use import STATES
 from nitro_api.spec.learner_status import CostStatus, TrainingStatus
 from nitro_api.spec.pods import actors_per_pod
-from nitro_api.spec.status import ActorsStatus, VcpuSeconds
+from nitro_api.spec.status import ActorsStatus
 from nitro_operator.kube.kinds import JobKey, Object
 from nitro_operator.observation import reported
 
@@ -148,7 +149,6 @@ _INFO = (
 )
 """Labels, and the paths of their values: the first path with a value counts."""
 COMPONENTS = ("learner", "actors")
-POD_STATES = tuple(VcpuSeconds.model_fields)
 
 _Jobs = Sequence[tuple[JobKey, Object]]
 
@@ -243,7 +243,7 @@ def _vcpu_seconds(jobs: _Jobs) -> Metric:
         "CPU that actor pods have requested over time, by their state",
         labels=[*JOB_LABELS, "state"],
     )
-    for state in POD_STATES:
+    for state in STATES:
         _fill(family, ("status", "actors", "vcpuSeconds", state), jobs, more=(state,))
     return family
 

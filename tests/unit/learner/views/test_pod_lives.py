@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nitro_learner.views.pod_lives import PodLives, asleep, vcpu_of, vcpu_seconds
+from nitro_api.pools.pod_resources import asleep, cpu_of
+from nitro_learner.views.pod_lives import PodLives, vcpu_seconds
 
 BEGAN = 1_767_225_600.0
 
@@ -122,5 +123,5 @@ def test_a_pod_that_is_not_ready_for_a_moment_does_not_start_again() -> None:
 def test_requests_count_as_the_scheduler_counts_them(
     changes: dict[str, Any], vcpu: float, sleeps: bool
 ) -> None:
-    assert vcpu_of(pod(**changes)) == pytest.approx(vcpu)
+    assert cpu_of(pod(**changes)) == pytest.approx(vcpu)
     assert asleep(pod(**changes)) is sleeps

@@ -10,13 +10,13 @@ import pytest
 from nitro_operator import builders
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.kinds import LEARNER_JOB, POD, TRAINING_JOB, VOLUME_CLAIM, JobKey
+from nitro_operator.observation.metering import starting
 from nitro_operator.observation.observed import (
     Observed,
     actor_pods,
     actors_of,
     named_secret,
     observe,
-    starting,
     stranger,
 )
 from operator_objects import UID, actor_pod, learner_job, make_job, make_view, pod

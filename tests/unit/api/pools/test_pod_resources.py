@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nitro_operator.observation.pod_resources import asleep, cpu_of, memory_of
+from nitro_api.pools.pod_resources import asleep, cpu_of, memory_of
 from operator_objects import actor_pod
 
 
