@@ -11,8 +11,10 @@ import pytest
 
 import needs
 from apiserver import ApiServer
+from cluster_support import Cluster
 from kube_assets import AssetsMissing, find_assets
-from nitro_operator.kube.kinds import TRAINING_JOB
+from nitro_operator.kube.kinds import POD, TRAINING_JOB
+from operator_support import OperatorProcess, install_knative
 
 if TYPE_CHECKING:
     from aws_support import FakeAws
@@ -58,11 +60,29 @@ def fresh_apiserver(apiserver: ApiServer) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def namespace(apiserver: ApiServer) -> Iterator[str]:
-    """A fresh namespace. No controller empties it afterwards; it goes with the server."""
+    """A fresh namespace. No controller empties it afterwards, and no kubelet ends its pods, which would count
+    towards the limit of other files' operators."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     apiserver.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     yield name
     apiserver.request("DELETE", TRAINING_JOB.path(name))
+    apiserver.request("DELETE", POD.path(name), {"gracePeriodSeconds": 0})
+
+
+@pytest.fixture(scope="module")
+def operator(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """The operator's process for the tests of a file, beside the kinds of Knative."""
+    install_knative(apiserver)
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with OperatorProcess(apiserver.kubeconfig, log) as process:
+        yield process
+
+
+@pytest.fixture
+def cluster(operator: OperatorProcess, apiserver: ApiServer, namespace: str) -> Cluster:
+    """The test's namespace, in which an operator is at work."""
+    assert operator
+    return Cluster(apiserver, namespace)
 
 
 @pytest.fixture(scope="module")

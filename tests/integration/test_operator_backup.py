@@ -7,14 +7,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from apiserver import ApiServer
 from cluster_support import KINDS, Cluster
-from operator_support import Object, OperatorProcess, eventually, install_knative, job
+from operator_support import Object, OperatorProcess, eventually, job
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 LABEL = "velero.io/exclude-from-backup"
@@ -33,19 +32,6 @@ ADOPTED = (
     ("networkpolicy", "hopper-learner"),
     ("networkpolicy", "hopper-actors"),
 )
-
-
-@pytest.fixture(scope="module")
-def operator(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    install_knative(apiserver)
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with OperatorProcess(apiserver.kubeconfig, log) as process:
-        yield process
-
-
-@pytest.fixture
-def cluster(apiserver: ApiServer, namespace: str) -> Cluster:
-    return Cluster(apiserver, namespace)
 
 
 def found(cluster: Cluster, kind: str, name: str) -> Object:
@@ -81,7 +67,6 @@ def forget(cluster: Cluster, kind: str, name: str) -> None:
     eventually(lambda: cluster.get(kind, name) is None, what=f"{kind} {name} is gone")
 
 
-@pytest.mark.usefixtures("operator")
 def test_backups_leave_out_all_children_but_the_claim(cluster: Cluster) -> None:
     cluster.apply(job("hopper"))
     learner = eventually(lambda: cluster.get("job", "hopper-learner"), what="the learner")
@@ -114,7 +99,6 @@ def test_children_of_the_release_before_get_the_label_and_a_running_job_goes_on(
     assert cluster.status("hopper")["phase"] == "Running"
 
 
-@pytest.mark.usefixtures("operator")
 def test_children_that_a_backup_brings_back_are_replaced_or_adopted(cluster: Cluster) -> None:
     cluster.apply(job("hopper"))
     learner = cluster.start_learner("hopper")
@@ -183,7 +167,6 @@ def run(shell: list[str], command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.usefixtures("operator")
 def test_the_documented_commands_go_on_with_the_former_run(cluster: Cluster, shell: list[str]) -> None:
     """No garbage collector is here: the learner's Job and the Knative Service are removed by hand."""
     save, claim, former, events, keep, *again = commands()
@@ -229,7 +212,6 @@ def test_what_the_event_says_is_what_the_section_does() -> None:
     assert asked == {"claim": "hopper-checkpoint", "folder": "hopper-UID", "take": "Run"}
 
 
-@pytest.mark.usefixtures("operator")
 def test_a_whole_run_is_taken_after_its_job_has_ended(cluster: Cluster) -> None:
     local = {"type": "Local"}
     cluster.apply(job("first", backend=local))

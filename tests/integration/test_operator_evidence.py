@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
 
-from apiserver import ApiServer
 from cluster_support import Cluster
-from operator_support import Object, OperatorProcess, eventually, install_knative, job
+from operator_support import Object, OperatorProcess, eventually, job
 
 LOCAL = {"backend": {"type": "Local"}}
 EVICTION = {
@@ -19,20 +17,6 @@ EVICTION = {
     "reason": "EvictionByEvictionAPI",
     "message": "Eviction API: evicting",
 }
-
-
-@pytest.fixture(scope="module")
-def operator(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    install_knative(apiserver)
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with OperatorProcess(apiserver.kubeconfig, log) as process:
-        yield process
-
-
-@pytest.fixture
-def cluster(operator: OperatorProcess, apiserver: ApiServer, namespace: str) -> Cluster:
-    assert operator
-    return Cluster(apiserver, namespace)
 
 
 def running() -> Object:

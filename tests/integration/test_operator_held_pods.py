@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from apiserver import ApiServer
 from cluster_support import Cluster
-from operator_support import Object, OperatorProcess, eventually, install_knative, job
+from operator_support import Object, OperatorProcess, eventually, job
 
 MISSING = 'MountVolume.SetUp failed for volume "maps" : configmap "maps" not found'
 ROOT = 'MountVolume.SetUp failed for volume "api-token" : configmap "kube-root-ca.crt" not found'
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def operator(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    install_knative(apiserver)
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with OperatorProcess(apiserver.kubeconfig, log) as process:
-        yield process
-
-
-@pytest.fixture
-def cluster(apiserver: ApiServer, namespace: str) -> Cluster:
-    return Cluster(apiserver, namespace)
 
 
 def held(cluster: Cluster, pod: Object, container: str, *, seconds: float) -> None:

@@ -30,12 +30,6 @@ def operator(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> 
         yield process
 
 
-@pytest.fixture
-def cluster(operator: OperatorProcess, apiserver: ApiServer, namespace: str) -> Cluster:
-    assert operator
-    return Cluster(apiserver, namespace)
-
-
 class PodHistory:
     """Every actor pod of a namespace, from the API server's own watch: when it came and when it was gone."""
 

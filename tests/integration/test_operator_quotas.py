@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from apiserver import ApiServer
 from cluster_support import Cluster
-from operator_support import Object, OperatorProcess, eventually, install_knative, job
+from operator_support import Object, eventually, job
 
 CLAIM, OBJECT = "delete a claim that nobody needs", "delete an object of that kind that nobody needs"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def operator(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    install_knative(apiserver)
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with OperatorProcess(apiserver.kubeconfig, log) as process:
-        yield process
-
-
-@pytest.fixture
-def cluster(apiserver: ApiServer, namespace: str) -> Cluster:
-    return Cluster(apiserver, namespace)
 
 
 def full(cluster: Cluster, counted: str) -> None:

@@ -10,28 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from apiserver import ApiServer
 from cluster_support import Cluster
 from kubelet_support import ASLEEP, AWAKE, NODE, Kubelet
 from operator_support import Object, OperatorProcess, eventually, install_knative, job
 
 SCALING: Object = {"scaler": "fixed", "minActors": 4, "initialActors": 4, "maxActors": 4}
-
-
-@pytest.fixture(scope="module")
-def operator(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    install_knative(apiserver)
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with OperatorProcess(apiserver.kubeconfig, log) as process:
-        yield process
-
-
-@pytest.fixture
-def cluster(operator: OperatorProcess, apiserver: ApiServer, namespace: str) -> Cluster:
-    assert operator
-    return Cluster(apiserver, namespace)
 
 
 class Learner:

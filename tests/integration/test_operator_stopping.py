@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from apiserver import ApiServer
 from cluster_support import Cluster
-from operator_support import Object, OperatorProcess, eventually, install_knative, job
+from operator_support import Object, OperatorProcess, eventually, job
 
 SERVICE, REVISION = "services.serving.knative.dev", "revisions.serving.knative.dev"
 HOLDER = "drill.example/x"
 NODE = "no-such-node"
 """Pods of a node end when its kubelet says so, and there is none."""
-
-
-@pytest.fixture(scope="module")
-def operator(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    install_knative(apiserver)
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with OperatorProcess(apiserver.kubeconfig, log) as process:
-        yield process
-
-
-@pytest.fixture
-def cluster(operator: OperatorProcess, apiserver: ApiServer, namespace: str) -> Cluster:
-    assert operator
-    return Cluster(apiserver, namespace)
 
 
 def running(cluster: Cluster, name: str, **metadata: object) -> list[Object]:

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from apiserver import ApiServer
 from cluster_support import Cluster
-from operator_support import Object, OperatorProcess, eventually, install_knative, job
+from operator_support import Object, OperatorProcess, eventually, job
 
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
 JOB, KNATIVE = "job", "services.serving.knative.dev"
 LABEL = {"nitro.dev/job": "taken"}
-
-
-@pytest.fixture(scope="module")
-def operator(apiserver: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    install_knative(apiserver)
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with OperatorProcess(apiserver.kubeconfig, log) as process:
-        yield process
-
-
-@pytest.fixture
-def cluster(apiserver: ApiServer, namespace: str) -> Cluster:
-    return Cluster(apiserver, namespace)
 
 
 def stranger(kind: str, name: str, labels: Object | None = None) -> Object:
@@ -128,7 +113,6 @@ def test_children_of_the_release_before_are_recognised_after_a_restart(
     assert cluster.condition("older", "LearnerReady").get("reason") != "NameTaken"
 
 
-@pytest.mark.usefixtures("operator")
 def test_objects_of_a_deleted_job_of_the_same_name_are_adopted(cluster: Cluster) -> None:
     cluster.apply(job("again"))
     eventually(lambda: cluster.get("job", "again-learner"))
@@ -152,7 +136,6 @@ def test_objects_of_a_deleted_job_of_the_same_name_are_adopted(cluster: Cluster)
     assert "ownerReferences" not in kept
 
 
-@pytest.mark.usefixtures("operator")
 def test_what_kubectl_has_orphaned_is_removed_before_a_new_job_of_that_name_starts(cluster: Cluster) -> None:
     cluster.apply(job("orphans"))
     old = cluster.start_learner("orphans")
@@ -189,7 +172,6 @@ def _waiting(cluster: Cluster, name: str) -> str:
     return str(found["message"]) if found.get("reason") == "Waiting" else ""
 
 
-@pytest.mark.usefixtures("operator")
 def test_a_claim_of_the_users_own_is_mounted_and_not_owned(cluster: Cluster) -> None:
     cluster.apply(stranger("PersistentVolumeClaim", "own-checkpoint"))
     cluster.apply(job("own", learner={"checkpoint": {"pvc": {"claimName": "own-checkpoint"}}}))
