@@ -66,7 +66,8 @@ class HistoryEntry(StatusModel):
     """Mean time that an actor worked on a rollout of the round. Unit: seconds."""
 
     waves: Seconds | None = None
-    """Time of the round's sampling, in rollouts of that time: about 1 where all actors sampled at once."""
+    """Time of the round's sampling over the mean time of a rollout: about 1 where all actors sampled at
+    once."""
 
     cost: Dollars | None = None
     """Cost of the run up to and including the round. Unit: US dollars."""
@@ -135,8 +136,8 @@ class TrainingStatus(StatusModel):
     """When `requests` was decided. RFC 3339 with microseconds."""
 
     needs_now: Pods | None = None
-    """Actors that it uses now: the first of status.actors.addresses. While it learns, fewer than `requests`
-    says."""
+    """Actors that it uses now: the first of status.actors.addresses. While it learns, they are fewer than
+    those of `requests`."""
 
     needs_later: Annotated[list[LaterNeed], Field(max_length=8)] | None = None
     """When it expects to need more, in order."""
@@ -211,7 +212,7 @@ class CostStatus(StatusModel):
     """Both."""
 
     estimated: Dollars | None = None
-    """Not in them: what pods that still go are expected to cost. It is charged when the last is gone."""
+    """Expected cost of pods that are still going, not in `total`. It is charged when the last one is gone."""
 
     pod_seconds: PodSeconds | None = None
     """Pod-seconds that `actors` pays."""

@@ -21,7 +21,7 @@ async def recover(reason: str, cache: Cache, restore: Callable[[], Awaitable[Non
         await restore()
 
 
-async def worked_off(task: Task[Any], cache: Cache, key: str, bill: Callable[[float], None]) -> None:
+async def wait_for_worker(task: Task[Any], cache: Cache, key: str, bill: Callable[[float], None]) -> None:
     """Wait while a worker says that it works on a task whose request was cut, and bill that time.
 
     The result comes to the list `key` as if nothing had been cut. A worker of an older release says nothing,

@@ -52,20 +52,20 @@ class Deadlines:
         clock = asyncio.get_running_loop().time
         most = waves = 1
         since, looked = started, clock()
-        without, alone = 0.0, not self._at_once()
+        without_workers, nobody = 0.0, not self._at_once()
 
         def at() -> float:
-            nonlocal most, waves, since, looked, without, alone
+            nonlocal most, waves, since, looked, without_workers, nobody
             last, looked = looked, clock()
-            if alone:  # when it looked last; it looks at least once a second
-                without += looked - last
-            alone = not self._at_once()
-            if not alone:
+            if nobody:  # at the last look; there is one at least once a second
+                without_workers += looked - last
+            nobody = not self._at_once()
+            if not nobody:
                 left = self._waves(self._pending())
                 most = max(most, left)
                 if left != waves:
-                    waves, since = left, looked - without
-            return min(since + waves * self._wave(), started + most * self._wave()) + without
+                    waves, since = left, looked - without_workers
+            return min(since + waves * self._wave(), started + most * self._wave()) + without_workers
 
         return at
 

@@ -11,7 +11,7 @@ from typing import Generic
 from nitro_learner.backends.base import LEFT_WORKING, AbandonedError, RetryableError
 from nitro_learner.backends.troubles import Trouble
 from nitro_learner.cache.base import Cache, CacheError, CacheUnreachable
-from nitro_learner.tasks.between_tries import cancel, recover, worked_off
+from nitro_learner.tasks.between_tries import cancel, recover, wait_for_worker
 from nitro_learner.tasks.counts import Counts
 from nitro_learner.tasks.task import ResultRefused, T, Task, Work, Workers
 
@@ -155,7 +155,7 @@ class TaskGroup(Generic[T]):
                 ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2 ** min(pauses, _MOST_DOUBLINGS))
                 await asyncio.sleep(random.uniform(0, ceiling))
             if task.left_working:
-                await worked_off(task, self._cache, self._work.key, self._bill_rest)
+                await wait_for_worker(task, self._cache, self._work.key, self._bill_rest)
             if task.result is not None:
                 return
             attempt = task.attempts

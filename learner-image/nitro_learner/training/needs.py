@@ -20,8 +20,8 @@ WINDOW = 20
 """Waits that a prediction is made from, the last ones."""
 
 QUANTILE = 0.1
-"""Which of them it is. A tenth of all waits end earlier than predicted. An actor that is woken too early is
-paid for a part of the wait. One that is woken too late holds up the learner and all other actors."""
+"""The quantile of these waits that is predicted. A tenth of all waits end earlier. An actor that is woken too
+early is paid for a part of the wait. One that is woken too late holds up the learner and all other actors."""
 
 SHORTEST_SECONDS = 1.0
 """A shorter wait is not told: an actor's CPU changes about a second after that was asked for."""
@@ -77,8 +77,8 @@ class Needs:
 
     Args:
         listeners: are told.
-        in_use: returns how many actors requests need that are made now, in flight or waiting: the first so
-            many of the backend's.
+        in_use: returns the number of actors that present requests need, in flight or waiting. They are the
+            first so many of the backend's.
         history: earlier rounds' rows of metrics.csv.
         gaps: whether rounds have gaps between them. Without them actors always sample for some round, and
             `sampled` is never called.

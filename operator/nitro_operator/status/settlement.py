@@ -19,7 +19,7 @@ def settled(job: Object, view: JobView, meter: PodMeter) -> Object | None:
     """The fields of status.cost with all that a job's pods have used, once they are gone; None where it has
     them, or where its learner does not bill by pods. What was charged is never taken back.
 
-    It is right after each run of a job that is suspended and resumed: a learner that goes on bills from its
+    A job that is suspended and resumed may be settled several times: a learner that goes on bills from its
     own ledger, which lacks the same part.
     """
     pricing = view.spec.pricing
