@@ -91,6 +91,8 @@ class UnwillingAws(Aws):
         }
         if self.now < self._done_at:
             settings["LastUpdateStatus"] = "InProgress"
+            if self.changes[-1][0] == "create_function":
+                settings["State"] = "Pending"
         return {"Configuration": settings, "Code": self.settings["Code"], "Tags": self.settings["Tags"]}
 
 
