@@ -310,8 +310,8 @@ async def test_structured_lines_of_the_environment_are_output_and_the_actors_own
 
 
 def test_the_documented_environment_learns(tmp_path: Path) -> None:
-    """docs/development.md shows it, and says where its return is after 30 rounds."""
-    page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    """docs/environments.md shows it, and says where its return is after 30 rounds."""
+    page = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
     source, job_file = (
         textwrap.dedent(re.search(rf"(?m)^    {begin}[^\n]*\n(?:    [^\n]*\n|\n)*", page)[0])
         for begin in ("import gymnasium", "apiVersion")

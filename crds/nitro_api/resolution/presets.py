@@ -2,7 +2,7 @@
 
 `paper` has the settings of the Nitro paper (PVLDB 18(1), 2024, section 8 and table 1; PPO's are RLlib's
 defaults, which it used). `tuned` has settings in the manner of CleanRL, with several environments per actor
-and fewer actors. docs/concepts.md says where PPO's differ from their sources. The values here do not depend
+and fewer actors. docs/algorithms.md says where PPO's differ from their sources. The values here do not depend
 on the algorithm. Each algorithm's record has values of its own, which take precedence.
 """
 

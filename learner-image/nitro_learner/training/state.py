@@ -36,7 +36,7 @@ _CUT = (
     "Most steps of this round belong to episodes that a rollout's end cut off, because this environment "
     "cannot be resumed. They do not count as training episodes: training rewards are those of short ones. "
     "Set spec.environment.envsPerActor: 1 or raise rolloutLength until an episode fits, or give the "
-    "environment get_state() and set_state() (docs/development.md says how)."
+    "environment get_state() and set_state() (docs/environments.md says how)."
 )
 
 
