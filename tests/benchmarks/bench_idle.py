@@ -123,8 +123,8 @@ ROWS = {
     "2s": Row(2, 12),
     "10s": Row(10, 10),
     "30s": Row(30, 8),
-    "long": Row(10, 10, epochs=60),
-    "very-long": Row(10, 10, epochs=480),
+    "long": Row(10, 10, epochs=180),
+    "very-long": Row(10, 10, epochs=1400),
     "4-16": Row(10, 16, schedule=_steps(16)),
     "4-16-hold-0": Row(10, 16, schedule=_steps(16), hold=0),
 }
