@@ -113,17 +113,18 @@ def billed(pod: Object) -> bool:
 
 
 def state_of(pod: Object) -> str:
-    """One of STATES. A pod that is being woken is awake: the scheduler counts its whole CPU already."""
+    """One of STATES. A pod that is being woken is awake: the scheduler counts its whole CPU already. One that
+    starts with the request of a sleeper is asleep."""
     if terminating(pod):
         return "draining"
-    if not ready(pod):
-        return "starting"
-    return "asleep" if asleep(pod) and to_sleep(pod) else "awake"
+    if asleep(pod) and to_sleep(pod):
+        return "asleep"
+    return "awake" if ready(pod) else "starting"
 
 
 def starting(pod: Object) -> bool:
     """Whether a pod is on a node, and its actors cannot work yet."""
-    return billed(pod) and state_of(pod) == "starting"
+    return billed(pod) and not ready(pod) and not terminating(pod)
 
 
 def _metered(pod: Object) -> _Metered:
@@ -139,7 +140,7 @@ def _age(pod: Object, server_now: datetime) -> float:
 
 def _ready_seconds(pod: Object, server_now: datetime) -> float:
     """Seconds for which a pod has not been starting: all of its time if it is not known when that ended."""
-    if state_of(pod) == "starting":
+    if starting(pod):
         return 0.0
     since = reported.moment((condition(pod, "Ready") or {}).get("lastTransitionTime"))
     if since is None or terminating(pod):

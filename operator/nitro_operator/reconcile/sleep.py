@@ -108,9 +108,9 @@ class Sleeping:
         memory, cpu = run.memory.sleep, _cpu(run)
         if cpu is None:
             return
-        phases = PodPhases.of(await self._own(run), amount_of(cpu))
+        phases = await self._phases(run, cpu)
         problem = self.sleepless(run)
-        rests = bool(phases.sleepers or phases.waking)
+        rests = bool(phases.resting or phases.waking)
         run.sleepless = problem if problem is not NEVER and (rests or memory.clock.known) else None
         self._defer(run, phases)
         silent = memory.clock.said_nothing and learner_running(run.observed)
@@ -127,9 +127,9 @@ class Sleeping:
         if cpu is None:
             return
         memory.clock.see(reported.training(run.job), run.now, run.server_now)  # it may have said more
-        phases = PodPhases.of(await self._own(run), amount_of(cpu))
+        phases = await self._phases(run, cpu)
         if memory.off is not None and memory.off.reason in UNABLE:
-            await self._replace(run, phases.sleepers, "they cannot be woken any more")
+            await self._replace(run, phases.resting, "they cannot be woken any more")
             return
         found = self._plan(run, phases, cpu)
         due = [pod for pod in found.wake if memory.refused.get(uid_of(pod), ("", run.now))[1] <= run.now]
@@ -161,10 +161,10 @@ class Sleeping:
         if cpu is None:
             return
         pods = await self._own(run)
-        sleepers = PodPhases.of(pods, amount_of(cpu)).sleepers
-        if not sleepers:
+        resting = PodPhases.of(pods, amount_of(cpu)).resting
+        if not resting:
             return
-        await asyncio.gather(*(self._resizer.resize(pod, cpu, hurry=True) for pod in sleepers))
+        await asyncio.gather(*(self._resizer.resize(pod, cpu, hurry=True) for pod in resting))
         there = plan.in_order([pod for pod in pods if ready(pod)], run.memory.sleep.order)
         run.addresses = plan.addresses(there)
 
@@ -194,15 +194,18 @@ class Sleeping:
     def _defer(self, run: ReconcileContext, phases: PodPhases) -> None:
         """Note how many pods are to wake and cannot, and what took the room."""
         memory = run.memory.sleep
-        waiting = {uid_of(pod): pending(pod) for pod in phases.waking}
+        waiting = {uid_of(pod): pending(pod) for pod in [*phases.waking, *phases.starting]}
         late = {uid: why[1] for uid, why in waiting.items() if why is not None}
         refused = {uid: why for uid, (why, _) in memory.refused.items() if uid not in late}
-        sleepers = {uid_of(pod) for pod in phases.sleepers}
-        late |= {uid: why for uid, why in refused.items() if uid in sleepers}
+        resting = {uid_of(pod) for pod in phases.resting}
+        late |= {uid: why for uid, why in refused.items() if uid in resting}
         run.deferred = sum(actors_of(pod) for pod in run.observed.actor_pods if uid_of(pod) in late)
         seconds = memory.deferred(run.now)
         if max((seconds.get(uid, 0.0) for uid in late), default=0.0) >= PATIENCE_SECONDS:
             run.taken = next(iter(sorted(late.values())))
+
+    async def _phases(self, run: ReconcileContext, cpu: str | int) -> PodPhases:
+        return PodPhases.of(await self._own(run), amount_of(cpu), run.memory.sleep.been_ready)
 
     async def _own(self, run: ReconcileContext) -> list[Object]:
         """The pods that the job's Revision owns, of those with its labels."""

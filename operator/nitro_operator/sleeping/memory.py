@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from nitro_operator.kube.kinds import Object
 from nitro_operator.observation import reported
 from nitro_operator.observation.diagnosis import Problem
+from nitro_operator.observation.observed import ready
 from nitro_operator.sleeping.need import NeedClock
 from nitro_operator.sleeping.phases import pending
 
@@ -29,6 +30,8 @@ class SleepMemory:
     """Uids of pods that the job's Revision owns."""
     strangers: set[str] = field(default_factory=set)
     """Uids of other pods that have the job's labels."""
+    been_ready: set[str] = field(default_factory=set)
+    """Uids of pods that have been ready. One of them that is not ready for a moment may work."""
     off: Problem | None = None
     """Why no pod of the job can sleep."""
     off_until: float = float("-inf")
@@ -49,11 +52,14 @@ class SleepMemory:
                 pod["status"].get("podIP"): pod["metadata"]["uid"] for pod in pods if pod.get("status")
             }
             self.order = [by_address[one] for one in self._addresses if one in by_address]
+            self.been_ready = set(self.order)
             self._addresses = ()
         present = {pod["metadata"]["uid"] for pod in pods}
         self.order = [uid for uid in self.order if uid in present]
         self.own &= present
         self.strangers &= present
+        self.been_ready &= present
+        self.been_ready |= {pod["metadata"]["uid"] for pod in pods if ready(pod)}
         self.refused = {uid: why for uid, why in self.refused.items() if uid in present}
         late = {pod["metadata"]["uid"] for pod in pods if pending(pod) is not None} | self.refused.keys()
         self._since = {uid: self._since.get(uid, now) for uid in late}

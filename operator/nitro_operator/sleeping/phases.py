@@ -1,15 +1,15 @@
-"""What a job's ready actor pods are now: awake, asleep, or on the way."""
+"""What a job's actor pods are now: awake, asleep, or on the way; and which of them start."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from nitro_api.pools.pod_resources import SLEEPING_VCPU, asleep, wanted_cpu
 from nitro_operator.builders.actors import CONTAINER
 from nitro_operator.kube.kinds import Object
-from nitro_operator.observation.observed import condition, holds, ready
+from nitro_operator.observation.observed import alive, condition, holds, ready, terminating
 
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
 """Reasons of the condition with which a kubelet says that it has no room for a resize: now, or ever."""
@@ -17,7 +17,7 @@ DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
 
 @dataclass(frozen=True)
 class PodPhases:
-    """The ready pods of a job by their phase, in the order in which they are to work."""
+    """The pods of a job by their phase, in the order in which they are to work."""
 
     awake: list[Object] = field(default_factory=list)
     """With their whole CPU. Also those whose request somebody else has changed: they are left alone."""
@@ -26,21 +26,30 @@ class PodPhases:
     falling: list[Object] = field(default_factory=list)
     """Asked to sleep, with their CPU still."""
     asleep: list[Object] = field(default_factory=list)
+    starting: list[Object] = field(default_factory=list)
+    """On a node and not ready yet, with their whole CPU."""
+    dozing: list[Object] = field(default_factory=list)
+    """On a node and not ready yet, with the request of a sleeper: they start in the time that others leave."""
 
     @classmethod
-    def of(cls, pods: Sequence[Object], cpu: float) -> PodPhases:
-        """The phases of the pods, those that are not ready left out.
+    def of(cls, pods: Sequence[Object], cpu: float, been_ready: Collection[str] = ()) -> PodPhases:
+        """The phases of the pods. Those that are on no node, or about to go, are left out, and so are those
+        that are not ready for a moment: they may work.
 
         Args:
             pods: of the job.
             cpu: what the operator's template requests for an awake pod's actor. Unit: vCPU.
+            been_ready: uids of the pods that have been ready.
         """
         found = cls()
-        for pod in filter(ready, pods):
-            wanted = wanted_cpu(pod)
-            if _equal(wanted, SLEEPING_VCPU):
+        for pod in pods:
+            sleeps = _equal(wanted_cpu(pod), SLEEPING_VCPU)
+            if not ready(pod):
+                if _starts(pod) and pod["metadata"]["uid"] not in been_ready:
+                    (found.dozing if sleeps else found.starting).append(pod)
+            elif sleeps:
                 (found.asleep if asleep(pod) else found.falling).append(pod)
-            elif _equal(wanted, cpu) and asleep(pod):
+            elif _equal(wanted_cpu(pod), cpu) and asleep(pod):
                 found.waking.append(pod)
             else:
                 found.awake.append(pod)
@@ -48,8 +57,17 @@ class PodPhases:
 
     @property
     def sleepers(self) -> list[Object]:
-        """Pods whose spec says that they sleep."""
+        """Ready pods whose spec says that they sleep."""
         return [*self.asleep, *self.falling]
+
+    @property
+    def resting(self) -> list[Object]:
+        """All pods whose spec says that they sleep."""
+        return [*self.sleepers, *self.dozing]
+
+
+def _starts(pod: Object) -> bool:
+    return bool((pod.get("spec") or {}).get("nodeName")) and alive(pod) and not terminating(pod)
 
 
 def may_sleep(pod: Object, cpu: float) -> bool:

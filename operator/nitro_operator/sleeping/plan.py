@@ -46,7 +46,7 @@ def plan(
     """What is to be done.
 
     Args:
-        phases: of the ready pods that the job's Revision owns. Others are never used nor changed.
+        phases: of the pods that the job's Revision owns. Others are never used nor changed.
         order: uids of the pods that were awake, in the order of their addresses. A pod that was woken since
             then comes after them, so no address ever gets a later place.
         target: what they are to be.
@@ -59,13 +59,16 @@ def plan(
     back = waking[len(waking) - min(surplus, len(waking)) :]
     missing = max(target.awake - len(awake) - len(waking), 0)
     sleepers = sorted(phases.sleepers, key=_age)
+    # Those that start are ready later than a sleeper wakes, so they come last.
+    starting, dozing = sorted(phases.starting, key=_age), sorted(phases.dozing, key=_age)
+    due = max(missing - len(sleepers), 0)
     given_up = [pod for pod in waking if _is_given_up(pod, deferred, target.patience)]
     lacking = max(target.working - len(awake), 0)
     return Plan(
         order=awake,
         published=awake[: target.awake],
-        sleep=[pod for pod in [*awake[kept:], *back] if may_sleep(pod, target.cpu)],
-        wake=sleepers[:missing],
+        sleep=[pod for pod in [*awake[kept:], *back, *starting[due:]] if may_sleep(pod, target.cpu)],
+        wake=[*sleepers[:missing], *dozing[: max(due - len(starting), 0)]],
         replace=given_up[:lacking],
     )
 
@@ -86,7 +89,7 @@ def first_to_go(phases: PodPhases, order: Sequence[str], pods: int, left: int) -
     addresses come last.
 
     Args:
-        phases: of the ready pods.
+        phases: of the pods.
         order: uids of the awake pods, in the order of their addresses.
         pods: number that exist.
         left: number that stay.

@@ -82,11 +82,29 @@ def test_of_pods_that_go_the_sleepers_are_first_then_the_last_addresses() -> Non
     assert first_to_go(phases, ["c", "a"], 4, 4) == []
 
 
-def test_pods_that_are_not_ready_or_go_have_no_phase() -> None:
-    starting, going = awake("a"), asleep("b")
-    starting["status"]["conditions"] = []
+def starting(name: str, cpu: str = "200m") -> Object:
+    pod = actor_pod(name, cpu=cpu)
+    pod["status"]["conditions"] = []
+    return pod
+
+
+def test_pods_that_start_sleep_as_far_as_nobody_needs_them_and_wake_after_the_sleepers() -> None:
+    pods = [awake("a"), starting("b"), starting("c"), starting("d", "1m"), starting("e", "1m")]
+    assert names(planned(pods, 0).sleep) == "abc"
+    assert names(planned(pods, 2).sleep) == "c", "one of those that start is needed, too"
+    assert names(planned(pods, 3).wake) == ""
+    assert names(planned(pods, 4).wake) == "d"
+    assert names(planned([*pods, asleep("f")], 5).wake) == "fd"
+    assert names(planned(pods, 5).published) == "a"
+
+
+def test_pods_without_a_node_and_those_that_go_have_no_phase_nor_has_one_that_is_not_ready_for_a_moment() -> (
+    None
+):
+    unplaced, going, worked = starting("a"), asleep("b"), starting("c")
+    unplaced["spec"]["nodeName"] = None
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert PodPhases.of([starting, going], CPU) == PodPhases()
+    assert PodPhases.of([unplaced, going, worked], CPU, been_ready={"c"}) == PodPhases()
 
 
 def test_why_a_resize_waits_and_what_would_restart() -> None:
