@@ -9,14 +9,16 @@ envelope of the three lines of cost over time.
 
 That envelope is the sum of two problems with two states each: whether to pay a sleeper's price or an awake
 pod's, and whether to pay nothing or a sleeper's price. Each has its break-even time T, after which the deeper
-state would have been cheaper. As in `holding`, a pod goes deeper after T / 2 where the forecast says that the
-gap is longer than T, and else after 2 T. So each of the two, and their sum, costs at most 1.5 times the
-optimum where the forecast is right, and at most three times where it is wrong: the rule of Purohit, Svitkina
-and Kumar (NeurIPS 2018) with lambda = 1/2, for each slope.
+state would have been cheaper. As in `holding`, a pod goes deeper after lambda T where the forecast says
+that the gap is longer than T, and else after T / lambda: the rule of Purohit, Svitkina and Kumar (NeurIPS
+2018), by which a gap costs at most 1 + lambda times the optimum where the forecast is right, and 1 + 1 / lambda
+times where it is wrong. To let go, lambda is 1/2. To sleep, it is 1/4: the learner corrects its forecast while
+it learns, and a sleeper is back within seconds. So the sum costs at most 1.5 times the optimum where the
+forecast is right, and at most five times where it is wrong.
 
 A pod comes back just before the forecast says so, or when it is needed, whichever is first. If the forecast
 time passes without a need, another gap begins of which nothing is known: the pod goes deeper after T, which
-costs at most twice the optimum (Karlin et al.). So a gap never costs more than 3.5 times its optimum.
+costs at most twice the optimum (Karlin et al.). So a gap never costs more than 5.25 times its optimum.
 
 All pods of a pool are equal, so the n-th one is needed whenever at least n are: each n is a problem of its
 own.
@@ -30,6 +32,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from nitro_api.pools.holding import TRUST, PodTimes
+
+SLEEP_TRUST = 0.25
+"""Lambda of the decision to sleep."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Slopes:
 
     Usage::
 
-        slopes = Slopes.of(prices, times, patches=pods / patches_a_second)
+        slopes = Slopes.of(prices, times, patches=pods / patches_a_second, word=1.0)
     """
 
     wake: float
@@ -91,13 +96,14 @@ class Slopes:
     """Break-even time between asleep and gone, or without sleep between awake and gone."""
 
     @classmethod
-    def of(cls, prices: PodPrices, times: PodTimes, patches: float = 0.0) -> Self:
+    def of(cls, prices: PodPrices, times: PodTimes, patches: float = 0.0, word: float = 0.0) -> Self:
         """Args:
         prices: of one pod.
         times: that a pod needs to start, to drain and to wake.
         patches: that it takes to ask all pods of the pool, to sleep or to wake.
+        word: until the pool's user knows that pods are awake.
         """
-        wake = times.wake + patches
+        wake = times.wake + patches + word
         asleep = prices.asleep
         if asleep is None or prices.awake <= asleep:
             return cls(wake, times.start, math.inf, times.cycle)
@@ -165,8 +171,8 @@ class _State:
         if ahead is not None and ahead <= 0:  # another gap, since the time at which the need did not come
             idle, asleep_after, gone_after, ahead = -ahead, slopes.to_sleep, slopes.to_go, None
         else:
-            asleep_after = _after(slopes.to_sleep, idle, ahead)
-            gone_after = _after(slopes.to_go, idle, ahead)
+            asleep_after = _after(slopes.to_sleep, SLEEP_TRUST, idle, ahead)
+            gone_after = _after(slopes.to_go, TRUST, idle, ahead)
         awake, exists = idle < asleep_after, not leaves or idle < gone_after
         changes = [asleep_after - idle, gone_after - idle if leaves else math.inf]
         if ahead is not None:  # it comes back before it is needed
@@ -175,13 +181,14 @@ class _State:
         return cls(awake and exists, exists, min((one for one in changes if one > 0), default=math.inf))
 
 
-def _after(even: float, idle: float, ahead: float | None) -> float:
+def _after(even: float, trust: float, idle: float, ahead: float | None) -> float:
     """Seconds of a gap after which a pod goes into the deeper state.
 
     Args:
         even: the break-even time.
+        trust: how far the forecast shortens or lengthens it.
         idle: seconds of the gap so far.
         ahead: seconds until the gap is expected to end; None = not soon.
     """
     long = ahead is None or idle + ahead >= even
-    return even * TRUST if long else even / TRUST
+    return even * trust if long else even / trust

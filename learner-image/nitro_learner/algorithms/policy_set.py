@@ -28,6 +28,7 @@ from nitro_learner.algorithms.base import (
     OnPolicyJointLearner,
     UpdateResult,
 )
+from nitro_learner.algorithms.epochs import parts
 from nitro_learner.data.batch import Fragment
 
 SINGLE_AGENT = {AGENT: DEFAULT_POLICY}
@@ -202,8 +203,8 @@ class PolicySet:
     def update(self, fragments: list[Fragment], round: int) -> dict[str, UpdateResult]:
         """Learn from a whole round; see `OnPolicyAlgorithm`. Returns what each policy learned."""
         results: dict[str, UpdateResult] = {}
-        # The registry has checked that learners have the methods of their feeding.
-        for learner in cast("tuple[OnPolicyJointLearner, ...]", self.learners):
+        # The registry has checked that they have the methods of their feeding.
+        for learner in parts(cast("tuple[OnPolicyJointLearner, ...]", self.learners)):
             results |= learner.update(fragments, round)
         self.version += 1
         return results

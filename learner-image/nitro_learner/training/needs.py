@@ -26,6 +26,9 @@ early is paid for a part of the wait. One that is woken too late holds up the le
 SHORTEST_SECONDS = 1.0
 """A shorter wait is not told: an actor's CPU changes about a second after that was asked for."""
 
+CORRECTION_SECONDS = 0.5
+"""A smaller error of a forecast is not corrected."""
+
 _GAP_STAGES = ("seconds_checkpoint", "seconds_update", "seconds_evaluate")
 """What a round does between its own samples and the next round's, by the columns of metrics.csv."""
 
@@ -72,6 +75,7 @@ class Needs:
         needs.evaluating(2)                 # beside it
         needs.decided(actors)               # now it is known
         needs.sampled(fewest, expected)     # no actor samples any more: what the next round begins with
+        needs.learned(0.5)                  # half of the update is done
         needs.evaluated()
         needs.ending(2)                     # the last evaluation; nothing is sampled any more
 
@@ -106,6 +110,12 @@ class Needs:
         """When the round began to sample or, in a gap, when the gap did."""
         self._next: tuple[int, int] | None = None
         """In a gap, what the next round begins with, and what it is expected to have in the end."""
+        self._due: float | None = None
+        """In a gap, when the next round is expected."""
+        self._learning = 0.0
+        """When the update's first epoch began or, after its last, when that ended."""
+        self._rest = 0.0
+        """Seconds of the last gap after its update."""
         self._timer: asyncio.TimerHandle | None = None
 
     def coming(self, actors: int) -> None:
@@ -117,6 +127,7 @@ class Needs:
         now = time.monotonic()
         if self._next is not None:
             self._gaps.append(now - self._began)
+            self._rest = now - max(self._learning, self._began)
         self._end_gap()
         self._began = now
         wait = remaining(self._decisions)
@@ -151,10 +162,26 @@ class Needs:
         self._next = fewest, expected
         self._began = time.monotonic()
         wait = remaining(self._gaps)
+        self._due = None if wait is None else self._began + wait
         if wait is None or wait >= SHORTEST_SECONDS:
             self._tell_gap()
         else:  # it may become a longer one, as that of a round which waits for an evaluation
             self._timer = asyncio.get_running_loop().call_later(SHORTEST_SECONDS, self._tell_gap)
+
+    def learned(self, share: float) -> None:
+        """So much of the update in this gap is done: a better forecast than earlier gaps are."""
+        now = time.monotonic()
+        if self._next is None:
+            return
+        if share in (0.0, 1.0):
+            self._learning = now
+            return
+        due = now + (now - self._learning) * (1 - share) / share + self._rest
+        if abs(due - (self._due or 0.0)) >= CORRECTION_SECONDS and due - now >= SHORTEST_SECONDS:
+            self._due = due
+            if self._timer is not None:
+                self._timer.cancel()
+            self._tell_gap()
 
     def ending(self, requests: int) -> None:
         """The last evaluation begins, and nothing is sampled any more."""
@@ -167,7 +194,10 @@ class Needs:
         self._timer = None
         fewest, expected = self._next
         later: tuple[LaterNeed, ...] = ()
-        gap = remaining(self._gaps, time.monotonic() - self._began)
+        now = time.monotonic()
+        gap = remaining(self._gaps, now - self._began)
+        if self._due is not None and self._due > now:
+            gap = self._due - now
         if gap is not None:
             decision = remaining(self._decisions) or 0.0
             if decision < SHORTEST_SECONDS or expected <= fewest:
@@ -177,7 +207,7 @@ class Needs:
         self._tell(ActorNeed(self._now(), later))
 
     def _end_gap(self) -> None:
-        self._next = None
+        self._next = self._due = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

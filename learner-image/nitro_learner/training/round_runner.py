@@ -156,6 +156,7 @@ class RoundRunner:
                 stages,
                 self._stage_started,
                 lambda: self._sampled(last=number == limits.rounds),
+                self.needs.learned,
             )
             result, updates = await self.feed.learn(context)
         except BaseException:

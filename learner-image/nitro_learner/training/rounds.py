@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.epochs import Heard, hearing
 from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.base import ActorBackend
 from nitro_learner.backends.troubles import causes, evidence
@@ -36,6 +38,7 @@ class RoundContext:
         stages: where the time goes.
         on_stage_started: called with the name of each stage that begins.
         on_sampled: called when no actor samples any more, before the update.
+        on_learned: called with the share of the update that is done, where the algorithm can tell.
     """
 
     plan: RoundPlan
@@ -45,6 +48,7 @@ class RoundContext:
     stages: Stages
     on_stage_started: Callable[[str], None]
     on_sampled: Callable[[], None] = lambda: None
+    on_learned: Heard = lambda _: None
 
 
 class Feed(Protocol):
@@ -109,8 +113,24 @@ class SyncRounds:
             await round.saved
         round.on_stage_started("update")
         with round.stages("update"):
-            update = await self._compute.update(self._policies.update, result.fragments, round.plan.round)
+            heard = _in_loop(round.on_learned)
+            update = await self._compute.update(self._update, result.fragments, round.plan.round, heard)
         return result, update
+
+    def _update(self, fragments: list[Fragment], round: int, heard: Heard) -> Mapping[str, UpdateResult]:
+        with hearing(heard):
+            return self._policies.update(fragments, round)
+
+
+def _in_loop(heard: Heard) -> Heard:
+    """The same, callable in another thread, which may outlive the loop."""
+    loop = asyncio.get_running_loop()
+
+    def hears(share: float) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(heard, share)
+
+    return hears
 
 
 class AsyncRounds:

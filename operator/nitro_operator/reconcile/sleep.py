@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 PATIENCE_SECONDS = 5.0
 """Time for which a wake may be deferred before a condition says so."""
 WORD_SECONDS = 1.0
-"""Time from a report of the learner or the operator until the other has acted on it, on a busy cluster."""
+"""Time from a report of the operator until the learner has acted on it, on a busy cluster."""
 BATCH = 32
 """Pods that are patched in one reconcile. The next one first reads what the learner says by then."""
 
@@ -75,7 +75,8 @@ class Sleeping:
         if need is None:
             return None
         prices = _prices(view, asleep=self.sleepless(run) is None)
-        slopes = Slopes.of(prices, run.memory.lifetimes.times, self._resizer.seconds(pods) + WORD_SECONDS)
+        times = run.memory.lifetimes.times
+        slopes = Slopes.of(prices, times, self._resizer.seconds(pods), WORD_SECONDS)
         found = divide(need, pods, slopes, let_go=view.spec.scaling.hold == "auto")
         if found.seconds is not None:
             run.again.append(found.seconds + 0.05)

@@ -29,7 +29,7 @@ class PodPhases:
     starting: list[Object] = field(default_factory=list)
     """On a node and not ready yet, with their whole CPU."""
     dozing: list[Object] = field(default_factory=list)
-    """On a node and not ready yet, with the request of a sleeper: they start in the time that others leave."""
+    """On a node and not ready yet, with the request of a sleeper: they start in time that others leave."""
 
     @classmethod
     def of(cls, pods: Sequence[Object], cpu: float, been_ready: Collection[str] = ()) -> PodPhases:

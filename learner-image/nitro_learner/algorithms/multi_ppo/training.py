@@ -10,6 +10,7 @@ from torch import Tensor
 from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_learner.algorithms.agents.stacked import clip_rows
 from nitro_learner.algorithms.agents.stacked_adam import AdamState, StackedAdam
+from nitro_learner.algorithms.epochs import epochs
 from nitro_learner.algorithms.multi_ppo.samples import Data
 from nitro_learner.algorithms.multi_ppo.update import Trained, Update
 
@@ -51,7 +52,7 @@ def train(
     trained = parameters.clone()
     optimiser = StackedAdam(trained, adam, settings.adam_epsilon)
     whole = reported.parts(chunk)
-    for _ in range(settings.epochs):
+    for _ in epochs(settings.epochs):
         epoch = [whole]
         if minibatches > 1:
             shuffled = (samples if each else reported).shuffled(update.generators, minibatches)

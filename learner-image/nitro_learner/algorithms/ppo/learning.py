@@ -13,6 +13,7 @@ from nitro_learner.algorithms.actor_critic import (
     stream,
 )
 from nitro_learner.algorithms.base import UpdateResult
+from nitro_learner.algorithms.epochs import epochs
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples
 from nitro_learner.algorithms.ppo.surrogate import PpoSurrogate
 from nitro_learner.data.batch import Batch, Fragment, assemble
@@ -42,7 +43,7 @@ class Ppo(ActorCriticAlgorithm):
         c = self.coefficients()
         sampled = copy.deepcopy(self.network)
         generator = torch.Generator().manual_seed(stream(self._seed, round))
-        for _ in range(self.settings.epochs):
+        for _ in epochs(self.settings.epochs):
             for minibatch in self.minibatches(samples, generator):
                 self.step(minibatch, c)
         self.check_finite(round)

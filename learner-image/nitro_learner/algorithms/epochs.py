@@ -1,0 +1,45 @@
+"""The epochs of an update, which say how much of it is done: what comes after it can be prepared in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+T = TypeVar("T")
+Heard = Callable[[float], None]
+"""Is told the share of the update that is done, from 0 (its first epoch begins) to 1 (its last has ended)."""
+
+_heard: ContextVar[Heard | None] = ContextVar("heard", default=None)
+
+
+def epochs(number: int) -> Iterator[int]:
+    """`range(number)`; says before each epoch, and after the last one, how much of the update is done."""
+    heard = _heard.get() or _nobody
+    for done in range(number):
+        heard(done / number)
+        yield done
+    heard(1.0)
+
+
+@contextmanager
+def hearing(heard: Heard) -> Iterator[None]:
+    """Within it, `heard` is told of the epochs of this thread."""
+    token = _heard.set(heard)
+    try:
+        yield
+    finally:
+        _heard.reset(token)
+
+
+def parts(learners: Sequence[T]) -> Iterator[T]:
+    """The learners, which learn one after the other: the epochs of each are its part of the update."""
+    heard, number = _heard.get() or _nobody, len(learners)
+    for index, learner in enumerate(learners):
+        with hearing(lambda share, index=index: heard((index + share) / number)):  # type: ignore[misc]
+            yield learner
+
+
+def _nobody(_: float) -> None:
+    pass
