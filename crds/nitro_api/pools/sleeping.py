@@ -11,10 +11,10 @@ That envelope is the sum of two problems with two states each: whether to pay a 
 pod's, and whether to pay nothing or a sleeper's price. Each has its break-even time T, after which the deeper
 state would have been cheaper. As in `holding`, a pod goes deeper after lambda T where the forecast says
 that the gap is longer than T, and else after T / lambda: the rule of Purohit, Svitkina and Kumar (NeurIPS
-2018), by which a gap costs at most 1 + lambda times the optimum where the forecast is right, and 1 + 1 / lambda
-times where it is wrong. To let go, lambda is 1/2. To sleep, it is 1/4: the learner corrects its forecast while
-it learns, and a sleeper is back within seconds. So the sum costs at most 1.5 times the optimum where the
-forecast is right, and at most five times where it is wrong.
+2018), by which a gap costs at most 1 + lambda times the optimum where the forecast is right, and 1 + 1 /
+lambda times where it is wrong. To let go, lambda is 1/2. To sleep, it is 1/4: the learner corrects its
+forecast while it learns, and a sleeper is back within seconds. So the sum costs at most 1.5 times the
+optimum where the forecast is right, and at most five times where it is wrong.
 
 A pod comes back just before the forecast says so, or when it is needed, whichever is first. If the forecast
 time passes without a need, another gap begins of which nothing is known: the pod goes deeper after T, which

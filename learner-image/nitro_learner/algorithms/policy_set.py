@@ -32,7 +32,6 @@ from nitro_learner.algorithms.epochs import parts
 from nitro_learner.data.batch import Fragment
 
 SINGLE_AGENT = {AGENT: DEFAULT_POLICY}
-"""The policy of the agent in a single-agent run."""
 
 
 class OnePolicy:
