@@ -116,6 +116,15 @@ def test_actors_sleep_while_the_learner_learns_and_wake_at_its_word(cluster: Clu
         assert found["wakeSeconds"] < 60
 
 
+def test_pods_that_are_being_started_have_their_cpu_once_they_are_needed(cluster: Cluster) -> None:
+    with running(cluster, "fresh", initialActors=6, maxActors=6) as (learner, kubelet):
+        kubelet.start(2, ready=False)
+        eventually(lambda: kubelet.cpus() == [ASLEEP] * 6, what="all asleep before the learner says a word")
+        learner.says(needsNow=5, needsLater=[], requestedActors=6)
+        eventually(lambda: sorted(kubelet.cpus()) == [ASLEEP] + [AWAKE] * 5, what="five are needed")
+        assert len(addresses(cluster, "fresh")) == 4, "those that cannot work yet are not published"
+
+
 def test_actors_wake_before_they_are_expected_to_be_needed(cluster: Cluster) -> None:
     with sleeping(cluster, "early") as (learner, kubelet):
         learner.updates(seconds=10)
@@ -300,7 +309,8 @@ def test_actors_start_when_the_learners_pod_has_a_node(cluster: Cluster) -> None
     cluster.set_pod(pod, phase="Pending", containers={"redis": waiting, "learner": waiting})
     eventually(lambda: cluster.scale("begins")[0] == "4", what="all actors of the first round")
     with Kubelet(cluster, "begins") as kubelet:
-        kubelet.start(4)
+        kubelet.start(2)
+        kubelet.start(2, ready=False)
         eventually(lambda: kubelet.cpus() == [ASLEEP] * 4, what="they sleep until it begins")
     waiting = {"waiting": {"reason": "ImagePullBackOff"}}
     cluster.set_pod(pod, phase="Pending", containers={"redis": waiting, "learner": waiting})

@@ -47,9 +47,9 @@ class Kubelet:
         self._ends.set()
         self._thread.join()
 
-    def start(self, pods: int = 1) -> list[Object]:
-        """Start actor pods that are awake and ready."""
-        return [self._start() for _ in range(pods)]
+    def start(self, pods: int = 1, *, ready: bool = True) -> list[Object]:
+        """Start actor pods that are awake, and ready or still being started."""
+        return [self._start(ready) for _ in range(pods)]
 
     def pods(self) -> list[Object]:
         """The actor pods, the oldest first."""
@@ -67,14 +67,18 @@ class Kubelet:
     def addresses(self) -> list[str]:
         return sorted(pod["status"]["podIP"] for pod in self.pods())
 
-    def _start(self) -> Object:
+    def _start(self, ready: bool) -> Object:
         pod = self._cluster.add_actor(self._job, node=NODE, cpu=AWAKE)
         self._addresses += 1
         address = f"10.0.0.{self._addresses}"
-        state = {"state": {"running": {}}, "ready": True, "started": True}
+        state = {"state": {"running" if ready else "waiting": {}}, "ready": ready, "started": ready}
         about = {"name": "actor", "image": "x", "imageID": "", "restartCount": 0}
         status = {**about, **state, **_granting(AWAKE)}
-        self._cluster.report_actor(pod, podIP=address, podIPs=[{"ip": address}], containerStatuses=[status])
+        told = {"podIP": address, "podIPs": [{"ip": address}], "containerStatuses": [status]}
+        if ready:
+            self._cluster.report_actor(pod, **told)
+        else:
+            self._cluster.set_pod(pod, phase="Pending", containers={"actor": {"waiting": {}}}, **told)
         return pod
 
     def _work(self) -> None:

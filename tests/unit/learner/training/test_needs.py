@@ -179,3 +179,54 @@ async def test_after_the_last_round_only_the_last_evaluation_needs_actors(clock:
     clock.now += 10
     run.ending(2)
     assert told.take() == [ActorNeed(16), ActorNeed(0, (LaterNeed(10.0, 2),)), ActorNeed(2)]
+
+
+async def test_a_forecast_is_corrected_while_the_update_shows_how_long_it_takes(clock: Clock) -> None:
+    run, told = make(clock, history=[gap(0, 10, 0)])
+    run.sampling(8, 8)
+    run.sampled(8, 8)
+    assert told.take() == [ActorNeed(8), ActorNeed(0, (LaterNeed(10.0, 8),))]
+    clock.now += 1  # the checkpoint
+    run.learned(0.0)
+    clock.now += 5
+    run.learned(0.25)
+    assert told.take() == [ActorNeed(0, (LaterNeed(15.0, 8),))]
+    clock.now += 5.1
+    run.learned(0.5)
+    assert told.take() == [], "a tenth of a second is not worth a word"
+    clock.now += 9.9
+    run.learned(1.0)
+    clock.now += 2  # what follows the update
+    run.sampling(8, 8)
+    run.sampled(8, 8)
+    told.take()
+    run.learned(0.0)
+    clock.now += 4
+    run.learned(0.5)
+    assert told.take() == [ActorNeed(0, (LaterNeed(4.0 + 2.0, 8),))], "with what followed the last update"
+
+
+async def test_even_the_first_gap_is_foreseen_by_its_update(clock: Clock) -> None:
+    run, told = make(clock)
+    run.sampling(8, 8)
+    run.sampled(8, 8)
+    run.learned(0.0)
+    clock.now += 3
+    run.learned(0.25)
+    assert told.take() == [ActorNeed(8), ActorNeed(0), ActorNeed(0, (LaterNeed(9.0, 8),))]
+    clock.now += 8.8
+    run.learned(0.99)
+    assert told.take() == [], "too near to be told"
+
+
+async def test_a_gap_that_its_update_shows_to_be_long_is_told_at_once(clock: Clock) -> None:
+    run, told = make(clock, history=[gap(0, 0.4, 0)] * 5)
+    run.sampling(8, 8)
+    run.sampled(8, 8)
+    run.learned(0.0)
+    clock.now += 0.5
+    run.learned(0.1)
+    assert told.take() == [ActorNeed(8), ActorNeed(0, (LaterNeed(pytest.approx(4.5), 8),))]  # type: ignore[arg-type]
+    run.ending(1)
+    run.learned(0.5)
+    assert told.take() == [ActorNeed(1)], "there is no gap any more"
