@@ -122,7 +122,8 @@ def test_pods_that_are_being_started_have_their_cpu_once_they_are_needed(cluster
         eventually(lambda: kubelet.cpus() == [ASLEEP] * 6, what="all asleep before the learner says a word")
         learner.says(needsNow=5, needsLater=[], requestedActors=6)
         eventually(lambda: sorted(kubelet.cpus()) == [ASLEEP] + [AWAKE] * 5, what="five are needed")
-        assert len(addresses(cluster, "fresh")) == 4, "those that cannot work yet are not published"
+        able = kubelet.addresses()[:4]
+        eventually(lambda: addresses(cluster, "fresh") == able, what="those that can work are published")
 
 
 def test_actors_wake_before_they_are_expected_to_be_needed(cluster: Cluster) -> None:
