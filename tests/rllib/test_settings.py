@@ -94,6 +94,14 @@ ONLY_TRUE = {"vtrace"}
             {"lr_schedule": [[0, 0.1]]},
             "lr_schedule: [[0, 0.1]]; is lr in RLlib's IMPALAConfig.training(); rename it",
         ),
+        ("ppo", {"n_epochs": 3}, "n_epochs: 3; is num_epochs in RLlib's PPOConfig.training(); rename it"),
+        ("ppo", {"batch_size": 9}, "batch_size: 9; is minibatch_size in RLlib's PPOConfig.training(); "),
+        (
+            "ppo",
+            {"total_timesteps": 9},
+            "total_timesteps: 9; is not a setting of RLlib's PPOConfig.training(); did you mean "
+            "spec.stop.envSteps?",
+        ),
         ("ppo", {"clip": 0.1}, "clip: 0.1; is clip_param in RLlib's PPOConfig.training(); rename it"),
         (
             "impala",
@@ -229,7 +237,7 @@ def test_null_switches_off_what_rllib_can_do_without(name: str, key: str, same: 
 def test_the_tables_name_settings_that_there_are() -> None:
     known = {key for name in settings.CONFIGS for key in settings.keywords(name)}
     ranges = settings._AT_LEAST_ONE | settings._AT_MOST_ONE | settings._ABOVE_ZERO
-    assert {*settings._RENAMED.values(), *settings._NULLABLE, *ranges} <= known
+    assert {*settings._renamed().values(), *settings._NULLABLE, *ranges} <= known
 
 
 def _learned(name: str, given: dict[str, Any]) -> bytes:

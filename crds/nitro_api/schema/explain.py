@@ -6,6 +6,7 @@ import textwrap
 from functools import cache
 
 from nitro_api.rules.update_rules import IMMUTABLE_SENTENCE, MENDABLE, MENDABLE_SENTENCE, MUTABLE
+from nitro_api.schema.foreign_names import known_as
 from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, job_schema, text_of, usual_preset_text
 from nitro_api.schema.wording import allowed, ending_in, meant, nearest
 from nitro_api.spec.scaling import HOLD_PATTERN
@@ -47,7 +48,8 @@ def _find(path: str) -> str:
     beside = {
         name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] in (parent, f"{parent}[]")
     }
-    guess = meant(last, list(beside))
+    foreign = known_as(last)
+    guess = f"spec.{foreign.field}" if foreign and last not in beside else meant(last, list(beside))
     guess = beside.get(guess or "", guess)
     if not guess and parent in known:
         raise UnknownField(f"{path} is not a field; see `nitro explain {parent}`")

@@ -9,8 +9,10 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from nitro_api.algorithms.registry import RECORDS, settings_of
 from nitro_api.base import NAME_PATTERN, RULES_BROKEN, Model, Rule, rules_of
 from nitro_api.errors import ABSENT, FieldError
+from nitro_api.schema.foreign_names import known_as, plain
 from nitro_api.schema.openapi import INT_OR_STRING, Schema, fields, schema_at
 from nitro_api.spec import free_json
 from nitro_api.spec.placement import KEY_PATTERN, VALUE_PATTERN
@@ -26,6 +28,12 @@ _CHARACTERS = {
     VALUE_PATTERN: "letters, digits, -, _ and ., a letter or digit at both ends",
 }
 """What texts with a pattern consist of."""
+
+NO_SUCH_ALGORITHM = (
+    "choose one: ppo is the first choice for one agent, ippo for several (docs/algorithms.md says what each "
+    "is for, and why others are not there)"
+)
+"""What to do about an algorithm that there is not."""
 
 
 def located_errors(
@@ -91,7 +99,7 @@ def _mistake(kind: str, location: Location, data: dict[str, Any], root: Schema |
     if kind == "invalid_key":
         return FieldError(path, value, "must have text as a key; put the key in quotes")
     if kind == "extra_forbidden" or schema is None:
-        return FieldError(path, value, _unknown(location, root))
+        return FieldError(path, value, _unknown(location, data, root))
     if kind == "missing":
         return FieldError(path, ABSENT, f"is required and {allowed(schema)}; add it")
     return FieldError(path, value, f"{allowed(schema)}; {_remedy(value, location, schema, root)}")
@@ -148,8 +156,16 @@ def _length(schema: Schema, what: str, unit: str) -> str:
 def _remedy(value: Any, location: Location, schema: Schema, root: Schema | None) -> str:
     """What to do about a value of the wrong type or size."""
     if isinstance(value, str):
-        if close := nearest(value, [str(choice) for choice in schema.get("enum", ())]):
+        choices = [str(choice) for choice in schema.get("enum", ())]
+        of_rllib = f"rllib/{value.lower()}"
+        if (
+            close := of_rllib
+            if of_rllib in choices and value.lower() not in choices
+            else nearest(value, choices)
+        ):
             return f"did you mean {close}?"
+        if choices and RECORDS.keys() >= set(choices):
+            return NO_SUCH_ALGORITHM
         if schema.get("type") in ("integer", "number", "boolean") and not isinstance(_read(value), str):
             return "remove the quotes"
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -178,14 +194,44 @@ def _read(text: str) -> Any:
         return text
 
 
-def _unknown(location: Location, root: Schema | None) -> str:
+def _unknown(location: Location, data: Any, root: Schema | None) -> str:
     """The message about an unknown field: it names the field that was probably meant."""
     parent, name = location[:-1], str(location[-1])
     names = list((schema_at(parent, root) or {}).get("properties", ()))
     here = dotted(parent) or ("the job" if root is None else "this file")
-    if guess := meant(name, names) if root is None else nearest(name, names):
+    if root is not None:
+        guess, usable = nearest(name, names), names
+    else:
+        algorithm = _algorithm_at(parent, data)
+        usable = [one for one in names if _fits(one, parent, algorithm)]
+        guess = _foreign(name, usable, parent, algorithm) or meant(name, usable) or nearest(name, names)
+    if guess:
         return f"is not a field of {here}; did you mean {guess}?"
-    return f"is not a field of {here}; remove it, or use one of {', '.join(names)}"
+    return f"is not a field of {here}; remove it, or use one of {', '.join(usable)}"
+
+
+def _algorithm_at(place: Location, data: Any) -> str:
+    """The algorithm of the settings at that place of a job, or else the job's."""
+    entry = place[:4] if place[:3] == ("spec", "algorithm", "policies") else ("spec", "algorithm")
+    name = value_at(data, (*entry, "name"))
+    return "ppo" if name is ABSENT else str(name)
+
+
+def _fits(name: str, parent: Location, algorithm: str) -> bool:
+    """Whether jobs with that algorithm have the field `name` of that place."""
+    record = RECORDS.get(algorithm)
+    return record is None or parent[-1:] != ("hyperparameters",) or name in settings_of(record)
+
+
+def _foreign(name: str, beside: list[str], parent: Location, algorithm: str) -> str | None:
+    """The field that another library calls `name`. One of those `beside` it that has this name is nearer."""
+    found = known_as(name, algorithm)
+    if found is None or plain(name) in map(plain, beside):
+        return None
+    place, _, last = f"spec.{found.field}".rpartition(".")
+    near = last in beside and parent[-1:] == (place.rpartition(".")[2],)
+    field = last if near else f"spec.{found.field}"
+    return f"{field}, {found.remark}" if found.remark else field
 
 
 def meant(name: str, beside: list[str]) -> str | None:
@@ -211,12 +257,11 @@ def _ending_in(path: str, section: str) -> list[str]:
 
 def nearest(name: str, candidates: list[str]) -> str | None:
     """The candidate that `name` was probably meant to be, None when none is near."""
-    plain = {candidate.lower(): candidate for candidate in candidates}
-    wanted = name.replace("_", "").replace("-", "").lower()
-    close = difflib.get_close_matches(wanted, plain, n=1, cutoff=0.7) or difflib.get_close_matches(
-        name.lower(), plain, n=1, cutoff=0.7
+    lower = {candidate.lower(): candidate for candidate in candidates}
+    close = difflib.get_close_matches(plain(name), lower, n=1, cutoff=0.7) or difflib.get_close_matches(
+        name.lower(), lower, n=1, cutoff=0.7
     )
-    return plain[close[0]] if close else None
+    return lower[close[0]] if close else None
 
 
 def _of_field(location: Location, root: Schema | None) -> Location:

@@ -9,6 +9,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,6 +19,7 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 
 from nitro_api.errors import FieldError
+from nitro_api.schema.foreign_names import FOREIGN_NAMES, known_as, plain
 from nitro_api.schema.wording import nearest
 
 CONFIGS = {"rllib/ppo": PPOConfig, "rllib/appo": APPOConfig, "rllib/impala": IMPALAConfig}
@@ -96,33 +98,6 @@ _NULLABLE = frozenset(
 """Settings that null switches off. RLlib's types allow null for all settings, but its learners fail with null
 in the others, or take it for another value."""
 
-_RENAMED = {
-    # RLlib's former names.
-    "entropycoeffschedule": "entropy_coeff",
-    "lambda": "lambda_",
-    "lrschedule": "lr",
-    "numsgditer": "num_epochs",
-    "sgdminibatchsize": "minibatch_size",
-    "targetupdatefrequency": "target_network_update_freq",
-    # Nitro's names, and names that are usual elsewhere.
-    "bufferbatches": "circular_buffer_num_batches",
-    "bufferuses": "circular_buffer_iterations_per_batch",
-    "clip": "clip_param",
-    "cliprange": "clip_param",
-    "entcoef": "entropy_coeff",
-    "entropycoefficient": "entropy_coeff",
-    "epochs": "num_epochs",
-    "gaelambda": "lambda_",
-    "klcoefficient": "kl_coeff",
-    "learningrate": "lr",
-    "maxgradnorm": "grad_clip",
-    "nepochs": "num_epochs",
-    "valueclip": "vf_clip_param",
-    "valuecoefficient": "vf_loss_coeff",
-    "vfcoef": "vf_loss_coeff",
-}
-"""RLlib's present names of settings, by other names that they have, in lower case and without underscores."""
-
 
 def configure(name: str, settings: Mapping[str, Any], **fixed: Any) -> AlgorithmConfig:
     """RLlib's config of the algorithm `name` with these settings, for a learner in this process.
@@ -159,7 +134,7 @@ def mistakes(name: str, settings: Mapping[str, Any]) -> list[FieldError]:
 def _message(name: str, key: str, value: Any, known: Mapping[str, Any]) -> str | None:
     config = CONFIGS[name]
     elsewhere = _ELSEWHERE | ({} if name == "rllib/ppo" else _ELSEWHERE_OFF_POLICY)
-    present = key if key in known else _RENAMED.get(key.replace("_", "").lower(), key)
+    present = key if key in known else _renamed().get(plain(key), key)
     if present in elsewhere:
         return f"is not set here; remove it and set {elsewhere[present]}"
     if present != key and present in known:
@@ -167,7 +142,8 @@ def _message(name: str, key: str, value: Any, known: Mapping[str, Any]) -> str |
     if present not in known and (present in _INEFFECTIVE or hasattr(config(), present)):
         return "has no effect on RLlib's learner alone; remove it"
     if key not in known:
-        close = nearest(key, list(known))
+        foreign = known_as(key)
+        close = f"spec.{foreign.field}" if foreign and not foreign.setting else nearest(key, list(known))
         remedy = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
         return f"is not a setting of RLlib's {config.__name__}.training(); {remedy}"
     if value is None:
@@ -221,6 +197,18 @@ def keywords(name: str) -> dict[str, Any]:
     if name != "rllib/ppo":
         left_out |= _INEFFECTIVE_OFF_POLICY | _ELSEWHERE_OFF_POLICY.keys()
     return {key: found[key] for key in found if key not in left_out and not key.startswith("_")}
+
+
+@cache
+def _renamed() -> dict[str, str]:
+    """RLlib's present names of settings, by all names that they have here and elsewhere."""
+    known = {key for name in CONFIGS for key in keywords(name)}
+    return {
+        plain(name): row.rllib[0]
+        for row in reversed(FOREIGN_NAMES)  # the first of those with one name is meant
+        if row.rllib and row.setting and row.rllib[0] in known
+        for name in (*row.names, row.setting)
+    }
 
 
 def _readable(annotation: Any) -> str:
