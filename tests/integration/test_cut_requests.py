@@ -10,7 +10,7 @@ import pytest
 from actor_support import RUN
 from local_support import until
 from nitro_learner.sampling.plans import RoundPlan
-from pods_support import cutting, pods
+from pods_support import cutting, pods, starting, worked
 
 SLOW = "actor_support:SlowWalk"
 
@@ -46,7 +46,36 @@ async def test_slots_in_waves_are_each_asked_for_once() -> None:
         result = await found.sample(work, 4, steps=30)
         assert len(result.fragments) == 4
         await asyncio.to_thread(until, lambda: sum(pod.logged("done") for pod in found.pods) == 4)
-        assert result.stats.retries["timeout"] == 4
+        assert dict(result.stats.retries) == {"timeout": 4}, "none of them met an actor that works"
+        await work.close()
+        await backend.close()
+
+
+@pytest.mark.parametrize(
+    ("cold", "retries"),
+    [
+        pytest.param(2.5, {}, id="within the time-out"),
+        pytest.param(4.5, {"unavailable": 2}, id="beyond it: the activator cuts the requests"),
+    ],
+)
+async def test_a_cold_start_costs_neither_a_wave_nor_work_that_is_done_twice(
+    cold: float, retries: dict[str, int]
+) -> None:
+    """A tenth of: time-out 60 s, cold start 25 s (45 s), rollout 30 s; two slots on two pods."""
+    async with (
+        pods(2, SLOW, kwargs={"seconds": 0.1}, timeout=6.0) as found,
+        starting(found.pods, cold, 6.0) as activator,
+    ):
+        backend = await found.backend(activator.url, limit=2)
+        work = found.dispatcher(backend)
+        activator.begins()
+        result = await found.sample(work, 2, steps=30)
+        assert [one.meta["attempt"] for one in result.fragments] == [0, 0]
+        assert dict(result.stats.retries) == retries
+        await asyncio.to_thread(until, lambda: worked(found.pods) == [1, 1])
+        assert max(activator.asked.values()) == 1, "each was asked for once"
+        billed = sum(result.stats.billed_seconds)
+        assert 0 < billed < 2 * 6.0, "two rollouts of 3 s, and not the wait for the pods"
         await work.close()
         await backend.close()
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from aiohttp import web
 
 from actor_support import RUN, container, environment
 from local_support import redis_server, until
+from nitro_actor import wire
 from nitro_learner.backends.knative import KnativeBackend
 from nitro_learner.cache.redis_cache import RedisCache
 from nitro_learner.sampling.dispatch import Dispatcher
@@ -184,16 +186,61 @@ async def cutting(pod: Pod, seconds: float) -> AsyncIterator[str]:
     its URL."""
 
     async def forward(request: web.Request) -> web.StreamResponse:
-        body = await request.read()
-        headers = {"Authorization": request.headers["Authorization"]}
-        url = f"{pod.url}{request.path}"
-        async with aiohttp.ClientSession(auto_decompress=False) as session:
-            try:
-                async with asyncio.timeout(seconds):
-                    async with session.request(request.method, url, data=body, headers=headers) as answer:
-                        return web.Response(status=answer.status, body=await answer.read())
-            except TimeoutError:
-                return web.Response(status=504, text="activator request timeout")
+        return await _forwarded(request, pod, seconds)
 
     async with served(forward, forward) as url:
         yield url
+
+
+class Activator:
+    """A stand-in for Knative's activator while pods start: it holds requests until then, gives each to a free
+    pod, and answers 504 when a request's whole time is over, while the pod works on."""
+
+    def __init__(self, pods: Sequence[Pod], cold_seconds: float, timeout: float) -> None:
+        self.url = ""
+        self.asked: Counter[int] = Counter()
+        """Requests by their slots."""
+        self._free = list(pods)
+        self._cold_seconds, self._timeout = cold_seconds, timeout
+        self._there_at = 0.0
+
+    def begins(self) -> None:
+        """The pods' start begins now. Before that all are there."""
+        self._there_at = asyncio.get_running_loop().time() + self._cold_seconds
+
+    async def spec(self, request: web.Request) -> web.StreamResponse:
+        return await _forwarded(request, self._free[0], self._timeout)
+
+    async def rollout(self, request: web.Request) -> web.StreamResponse:
+        clock = asyncio.get_running_loop().time
+        ends_at = clock() + self._timeout
+        meta, _ = wire.decode(await request.read())
+        self.asked[meta["slot"]] += 1
+        await asyncio.sleep(max(0.0, self._there_at - clock()))
+        pod = self._free.pop(0)
+        try:
+            return await _forwarded(request, pod, ends_at - clock())
+        finally:
+            self._free.append(pod)
+
+
+@asynccontextmanager
+async def starting(pods: Sequence[Pod], cold_seconds: float, timeout: float) -> AsyncIterator[Activator]:
+    """Knative's activator in front of pods."""
+    found = Activator(pods, cold_seconds, timeout)
+    async with served(found.spec, found.rollout) as found.url:
+        yield found
+
+
+async def _forwarded(request: web.Request, pod: Pod, seconds: float) -> web.StreamResponse:
+    """The pod's answer, or a proxy's 504 after some seconds."""
+    body = await request.read()
+    headers = {"Authorization": request.headers["Authorization"]}
+    url = f"{pod.url}{request.path}"
+    async with aiohttp.ClientSession(auto_decompress=False) as session:
+        try:
+            async with asyncio.timeout(seconds):
+                async with session.request(request.method, url, data=body, headers=headers) as answer:
+                    return web.Response(status=answer.status, body=await answer.read())
+        except TimeoutError:
+            return web.Response(status=504, text="activator request timeout")

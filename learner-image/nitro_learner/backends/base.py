@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,7 +69,9 @@ class RetryableError(BackendError):
     ``reason`` is one of a bounded set (it is a metric's label); ``billed_seconds`` is how long an actor may
     have worked on the request, 0 where none accepted it; ``estimated`` says that this time is an estimate;
     ``throttled`` says that the request was turned away because too many run;
-    ``deterministic`` that the actor failed at the work itself, as the next one with the same seed will.
+    ``deterministic`` that the actor failed at the work itself, as the next one with the same seed will;
+    ``let_go`` gives back the room of a request whose actor may work on. Whoever catches the error calls it
+    once that is over.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class RetryableError(BackendError):
         evidence: Evidence = NO_EVIDENCE,
     ) -> None:
         super().__init__(f"{reason}: {message}", evidence)
+        self.let_go: Callable[[], None] = lambda: None
         self.reason = reason
         self.message = message
         self.billed_seconds = billed_seconds

@@ -1,6 +1,7 @@
 """Actors as pods of a Knative Revision, reached by their addresses or through its cluster-local one."""
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import random
@@ -109,21 +110,23 @@ class KnativeBackend:
     async def invoke(self, request: bytes, timeout: float, *, priority: int = ROLLOUT) -> Ack:
         found_ready = self._places.free
         place = await self._places.acquire(priority)
-        try:
-            waits = self._places.waits(place)
-            ack = await self._client.rollout(place.url, request, timeout, waits=waits)
-            place.doubtful = False
-            return dataclasses.replace(ack, found_ready=found_ready)
-        except asyncio.CancelledError:
-            place.doubtful = True
-            raise
-        except RetryableError as error:
-            place.doubtful = error.reason in LEFT_WORKING
-            if error.reason in _GONE and not error.billed_seconds:
-                self._places.refuse(place)
-            raise
-        finally:
-            self._places.release(place)
+        with contextlib.ExitStack() as room:
+            room.callback(self._places.release, place)
+            try:
+                waits = self._places.waits(place)
+                ack = await self._client.rollout(place.url, request, timeout, waits=waits)
+                place.doubtful = False
+                return dataclasses.replace(ack, found_ready=found_ready)
+            except asyncio.CancelledError:
+                place.doubtful = True
+                raise
+            except RetryableError as error:
+                place.doubtful = error.reason in LEFT_WORKING
+                if place.doubtful:  # the next request there would find the actor busy
+                    error.let_go = room.pop_all().close
+                if error.reason in _GONE and not error.billed_seconds:
+                    self._places.refuse(place)
+                raise
 
     def take_bills(self) -> list[float]:
         return []

@@ -11,6 +11,18 @@ from nitro_learner.tasks.task import Task
 
 _CACHE_WAIT_SECONDS = 15.0
 _LOOK_SECONDS = 1.0
+_BACKOFF_SECONDS = 0.2
+_BACKOFF_CAP_SECONDS = 5.0
+_MOST_DOUBLINGS = 10
+"""The largest exponent of the backoff: a request may be turned away a thousand times, and 2 ** 1000
+overflows."""
+
+
+async def pause_after(failures: int) -> None:
+    """Wait for a random time, at most twice as long after each further failure."""
+    if failures:
+        ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2 ** min(failures, _MOST_DOUBLINGS))
+        await asyncio.sleep(random.uniform(0, ceiling))
 
 
 async def recover(reason: str, cache: Cache, restore: Callable[[], Awaitable[None]]) -> None:

@@ -11,18 +11,12 @@ from typing import Generic
 from nitro_learner.backends.base import LEFT_WORKING, AbandonedError, RetryableError
 from nitro_learner.backends.troubles import Trouble
 from nitro_learner.cache.base import Cache, CacheError, CacheUnreachable
-from nitro_learner.tasks.between_tries import cancel, recover, wait_for_worker
+from nitro_learner.tasks.between_tries import cancel, pause_after, recover, wait_for_worker
 from nitro_learner.tasks.counts import Counts
 from nitro_learner.tasks.task import ResultRefused, T, Task, Work, Workers
 
 MAX_TRIES = 5
 """Invocations of one task within one deadline."""
-
-_BACKOFF_SECONDS = 0.2
-_BACKOFF_CAP_SECONDS = 5.0
-_MOST_DOUBLINGS = 10
-"""The largest exponent of the backoff: a request may be turned away a thousand times, and 2 ** 1000
-overflows."""
 
 _POLL_SECONDS = 0.5
 _ACK_GRACE_SECONDS = 2.0
@@ -138,24 +132,25 @@ class TaskGroup(Generic[T]):
 
     async def _run(self, task: Task[T]) -> None:
         try:
-            await self._ask(task)
+            with contextlib.ExitStack() as rooms:
+                await self._ask(task, rooms)
         except asyncio.CancelledError:
             if task.result is None:
                 raise
             # The result is stored, but the answer or a needless later attempt hangs.
 
-    async def _ask(self, task: Task[T]) -> None:
+    async def _ask(self, task: Task[T], rooms: contextlib.ExitStack) -> None:
         """Ask for one task until its result is stored or it is hopeless, at most MAX_TRIES times.
 
-        A request that no worker accepted, for a passing reason, is no try: only the deadline ends it.
+        A request that no worker accepted, for a passing reason, is no try: only the deadline ends it. `rooms`
+        keeps the room of one that was cut while its worker may go on, because another task would meet that.
         """
         tried = pauses = 0
         while tried < MAX_TRIES and not task.hopeless:
-            if pauses:
-                ceiling = min(_BACKOFF_CAP_SECONDS, _BACKOFF_SECONDS * 2 ** min(pauses, _MOST_DOUBLINGS))
-                await asyncio.sleep(random.uniform(0, ceiling))
+            await pause_after(pauses)
             if task.left_working:
                 await wait_for_worker(task, self._cache, self._work.key, self._bill_rest)
+            rooms.close()
             if task.result is not None:
                 return
             attempt = task.attempts
@@ -164,6 +159,7 @@ class TaskGroup(Generic[T]):
             try:
                 await self._invoke(task, attempt)
             except RetryableError as error:
+                rooms.callback(error.let_go)
                 tried += error.is_try
                 task.failed_at_work += error.deterministic
                 if error.billed_seconds:
