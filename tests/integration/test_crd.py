@@ -284,8 +284,10 @@ def test_a_job_that_was_stored_with_the_usual_window_is_replaced_by_its_file_wit
     [
         ((), "fixed"),
         (("spec.algorithm.preset=paper",), "nitro"),
-        (("spec.algorithm.name=impact",), "nitro"),
-        (SEVERAL, "nitro"),
+        (("spec.algorithm.name=impact",), "fixed"),
+        (("spec.algorithm={name: impact, preset: artifact}",), "nitro"),
+        (("spec.algorithm.name=rllib/ppo",), "nitro"),
+        (SEVERAL, "fixed"),
     ],
 )
 def test_a_stored_job_keeps_its_scaler_when_its_file_without_one_replaces_it(

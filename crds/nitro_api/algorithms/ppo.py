@@ -36,7 +36,6 @@ _USUAL = (
     ("normaliseObservations",  False,        True),
     ("normaliseRewards",       False,        True),
     ("orthogonalInit",         False,        True),
-    ("scaling.scaler",         "nitro",      "fixed"),
 )
 _ATARI = (
     #                          paper         tuned

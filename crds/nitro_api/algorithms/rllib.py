@@ -20,6 +20,7 @@ _ALL = (
     ("network.logStd",             "state",      "state"),
     ("evaluation.everyRounds",     1,            5),
     ("stop.rounds",                50,           60),
+    ("scaling.scaler",             "nitro",      "nitro"),
     ("scaling.minActors",          8,            8),
     ("scaling.maxActors",          64,           64),
     ("scaling.initialActors",      16,           32),

@@ -10,15 +10,22 @@ from typing import Any
 from pydantic import ValidationError
 
 from nitro_api.base import WITHOUT_RULES
-from nitro_api.errors import FieldError, JobInvalid
+from nitro_api.errors import ABSENT, FieldError, JobInvalid
 from nitro_api.loading import yamlfile
 from nitro_api.loading.nulls import without_nulls
 from nitro_api.resolution.episodes import keep_rollout, rollout
 from nitro_api.resolution.presets import preset_values
-from nitro_api.resolution.resolve import resolve
+from nitro_api.resolution.resolve import keep_scaler, resolve
 from nitro_api.rules import agents_rules, cache_rules, network_rules, payload_rules
 from nitro_api.schema.openapi import schema_at
-from nitro_api.schema.wording import Location, broken_rules, located_errors, related, value_at
+from nitro_api.schema.wording import (
+    Location,
+    broken_rules,
+    located_errors,
+    meant_place,
+    related,
+    value_at,
+)
 from nitro_api.spec.free_json import FLOAT, point_lost
 from nitro_api.spec.job import JobSpec, NitroTrainingJob
 from nitro_api.spec.learner_status import TrainingStatus
@@ -46,7 +53,7 @@ def load_job(
     """
     data, mistakes = _read(source, overrides)
     about, wrong = _check(data)
-    mistakes += [mistake for _, mistake in wrong]
+    mistakes += _told(wrong)
     places = [place for place, _ in wrong]
     if about is not None and not _touched(places, ("spec", "environment")):
         mistakes += look_up(about.spec)
@@ -95,7 +102,7 @@ def lost_points(source: Path | str | dict[str, Any], overrides: Sequence[str] = 
 
 def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
     """The resolved job of an object as the API server has it, without its status and most metadata. A run
-    that has begun keeps its rollouts, even if this version has other defaults.
+    that has begun keeps its rollouts and its scaler, even if this version has other defaults.
 
     Raises:
         JobInvalid: with every mistake.
@@ -113,6 +120,7 @@ def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
             by_alias=True, include={"rollout_length", "envs_per_actor"}, exclude_none=True
         )
         keep_rollout(job.spec.environment, {**_former_rollout(job), **begun})
+        keep_scaler(job.spec.scaling, status.get("scaler"))
     return resolve(job)
 
 
@@ -144,7 +152,15 @@ def _check(data: dict[str, Any]) -> tuple[NitroTrainingJob | None, list[tuple[Lo
                 return None, found
             found += fresh
         else:
-            return job, [*found, *broken_rules(job, data, places)]
+            meant = [place for place in map(meant_place, places) if place and value_at(data, place) is ABSENT]
+            return job, [*found, *broken_rules(job, data, [*places, *meant])]
+
+
+def _told(found: Sequence[tuple[Location, FieldError]]) -> list[FieldError]:
+    """The mistakes without fields that are missing only because their names are misspelt, which is the
+    mistake to mend."""
+    meant = {meant_place(place) for place, _ in found}
+    return [mistake for place, mistake in found if not (mistake.value is ABSENT and place in meant)]
 
 
 def _without_mistakes(data: dict[str, Any], places: Sequence[Location]) -> NitroTrainingJob | None:

@@ -31,7 +31,7 @@ _USUAL: Rows = (
     ("network.logStd",                    "state",      "parameter"),
     ("evaluation.everyRounds",            1,            10),
     ("stop.rounds",                       50,           150),
-    ("scaling.scaler",                    "nitro",      "nitro"),
+    ("scaling.scaler",                    "nitro",      "fixed"),
     ("scaling.minActors",                 8,            4),
     ("scaling.maxActors",                 64,           8),
     ("scaling.initialActors",             16,           4),

@@ -27,6 +27,8 @@ WINDOW, MARLESS_WINDOW = 6, 10
 """spec.scaling.window: the Nitro paper's, and the MARLess paper's."""
 MARLESS_THRESHOLD = 0.5
 """spec.scaling.threshold, as in the MARLess paper."""
+PRESET_SCALERS = ("nitro", "fixed")
+"""The scalers that a job may have without naming one, by this version's presets or by an earlier one's."""
 _SETTINGS = path_of("", "hyperparameters")
 
 
@@ -93,6 +95,19 @@ def _resolve_environment(spec: JobSpec) -> None:
     _fill(environment, "clipRewards", environment.is_atari)
     conv = environment.is_atari or spec.network.conv_layers is not None
     _fill(spec.network, "type", "conv" if conv else "mlp")
+
+
+def keep_scaler(scaling: Scaling, begun: Any) -> None:
+    """Set the scaler of a job whose run has begun to the one that it began with, unless the job names one.
+    Earlier versions gave another one to some algorithms.
+
+    Args:
+        scaling: not resolved; it is changed.
+        begun: the scaler; anything but one of the presets' is left out.
+    """
+    given: Any = scaling
+    if given.scaler is None and begun in PRESET_SCALERS:
+        given.scaler = begun
 
 
 def preset_of(spec: JobSpec) -> dict[str, Any]:

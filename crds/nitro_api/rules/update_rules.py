@@ -36,7 +36,8 @@ MENDABLE = (
 have and where the run is recorded, not what it computes."""
 
 USUAL = {
-    "scaling.scaler": "self.algorithm.name == 'ppo' && self.algorithm.preset == 'tuned' ? 'fixed' : 'nitro'",
+    "scaling.scaler": "self.algorithm.preset == 'tuned' && !self.algorithm.name.startsWith('rllib/') "
+    "? 'fixed' : 'nitro'",
     "scaling.window": f"{set_to('scaling.scaler', 'marless')} || "
     f"({set_to('scaling.scaler', 'random-score')} && self.algorithm.name in {list(TEAM_RECORDS)}) "
     f"? {MARLESS_WINDOW} : {WINDOW}",

@@ -234,6 +234,16 @@ def _foreign(name: str, beside: list[str], parent: Location, algorithm: str) -> 
     return f"{field}, {found.remark}" if found.remark else field
 
 
+def meant_place(place: Location) -> Location | None:
+    """The place of the field that was probably meant by an unknown one, among those beside it. None where
+    there is none, or the field is known."""
+    if not place or schema_at(place) is not None:
+        return None
+    parent = place[:-1]
+    guess = nearest(str(place[-1]), list((schema_at(parent) or {}).get("properties", ())))
+    return None if guess is None else (*parent, guess)
+
+
 def meant(name: str, beside: list[str]) -> str | None:
     """The field of a job that was probably meant by an unknown name: the nearest name `beside` it, otherwise
     the path of the field that has this name in spec. None where there is none.

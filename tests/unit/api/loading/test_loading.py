@@ -116,6 +116,31 @@ def test_a_null_in_an_unknown_field_is_a_mistake() -> None:
     assert [error.path for error in refusal(JOB, "spec.nonsense=null")] == ["spec.nonsense"]
 
 
+@pytest.mark.parametrize(
+    ("job", "mistake"),
+    [
+        ({"spec": {"enviroment": {"id": "Hopper-v5"}}}, "spec.enviroment"),
+        ({"spec": {"environment": {"ID": "Hopper-v5"}}}, "spec.environment.ID"),
+        ({"spec": {"environment": {"entrypoint": "mine:make"}}}, "spec.environment.entrypoint"),
+        ({"metdata": {"name": "hopper"}}, "metdata"),
+        ({"metadata": {"nme": "hopper"}}, "metadata.nme"),
+        ({"spce": {"environment": {"id": "Hopper-v5"}}}, "spce"),
+        ({"Kind": "NitroTrainingJob"}, "Kind"),
+    ],
+)
+def test_a_misspelt_field_that_is_required_is_one_mistake(job: dict[str, Any], mistake: str) -> None:
+    lacking = {"metdata": "metadata", "spce": "spec", "Kind": "kind"}.get(next(iter(job)))
+    data = {name: value for name, value in yaml.safe_load(JOB).items() if name != lacking} | job
+    (error,) = refusal(data)
+    assert error.path == mistake
+    assert "did you mean" in error.message
+
+
+def test_a_required_field_is_missed_where_no_name_comes_near_it() -> None:
+    data = yaml.safe_load(JOB) | {"spec": {"env": {"id": "Hopper-v5"}, "sed": 3}}
+    assert [error.path for error in refusal(data)] == ["spec.environment", "spec.env", "spec.sed"]
+
+
 @pytest.mark.parametrize("seed", [2.0, 2])
 def test_a_whole_number_may_be_written_with_a_point(seed: float) -> None:
     data = yaml.safe_load(JOB)
