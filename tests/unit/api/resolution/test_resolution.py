@@ -274,9 +274,9 @@ def test_what_efficient_uses_gets_no_warning(scaling: str) -> None:
     [
         ["spec.scaling={scaler: fixed, minActors: 2, maxActors: 16}"],
         ["spec.scaling={minActors: 16, maxActors: 16}"],
-        ["spec.scaling.maxActors=16", "spec.algorithm.name=impact"],
+        ["spec.scaling.maxActors=16", "spec.algorithm.preset=paper"],
     ],
-    ids=["a scaler that was chosen", "a range of one number", "another scaler"],
+    ids=["a scaler that was chosen", "a range of one number", "another scaler by the preset"],
 )
 def test_a_range_gets_no_warning_where_it_is_meant(changes: list[str]) -> None:
     assert warnings(job(*changes)) == []
