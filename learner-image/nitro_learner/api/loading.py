@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nitro_learner.api.exported import read_exported
 from nitro_learner.api.policy import TrainedPolicy
+from nitro_learner.checkpoints.files import BEST, without_best
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, CheckpointStore, NoCheckpointError
 from nitro_learner.checkpoints.store import load as load_checkpoint
 from nitro_learner.run.rundir import RunDir
@@ -14,13 +15,14 @@ from nitro_learner.run.rundir import RunDir
 _PLAYED = "played"
 
 
-def load(source: str | Path, *, seed: int | None = None) -> TrainedPolicy:
+def load(source: str | Path, *, best: bool = False, seed: int | None = None) -> TrainedPolicy:
     """Load what actors play: the policy of a run, or the policies of its agents.
 
     Args:
         source: a run folder, or its address s3://BUCKET/PREFIX/RUN, for its newest checkpoint; a checkpoint
-            file; or the policy.safetensors of `nitro export`. boto3 looks for S3's credentials, region and
-            endpoint.
+            file of either; or the policy.safetensors of `nitro export`. boto3 looks for S3's credentials,
+            region and endpoint.
+        best: load the run's policy with the best evaluation in place of the newest one.
         seed: of the actions that are drawn; None for a random one.
 
     Raises:
@@ -33,26 +35,39 @@ def load(source: str | Path, *, seed: int | None = None) -> TrainedPolicy:
         from nitro_learner.run.bucket import RunBucket  # the client of S3 takes a second to import
 
         with tempfile.TemporaryDirectory() as copy:
-            RunBucket.at(str(source)).copy_newest(RunDir(Path(copy)))
-            return _policy(_newest(Path(copy), str(source)), seed)
+            address = f"{str(source).rstrip('/')}/checkpoints/{BEST}" if best else str(source)
+            file = RunBucket.copied(address, RunDir(Path(copy)))
+            if file is None:
+                raise without_best(str(source)) if best else _without_checkpoint(str(source))
+            return _policy(_read(file), seed)
     path = Path(source)
     if not path.exists():
         raise NoCheckpointError(f"{path} does not exist. Name a run folder, or a checkpoint file of it.")
     if path.is_file():
+        if best:
+            raise NoCheckpointError(f"{path} is a file. The best policy is that of a run: name its folder.")
         if (exported := read_exported(path, seed)) is not None:
             return exported
-        return _policy(load_checkpoint(path, attached=False, only=[_PLAYED]), seed)
-    return _policy(_newest(path, str(path)), seed)
-
-
-def _newest(path: Path, name: str) -> Checkpoint:
+        return _policy(_read(path), seed)
     store = CheckpointStore(RunDir(path).checkpoints, keep_last=1)
+    if best:
+        if not (store.directory / BEST).exists():
+            raise without_best(str(path))
+        return _policy(_read(store.directory / BEST), seed)
     checkpoint = store.latest(attached=False, only=[_PLAYED])
     if checkpoint is None:
-        raise NoCheckpointError(
-            f"{name}: no checkpoint in it. Name a run that has one, or a checkpoint file of it."
-        )
-    return checkpoint
+        raise _without_checkpoint(str(path))
+    return _policy(checkpoint, seed)
+
+
+def _read(file: Path) -> Checkpoint:
+    return load_checkpoint(file, attached=False, only=[_PLAYED])
+
+
+def _without_checkpoint(name: str) -> NoCheckpointError:
+    return NoCheckpointError(
+        f"{name}: no checkpoint in it. Name a run that has one, or a checkpoint file of it."
+    )
 
 
 def _policy(checkpoint: Checkpoint, seed: int | None) -> TrainedPolicy:

@@ -66,13 +66,13 @@ class Run:
         summary = self.summary
         return float(summary["cost"]["total"] if summary else self.metrics["cost_total"][-1])
 
-    def policy(self, *, seed: int | None = None) -> TrainedPolicy:
-        """The policy of the newest checkpoint; see `load`."""
+    def policy(self, *, best: bool = False, seed: int | None = None) -> TrainedPolicy:
+        """The policy of the newest checkpoint, or the one with the best evaluation; see `load`."""
         from nitro_learner.api.loading import (
             load,
         )  # the run's figures can be read without the actor's package
 
-        return load(self.path, seed=seed)
+        return load(self.path, best=best, seed=seed)
 
     def plot(self, out: str | Path | None = None, *, x: str = "steps") -> Path:
         """Draw the run, as `nitro plot` does, and return the picture's path.

@@ -16,7 +16,8 @@ from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.session import Aborted
 from nitro_learner.run.session import train as train_session
-from nitro_learner.studies.resolved_job import backend_overrides, resolved_job
+from nitro_learner.run.source import Start
+from nitro_learner.studies.resolved_job import BEGUN_HERE, backend_overrides, resolved_job
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Listener, RoundReport
 from nitro_learner.views import plot
@@ -27,6 +28,7 @@ def train(
     *,
     on_round: Callable[[RoundReport], object] | None = None,
     run_dir: str | Path | None = None,
+    start: Run | str | Path | None = None,
 ) -> Run:
     """Train a job on this machine with actors as local processes, whatever backend it names.
 
@@ -40,10 +42,14 @@ def train(
             thread of the training. What it raises is a warning, and the training goes on; but
             KeyboardInterrupt aborts it.
         run_dir: a new or empty folder for the run; runs/NAME-DATE-TIME by default.
+        start: a run with whose policies this one begins: a run or its folder, a checkpoint file of it, or
+            s3://BUCKET/PREFIX/RUN. Weights, the optimisers' state and statistics are taken over, and all
+            else begins anew. Networks, algorithm and spaces must be equal. None begins anew.
 
     Raises:
-        JobInvalid: lists every mistake in the job.
+        JobInvalid: lists every mistake in the job, or all in which `start` does not fit it.
         RunDirError: the folder holds something else.
+        CheckpointError: the checkpoints of `start` are damaged, or its bucket cannot be read.
         TrainingFailed: actors, the environment or the disk failed. The run folder stays.
         KeyboardInterrupt: the training was interrupted at once, without a checkpoint of its own. It always
             is where an event loop ran already.
@@ -51,13 +57,14 @@ def train(
     source: Any = job.to_dict() if isinstance(job, NitroTrainingJob) else job
     if isinstance(source, Mapping):
         source = dict(source)
-    resolved = resolved_job(source, backend_overrides("Local"))
+    begun = None if start is None else Start.given(start.path if isinstance(start, Run) else start, "start=")
+    resolved = resolved_job(source, [*backend_overrides("Local"), *(BEGUN_HERE if begun else ())])
     if run_dir is not None:
         RunDir(Path(run_dir)).check_free()
     folder = RunDir(Path(run_dir)) if run_dir else RunDir.fresh(Path("runs"), resolved.metadata.name)
     with folder.locked():
         try:
-            opened = open_run(folder, resolved, resume=False)
+            opened = open_run(folder, resolved, resume=False, start=begun)
             _finish(lambda: _session(opened, on_round))
         except TrainingFailed:
             raise  # the log says where

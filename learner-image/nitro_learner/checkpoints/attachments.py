@@ -97,6 +97,17 @@ class Attachment:
         return cls(kind, lambda: read_tensors(path.read_bytes()), name)
 
 
+def without_attachments(value: Any) -> Any:
+    """A state with None in the place of each attachment. Its containers are new, its arrays are not."""
+    if isinstance(value, Attachment):
+        return None
+    if isinstance(value, Mapping):
+        return {key: without_attachments(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(without_attachments(item) for item in value)
+    return value
+
+
 def prune(folder: Path, named: set[str]) -> None:
     """Remove the attachments that no checkpoint names."""
     if folder.is_dir():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+BEST = "best.safetensors"
+"""The file of the policy with the best evaluation, beside the checkpoints of rounds."""
+
 
 class CheckpointError(Exception):
     """A checkpoint could not be written or read; the message names the file and the remedy."""
@@ -12,6 +15,14 @@ class CheckpointError(Exception):
 
 class NoCheckpointError(CheckpointError):
     """There is no checkpoint at the place that somebody named."""
+
+
+def without_best(run: str) -> NoCheckpointError:
+    """The error of a run that has no best policy."""
+    return NoCheckpointError(
+        f"{run}: no checkpoints/{BEST} in it: the run was not evaluated yet (spec.evaluation.everyRounds), or "
+        "by an earlier version. Ask for the newest checkpoint, which is the default."
+    )
 
 
 def write(path: Path, data: bytes, what: str) -> None:

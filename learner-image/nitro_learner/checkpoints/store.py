@@ -25,7 +25,7 @@ from safetensors.numpy import save as save_tensors
 
 from nitro_learner.checkpoints import attachments, files
 from nitro_learner.checkpoints.attachments import Attachment
-from nitro_learner.checkpoints.files import CheckpointError, NoCheckpointError
+from nitro_learner.checkpoints.files import BEST, CheckpointError, NoCheckpointError
 
 __all__ = ["Checkpoint", "CheckpointError", "CheckpointStore", "NoCheckpointError", "load", "pack", "write"]
 
@@ -36,6 +36,8 @@ _NAME = re.compile(r"round-(\d{6,})\.safetensors")
 # Markers for types that JSON does not have. A user's dictionary cannot clash: the state's keys are ours.
 _TENSOR, _ARRAY, _TUPLE, _ITEMS = "$tensor", "$array", "$tuple", "$items"
 _ATTACHMENT = "$attachment"
+_EVALUATION = "evaluation"
+"""The part of the best policy's file that other checkpoints do not have."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,30 @@ class CheckpointStore:
         named = {name for number in self.rounds() for name in _named(self.path(number))}
         attachments.prune(self.directory / attachments.FOLDER, named)
         return path
+
+    def save_best(self, round: int, state: Mapping[str, Any], mean: float) -> None:
+        """Replace the file of the best policy, which stays while older checkpoints of rounds are removed.
+
+        Args:
+            round: after which the policy was trained.
+            state: without attachments.
+            mean: return of its evaluation.
+
+        Raises:
+            CheckpointError: the disk is full or the folder cannot be written; what was there is untouched.
+        """
+        write(self.directory / BEST, round, {**state, _EVALUATION: {"mean": mean}})
+
+    def best(self) -> tuple[int, float] | None:
+        """Round and mean return of the best policy; None where there is no whole file of it."""
+        if not (self.directory / BEST).exists():
+            return None
+        try:
+            found = load(self.directory / BEST, only=[_EVALUATION])
+        except CheckpointError as error:
+            logger.warning("%s", error)
+            return None
+        return found.round, found.state[_EVALUATION]["mean"]
 
     def latest(self, *, attached: bool = True, only: Collection[str] | None = None) -> Checkpoint | None:
         """The newest checkpoint that is whole, with a warning for each newer one that is damaged; None when

@@ -194,19 +194,45 @@ def read_job(
         raise refused(f"{path} is not a valid job:", error) from None
 
 
-def checkpoint_of(folder: RunDir, round: int) -> Path:
-    """The checkpoint of a round.
+def add_checkpoint(parser: argparse.ArgumentParser, of: str) -> None:
+    """Add --checkpoint and --best, of which one may be given."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--checkpoint",
+        type=int,
+        metavar="ROUND",
+        help=f"the checkpoint of this round{of}; default: the newest",
+    )
+    add_best(which)
+
+
+def add_best(parser: argparse._ActionsContainer) -> None:
+    """Add --best."""
+    parser.add_argument(
+        "--best",
+        action="store_true",
+        help="the policy with the best evaluation in place of the newest",
+    )
+
+
+def checkpoint_of(folder: RunDir, round: int | None, *, best: bool) -> Path | None:
+    """The checkpoint of a round, or the best policy's; None where neither was asked for.
 
     Raises:
         CommandError: there is none of it.
     """
+    from nitro_learner.checkpoints.files import BEST, without_best
     from nitro_learner.checkpoints.store import CheckpointStore
 
     store = CheckpointStore(folder.checkpoints, keep_last=1)
-    if round not in store.rounds():
+    if best:
+        if not (store.directory / BEST).exists():
+            raise CommandError(str(without_best(str(folder.path))))
+        return store.directory / BEST
+    if round is not None and round not in store.rounds():
         rounds = ", ".join(map(str, store.rounds())) or "none"
         raise CommandError(f"{folder.path} has no checkpoint of round {round}; there are: {rounds}")
-    return store.path(round)
+    return None if round is None else store.path(round)
 
 
 def read_run(path: Path) -> tuple[RunDir, NitroTrainingJob]:

@@ -12,6 +12,7 @@ examples:
   nitro evaluate runs/hopper-20260101-120000
   nitro evaluate runs/hopper-20260101-120000 --episodes 100 --json
   nitro evaluate runs/hopper-20260101-120000 --checkpoint 120
+  nitro evaluate runs/hopper-20260101-120000 --best
   nitro evaluate runs/hopper-20260101-120000 --video hopper.gif
 """
 
@@ -22,7 +23,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from nitro_learner.cli.common import checkpoint_of, read_job, some_path, writing
+from nitro_learner.cli.common import add_checkpoint, checkpoint_of, read_job, some_path, writing
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 # All of them are played one after the other, and each return is kept.
@@ -32,9 +33,7 @@ _MOST_EPISODES = 100_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=some_path, help="run folder")
     parser.add_argument("--episodes", type=int, default=20, metavar="N", help="episodes to play; default: 20")
-    parser.add_argument(
-        "--checkpoint", type=int, metavar="ROUND", help="the checkpoint of this round; default: the newest"
-    )
+    add_checkpoint(parser, "")
     parser.add_argument(
         "--video", type=some_path, metavar="F", help="write a video of one episode (.gif or .webp)"
     )
@@ -63,10 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     store = CheckpointStore(folder.checkpoints, keep_last=1)
     try:
-        if arguments.checkpoint is None:
-            checkpoint = store.latest()
-        else:
-            checkpoint = load(checkpoint_of(folder, arguments.checkpoint))
+        file = checkpoint_of(folder, arguments.checkpoint, best=arguments.best)
+        checkpoint = load(file) if file else store.latest()
     except CheckpointError as error:
         raise CommandError(str(error), FAILED) from None
     if checkpoint is None:

@@ -7,6 +7,7 @@ environment gives them. Of several agents there is a file for each.
 examples:
   nitro export runs/hopper-20260101-120000 --format onnx
   nitro export runs/hopper-20260101-120000 --format torch --checkpoint 120 --out hopper/
+  nitro export runs/hopper-20260101-120000 --format onnx --best
   nitro export s3://bucket/runs/hopper-1a2b --format safetensors --out hopper/
   nitro export runs/hopper-20260101-120000 --format hub --out hopper/
 """
@@ -17,7 +18,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nitro_learner.cli.common import checkpoint_of, policy_loaded, some_path, some_text, writing
+from nitro_learner.cli.common import (
+    add_checkpoint,
+    checkpoint_of,
+    policy_loaded,
+    some_path,
+    some_text,
+    writing,
+)
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 if TYPE_CHECKING:
@@ -30,12 +38,7 @@ _FORMATS = ("onnx", "torch", "safetensors", "hub")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=some_text, help="run folder, checkpoint file, or s3://BUCKET/PREFIX/RUN")
     parser.add_argument("--format", choices=_FORMATS, required=True, help="kind of files")
-    parser.add_argument(
-        "--checkpoint",
-        type=int,
-        metavar="ROUND",
-        help="the checkpoint of this round of a run folder; default: the newest",
-    )
+    add_checkpoint(parser, " of a run folder")
     parser.add_argument(
         "--out",
         type=some_path,
@@ -67,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         trained = Run(folder) if arguments.format == "hub" else None
-        source = arguments.run
-        if arguments.checkpoint is not None:
-            source = checkpoint_of(RunDir(folder), arguments.checkpoint)
+        source, best = arguments.run, arguments.best
+        if in_folder and (file := checkpoint_of(RunDir(folder), arguments.checkpoint, best=best)):
+            source, best = file, False
         with policy_loaded():
-            files = _files(load(source), arguments.format, trained)
+            files = _files(load(source, best=best), arguments.format, trained)
     except RunDirError as error:
         raise CommandError(str(error)) from None
     for name, data in files.items():

@@ -5,6 +5,7 @@ On a cluster: examples/serving/knative.yaml is a Knative Service that scales to 
 examples:
   nitro serve runs/hopper-20260101-120000
   nitro serve s3://bucket/runs/hopper-1a2b --host 0.0.0.0 --port 8080
+  nitro serve runs/hopper-20260101-120000 --best
   nitro serve hopper/policy.safetensors           # as `nitro export --format safetensors` writes it
   curl localhost:8080/v1/act --json '{"observation": [0, 0, 0, 0]}'
 """
@@ -15,7 +16,7 @@ import argparse
 import os
 
 from nitro_learner.cli import interrupts
-from nitro_learner.cli.common import policy_loaded, some_text
+from nitro_learner.cli.common import add_best, policy_loaded, some_text
 from nitro_learner.cli.exits import BAD_INPUT, DONE, CommandError
 
 _PORT = 8080
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=some_text,
         help="run folder, checkpoint file, exported policy.safetensors, or s3://BUCKET/PREFIX/RUN",
     )
+    add_best(parser)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port", type=int, metavar="N", help=f"port; 0 takes a free one (default: $PORT, else {_PORT})"
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= port <= 65535:
         raise CommandError(f"--port {port}: must be from 0 to 65535")
     with policy_loaded():
-        policy = load(arguments.run, seed=arguments.seed)
+        policy = load(arguments.run, best=arguments.best, seed=arguments.seed)
 
     def listening(address: str) -> None:
         print(f"serving round {policy.round} of {arguments.run} on {address}", flush=True)

@@ -5,6 +5,11 @@ events, a log, a summary and a picture. Ctrl-C stops after a checkpoint and says
 aborts. A run that has ended is not evaluated or charged again: --resume then says how to extend it. Where
 nobody reads the output on, or a disk is too full for it, a warning says so and the training goes on.
 
+--from begins a new run with what another one has learned: weights, the optimisers' state, and statistics of
+observations and rewards. Rounds, cost, exploration and the learning rate's schedule begin anew. Other
+settings may differ, such as the environment's kwargs or the learning rate, but not the network, the algorithm
+and the spaces. checkpoints/best.safetensors of a run is the policy with the best evaluation.
+
 The job's backend is used only when --backend names it: nothing is spent by surprise. With local actors the
 cost column says what the same invocations would cost with serverless ones. --backend lambda invokes the
 function of spec.backend.lambda, which must exist, with the AWS credentials that the AWS command line would
@@ -15,6 +20,10 @@ examples:
   nitro train examples/hopper.yaml --set spec.seed=3 --set spec.scaling.scaler=fixed --run-dir runs/fixed-3
   nitro train --resume runs/hopper-20260101-120000
   nitro train --resume runs/hopper-20260101-120000 --set spec.stop.rounds=300
+  nitro train examples/hopper.yaml --from runs/hopper-20260101-120000 \\
+      --set spec.algorithm.hyperparameters.learningRate=1e-4
+  nitro train job.yaml --from runs/hopper-20260101-120000/checkpoints/best.safetensors
+  nitro train job.yaml --from s3://bucket/runs/hopper-1a2b
   nitro train job.yaml --json | jq .reward_mean
   nitro train job.yaml --backend lambda
 """
@@ -35,6 +44,7 @@ from nitro_learner.cli.common import (
     lambda_backend,
     read_job,
     some_path,
+    some_text,
     writing,
 )
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
@@ -55,6 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run-dir", type=some_path, metavar="D", help="folder of the run; default: runs/NAME-DATE-TIME"
     )
     parser.add_argument("--resume", type=some_path, metavar="D", help="go on with the run in this folder")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        type=some_text,
+        metavar="RUN",
+        help="begin with the policies of this run: its folder, a checkpoint file of it, or "
+        "s3://BUCKET/PREFIX/RUN",
+    )
     add_set(parser)
     parser.add_argument(
         "--backend",
@@ -74,10 +92,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.run.rundir import OtherJob, RunDir, RunDirError
-    from nitro_learner.studies.resolved_job import backend_overrides
+    from nitro_learner.studies.resolved_job import BEGUN_HERE, backend_overrides
 
     if arguments.resume and arguments.run_dir:
         raise CommandError("--resume names the run folder itself; leave --run-dir out")
+    if arguments.resume and arguments.start:
+        raise CommandError("--from begins a new run, and --resume goes on with one; leave one of them out")
     if not arguments.job and not arguments.resume:
         raise CommandError("give a job file, or --resume and a run folder")
     if arguments.metrics_port is not None and not 0 <= arguments.metrics_port < 2**16:
@@ -89,7 +109,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.resume:
             begun = saved.read_job()
-        job = read_job(source, [*arguments.overrides, *backend_overrides(arguments.backend)], begun)
+        overrides = [*arguments.overrides, *backend_overrides(arguments.backend)]
+        if arguments.start:
+            overrides += BEGUN_HERE
+        job = read_job(source, overrides, begun)
         if arguments.run_dir:
             RunDir(arguments.run_dir).check_free()
         _import()
@@ -97,8 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
         with _opened(arguments, job.metadata.name) as folder:
             return _train(folder, job, arguments)
     except OtherJob as error:
-        anew = train_output.command([str(source)], arguments.overrides, arguments)
-        raise CommandError(f"{error}\nTo train the changed job in a new folder: {anew}") from None
+        ways = train_output.other_ways(str(source), begun, job, arguments)
+        raise CommandError(f"{error}\n{ways}") from None
     except RunDirError as error:
         option = f"--run-dir {arguments.run_dir}: " if arguments.run_dir else ""
         raise CommandError(f"{option}{error}") from None
@@ -180,10 +203,12 @@ def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> in
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.runs import open_run
     from nitro_learner.run.session import train
+    from nitro_learner.run.source import Start
     from nitro_learner.views import plot, table
 
     try:
-        opened = open_run(folder, job, resume=bool(arguments.resume))
+        start = Start.given(arguments.start, "--from ") if arguments.start else None
+        opened = open_run(folder, job, resume=bool(arguments.resume), start=start)
     except CheckpointError as error:
         raise CommandError(str(error), FAILED) from None
     if opened.ended:

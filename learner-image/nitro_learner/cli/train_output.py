@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,12 +29,38 @@ def announce(folder: RunDir, job: NitroTrainingJob, opened: OpenRun) -> None:
     if scaling.scaler == "fixed":
         actors = f"{scaling.initial_actors}"
     start = f", going on after round {opened.checkpoint.round}" if opened.checkpoint else ""
+    if opened.source is not None:
+        start = f", beginning with the policies of {_begun_with(folder)}"
     print(
         f"{job.metadata.name}: {spec.environment.id}, {spec.algorithm.name} ({spec.algorithm.preset}), "
         f"{scaling.scaler} scaler with {actors} actors of "
         f"{spec.environment.rollout_length} steps{start}\nrun folder: {folder.path}",
         flush=True,
     )
+
+
+def _begun_with(folder: RunDir) -> str:
+    found = folder.read_start()
+    return f"{found['from']} after round {found['round']}"
+
+
+def other_ways(
+    source: str, begun: Mapping[str, Any], job: NitroTrainingJob, arguments: argparse.Namespace
+) -> str:
+    """What to do with a job that a run cannot go on under: train it anew, or from what the run has learned.
+
+    Args:
+        source: the job's file.
+        begun: what job.yaml says in the run's folder.
+    """
+    from nitro_api import resolve_stored
+    from nitro_api.rules.resume_rules import differences
+
+    ways = [f"To train the changed job in a new folder: {command([source], arguments.overrides, arguments)}"]
+    if not differences(resolve_stored(begun).spec, job.spec):
+        tuned = command([source, "--from", str(arguments.resume)], arguments.overrides, arguments)
+        ways.append(f"To train it there from what this run has learned: {tuned}")
+    return "\n".join(ways)
 
 
 def conclude(folder: RunDir, outcome: Outcome, result: dict[str, Any]) -> None:
@@ -44,6 +71,15 @@ def conclude(folder: RunDir, outcome: Outcome, result: dict[str, Any]) -> None:
         print(
             f"final return {score['mean']:.1f} ± {score['std']:.1f} over {score['episodes']} episodes "
             f"with mean actions ({score['min']:.1f} to {score['max']:.1f})"
+        )
+    if (
+        "evaluation" in result
+        and result.get("best", {}).get("mean", -math.inf) > result["evaluation"]["mean"]
+    ):
+        best = result["best"]
+        print(
+            f"best evaluation {best['mean']:.1f}, after round {best['round']}: "
+            f"{shlex.join(['nitro', 'evaluate', str(folder.path), '--best'])}"
         )
     if "envSteps" in result:
         reward, cost = result["rewardMean"], result["cost"]

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from nitro_api.spec.checkpoint import CheckpointBucket
 from nitro_api.spec.lambda_backend import CREDENTIAL_KEYS
+from nitro_learner.checkpoints.files import BEST
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, NoCheckpointError
 from nitro_learner.run.rundir import RunDir
 
@@ -77,10 +78,24 @@ class RunBucket:
         self._remedy = remedy
         self._where = where
         self._keys: dict[str, str | None] | None = None
+        self._best: int | None = None  # when the file of the best policy was written that is in the bucket
         self.bucket = where.bucket
         self.prefix = str(PurePosixPath(where.prefix or "") / run) + "/"
         with self._reached("read"):
             pass  # wrong settings are refused at once
+
+    @classmethod
+    def copied(cls, address: str, folder: RunDir, own: CheckpointBucket | None = None) -> Path | None:
+        """Copy job and checkpoint from an address into an empty folder, and return the checkpoint's file, if
+        there is one: the newest of s3://BUCKET/PREFIX/RUN, or s3://BUCKET/PREFIX/RUN/checkpoints/FILE.
+
+        Raises:
+            NoRunAddressError: as `at`.
+            BucketError: the bucket cannot be read.
+        """
+        run, _, name = address.partition(f"/{folder.checkpoints.name}/")
+        cls.at(run, own)._copy_checkpoint(folder, name)
+        return next(folder.checkpoints.glob("*.safetensors"), None)
 
     @classmethod
     def at(cls, address: str, own: CheckpointBucket | None = None) -> RunBucket:
@@ -130,18 +145,15 @@ class RunBucket:
             names = sorted(self._names(), key=lambda name: (name.startswith(checkpoints), name))
             self._download(names, folder)
 
-    def copy_newest(self, folder: RunDir) -> None:
-        """Copy the run's job and its newest checkpoint, without what is attached to that.
-
-        Raises:
-            BucketError: the bucket cannot be read.
-        """
-        own = [str(path.relative_to(folder.path)) for path in (folder.job, folder.checkpoints)]
+    def _copy_checkpoint(self, folder: RunDir, name: str) -> None:
+        """Copy the run's job and the checkpoint of that name, or else the newest, without what is attached."""
+        job, checkpoints = (str(path.relative_to(folder.path)) for path in (folder.job, folder.checkpoints))
         with self._reached("read"):
             names = self._names()
-            rounds = [name for name in names if PurePosixPath(name).parent == PurePosixPath(own[1])]
-            newest = sorted(rounds, key=lambda name: (len(name), name))[-1:]
-            self._download([name for name in [own[0], *newest] if name in names], folder)
+            rounds = [one for one in names if one.startswith(f"{checkpoints}/round-")]
+            newest = sorted(rounds, key=lambda one: (len(one), one))[-1:]
+            wanted = [f"{checkpoints}/{name}"] if name else newest
+            self._download([one for one in [job, *wanted] if one in names], folder)
 
     def beside(self, begin: str) -> dict[str, float]:
         """The runs in the same place whose folders' names begin so, each with the time of its newest
@@ -187,9 +199,12 @@ class RunBucket:
         with self._reached("written"):
             there = self._names()
             for name in sorted(local, key=lambda name: (name.startswith(checkpoints), name)):
-                # Checkpoints never change, so one that is in the bucket is not copied again.
-                if not (name.startswith(checkpoints) and name in there):
-                    self._s3.upload_file(str(local[name]), self.bucket, self.prefix + name)
+                # The checkpoints of rounds never change, so one that is in the bucket is not copied again.
+                written = local[name].stat().st_mtime_ns if name == f"{checkpoints}/{BEST}" else None
+                if name.startswith(checkpoints) and name in there and written in (None, self._best):
+                    continue
+                self._s3.upload_file(str(local[name]), self.bucket, self.prefix + name)
+                self._best = written or self._best
             gone = {name for name in there - local.keys() if name.startswith(checkpoints)}
             for name in sorted(gone):
                 self._s3.delete_object(Bucket=self.bucket, Key=self.prefix + name)

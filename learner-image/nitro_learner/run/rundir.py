@@ -1,6 +1,7 @@
 """The run folder: job.yaml, metrics.csv, ledger.jsonl, log.jsonl, actors.log, summary.json, result.png,
 checkpoints/ and tensorboard/. A run of several agents has policies.csv and sharing.jsonl as well. The folder
-checkpoints/attachments/ has what many checkpoints share: a replay buffer's rounds.
+checkpoints/attachments/ has what many checkpoints share: a replay buffer's rounds. A run that began with the
+policies of another one (`nitro train --from`) has start.json.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class RunDir:
         self.ledger = path / "ledger.jsonl"
         self.log = path / "log.jsonl"
         self.actors = path / "actors.log"
+        self.start = path / "start.json"
         self.summary = path / "summary.json"
         self.plot = path / "result.png"
         self.checkpoints = path / "checkpoints"
@@ -147,6 +149,7 @@ class RunDir:
             self.sharing,
             self.ledger,
             self.log,
+            self.start,
             self.summary,
             self.plot,
         )
@@ -182,19 +185,35 @@ class RunDir:
             raise RunDirError(f"{self.job} is damaged: it holds no job.")
         return dict(found)
 
+    def read_start(self) -> dict[str, Any]:
+        """What start.json says of the run that this one began with: from, run and round; else empty.
+
+        Raises RunDirError where it is damaged.
+        """
+        found = self._read_object(self.start)
+        if found and not {"from", "run", "round"} <= found.keys():
+            raise RunDirError(f"{self.start} is damaged: it names no run.")
+        return found
+
     def read_summary(self) -> dict[str, Any]:
         """What summary.json says; empty while the run has not ended, or when it was broken off.
 
         Raises RunDirError where it is damaged.
         """
-        if not self.summary.exists():
+        found = self._read_object(self.summary)
+        if type(found.get("rounds", 0)) is not int:
+            raise RunDirError(f"{self.summary} is damaged: it holds no summary.")
+        return found
+
+    def _read_object(self, path: Path) -> dict[str, Any]:
+        if not path.exists():
             return {}
         try:
-            found = json.loads(self.summary.read_text(encoding="utf-8"))
+            found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise RunDirError(f"{self.summary} is damaged: {error}.") from None
-        if not isinstance(found, dict) or type(found.get("rounds", 0)) is not int:
-            raise RunDirError(f"{self.summary} is damaged: it holds no summary.")
+            raise RunDirError(f"{path} is damaged: {error}.") from None
+        if not isinstance(found, dict):
+            raise RunDirError(f"{path} is damaged: it holds no {path.stem}.")
         return found
 
     def write_summary(self, summary: dict[str, Any]) -> None:

@@ -19,10 +19,11 @@ from nitro_learner.run.learner_functions import function_cost
 from nitro_learner.run.metrics_file import read_numbers
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.same_job import check_same_job, check_same_schedule
-from nitro_learner.run.source import read_source, take_run
+from nitro_learner.run.source import Start, begin_with, take_run
 from nitro_learner.run.tracking.availability import check_installed
 from nitro_learner.scalers.agent import AgentError, ScalingAgent
 from nitro_learner.scalers.minionsrl import load_agent
+from nitro_learner.training.adoption import Source
 from nitro_learner.training.compute import device_name
 from nitro_learner.training.costs import ActorWork
 from nitro_learner.training.round_report import Outcome
@@ -43,7 +44,7 @@ class OpenRun:
     Attributes:
         id: the run's identity, kept over resumes.
         checkpoint: where to go on from; None = from the start.
-        source: state of another run's checkpoint, whose policies the start begins with.
+        source: another run, with whose policies the start begins.
         history: rows of metrics.csv up to the checkpoint.
         ended: progress of a run that has ended under the job's stop conditions, with its last evaluation;
             None for a run that has more to do.
@@ -56,7 +57,7 @@ class OpenRun:
     checkpoint: Checkpoint | None
     history: list[dict[str, float | None]]
     ended: Progress | None = None
-    source: Mapping[str, Any] | None = None
+    source: Source | None = None
 
 
 def open_run(
@@ -67,6 +68,7 @@ def open_run(
     run_id: str | None = None,
     bucket: RunBucket | None = None,
     source: str | None = None,
+    start: Start | None = None,
 ) -> OpenRun:
     """Prepare a run folder for a resolved job.
 
@@ -77,9 +79,10 @@ def open_run(
         bucket: a second copy of the run. The run is copied from it when the folder has no checkpoint.
         source: where the run of spec.resumeFrom is; read when the folder has no checkpoint. With take: Run
             it is copied into the folder, and goes on there.
+        start: what the user of this machine has a new run begin with.
 
     Raises:
-        JobInvalid: the run of spec.resumeFrom does not fit the job, or a tracker is not installed.
+        JobInvalid: the other run does not fit the job, or a tracker is not installed.
         RunDirError: the folder holds a run and `resume` is false, or it holds a run of another job or
             schedule, or a run that has lost rounds, or all checkpoints after its end; or the run of
             spec.resumeFrom cannot be copied.
@@ -119,7 +122,7 @@ def open_run(
             _check_start_over(folder)
         if job.spec.scaling.agent:
             load_agent(job.spec.scaling)
-    begin = read_source(source, job, folder) if job.spec.resume_from and not checkpoint else None
+    begin = None if checkpoint else begin_with(folder, job, source, start)
     ended = _ended(folder, job, checkpoint) if checkpoint else None
     if ended is None:
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -247,6 +250,10 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
         result["modelledLearnerFunctions"] = functions.to_dict()
     if evaluation := _evaluation(run, outcome):
         result["evaluation"] = evaluation
+    if best := run.checkpoints.best():
+        result["best"] = {"round": best[0], "mean": best[1]}
+    if start := run.folder.read_start():
+        result["start"] = start
     return result
 
 

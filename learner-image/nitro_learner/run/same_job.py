@@ -74,7 +74,8 @@ def check_same_schedule(saved: Mapping[str, Any], job: NitroTrainingJob, folder:
         raise RunDirError(
             f"{reason} Choose another folder, or spec.stop.rounds={before} again. "
             f"A new run of {after} rounds: "
-            f"nitro train {shlex.quote(str(folder.job))} --set spec.stop.rounds={after}"
+            f"nitro train {shlex.quote(str(folder.job))} --set spec.stop.rounds={after}; with "
+            f"--from {shlex.quote(str(folder.path))} it begins with what this run has learned"
         )
     logger.warning("%s It goes on all the same, %s that a run of %d rounds has there.", reason, kept, after)
 

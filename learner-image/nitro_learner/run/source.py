@@ -1,23 +1,25 @@
-"""The run that a new run starts from: spec.resumeFrom."""
+"""The run that a new run starts from: spec.resumeFrom, or on one machine what `nitro train --from` names."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, resolve_stored
 from nitro_api.errors import ABSENT
 from nitro_api.rules.resume_rules import differences
-from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore
+from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, load
 from nitro_learner.run.rundir import RunDir, RunDirError
 from nitro_learner.run.same_job import check_same_job
-from nitro_learner.training.adoption import misfit
+from nitro_learner.training.adoption import RESUME_FROM, Source, misfit
 
 if TYPE_CHECKING:
     from nitro_learner.run.bucket import RunBucket
@@ -27,13 +29,63 @@ _COPY = ".resume-from"
 _UID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
-def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir) -> Mapping[str, Any]:
-    """The state of another run's newest checkpoint, without replayed data.
+@dataclass(frozen=True)
+class Start:
+    """What the user of one machine has a new run begin with.
+
+    Attributes:
+        place: see `read_source`.
+        named: how it was given, for errors.
+    """
+
+    place: str
+    named: str
+
+    @classmethod
+    def given(cls, place: str | Path, option: str) -> Start:
+        """What was given to an option, such as `--from `."""
+        text = str(place)
+        return cls(text if text.startswith("s3://") else str(Path(place).resolve()), f"{option}{place}")
+
+
+def begin_with(
+    folder: RunDir, job: NitroTrainingJob, source: str | None, start: Start | None
+) -> Source | None:
+    """What a run without a checkpoint begins with; None where it begins anew.
+
+    A run that was stopped before its first checkpoint finds in its folder what it was started with.
 
     Args:
-        place: the run's folder, or its address s3://BUCKET/PREFIX/RUN; None where nobody provides it.
+        source: where the run of spec.resumeFrom is.
+        start: what the user of this machine has given. It is kept in the folder.
+
+    Raises:
+        JobInvalid, RunDirError, CheckpointError: as `read_source`.
+    """
+    kept = folder.read_start()
+    if start is None and kept:
+        start = Start(str(kept["from"]), str(folder.start))
+    if start is None:
+        return read_source(source, job, folder) if job.spec.resume_from else None
+    found = read_source(start.place, job, folder, start.named)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.write_text(
+        folder.start,
+        json.dumps({"from": start.place, "run": found.state["run"], "round": found.round}, indent=2) + "\n",
+    )
+    return found
+
+
+def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir, named: str = RESUME_FROM) -> Source:
+    """Another run's policies, without replayed data.
+
+    Args:
+        place: the run's folder, or its address s3://BUCKET/PREFIX/RUN, for its newest checkpoint; or a
+            checkpoint file in either, such as s3://BUCKET/PREFIX/RUN/checkpoints/best.safetensors. None where
+            nobody provides it.
         job: that starts.
         folder: of its own run.
+        named: what names the other run, for errors.
 
     Raises:
         JobInvalid: there is no checkpoint, or it is of another network or algorithm.
@@ -42,13 +94,18 @@ def read_source(place: str | None, job: NitroTrainingJob, folder: RunDir) -> Map
     """
     place = _provided(place, job, folder)
     if not place.startswith("s3://"):
-        return _read(RunDir(Path(place)), job)
+        path = Path(place)
+        if named != RESUME_FROM and not path.exists():
+            raise JobInvalid([FieldError(named, ABSENT, "does not exist; name a run folder or a checkpoint")])
+        if path.is_file():
+            return _read(RunDir(path.parents[1]), job, named, path)
+        return _read(RunDir(path), job, named)
     with tempfile.TemporaryDirectory() as copy:
         found = RunDir(Path(copy))
-        from nitro_learner.run.bucket import RunBucket  # S3's client is needed on clusters only
+        from nitro_learner.run.bucket import RunBucket  # S3's client takes a second to import
 
-        RunBucket.at(place, job.spec.learner.checkpoint.s3).copy_newest(found)
-        return _read(found, job)
+        file = RunBucket.copied(place, found, job.spec.learner.checkpoint.s3)
+        return _read(found, job, named, file)
 
 
 def take_run(place: str | None, job: NitroTrainingJob, folder: RunDir) -> None:
@@ -72,7 +129,7 @@ def take_run(place: str | None, job: NitroTrainingJob, folder: RunDir) -> None:
         shutil.rmtree(copy, ignore_errors=True)
         with _copied(place, job, copy) as run:
             if not CheckpointStore(run.checkpoints, keep_last=1).rounds():
-                raise _without_checkpoint(job)
+                raise _without_checkpoint(RESUME_FROM, job)
             check_same_job(run.read_job(), job.to_dict(), f"spec.resumeFrom ({_named(job)})")
             os.sync()  # nothing of it may be on the disk later than the checkpoints' new place
             checkpoints = run.checkpoints.name
@@ -134,8 +191,9 @@ def former_run(folder: RunDir, job: str, bucket: RunBucket | None = None) -> str
 def _provided(place: str | None, job: NitroTrainingJob, folder: RunDir) -> str:
     if place is None and job.metadata.uid is None:
         raise RunDirError(
-            "spec.resumeFrom starts a run on a cluster only. On this machine, a run goes on by "
-            "`nitro train --resume RUN_DIR`, and for more rounds with --set spec.stop.rounds=N."
+            "spec.resumeFrom starts a run on a cluster only. On this machine, a run begins with the policies of "
+            "another one by `nitro train JOB.yaml --from RUN_DIR` (or a checkpoint file, or s3://BUCKET/"
+            "PREFIX/RUN), and goes on by `nitro train --resume RUN_DIR`."
         )
     if place is None:
         raise RunDirError(
@@ -145,21 +203,23 @@ def _provided(place: str | None, job: NitroTrainingJob, folder: RunDir) -> str:
     return place
 
 
-def _read(run: RunDir, job: NitroTrainingJob) -> Mapping[str, Any]:
+def _read(run: RunDir, job: NitroTrainingJob, named: str, file: Path | None = None) -> Source:
+    """Read a file of a run, or its newest checkpoint."""
     store = CheckpointStore(run.checkpoints, keep_last=1)
-    if not store.rounds():
-        raise _without_checkpoint(job)
+    if file is None and not store.rounds():
+        raise _without_checkpoint(named, job)
     differing = differences(resolve_stored(run.read_job()).spec, job.spec)
     if differing:
-        raise misfit(differing)
-    checkpoint = store.latest(attached=False)
+        raise misfit(named, differing)
+    checkpoint = load(file, attached=False) if file else store.latest(attached=False)
     assert checkpoint is not None
-    return checkpoint.state
+    return Source(named, checkpoint.state, checkpoint.round)
 
 
-def _without_checkpoint(job: NitroTrainingJob) -> JobInvalid:
-    message = f"has no checkpoint ({_named(job)}); name a run that has one, in a new job"
-    return JobInvalid([FieldError("spec.resumeFrom", ABSENT, message)])
+def _without_checkpoint(named: str, job: NitroTrainingJob) -> JobInvalid:
+    where, anew = f" ({_named(job)})" if named == RESUME_FROM else "", ", in a new job"
+    message = f"has no checkpoint{where}; name a run that has one{anew if where else ''}"
+    return JobInvalid([FieldError(named, ABSENT, message)])
 
 
 def _named(job: NitroTrainingJob) -> str:

@@ -11,6 +11,9 @@ from nitro_api.resolution.resolve import keep_scaler
 from nitro_learner.algorithms.rllib import availability
 from nitro_learner.studies import environment_ids
 
+BEGUN_HERE = ["spec.resumeFrom=null"]
+"""Overrides for a job that begins with a run which this machine can reach: what the job names is a cluster's."""
+
 
 def backend_overrides(backend: str) -> list[str]:
     """Overrides that let a job's actors run on that backend, whatever the job names."""

@@ -1,9 +1,10 @@
 """Whether the policies of a checkpoint fit a run: one that goes on, or one that begins with those of another
-run (spec.resumeFrom)."""
+run (spec.resumeFrom, or `nitro train --from`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nitro_actor.protocol.agents import agent_classes
@@ -13,14 +14,29 @@ from nitro_api.rules.resume_rules import unequal
 from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
 from nitro_learner.training.sharing import Sharing
 
+RESUME_FROM = "spec.resumeFrom"
 
-def adopt(
-    source: Mapping[str, Any], policies: PolicySet, sharing: Sharing, environment: Mapping[str, Any]
-) -> None:
+
+@dataclass(frozen=True)
+class Source:
+    """Another run, with whose policies a run begins.
+
+    Attributes:
+        named: what names it: spec.resumeFrom on a cluster, else what the user has given.
+        state: of its checkpoint.
+        round: after which that was saved.
+    """
+
+    named: str
+    state: Mapping[str, Any]
+    round: int
+
+
+def adopt(source: Source, policies: PolicySet, sharing: Sharing, environment: Mapping[str, Any]) -> None:
     """Begin with what another run's policies have learned, and with its groups of agents.
 
     Args:
-        source: the state of its checkpoint.
+        source: the other run.
         policies: of the run that starts.
         sharing: of the run that starts.
         environment: the actors' EnvironmentSpec.
@@ -29,17 +45,17 @@ def adopt(
         JobInvalid: the state is of other spaces, networks or algorithms.
     """
     here = spaces_of(environment)
-    there = source.get("spaces", here)  # checkpoints before version 0.2 have none
+    there = source.state.get("spaces", here)  # checkpoints before version 0.2 have none
     differing = [
         f"{name} are {there.get(name)!r} there and {here.get(name)!r} here" for name in unequal(there, here)
     ]
     if differing:
-        raise misfit(differing)
+        raise misfit(source.named, differing)
     try:
-        policies.adopt(saved_policies(source))
-        sharing.adopt(source.get("sharing", {}))
+        policies.adopt(saved_policies(source.state))
+        sharing.adopt(source.state.get("sharing", {}))
     except ValueError as error:
-        raise misfit([str(error)]) from error
+        raise misfit(source.named, [str(error)]) from error
 
 
 def check_masks(saved: Mapping[str, Any], environment: Mapping[str, Any], *, goes_on: bool) -> None:
@@ -73,11 +89,12 @@ def check_masks(saved: Mapping[str, Any], environment: Mapping[str, Any], *, goe
     raise JobInvalid([FieldError("spec.environment", ABSENT, message)])
 
 
-def misfit(differing: list[str]) -> JobInvalid:
-    """The refusal of a job, with all that differs from the other run."""
+def misfit(named: str, differing: list[str]) -> JobInvalid:
+    """The refusal of a job, with all that differs from the other run that `named` names."""
     both = "; ".join(differing)
-    message = f"does not fit this job: {both}. They must be equal; correct the job and create it anew"
-    return JobInvalid([FieldError("spec.resumeFrom", ABSENT, message)])
+    anew = " and create it anew" if named == RESUME_FROM else ""
+    message = f"does not fit this job: {both}. They must be equal; correct the job{anew}"
+    return JobInvalid([FieldError(named, ABSENT, message)])
 
 
 def spaces_of(environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from nitro_learner.algorithms.policy_set import saved_policies
+from nitro_learner.checkpoints.attachments import without_attachments
 from nitro_learner.checkpoints.store import Checkpoint, CheckpointStore
 from nitro_learner.training.adoption import check_masks
 from nitro_learner.training.round_report import Listener
 
 logger = logging.getLogger(__name__)
+
+
+_POLICIES = ("policies", "sharing")
+"""The parts that the file of the best policy has."""
 
 
 class Part(Protocol):
@@ -59,6 +64,8 @@ class Checkpointing:
         self._listeners = listeners
         self._saved_round = 0
         self._kept: dict[int, dict[str, Any]] = {}
+        self._candidate: tuple[int, dict[str, Any]] | None = None
+        self._best: float | None = None
 
     def restore(self, checkpoint: Checkpoint, environment: Mapping[str, Any]) -> None:
         """Continue all parts from a checkpoint.
@@ -76,6 +83,11 @@ class Checkpointing:
         for name, part in self._parts.items():
             part.load_state_dict(state[name])
         self._saved_round = checkpoint.round
+        self._best = checkpoint.state["training"].get("best_evaluation")
+        file = self._store.best()
+        # A file of a later round is made again. One of this round may have the evaluation at an end.
+        if file is not None and file[0] <= checkpoint.round:
+            self._best = file[1]
         before, now = checkpoint.state["threads"], self._meta["threads"]
         if before != now:
             logger.warning(
@@ -109,6 +121,29 @@ class Checkpointing:
         """
         if round != self._saved_round:
             await self._write(round)
+
+    def propose(self, round: int) -> None:
+        """Keep a copy of the policies as they are after `round`, while they are evaluated: they may be the
+        best ones. It has no replayed data, because who plays or takes over policies needs none."""
+        parts = {name: self._parts[name].state_dict() for name in _POLICIES}
+        state = without_attachments({**self._meta, **parts, "played": self._played()})
+        self._candidate = round, copy.deepcopy(state)
+
+    async def save_best(self, mean: float) -> None:
+        """Write what was proposed last as the best policy, if no earlier one was evaluated as good.
+
+        Args:
+            mean: return of its evaluation.
+
+        Raises:
+            CheckpointError: as `save`.
+        """
+        if self._best is not None and mean <= self._best:
+            return
+        assert self._candidate is not None, "an evaluation begins with a proposal"
+        round, state = self._candidate
+        await asyncio.to_thread(self._store.save_best, round, state, mean)
+        self._best = mean
 
     async def save_start(self) -> None:
         """Write the parts as they are before the first round, which is of use where they are another run's.

@@ -10,6 +10,7 @@ from nitro_learner.cache.base import CacheError
 from nitro_learner.sampling import evaluation
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
+from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.state import TrainingState
 from nitro_learner.training.waiting import Interrupted, unless
 
@@ -30,13 +31,22 @@ class Evaluations:
         run: identity of the run.
         dispatcher: plays the episodes on actors.
         state: takes the results in.
+        checkpointing: keeps the policy with the best result.
     """
 
-    def __init__(self, spec: JobSpec, run: str, dispatcher: Dispatcher, state: TrainingState) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        run: str,
+        dispatcher: Dispatcher,
+        state: TrainingState,
+        checkpointing: Checkpointing,
+    ) -> None:
         self._spec = spec
         self._run = run
         self._dispatcher = dispatcher
         self._state = state
+        self._checkpointing = checkpointing
 
     @property
     def requests(self) -> int:
@@ -44,7 +54,8 @@ class Evaluations:
         return evaluation.plan(self._spec, self._run, 0).slots
 
     def start(self, version: int) -> asyncio.Task[EvaluationResult]:
-        """Start to evaluate published weights."""
+        """Start to evaluate published weights, which are those of the policies now."""
+        self._checkpointing.propose(self._state.round)
         plan = evaluation.plan(self._spec, self._run, version)
         return asyncio.create_task(self._dispatcher.evaluate(plan))
 
@@ -52,7 +63,11 @@ class Evaluations:
         self, evaluating: asyncio.Task[EvaluationResult] | None, stop: asyncio.Event
     ) -> EvaluationResult | None:
         """Wait for an evaluation. If it failed, log a warning and return None: the run goes on. When the
-        run is to stop, the evaluation gets STOP_SECONDS more, because the learner may soon be killed."""
+        run is to stop, the evaluation gets STOP_SECONDS more, because the learner may soon be killed.
+
+        Raises:
+            CheckpointError: it was the best one, and its policy could not be written.
+        """
         if evaluating is None:
             return None
         late = asyncio.Event()
@@ -68,6 +83,8 @@ class Evaluations:
         finally:
             timer.cancel()
         self._state.take_evaluation(result)
+        assert self._state.evaluation_mean is not None, "the state has taken it in"
+        await self._checkpointing.save_best(self._state.evaluation_mean)
         return result
 
 

@@ -58,6 +58,9 @@ class TrainingState:
         end_states: newest end state of each slot ("state/..." tensors), whatever round it is from, or only
             those of the last round where idle slots are reset.
         evaluation_mean: mean return of the newest evaluation.
+        evaluation_round: round after which its policy was trained.
+        best_evaluation: highest mean return of an evaluation so far.
+        best_evaluation_round: round after which that one's policy was trained.
         best_reward: highest mean of `recent_returns` so far.
         warned_of_cuts: whether the user was warned of episodes that cannot go on; no part of a checkpoint.
         warned_of_cut_evaluations: the same for evaluation episodes that did not end.
@@ -74,6 +77,9 @@ class TrainingState:
     recent_steps: deque[int] = field(default_factory=lambda: deque(maxlen=_CUT_ROUNDS))
     end_states: dict[int, EndState] = field(default_factory=dict)
     evaluation_mean: float | None = None
+    evaluation_round: int | None = None
+    best_evaluation: float | None = None
+    best_evaluation_round: int | None = None
     best_reward: float | None = None
     warned_of_cuts: bool = False
     warned_of_cut_evaluations: bool = False
@@ -170,7 +176,10 @@ class TrainingState:
 
     def take_evaluation(self, result: EvaluationResult) -> None:
         """Take in the newest evaluation."""
-        self.evaluation_mean = fmean(result.returns.tolist())
+        self.evaluation_mean = mean = fmean(result.returns.tolist())
+        self.evaluation_round = self.round
+        if self.best_evaluation is None or mean > self.best_evaluation:
+            self.best_evaluation, self.best_evaluation_round = mean, self.round
         warning = cut_warning(result.lengths)
         if warning and not self.warned_of_cut_evaluations:
             self.warned_of_cut_evaluations = True
@@ -189,6 +198,9 @@ class TrainingState:
             "recent_steps": list(self.recent_steps),
             "end_states": dict(self.end_states),
             "evaluation_mean": self.evaluation_mean,
+            "evaluation_round": self.evaluation_round,
+            "best_evaluation": self.best_evaluation,
+            "best_evaluation_round": self.best_evaluation_round,
             "best_reward": self.best_reward,
         }
 

@@ -23,7 +23,7 @@ from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
 from nitro_learner.scalers import Scaler
 from nitro_learner.training import failures, first_actions, lost_digits, rounds, stateful_wrappers, stop
-from nitro_learner.training.adoption import adopt, spaces_of
+from nitro_learner.training.adoption import Source, adopt, spaces_of
 from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute, device_name
@@ -54,7 +54,7 @@ class Trainer:
         run: identity of the run; part of every Redis key and fragment.
         checkpoints: where the state goes.
         checkpoint: where the run goes on from; None starts it.
-        source: state of another run's checkpoint, whose policies a run that starts begins with.
+        source: another run, with whose policies a run that starts begins.
         meter: turns rounds into dollars.
         listeners: receive the run's events; an error of one that is not essential is a warning.
         history: earlier rounds' rows of metrics.csv, for the listeners' totals.
@@ -70,7 +70,7 @@ class Trainer:
         run: str,
         checkpoints: CheckpointStore,
         checkpoint: Checkpoint | None,
-        source: Mapping[str, Any] | None = None,
+        source: Source | None = None,
         meter: Meter,
         listeners: Sequence[Listener] = (),
         history: Sequence[Mapping[str, float | None]] = (),
@@ -189,7 +189,7 @@ class Trainer:
             sharing=sharing,
             feed=feed,
             scoring=scoring,
-            evaluations=Evaluations(spec, self.run_id, dispatcher, state),
+            evaluations=Evaluations(spec, self.run_id, dispatcher, state, checkpointing),
             checkpointing=checkpointing,
             state=state,
             meter=self._meter,

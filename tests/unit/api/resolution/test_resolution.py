@@ -274,7 +274,7 @@ def test_what_efficient_uses_gets_no_warning(scaling: str) -> None:
     [
         ["spec.scaling={scaler: fixed, minActors: 2, maxActors: 16}"],
         ["spec.scaling={minActors: 16, maxActors: 16}"],
-        ["spec.scaling.maxActors=16", "spec.algorithm.preset=paper"],
+        ["spec.scaling={maxActors: 16, decay: 1}", "spec.algorithm.preset=paper"],
     ],
     ids=["a scaler that was chosen", "a range of one number", "another scaler by the preset"],
 )

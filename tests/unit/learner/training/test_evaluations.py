@@ -16,6 +16,7 @@ class State:
     """Counts what it takes in."""
 
     round = 3
+    evaluation_mean = 1.5
 
     def __init__(self) -> None:
         self.taken: list[object] = []
@@ -24,12 +25,24 @@ class State:
         self.taken.append(result)
 
 
+class Best:
+    """Takes the mean return of every evaluation."""
+
+    def __init__(self) -> None:
+        self.means: list[float] = []
+
+    async def save_best(self, mean: float) -> None:
+        self.means.append(mean)
+
+
 async def joined(played: Any, stop: asyncio.Event) -> tuple[object, State]:
     state = State()
     evaluating = asyncio.ensure_future(played)
-    waits = evaluations.Evaluations(None, "run", None, state)  # type: ignore[arg-type]
+    best = Best()
+    waits = evaluations.Evaluations(None, "run", None, state, best)  # type: ignore[arg-type]
     result = await asyncio.wait_for(waits.join(evaluating, stop), 60)
     assert evaluating.done()
+    assert len(best.means) == len(state.taken), "only what was played can be the best"
     return result, state
 
 

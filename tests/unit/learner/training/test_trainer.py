@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from memory_backend import MemoryBackend, Request
@@ -24,10 +26,13 @@ from nitro_learner.backends.base import FatalError, RetryableError
 from nitro_learner.cache.base import CacheUnreachable
 from nitro_learner.cache.memory_cache import MemoryCache
 from nitro_learner.checkpoints.store import CheckpointStore, load, pack
+from nitro_learner.sampling.plans import EvaluationResult
 from nitro_learner.scalers import Decision, RoundOutcome, Scaler
+from nitro_learner.training.adoption import RESUME_FROM, Source
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
+from nitro_learner.training.state import TrainingState
 from nitro_learner.training.trainer import Trainer
 from train_support import job
 
@@ -743,7 +748,7 @@ async def test_trainer_begins_with_another_runs_policies_and_all_else_anew(
     last = source.store.latest()
     run = new_run(algorithm=algorithm, seed=2, stop={"rounds": 1})
     assert last is not None
-    await run.sitting(source=last.state).run()
+    await run.sitting(source=Source(RESUME_FROM, last.state, last.round)).run()
 
     begin = load(run.store.path(0))
     taken, state = (one.state["policies"]["learners"][0]["state"] for one in (last, begin))
@@ -766,7 +771,7 @@ async def test_trainer_with_a_checkpoint_of_its_own_takes_nothing_from_another_r
     run.spec["stop"] = {"rounds": 1}
     await run.sitting().run()
     run.spec["stop"] = {"rounds": 2}
-    await run.sitting(source={"it is": "not read"}).run()
+    await run.sitting(source=Source(RESUME_FROM, {"it is": "not read"}, 1)).run()
     states = [load(one.store.path(2)).state["policies"] for one in (run, undisturbed)]
     assert pack(2, states[0]) == pack(2, states[1])
 
@@ -778,9 +783,72 @@ async def test_trainer_refuses_the_policies_of_other_spaces_and_networks_by_name
     assert last is not None
     wider = {**last.state, "spaces": {**last.state["spaces"], "observations of agent": [7]}}
     with pytest.raises(JobInvalid, match=r"spec.resumeFrom: .*observations of agent are \[7\] there and \["):
-        await new_run().sitting(source=wider).run()
-    with pytest.raises(JobInvalid, match=r"spec.resumeFrom: .*the state is of the network .*\[8\].*\[9\]"):
-        await new_run(network={"hiddenSizes": [9]}).sitting(source=last.state).run()
+        await new_run().sitting(source=Source(RESUME_FROM, wider, 1)).run()
+    given = Source("--from x", last.state, last.round)
+    with pytest.raises(JobInvalid, match=r"--from x: .*the state is of the network .*\[8\].*\[9\]"):
+        await new_run(network={"hiddenSizes": [9]}).sitting(source=given).run()
+
+
+# The best policy.
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"algorithm": IMPACT}, {"evaluation": {"episodes": 3, "everyRounds": 1}}],
+    ids=["ppo", "impact", "every round"],
+)
+async def test_the_policy_with_the_best_evaluation_is_kept_as_it_was_evaluated(
+    new_run: NewRun, changes: dict[str, Any]
+) -> None:
+    run = new_run(stop={"rounds": 7}, **changes)
+    outcome = await run.sitting().run()
+    assert len(outcome.evaluation) == 3
+    # An evaluation belongs to the policy after the round before.
+    means = {report.round - 1: report.evaluation_mean for report in run.listener.reports}
+    means[7] = sum(outcome.evaluation) / 3
+    evaluated = {round: mean for round, mean in means.items() if mean is not None}
+    highest = max(evaluated.values())
+    first = min(round for round, mean in evaluated.items() if mean == highest)
+    assert run.store.best() == (first, highest)
+    best, then = (
+        load(run.store.directory / name, attached=False)
+        for name in ("best.safetensors", run.store.path(first).name)
+    )
+    for part in ("played", "policies", "sharing", "spaces"):
+        assert pack(0, {part: best.state[part]}) == pack(0, {part: then.state[part]})
+
+
+async def test_a_run_that_goes_on_has_the_best_policy_of_an_undisturbed_one(new_run: NewRun) -> None:
+    often = {"evaluation": {"episodes": 3, "everyRounds": 1}}
+    undisturbed, run = new_run(stop={"rounds": 6}, **often), new_run(stop={"rounds": 6}, **often)
+    await undisturbed.sitting().run()
+    trainer = run.sitting()
+    run.listener.on_stage = lambda round, _: trainer.interrupt() if round == 4 else None
+    assert not (await trainer.run()).finished
+    # As after a crash that lost the last two checkpoints, but not the best policy's later file.
+    for round in run.store.rounds()[-2:]:
+        run.store.path(round).unlink()
+    await run.sitting().run()
+    files = [(one.store.directory / "best.safetensors").read_bytes() for one in (undisturbed, run)]
+    assert files[0] == files[1]
+
+
+async def test_an_extended_run_keeps_the_policy_that_was_best_at_its_former_end(
+    new_run: NewRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    returns = iter([5.0, 9.0, 7.0, 8.0, 8.5])  # after rounds 2, 3 (the end), 4, 6 and 7
+    plain = TrainingState.take_evaluation
+
+    def take(state: TrainingState, result: EvaluationResult) -> None:
+        plain(state, replace(result, returns=np.full(3, next(returns))))
+
+    monkeypatch.setattr(TrainingState, "take_evaluation", take)
+    run = new_run(stop={"rounds": 3})
+    await run.sitting().run()
+    assert run.store.best() == (3, 9.0)
+    run.spec["stop"] = {"rounds": 7}
+    await run.sitting().run()
+    assert run.store.best() == (3, 9.0)
 
 
 async def test_the_end_of_a_run_pays_for_the_drain_of_its_pods_and_an_interruption_does_not(
