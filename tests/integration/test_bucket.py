@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -23,6 +24,7 @@ from nitro_learner.run.bucket import BucketError, RunBucket
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.runs import OpenRun, open_run
 from nitro_learner.run.source import former_run, read_source
+from nitro_learner.training.adoption import Source
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Outcome
 
@@ -89,6 +91,29 @@ def test_a_run_is_restored_to_an_empty_disk(bucket: RunBucket, tmp_path: Path) -
     assert files(again.folder.path) == files(run.folder.path)
 
 
+def test_the_best_policy_is_in_the_bucket_and_follows_a_better_one(bucket: RunBucket, tmp_path: Path) -> None:
+    job = resolve(load_job(JOB))
+    run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
+
+    def in_the_bucket() -> tuple[int, float] | None:
+        again = open_run(RunDir(tmp_path / f"{next(numbers)}"), job, resume=True, bucket=bucket)
+        assert again.checkpoint is not None
+        assert again.checkpoint.round == len(run.folder.ledger.read_text().splitlines())
+        return again.checkpoints.best()
+
+    numbers = itertools.count()
+    for number, better in ((1, 5.0), (2, None), (3, 7.5), (4, None), (5, None)):
+        run.folder.ledger.write_text(ledger(number))
+        run.folder.metrics.write_text("\n".join(["round", *map(str, range(1, number + 1)), ""]))
+        if better is not None:
+            run.checkpoints.save_best(number - 1, {"run": "r", "weights": np.full(3, number)}, better)
+        run.checkpoints.save(number, {"run": "r"})
+        assert in_the_bucket() == ((0, 5.0) if number < 3 else (2, 7.5))
+    run.checkpoints.save_best(5, {"run": "r"}, 8.0)  # by the evaluation at the end
+    bucket.keep(run.folder, ended=True)
+    assert in_the_bucket() == (5, 8.0)
+
+
 def test_the_policies_of_another_run_are_read_with_the_jobs_own_settings_of_s3(
     s3_endpoint: str, bucket: RunBucket, tmp_path: Path
 ) -> None:
@@ -98,12 +123,12 @@ def test_the_policies_of_another_run_are_read_with_the_jobs_own_settings_of_s3(
         run.checkpoints.save(number, {"run": "r", "weights": np.full(3, number), "replay": replay})
     own = {"s3": {"bucket": "others", "region": "us-east-1", "endpointUrl": s3_endpoint}}
 
-    def source(name: str, **spec: Any) -> Mapping[str, Any]:
+    def source(name: str, **spec: Any) -> Source:
         spec = {**JOB["spec"], "learner": {"checkpoint": own}, "resumeFrom": {"s3": name}, **spec}
         job = resolve(load_job({**JOB, "metadata": {"name": "new"}, "spec": spec}))
         return read_source(name, job, RunDir(tmp_path / "new"))
 
-    found = source("s3://runs/team/a/kept-1")
+    found = source("s3://runs/team/a/kept-1").state
     assert found["weights"].tolist() == [2, 2, 2]
     assert found["replay"] is None
     with pytest.raises(JobInvalid, match=r"spec.resumeFrom: has no checkpoint"):

@@ -18,7 +18,7 @@ import nitro_learner as nitro
 from agents_jobs import job as agents_job
 from nitro_api import JobInvalid
 from nitro_learner.checkpoints.store import CheckpointStore, NoCheckpointError, load, pack
-from nitro_learner.cli.program import main
+from nitro_learner.cli import main
 from nitro_learner.run.rundir import RunDir, RunDirError
 
 CARTPOLE = {"id": "CartPole-v1", "rolloutLength": 64, "envsPerActor": 2}
@@ -237,8 +237,8 @@ def test_runs_of_several_agents_have_a_best_policy_and_begin_with_another_runs(
     begun = state(tuned.path, "round-000000.safetensors")["played"]["policies"]
     there = state(run.path, best.name)["played"]["policies"]
     assert pack(0, {"policies": begun}) == pack(0, {"policies": there})
-    with pytest.raises(JobInvalid, match="spec.sharing.mode is 'never' there and 'always' here|agents of"):
-        spec["environment"] = {**SPREAD["environment"], "kwargs": {"N": 3, "max_cycles": 5}}
+    spec["environment"] = {**SPREAD["environment"], "kwargs": {"N": 3, "max_cycles": 5}}
+    with pytest.raises(JobInvalid, match=r"agents of .*observations of "):
         nitro.train(agents_job(name=algorithm, **spec), run_dir=tmp_path / "more", start=run)
 
 
@@ -270,7 +270,7 @@ def test_a_run_in_a_bucket_is_begun_with_and_its_best_policy_loaded(
     assert nitro.load(in_a_bucket).round == 4
     assert nitro.load(in_a_bucket, best=True).round == best
     assert nitro.load(f"{in_a_bucket}/checkpoints/best.safetensors").round == best
-    with pytest.raises(NoCheckpointError, match="s3://tuned/team/second: no checkpoints/best.safetensors"):
+    with pytest.raises(NoCheckpointError, match=r"s3://tuned/team/second: no checkpoints/best\."):
         nitro.load("s3://tuned/team/second", best=True)
     run = nitro.train(job(1), run_dir=tmp_path / "run", start=in_a_bucket)
     assert learned(run.path, "round-000000.safetensors") == learned(first.path, "round-000004.safetensors")

@@ -49,6 +49,7 @@ def test_train_refuses_to_start_from_another_job_and_names_the_way_on_one_machin
     assert main(["train", "job.yaml", "--run-dir", "run"]) == 2
     told = capsys.readouterr().err
     assert "spec.resumeFrom starts a run on a cluster only" in told
+    assert "by `nitro train JOB.yaml --from RUN_DIR`" in told
     assert "nitro train --resume RUN_DIR" in told
     assert _contents(tmp_path) == before, "no folder is left"
 
@@ -221,8 +222,11 @@ def test_a_changed_job_is_refused_with_the_ways_to_train_it(finished: Path) -> N
     other = nitro("train", "--resume", finished, "--set", "spec.seed=8")
     assert other.returncode == 2
     assert "only these may change: spec.stop, spec.backend, " in other.stderr
-    anew = f"To train the changed job in a new folder: nitro train {finished}/job.yaml --set spec.seed=8\n"
-    assert other.stderr.endswith(anew)
+    file, change = f"nitro train {finished}/job.yaml", "--set spec.seed=8"
+    assert other.stderr.endswith(
+        f"To train the changed job in a new folder: {file} {change}\n"
+        f"To train it there from what this run has learned: {file} --from {finished} {change}\n"
+    )
 
 
 def test_a_missing_kubeconfig_is_reported_in_full_sentences(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class RunBucket:
             self._download(names, folder)
 
     def _copy_checkpoint(self, folder: RunDir, name: str) -> None:
-        """Copy the run's job and the checkpoint of that name, or else the newest, without what is attached."""
+        """Copy the run's job and the checkpoint of that name, else the newest, without what is attached."""
         job, checkpoints = (str(path.relative_to(folder.path)) for path in (folder.job, folder.checkpoints))
         with self._reached("read"):
             names = self._names()

@@ -191,9 +191,9 @@ def former_run(folder: RunDir, job: str, bucket: RunBucket | None = None) -> str
 def _provided(place: str | None, job: NitroTrainingJob, folder: RunDir) -> str:
     if place is None and job.metadata.uid is None:
         raise RunDirError(
-            "spec.resumeFrom starts a run on a cluster only. On this machine, a run begins with the policies of "
-            "another one by `nitro train JOB.yaml --from RUN_DIR` (or a checkpoint file, or s3://BUCKET/"
-            "PREFIX/RUN), and goes on by `nitro train --resume RUN_DIR`."
+            "spec.resumeFrom starts a run on a cluster only. On this machine, a run begins with the policies "
+            "of another one by `nitro train JOB.yaml --from RUN_DIR` (or a checkpoint file, or "
+            "s3://BUCKET/PREFIX/RUN), and goes on by `nitro train --resume RUN_DIR`."
         )
     if place is None:
         raise RunDirError(

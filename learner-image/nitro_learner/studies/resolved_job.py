@@ -12,7 +12,7 @@ from nitro_learner.algorithms.rllib import availability
 from nitro_learner.studies import environment_ids
 
 BEGUN_HERE = ["spec.resumeFrom=null"]
-"""Overrides for a job that begins with a run which this machine can reach: what the job names is a cluster's."""
+"""Overrides for a job that begins with a run which this machine reaches: the one it names is a cluster's."""
 
 
 def backend_overrides(backend: str) -> list[str]:
