@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nitro_actor import wire
+from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.play import play_of
 from nitro_actor.protocol.fragment import STATE_BYTES, FragmentContainer, byte_limit
@@ -28,6 +30,10 @@ _KEPT_VERSIONS = 2
 """The current version, and the one before it that an evaluation or a late retry may still ask for."""
 
 
+_KEPT_ENVIRONMENTS = 8
+"""As many as a job may have sets of evaluations."""
+
+
 class WeightsMissingError(RuntimeError):
     """The weights that a request names are not in Redis."""
 
@@ -37,11 +43,22 @@ class WeightsInvalidError(RuntimeError):
 
 
 class Actor:
-    """Answer requests, one at a time, with one environment."""
+    """Answer requests, one at a time, with one environment.
 
-    def __init__(self, environment: AnyEnvironment) -> None:
+    Args:
+        environment: of the rollouts.
+        make: builds it with other keyword arguments, for evaluations that have their own.
+    """
+
+    def __init__(
+        self,
+        environment: AnyEnvironment,
+        make: Callable[[Mapping[str, Any]], AnyEnvironment] | None = None,
+    ) -> None:
         self.environment = environment
+        self._make = make
         self._play = play_of(environment)
+        self._evaluations: OrderedDict[str, AnyEnvironment] = OrderedDict()
         self._policies: OrderedDict[tuple[str, int, str], Any] = OrderedDict()
         self._cold = True
 
@@ -64,13 +81,14 @@ class Actor:
             raises
         """
         with np.errstate(all="ignore"):  # NaN and infinity raise an error later, not a warning here
-            self.environment.over = over
+            environment = self._environment(request.kwargs)
+            environment.over = over
             try:
-                return self._run(request, exchange)
+                return self._run(request, exchange, environment)
             finally:
-                self.environment.over = None
+                environment.over = None
 
-    def _run(self, request: Request, exchange: Exchange) -> dict[str, Any]:
+    def _run(self, request: Request, exchange: Exchange, environment: AnyEnvironment) -> dict[str, Any]:
         self._require_fit(request)
         began = time.perf_counter()
         policy = self._policy(request, exchange)
@@ -86,7 +104,8 @@ class Actor:
             steps = request.steps
             _require_room(tensors, self.environment.count)
         else:
-            tensors = self._play.evaluate(
+            play = self._play if environment is self.environment else play_of(environment)
+            tensors = play.evaluate(
                 policy, seed=request.seed, episodes=request.episodes, max_steps=request.max_steps
             )
             steps = int(tensors["episode_lengths"].sum())
@@ -109,6 +128,28 @@ class Actor:
             },
             "rssBytes": _resident_bytes(),
         }
+
+    def _environment(self, kwargs: Mapping[str, Any]) -> AnyEnvironment:
+        """The environment with these keyword arguments in place of some of its own; the last few are kept.
+
+        Raises:
+            EnvironmentCallError: it cannot be built, or its policies would not fit.
+        """
+        if not kwargs or self._make is None:
+            return self.environment
+        key = json.dumps(kwargs, sort_keys=True)
+        made = self._evaluations.get(key)
+        if made is None:
+            try:
+                made = self._make(kwargs)
+            except EnvironmentConfigError as error:
+                raise EnvironmentCallError(f"spec.evaluation.environment: {error}") from error
+            _require_alike(made, self.environment, kwargs)
+            self._evaluations[key] = made
+            while len(self._evaluations) > _KEPT_ENVIRONMENTS:
+                self._evaluations.popitem(last=False)[1].close()
+        self._evaluations.move_to_end(key)
+        return made
 
     def _require_fit(self, request: Request) -> None:
         if request.kind == "evaluate":
@@ -168,6 +209,18 @@ class Actor:
             resumed=bool(request.state),
             tensors=tensors,
         )
+
+
+def _require_alike(made: AnyEnvironment, trained: AnyEnvironment, kwargs: Mapping[str, Any]) -> None:
+    """Refuse an environment of evaluations in which agents see or do something else than in training."""
+    there, here = trained.spec.to_json(), made.spec.to_json()
+    for part in ("observation", "action", "classes"):
+        if there.get(part) != here.get(part):
+            made.close()
+            raise EnvironmentCallError(
+                f"spec.evaluation.environment: with kwargs {json.dumps(kwargs)} {part} is {here.get(part)}, "
+                f"and in training it is {there.get(part)}; choose kwargs that leave the spaces as they are"
+            )
 
 
 def _require_room(tensors: Mapping[str, np.ndarray], envs: int) -> None:

@@ -14,7 +14,7 @@ from nitro_actor.answers import log_whole
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.function import Function
 from nitro_actor.logs import log
-from nitro_actor.make_env import make_env
+from nitro_actor.make_env import make_env, with_kwargs
 from nitro_actor.store import Store
 
 
@@ -34,7 +34,7 @@ def build() -> Function:
     except EnvironmentConfigError as error:
         log_whole(error, level="error")
         raise
-    function = Function(Actor(environment), Store(url) if url else None, token)
+    function = Function(Actor(environment, with_kwargs(config)), Store(url) if url else None, token)
     log("ready", environment=config.id, seconds=time.perf_counter() - began)
     return function
 

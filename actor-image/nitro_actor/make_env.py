@@ -10,7 +10,8 @@ import contextvars
 import importlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,11 @@ def make_env(config: EnvironmentConfig) -> AnyEnvironment:
     if config.rescale_actions:
         environment.rescale_actions()
     return environment
+
+
+def with_kwargs(config: EnvironmentConfig) -> Callable[[Mapping[str, Any]], AnyEnvironment]:
+    """How to build the environment with some other keyword arguments; see `make_env`."""
+    return lambda kwargs: make_env(replace(config, kwargs={**config.kwargs, **kwargs}))
 
 
 def _make(config: EnvironmentConfig) -> AnyEnvironment:

@@ -35,7 +35,7 @@ from nitro_actor.answers import log_whole
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
 from nitro_actor.doorkeeper import Doorkeeper
 from nitro_actor.logs import last_words, log
-from nitro_actor.make_env import make_env
+from nitro_actor.make_env import make_env, with_kwargs
 from nitro_actor.service import Service
 from nitro_actor.store import Store
 from nitro_actor.team import Team
@@ -76,7 +76,7 @@ def _run(token: str | None) -> int:
 
     def build() -> tuple[Actor, Store]:
         config = EnvironmentConfig.from_json(os.environ.get("NITRO_ENVIRONMENT", ""))
-        return Actor(make_env(config)), Store(os.environ.get("NITRO_REDIS_URL", ""))
+        return Actor(make_env(config), with_kwargs(config)), Store(os.environ.get("NITRO_REDIS_URL", ""))
 
     service.serve(build)
     log("stopped")

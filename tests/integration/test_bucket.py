@@ -95,7 +95,7 @@ def test_the_best_policy_is_in_the_bucket_and_follows_a_better_one(bucket: RunBu
     job = resolve(load_job(JOB))
     run = open_run(RunDir(tmp_path / "first"), job, resume=True, run_id="r", bucket=bucket)
 
-    def in_the_bucket() -> tuple[int, float] | None:
+    def in_the_bucket() -> dict[str, Any] | None:
         again = open_run(RunDir(tmp_path / f"{next(numbers)}"), job, resume=True, bucket=bucket)
         assert again.checkpoint is not None
         assert again.checkpoint.round == len(run.folder.ledger.read_text().splitlines())
@@ -108,10 +108,11 @@ def test_the_best_policy_is_in_the_bucket_and_follows_a_better_one(bucket: RunBu
         if better is not None:
             run.checkpoints.save_best(number - 1, {"run": "r", "weights": np.full(3, number)}, better)
         run.checkpoints.save(number, {"run": "r"})
-        assert in_the_bucket() == ((0, 5.0) if number < 3 else (2, 7.5))
+        best = {"round": 0, "mean": 5.0} if number < 3 else {"round": 2, "mean": 7.5}
+        assert in_the_bucket() == best
     run.checkpoints.save_best(5, {"run": "r"}, 8.0)  # by the evaluation at the end
     bucket.keep(run.folder, ended=True)
-    assert in_the_bucket() == (5, 8.0)
+    assert in_the_bucket() == {"round": 5, "mean": 8.0}
 
 
 def test_the_policies_of_another_run_are_read_with_the_jobs_own_settings_of_s3(

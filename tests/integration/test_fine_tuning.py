@@ -181,8 +181,8 @@ def test_the_best_policy_is_evaluated_exported_and_loaded(
     store = CheckpointStore(RunDir(first.path).checkpoints, keep_last=1)
     found = store.best()
     assert found is not None
-    round, mean = found
-    assert first.summary["best"] == {"round": round, "mean": mean}
+    round, mean = found["round"], found["mean"]
+    assert first.summary["best"] == found
     means = [*first.metrics["evaluation_mean"].tolist(), first.summary["evaluation"]["mean"]]
     assert mean == np.nanmax(means)
     assert store.rounds() == [4], "it outlives its round's checkpoint"
@@ -278,3 +278,37 @@ def test_a_run_in_a_bucket_is_begun_with_and_its_best_policy_loaded(
     run = nitro.train(job(1), run_dir=tmp_path / "best", start=file)
     assert learned(run.path, "round-000000.safetensors") == learned(first.path, "best.safetensors")
     assert RunDir(run.path).read_start()["from"] == file
+
+
+SETS = [{"name": "short", "kwargs": {"max_episode_steps": 7}, "seed": 3}, {"name": "usual"}]
+
+
+def test_evaluations_in_environments_of_their_own_have_columns_and_the_first_decides(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluation = {**SMALL["evaluation"], "environment": SETS}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job(3, evaluation=evaluation)))
+    run = tmp_path / "run"
+    assert main(["train", str(tmp_path / "job.yaml"), "--run-dir", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "of each set: short 7.0, usual " in said
+    assert "; short decides" in said
+    found = nitro.Run(run)
+    assert found.metrics["evaluation_short_mean"].tolist()[1:] == [7, 7]
+    assert np.isnan(found.metrics["evaluation_usual_mean"][0])
+    assert (found.metrics["evaluation_usual_mean"][1:] > 7).all()
+    assert found.metrics["evaluation_mean"].tolist()[1:] == [7, 7]
+    assert found.summary["evaluation"]["sets"]["short"] == 7
+    assert found.summary["best"] == {"round": 1, "mean": 7}, "no later one was better"
+    longer = nitro.resume(run, rounds=4)
+    assert longer.metrics["evaluation_short_mean"].tolist()[1:] == [7, 7, 7]
+
+
+def test_evaluations_of_several_agents_have_environments_of_their_own(tmp_path: Path) -> None:
+    spec = {**SPREAD, "algorithm": {"teamReward": True}, "stop": {"rounds": 2}}
+    sets = [{"name": "usual"}, {"name": "longer", "kwargs": {"max_cycles": 9}}]
+    spec["evaluation"] = {**spec["evaluation"], "environment": sets}
+    run = nitro.train(agents_job(name="vdn", **spec), run_dir=tmp_path / "run")
+    usual, longer = (run.metrics[f"evaluation_{name}_mean"][-1] for name in ("usual", "longer"))
+    assert longer < usual < 0, "more steps cost more"
+    assert run.metrics["evaluation_mean"][-1] == usual

@@ -31,6 +31,7 @@ class Request:
         steps: T of a rollout, 0 for an evaluation.
         optional_tensors: those of OPTIONAL_TENSORS that the fragment must hold; none for an evaluation.
         episodes, max_steps: of an evaluation, 0 for a rollout.
+        kwargs: of an evaluation's environment, where they differ from the actor's; empty for a rollout.
         state: end state of this slot's last fragment, without its prefix; empty for a fresh start.
         result_key, ttl: the Redis list that the fragment is appended to, and the seconds it lives.
     """
@@ -49,6 +50,7 @@ class Request:
     optional_tensors: frozenset[str] = frozenset()
     episodes: int = 0
     max_steps: int = 0
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def encode(self) -> bytes:
@@ -68,6 +70,7 @@ class Request:
             meta |= {"steps": self.steps, "optionalTensors": sorted(self.optional_tensors)}
         else:
             meta |= {"episodes": self.episodes, "maxSteps": self.max_steps}
+            meta |= {"kwargs": dict(self.kwargs)} if self.kwargs else {}
         return wire.encode(meta, state.prefixed(self.state))
 
     @classmethod
@@ -106,6 +109,7 @@ class Request:
             optional_tensors=_optional_tensors(meta) if training else frozenset(),
             episodes=0 if training else fields.whole(meta, "episodes", low=1, high=_MAX_EPISODES),
             max_steps=0 if training else fields.whole(meta, "maxSteps", low=1, high=_MAX_STEPS),
+            kwargs=fields.mapping(meta, "kwargs") if "kwargs" in meta and not training else {},
             state=state.bare(tensors),
         )
 

@@ -14,13 +14,25 @@ from nitro_api.spec.checkpoint import Checkpoint, CheckpointBucket, CheckpointVo
 from nitro_api.spec.environment import Environment
 from nitro_api.spec.job import NitroTrainingJob
 from nitro_api.spec.quantities import DURATION_PATTERN, QUANTITY_PATTERN, amount_of
-from nitro_api.spec.stop import Stop
+from nitro_api.spec.stop import Evaluation, Stop
 
 _ID = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$"
 _ENTRY_POINT = "^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_.]*$"
 _BUCKET = "^[a-z0-9][a-z0-9.-]*[a-z0-9]$"
 _JOB_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
+declare(
+    Evaluation,
+    Rule(
+        path="environment",
+        cel="!has(self.environment) "
+        "|| self.environment.all(a, self.environment.exists_one(b, b.name == a.name))",
+        sentence="must have sets of different names; rename one of two with the same name",
+        holds=lambda evaluation: (
+            len({one.name for one in evaluation.environment or ()}) == len(evaluation.environment or ())
+        ),
+    ),
+)
 declare(
     NitroTrainingJob,
     Rule(

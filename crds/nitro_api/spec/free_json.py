@@ -55,8 +55,8 @@ def _level(below: int, **null: bool) -> dict[str, Any]:
     return schema | {"items": _level(below - 1), "additionalProperties": _level(below - 1, nullable=True)}
 
 
-def _checked(value: dict[str, Any]) -> dict[str, Any]:
-    found = list(_mistakes(value))
+def _checked(value: dict[str, Any], levels: int) -> dict[str, Any]:
+    found = list(_mistakes(value, levels))
     if not found and (size := len(json.dumps(value))) > MAX_BYTES:
         text = (
             f"must be at most {MAX_BYTES // 2**10} KiB as JSON, and is {size / 2**10:.0f}; put data into a "
@@ -68,7 +68,7 @@ def _checked(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def _mistakes(field: dict[str, Any]) -> Iterator[tuple[_Place, str]]:
+def _mistakes(field: dict[str, Any], levels: int) -> Iterator[tuple[_Place, str]]:
     """Errors inside a field, with their places in it."""
     pending: deque[tuple[_Place, Any]] = deque(((name,), value) for name, value in field.items())
     while pending:
@@ -79,11 +79,11 @@ def _mistakes(field: dict[str, Any]) -> Iterator[tuple[_Place, str]]:
             yield place, f"must be text of at most {MAX_CHARACTERS} characters; shorten it"
         if not isinstance(value, dict | list) or not value:
             continue
-        if len(place) >= MAX_LEVELS:
+        if len(place) >= levels:
             yield (
                 place,
                 (
-                    f"must be a single value, because at most {MAX_LEVELS} levels of mappings and lists are "
+                    f"must be a single value, because at most {levels} levels of mappings and lists are "
                     "allowed here, the field itself the first; flatten it"
                 ),
             )
@@ -143,12 +143,19 @@ def point_lost(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 class FreeJson:
     """Annotation of a `dict[str, Any]` that takes any JSON within these limits. How many names there may be
-    is the field's own limit."""
+    is the field's own limit.
+
+    Args:
+        levels: of mappings and lists, the field itself the first.
+    """
+
+    def __init__(self, levels: int = MAX_LEVELS) -> None:
+        self._levels = levels
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(_checked, handler(source))
+        return no_info_after_validator_function(lambda value: _checked(value, self._levels), handler(source))
 
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        return {**handler(core_schema), "additionalProperties": _level(MAX_LEVELS - 1, nullable=True)}
+        return {**handler(core_schema), "additionalProperties": _level(self._levels - 1, nullable=True)}

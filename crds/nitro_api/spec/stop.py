@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from nitro_api.base import Model, resolved
+from nitro_api.base import NAME_PATTERN, Model, resolved
+from nitro_api.spec.free_json import FreeJson, with_floats
 from nitro_api.spec.quantities import seconds_of
+
+
+class EvaluationEnvironment(Model):
+    """The environment of a named set of evaluation episodes."""
+
+    name: Annotated[str, Field(min_length=1, max_length=32, pattern=NAME_PATTERN)]
+    """Name of the set in the columns evaluation_NAME_mean and evaluation_NAME_std."""
+
+    kwargs: Annotated[
+        dict[str, Any], Field(max_length=64), FreeJson(levels=2), AfterValidator(with_floats)
+    ] = Field(default_factory=dict)
+    """Keyword arguments that differ from environment.kwargs, of at most 2 levels. Default: none."""
+
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
+    """Every evaluation plays the same episodes, which follow from this seed. Default: new ones each time."""
 
 
 class Evaluation(Model):
     """Episodes with the policy's mean (or most likely) actions, in environments and with seeds of their
     own."""
 
+    environment: Annotated[list[EvaluationEnvironment], Field(min_length=1, max_length=8)] | None = None
+    """Sets of episodes. The first one is the evaluation that decides: stop.targetReward, stop.patience, the
+    best policy and the status are by it. Default: one set with environment.kwargs."""
+
     episodes: Annotated[int, Field(ge=1, le=1000)] = 6
-    """Episodes per evaluation. Default: 6."""
+    """Episodes per evaluation and set. Default: 6."""
 
     every_rounds: int = resolved(ge=1, le=1_000_000)
     """Evaluate after every so many rounds. Unit: rounds. Default: the preset's."""

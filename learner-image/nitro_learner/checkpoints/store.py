@@ -110,8 +110,8 @@ class CheckpointStore:
         """
         write(self.directory / BEST, round, {**state, _EVALUATION: {"mean": mean}})
 
-    def best(self) -> tuple[int, float] | None:
-        """Round and mean return of the best policy; None where there is no whole file of it."""
+    def best(self) -> dict[str, Any] | None:
+        """`round` and `mean` return of the best policy; None where there is no whole file of it."""
         if not (self.directory / BEST).exists():
             return None
         try:
@@ -119,7 +119,7 @@ class CheckpointStore:
         except CheckpointError as error:
             logger.warning("%s", error)
             return None
-        return found.round, found.state[_EVALUATION]["mean"]
+        return {"round": found.round, **found.state[_EVALUATION]}
 
     def latest(self, *, attached: bool = True, only: Collection[str] | None = None) -> Checkpoint | None:
         """The newest checkpoint that is whole, with a warning for each newer one that is damaged; None when

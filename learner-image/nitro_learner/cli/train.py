@@ -42,6 +42,7 @@ from nitro_learner.cli import interrupts, train_output
 from nitro_learner.cli.common import (
     add_set,
     lambda_backend,
+    policy_loaded,
     read_job,
     some_path,
     some_text,
@@ -199,18 +200,15 @@ def _train(folder: RunDir, job: Any, arguments: argparse.Namespace) -> int:
 
 def _sit(folder: Any, job: Any, arguments: argparse.Namespace, go_on: str) -> int:
     """Train for one sitting of a run and print its progress and its results."""
-    from nitro_learner.checkpoints.store import CheckpointError
     from nitro_learner.run.metrics import LearnerMetrics
     from nitro_learner.run.runs import open_run
     from nitro_learner.run.session import train
     from nitro_learner.run.source import Start
     from nitro_learner.views import plot, table
 
-    try:
-        start = Start.given(arguments.start, "--from ") if arguments.start else None
+    start = Start.given(arguments.start, "--from ") if arguments.start else None
+    with policy_loaded():
         opened = open_run(folder, job, resume=bool(arguments.resume), start=start)
-    except CheckpointError as error:
-        raise CommandError(str(error), FAILED) from None
     if opened.ended:
         print(
             train_output.already_ended(opened, arguments), file=sys.stderr if arguments.json else sys.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -72,15 +71,13 @@ def conclude(folder: RunDir, outcome: Outcome, result: dict[str, Any]) -> None:
             f"final return {score['mean']:.1f} ± {score['std']:.1f} over {score['episodes']} episodes "
             f"with mean actions ({score['min']:.1f} to {score['max']:.1f})"
         )
-    if (
-        "evaluation" in result
-        and result.get("best", {}).get("mean", -math.inf) > result["evaluation"]["mean"]
-    ):
-        best = result["best"]
-        print(
-            f"best evaluation {best['mean']:.1f}, after round {best['round']}: "
-            f"{shlex.join(['nitro', 'evaluate', str(folder.path), '--best'])}"
-        )
+        if sets := score.get("sets"):
+            told = ", ".join(f"{name} {mean:.1f}" for name, mean in sets.items())
+            print(f"of each set: {told}; {next(iter(sets))} decides")
+        best = result.get("best")
+        if best and best["mean"] > score["mean"]:
+            again = shlex.join(["nitro", "evaluate", str(folder.path), "--best"])
+            print(f"best evaluation {best['mean']:.1f}, after round {best['round']}: {again}")
     if "envSteps" in result:
         reward, cost = result["rewardMean"], result["cost"]
         mark = "*" if "rewardNote" in result else ""

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,24 @@ class CsvMetrics(Listener):
 
     essential = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, extra: Iterable[str] = ()) -> None:
+        """`extra` are the columns that the job adds."""
         self.path = path
+        self._columns = (*COLUMNS, *extra)
 
     def on_run_started(self, *, round: int, rounds: int | None, history: Sequence[Row]) -> None:  # noqa: ARG002
         """Drop rows after `round` (they will be made again) and a last line that was cut."""
         kept = [row for row in read_rows(self.path) if int(row["round"]) <= round]
         buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
+        writer = csv.DictWriter(buffer, self._columns, lineterminator="\n")
         writer.writeheader()
         for row in kept:
-            writer.writerow({name: row.get(name, "") for name in COLUMNS})
+            writer.writerow({name: row.get(name, "") for name in self._columns})
         RunDir(self.path.parent).write_text(self.path, buffer.getvalue())
 
     def on_round_done(self, report: RoundReport) -> None:
         buffer = io.StringIO()
-        csv.DictWriter(buffer, COLUMNS, lineterminator="\n").writerow(
+        csv.DictWriter(buffer, self._columns, lineterminator="\n").writerow(
             {name: cell(value) for name, value in report.row().items()}
         )
         append(self.path, buffer.getvalue())

@@ -251,10 +251,8 @@ def summary(run: OpenRun, outcome: Outcome, last: Mapping[str, Any] | None) -> d
     if evaluation := _evaluation(run, outcome):
         result["evaluation"] = evaluation
     if best := run.checkpoints.best():
-        result["best"] = {"round": best[0], "mean": best[1]}
-    if start := run.folder.read_start():
-        result["start"] = start
-    return result
+        result["best"] = best
+    return result | ({"start": start} if (start := run.folder.read_start()) else {})
 
 
 def _evaluation(run: OpenRun, outcome: Outcome) -> dict[str, Any] | None:
@@ -276,8 +274,9 @@ def _evaluation(run: OpenRun, outcome: Outcome) -> dict[str, Any] | None:
         "max": max(returns),
     }
     if len(outcome.agent_evaluation) > 1:
-        found["agents"] = dict(outcome.agent_evaluation)
-        found["classes"] = dict(outcome.class_evaluation)
+        found |= {"agents": dict(outcome.agent_evaluation), "classes": dict(outcome.class_evaluation)}
+    if outcome.evaluation_sets:
+        found["sets"] = dict(outcome.evaluation_sets)
     return found
 
 

@@ -26,6 +26,7 @@ from nitro_learner.run.recorders import CsvMetrics, TensorBoard
 from nitro_learner.run.rundir import RunDirError
 from nitro_learner.run.runs import OpenRun, open_ledger, package_versions, summary
 from nitro_learner.run.tracking.listener import Trackers
+from nitro_learner.sampling import evaluation
 from nitro_learner.training import failures
 from nitro_learner.training.costs import Meter
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
@@ -77,7 +78,7 @@ async def train(
     folder = run.folder
     # The CSV first: what a checkpoint or the status says is then on disk already.
     last, board = _LastRow(run.history), TensorBoard(folder.tensorboard)
-    files: list[Listener] = [CsvMetrics(folder.metrics)]
+    files: list[Listener] = [CsvMetrics(folder.metrics, evaluation.columns(run.job.spec))]
     if run.job.spec.algorithm.record.agents == "several":
         files.append(PolicyFiles(folder))
     trackers = Trackers(run.job.spec, folder.path, run.id, package_versions(), listeners)

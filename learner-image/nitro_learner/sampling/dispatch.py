@@ -153,7 +153,12 @@ class Dispatcher:
     async def evaluate(self, plan: EvaluationPlan) -> EvaluationResult:
         """Run an evaluation beside the rounds. Raises RoundFailed if an episode is lost, or FatalError."""
         expect = Expectation(
-            "evaluate", plan.run, plan.weights_version, plan.weights_version, self._environment
+            "evaluate",
+            plan.run,
+            plan.weights_version,
+            plan.weights_version,
+            self._environment,
+            kwargs=plan.kwargs,
         )
         version = plan.weights_version if plan.episodes_of is None else plan.episodes_of
         for slot in range(plan.slots):
@@ -245,6 +250,7 @@ class Dispatcher:
                 optional_tensors=expect.optional_tensors,
                 episodes=asked.episodes,
                 max_steps=max_steps,
+                kwargs=expect.kwargs,
                 state=bare(state(slot)),
             ).encode()
 

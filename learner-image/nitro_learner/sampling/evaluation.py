@@ -1,10 +1,13 @@
 """Evaluation by actors during training: its plan, and a warning for episodes that were cut."""
 
+from dataclasses import replace
+from statistics import fmean, pstdev
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nitro_api import JobSpec
-from nitro_learner.sampling.plans import EvaluationPlan
+from nitro_learner.sampling.plans import EvaluationPlan, EvaluationResult
 
 MAX_STEPS = 30_000
 """An evaluation episode that has not ended by then is cut. More than ALE's limit, 27,000 steps of 4 screens,
@@ -16,10 +19,11 @@ SLOTS = 2
 cluster."""
 
 
-def plan(spec: JobSpec, run: str, version: int) -> EvaluationPlan:
-    """The evaluation of one weights version during training."""
+def plans(spec: JobSpec, run: str, version: int) -> dict[str, EvaluationPlan]:
+    """The evaluation of one weights version during training, of each named set; "" is a set without a name.
+    The first one decides."""
     episodes = spec.evaluation.episodes
-    return EvaluationPlan(
+    plain = EvaluationPlan(
         run=run,
         seed=spec.seed,
         weights_version=version,
@@ -27,6 +31,23 @@ def plan(spec: JobSpec, run: str, version: int) -> EvaluationPlan:
         max_steps=MAX_STEPS,
         slots=min(episodes, SLOTS),
     )
+    return {
+        one.name: replace(plain, kwargs=one.kwargs)
+        if one.seed is None
+        else replace(plain, kwargs=one.kwargs, seed=one.seed, episodes_of=0)
+        for one in spec.evaluation.environment or ()
+    } or {"": plain}
+
+
+def columns(spec: JobSpec, result: EvaluationResult | None = None) -> dict[str, float | None]:
+    """The columns of metrics.csv for the named sets, with the values of an evaluation."""
+    found: dict[str, float | None] = {}
+    for one in spec.evaluation.environment or ():
+        played = result.sets.get(one.name) if result else None
+        returns = played.returns.tolist() if played else []
+        found[f"evaluation_{one.name}_mean"] = fmean(returns) if returns else None
+        found[f"evaluation_{one.name}_std"] = pstdev(returns) if returns else None
+    return found
 
 
 def cut_warning(lengths: NDArray[np.int64]) -> str | None:

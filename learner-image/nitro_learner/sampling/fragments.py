@@ -60,7 +60,8 @@ class Expectation:
     """What the fragments of one list must match; ``slots`` may grow while they arrive.
 
     ``environment`` is the EnvironmentSpec; ``steps`` (T) and ``envs`` (E) are 0 for evaluations, which have
-    no ``optional_tensors`` either. ``memory`` (H) is the numbers that the policies remember.
+    no ``optional_tensors`` either. ``memory`` (H) is the numbers that the policies remember. ``kwargs`` are
+    an evaluation's own.
     """
 
     kind: Literal["rollout", "evaluate"]
@@ -72,6 +73,7 @@ class Expectation:
     envs: int = 0
     optional_tensors: frozenset[str] = frozenset()
     memory: int = 0
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
     slots: dict[int, SlotRequest] = field(default_factory=dict)
 
     @cached_property

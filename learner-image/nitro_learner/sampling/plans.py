@@ -1,5 +1,7 @@
 """Plans of rounds and evaluations, and their results."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +54,8 @@ class RoundPlan:
 class EvaluationPlan:
     """Evaluation of one weights version: ``episodes`` spread over ``slots`` requests, mean actions.
 
-    Each version plays its own episodes. With ``episodes_of`` it plays those of another version.
+    Each version plays its own episodes. With ``episodes_of`` it plays those of another version. ``kwargs``
+    are those of the environment that differ from training's.
     """
 
     run: str
@@ -62,6 +65,7 @@ class EvaluationPlan:
     max_steps: int
     slots: int
     episodes_of: int | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,11 @@ class RoundResult:
     stats: TaskStats
     staleness: int = 0
 
+    @property
+    def work(self) -> list[TaskStats]:
+        """What it took."""
+        return [self.stats]
+
 
 @dataclass(frozen=True)
 class EvaluationResult:
@@ -90,6 +99,7 @@ class EvaluationResult:
         lengths: i64 [episodes].
         agent_returns: each agent's own, f64 [episodes].
         classes: of the environment.
+        sets: results of all named sets, this one's, the first, among them; none where they have no names.
     """
 
     weights_version: int
@@ -98,6 +108,16 @@ class EvaluationResult:
     stats: TaskStats
     agent_returns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     classes: Sequence[AgentClass] = ()
+    sets: Mapping[str, EvaluationResult] = field(default_factory=dict)
+
+    @property
+    def work(self) -> list[TaskStats]:
+        """What all sets took."""
+        return [one.stats for one in self.sets.values()] or [self.stats]
+
+    def set_means(self) -> dict[str, float]:
+        """Each named set's mean return."""
+        return {name: float(one.returns.mean()) for name, one in self.sets.items()}
 
     def agent_means(self) -> dict[str, float]:
         """Each agent's mean return."""

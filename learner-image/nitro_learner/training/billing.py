@@ -44,7 +44,7 @@ class Billing:
         Raises:
             OSError: the ledger cannot be written (disk full).
         """
-        parts: list[Counts | TaskStats] = [result.stats for result in results if result]
+        parts: list[Counts | TaskStats] = [each for result in results if result for each in result.work]
         parts.append(self._dispatcher.take_unused())
         billed = [each for part in parts for each in part.billed_seconds] + self._backend.take_bills()
         guessed = sum(part.estimated for part in parts)

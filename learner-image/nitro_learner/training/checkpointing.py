@@ -86,8 +86,8 @@ class Checkpointing:
         self._best = checkpoint.state["training"].get("best_evaluation")
         file = self._store.best()
         # A file of a later round is made again. One of this round may have the evaluation at an end.
-        if file is not None and file[0] <= checkpoint.round:
-            self._best = file[1]
+        if file is not None and file["round"] <= checkpoint.round:
+            self._best = file["mean"]
         before, now = checkpoint.state["threads"], self._meta["threads"]
         if before != now:
             logger.warning(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from nitro_api import JobSpec
 from nitro_learner.cache.base import CacheError
@@ -50,14 +51,27 @@ class Evaluations:
 
     @property
     def requests(self) -> int:
-        """Requests of one evaluation."""
-        return evaluation.plan(self._spec, self._run, 0).slots
+        """Requests of one evaluation at a time."""
+        return max(plan.slots for plan in evaluation.plans(self._spec, self._run, 0).values())
 
     def start(self, version: int) -> asyncio.Task[EvaluationResult]:
         """Start to evaluate published weights, which are those of the policies now."""
         self._checkpointing.propose(self._state.round)
-        plan = evaluation.plan(self._spec, self._run, version)
-        return asyncio.create_task(self._dispatcher.evaluate(plan))
+        return asyncio.create_task(self._play(version))
+
+    async def _play(self, version: int) -> EvaluationResult:
+        """Play one set after the other, so that an evaluation takes as many actors as one set. A set but the
+        first may fail."""
+        played: dict[str, EvaluationResult] = {}
+        for name, plan in evaluation.plans(self._spec, self._run, version).items():
+            try:
+                played[name] = await self._dispatcher.evaluate(plan)
+            except (RoundFailed, CacheError) as error:
+                if not played:
+                    raise
+                logger.warning("The evaluation %s in round %d failed: %s", name, self._state.round, error)
+        first = next(iter(played.values()))
+        return first if "" in played else replace(first, sets=played)
 
     async def join(
         self, evaluating: asyncio.Task[EvaluationResult] | None, stop: asyncio.Event

@@ -121,6 +121,8 @@ class RoundReport:
     policy_loss: float | None
     explained_variance: float | None
     advantage_std: float | None
+    # Further columns of metrics.csv, which depend on the job.
+    extra: dict[str, float | None] = field(default_factory=dict)
     # Not in metrics.csv: only counters of listeners need them.
     policies: dict[str, PolicyReport] = field(default_factory=dict)
     reward_std: float | None = None
@@ -147,7 +149,7 @@ class RoundReport:
 
     def row(self) -> dict[str, Any]:
         """The columns of metrics.csv, in order."""
-        return {name: getattr(self, name) for name in COLUMNS}
+        return {name: getattr(self, name) for name in COLUMNS} | self.extra
 
     def statistics(self) -> dict[str, float]:
         """Statistics of the round's data and update, by column; only finite ones."""
@@ -160,6 +162,7 @@ class RoundReport:
 
 
 _NOT_COLUMNS = {
+    "extra",
     "policies",
     "reward_std",
     "retried",
@@ -198,6 +201,7 @@ class Outcome:
             not finished.
         agent_evaluation: each agent's mean return in these episodes.
         class_evaluation: each agent class's, summed over its agents.
+        evaluation_sets: mean return of each named set of episodes; the first of them is `evaluation`.
     """
 
     reason: str
@@ -209,6 +213,7 @@ class Outcome:
     evaluation: tuple[float, ...] = ()
     agent_evaluation: Mapping[str, float] = field(default_factory=dict)
     class_evaluation: Mapping[str, float] = field(default_factory=dict)
+    evaluation_sets: Mapping[str, float] = field(default_factory=dict)
     work: ActorWork = field(default_factory=ActorWork)
     pods: PodUse | None = None
     paid_pod_seconds: float | None = None

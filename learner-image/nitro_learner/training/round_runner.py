@@ -23,6 +23,7 @@ from nitro_learner.algorithms.policy_set import PolicySet
 from nitro_learner.backends.base import ActorBackend
 from nitro_learner.cache.base import Cache, CacheUnreachable
 from nitro_learner.data.batch import Fragment
+from nitro_learner.sampling import evaluation
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundPlan, RoundResult
 from nitro_learner.training import eta
@@ -247,6 +248,7 @@ class RoundRunner:
         groups = self.policies.groups()
         report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, self.meter.total)
         report.cost_round = own.total
+        report.extra = evaluation.columns(self.spec, evaluated)
         report.work, report.pods = self.meter.work, self.meter.pods
         report.weights_version = self.policies.version
         return report

@@ -266,6 +266,7 @@ class Trainer:
             evaluation=tuple(played.returns.tolist()) if played else (),
             agent_evaluation=played.agent_means() if played else {},
             class_evaluation=played.class_means() if played else {},
+            evaluation_sets=played.set_means() if played else {},
             work=self._meter.work,
             pods=self._meter.pods,
             paid_pod_seconds=self._meter.paid_pod_seconds,

@@ -132,7 +132,7 @@ class Replay:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict()`.
+        """Continue from `state_dict()`. The state of a policy that was kept to be played has no rows.
 
         Raises:
             ValueError: the state is of a buffer of another size.
@@ -146,6 +146,8 @@ class Replay:
         self._rounds = []
         for one in state["rounds"]:
             begin, end, attachment = int(one["begin"]), int(one["end"]), one["rows"]
+            if attachment is None:
+                continue
             arrays = attachment.arrays()
             places = np.arange(begin, end) % self._size
             self._insert(begin, arrays, priorities[:, places].T)

@@ -39,7 +39,7 @@ def keys_of(message: bytes) -> set[str]:
     "message",
     [
         Request("rollout", **COMMON, **KEYS, steps=2).encode(),
-        Request("evaluate", **COMMON, **KEYS, episodes=1, max_steps=1).encode(),
+        Request("evaluate", **COMMON, **KEYS, episodes=1, max_steps=1, kwargs={"N": 1}).encode(),
         WeightsContainer.of_one_agent("r", 1, PolicyWeights({}, {})).encode(),
         FragmentContainer(
             "rollout", **COMMON, weights_version=1, steps=2, envs=1, resumed=False, tensors={}

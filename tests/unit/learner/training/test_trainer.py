@@ -809,7 +809,7 @@ async def test_the_policy_with_the_best_evaluation_is_kept_as_it_was_evaluated(
     evaluated = {round: mean for round, mean in means.items() if mean is not None}
     highest = max(evaluated.values())
     first = min(round for round, mean in evaluated.items() if mean == highest)
-    assert run.store.best() == (first, highest)
+    assert run.store.best() == {"round": first, "mean": highest}
     best, then = (
         load(run.store.directory / name, attached=False)
         for name in ("best.safetensors", run.store.path(first).name)
@@ -845,10 +845,10 @@ async def test_an_extended_run_keeps_the_policy_that_was_best_at_its_former_end(
     monkeypatch.setattr(TrainingState, "take_evaluation", take)
     run = new_run(stop={"rounds": 3})
     await run.sitting().run()
-    assert run.store.best() == (3, 9.0)
+    assert run.store.best() == {"round": 3, "mean": 9.0}
     run.spec["stop"] = {"rounds": 7}
     await run.sitting().run()
-    assert run.store.best() == (3, 9.0)
+    assert run.store.best() == {"round": 3, "mean": 9.0}
 
 
 async def test_the_end_of_a_run_pays_for_the_drain_of_its_pods_and_an_interruption_does_not(
@@ -872,3 +872,69 @@ async def test_the_end_of_a_run_pays_for_the_drain_of_its_pods_and_an_interrupti
         assert ("estimatedPodSeconds" in last.details) is not interrupted
         assert outcome.estimated == (0.0 if interrupted else last.cost.actors)
         assert outcome.cost.actors == pytest.approx((50 + outcome.drain_seconds) * pricing.pod_gb_second)
+
+
+# Named sets of evaluation episodes.
+
+SETS = [{"name": "calm", "seed": 7}, {"name": "windy", "kwargs": {"drift": 3.0}}]
+
+
+async def test_evaluations_have_environments_and_seeds_of_their_own(new_run: NewRun) -> None:
+    often = {"episodes": 3, "everyRounds": 1}
+    plain = new_run(stop={"rounds": 4}, evaluation=often)
+    run = new_run(stop={"rounds": 4}, evaluation={**often, "environment": SETS})
+    await plain.sitting().run()
+    outcome = await run.sitting().run()
+
+    def trained(reports: list[RoundReport]) -> list[tuple[Any, ...]]:
+        return [(r.round, r.env_steps, r.actors, r.reward_round, r.kl, r.policy_loss) for r in reports]
+
+    assert trained(run.listener.reports) == trained(plain.listener.reports), "training does not notice"
+    assert plain.listener.reports[1].extra == {}
+    first, *later = run.listener.reports
+    names = [f"evaluation_{name}_{what}" for name in ("calm", "windy") for what in ("mean", "std")]
+    assert first.extra == dict.fromkeys(names), "the columns are there before the first evaluation"
+    for report in later:
+        calm, windy = report.extra["evaluation_calm_mean"], report.extra["evaluation_windy_mean"]
+        assert calm == report.evaluation_mean, "the first set decides"
+        assert report.extra["evaluation_calm_std"] == report.evaluation_std
+        assert calm is not None
+        assert windy is not None
+        assert windy != calm
+        assert list(report.row())[-4:] == names
+    assert list(outcome.evaluation_sets) == ["calm", "windy"]
+    assert outcome.evaluation_sets["calm"] == sum(outcome.evaluation) / 3
+    best = run.store.best()
+    assert best is not None
+    assert best["mean"] == max(outcome.evaluation_sets["calm"], *(r.evaluation_mean or 0 for r in later))
+
+    asked = [request for request in run.backend.requests if request["kind"] == "evaluate"]
+    calm_seeds = [request["seed"] for request in asked if "kwargs" not in request]
+    windy_seeds = [request["seed"] for request in asked if request.get("kwargs") == {"drift": 3.0}]
+    assert len(calm_seeds) == len(windy_seeds) == len(asked) / 2 == 2 * 4, (
+        "two slots, three rounds and the end"
+    )
+    assert len(set(calm_seeds)) == 2, "a seed gives the same episodes each time"
+    assert len(set(windy_seeds)) == 8, "and none gives new ones"
+    assert sum(entry.details["invocations"] for entry in run.ledger.entries) == len(run.backend.requests)
+
+
+@pytest.mark.parametrize(
+    ("sets", "left"),
+    [
+        ([{"name": "wrong", "kwargs": {"gale": 1}}, {"name": "calm"}], []),
+        ([{"name": "calm"}, {"name": "wrong", "kwargs": {"gale": 1}}], ["calm"]),
+    ],
+    ids=["the first", "another"],
+)
+async def test_an_evaluation_that_cannot_be_played_is_told_and_the_run_goes_on(
+    new_run: NewRun, caplog: pytest.LogCaptureFixture, sets: list[dict[str, Any]], left: list[str]
+) -> None:
+    run = new_run(stop={"rounds": 2}, evaluation={"episodes": 1, "everyRounds": 1, "environment": sets})
+    outcome = await run.sitting().run()
+    assert outcome.finished
+    assert list(outcome.evaluation_sets) == left
+    assert "spec.evaluation.environment: environment Walk-v0 cannot be built" in caplog.text
+    assert "gale" in caplog.text
+    known = {name for name, value in run.listener.reports[-1].extra.items() if value is not None}
+    assert known == {f"evaluation_{name}_{what}" for name in left for what in ("mean", "std")}
