@@ -250,19 +250,18 @@ def meant(name: str, beside: list[str]) -> str | None:
 
     A name that stands in several sections, such as `name`, says nothing about which of them was meant.
     """
-    sections = {path.split(".")[-2] for path in _ending_in(name, "spec")}
+    paths = ending_in(name, entries=True)
+    sections = {path.split(".")[-2].removesuffix("[]") for path in paths}
     return nearest(name, beside) or (ending_in(name)[0] if len(sections) == 1 else None)
 
 
-def ending_in(path: str, section: str = "spec") -> list[str]:
-    """The fields of a section whose paths end with that one. A list's entries may have the same field: then
-    only the fields outside of lists."""
-    found = _ending_in(path, section)
-    return [name for name in found if "[]" not in name] or found
-
-
-def _ending_in(path: str, section: str) -> list[str]:
-    return [name for name, _ in fields() if name.startswith(f"{section}.") and name.endswith(f".{path}")]
+def ending_in(path: str, section: str = "spec", *, entries: bool = False) -> list[str]:
+    """The fields of a section whose paths end with that one: the field of the section itself, where it has
+    one. A list's entries may have the same field: they count with `entries`, or if there are no others."""
+    found = [name for name, _ in fields() if name.startswith(f"{section}.") and name.endswith(f".{path}")]
+    if f"{section}.{path}" in found:
+        return [f"{section}.{path}"]
+    return found if entries else [name for name in found if "[]" not in name] or found
 
 
 def nearest(name: str, candidates: list[str]) -> str | None:

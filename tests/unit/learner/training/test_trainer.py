@@ -934,7 +934,7 @@ async def test_an_evaluation_that_cannot_be_played_is_told_and_the_run_goes_on(
     outcome = await run.sitting().run()
     assert outcome.finished
     assert list(outcome.evaluation_sets) == left
-    assert "spec.evaluation.environment: environment Walk-v0 cannot be built" in caplog.text
+    assert "spec.evaluation.environment: environment actor_support:Walk cannot be built" in caplog.text
     assert "gale" in caplog.text
     known = {name for name, value in run.listener.reports[-1].extra.items() if value is not None}
     assert known == {f"evaluation_{name}_{what}" for name in left for what in ("mean", "std")}
