@@ -234,9 +234,11 @@ def test_runs_of_several_agents_have_a_best_policy_and_begin_with_another_runs(
     best = run.path / "checkpoints" / "best.safetensors"
     spec["stop"] = {"rounds": 1}
     tuned = nitro.train(agents_job(name=algorithm, **spec), run_dir=tmp_path / "tuned", start=best)
-    begun = state(tuned.path, "round-000000.safetensors")["played"]["policies"]
-    there = state(run.path, best.name)["played"]["policies"]
-    assert pack(0, {"policies": begun}) == pack(0, {"policies": there})
+    begun, there = (
+        {name: one["tensors"] for name, one in state(place, file)["played"]["policies"].items()}
+        for place, file in ((tuned.path, "round-000000.safetensors"), (run.path, best.name))
+    )
+    assert pack(0, begun) == pack(0, there), "exploration alone begins anew"
     spec["environment"] = {**SPREAD["environment"], "kwargs": {"N": 3, "max_cycles": 5}}
     with pytest.raises(JobInvalid, match=r"agents of .*observations of "):
         nitro.train(agents_job(name=algorithm, **spec), run_dir=tmp_path / "more", start=run)

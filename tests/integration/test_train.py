@@ -46,7 +46,8 @@ def test_a_run_leaves_everything_that_the_readme_promises(tmp_path: Path) -> Non
     assert summary["evaluation"]["episodes"] == 2
     assert (run / "result.png").read_bytes()[:4] == b"\x89PNG"
     assert [path.name for path in sorted((run / "checkpoints").iterdir())] == [
-        f"round-00000{number}.safetensors" for number in (4, 5, 6)
+        "best.safetensors",
+        *(f"round-00000{number}.safetensors" for number in (4, 5, 6)),
     ]
     assert list((run / "tensorboard").iterdir())
     paid = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]

@@ -30,7 +30,7 @@ ROUNDS = 6
 
 def write(directory: Path, **spec: Any) -> Path:
     algorithm = {"name": "impact", "hyperparameters": SETTINGS}
-    scaling = {"minActors": 2, "maxActors": 6, "initialActors": 5}
+    scaling = {"scaler": "nitro", "minActors": 2, "maxActors": 6, "initialActors": 5}
     return write_job(
         directory, **{"algorithm": algorithm, "scaling": scaling, "stop": {"rounds": ROUNDS}} | spec
     )
@@ -126,7 +126,7 @@ def test_a_run_that_was_killed_at_any_moment_can_be_resumed(tmp_path: Path, mome
 def test_an_interrupted_run_keeps_its_weights(tmp_path: Path) -> None:
     """With 64 actors on two processes it ends in mid-round, with less than the detector wants to measure."""
     run = tmp_path / "run"
-    scaling = {"minActors": 32, "maxActors": 64, "initialActors": 64}
+    scaling = {"scaler": "nitro", "minActors": 32, "maxActors": 64, "initialActors": 64}
     job = write(tmp_path, stop={"rounds": 1000}, scaling=scaling)
     process = start("train", job, "--run-dir", run)
     wait_for_rows(run, 2, process)
