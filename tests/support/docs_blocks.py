@@ -15,7 +15,10 @@ from docs_support import ROOT, commands
 NOT_RUN = {
     "needs a cluster": r"kubectl |helm |kind |make kind$|make e2e$|scripts/|nitro report cartpole|nitro top",
     "needs docker": r"docker |(?:[A-Z_]+=\S+ )*make images$|IMAGE_COMMAND=|REGISTRY=",
-    "needs AWS": r"aws |nitro train --backend lambda|cp -r docs/aws |sed .*my-policies|sed .*hopper-lambda",
+    "needs AWS": (
+        r"aws |nitro train --backend lambda|nitro train .*--from s3://|cp -r docs/aws |sed .*my-policies"
+        r"|sed .*hopper-lambda"
+    ),
     "serves until it is stopped (tests/integration/test_serve.py)": r"nitro serve|curl |tensorboard ",
     "installs something, or builds the environment": r"pip install|make environment$|source ",
     "takes minutes to hours": (
