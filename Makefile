@@ -106,8 +106,8 @@ test-gpu: $(STAMP) ## the tests of the learner on a CUDA GPU
 	NITRO_REQUIRE_GPU=1 $(BIN)/python -m pytest $(PARALLEL) tests/gpu $(ARGS)
 
 .PHONY: docs
-docs: $(STAMP) ## build the documentation as a site in build/site; a dead link fails (20 seconds)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml
+docs: $(STAMP) ## build the documentation as a site in build/site (REPOSITORY=https://... links it); a dead link fails (20 seconds)
+	@NITRO_REPOSITORY=$(REPOSITORY) NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file website/mkdocs.yml
 	@echo "to read it: $(BIN)/python -m http.server --directory build/site, then http://localhost:8000"
 
 .PHONY: images

@@ -16,8 +16,8 @@ _HEAD = """\
 
 Learners serve them on port `metrics` (9090) of their pods, the operator on port `metrics` (8080) of its
 Service, `nitro train` on `--metrics-port`; as Prometheus' text format, or OpenMetrics where it is asked for.
-[The chart's README](../charts/nitro/README.md#metrics) says how Prometheus finds them,
-[operations.md](operations.md#alerts) what to do when an alert fires.
+[The chart's README](../charts/nitro/README.md#metrics) says how Prometheus finds them, and
+[Alerts](operations.md#alerts) what to do when one fires.
 
 - Every series of a job has the labels `namespace` and `job_name`, which are the job's own: scrape the
   operator with `honor_labels`, as the chart does. It scrapes learners without: a tenant chooses their image,

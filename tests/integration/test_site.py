@@ -1,22 +1,46 @@
-"""The site of the documentation: it builds without a warning, and asks no other host for anything."""
+"""The site: it builds without a warning, asks no other host for anything, is searched well, and fits a desk
+and a phone.
+"""
 
 from __future__ import annotations
 
+import functools
+import http.server
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
 
+from browser_support import Browser, browser
 from docs_support import ROOT
 
 CONFIG = ROOT / "website" / "mkdocs.yml"
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"']?(https?:)?//[^>]*>")
+
+REPOSITORY = "https://example.com/team/nitro"
+DESK, PHONE = 1440, 390
+"""Widths of a window in CSS pixels."""
+FIRST = "const link = document.querySelector('.md-search-result__link'); return link && link.href;"
+"""The address of the first page that the search found."""
+WIDE = """
+    const scrolls = element => element.scrollWidth > element.clientWidth + 1;
+    const blocks = [...document.querySelectorAll("pre, pre > code")].filter(scrolls);
+    const inside = block => ["auto", "scroll"].includes(getComputedStyle(block).overflowX);
+    return {
+      page: document.scrollingElement.scrollWidth,
+      blocks: blocks.map(block => block.textContent.slice(0, 60)),
+      spilt: blocks.filter(block => !inside(block)).length,
+    };
+"""
 
 
 def build(config: Path, into: Path) -> subprocess.CompletedProcess[str]:
@@ -31,7 +55,7 @@ def build(config: Path, into: Path) -> subprocess.CompletedProcess[str]:
         "--site-dir",
         into,
     ]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "NITRO_REPOSITORY": REPOSITORY}
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
 
 
@@ -41,6 +65,27 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = build(CONFIG, folder)
     assert built.returncode == 0, built.stderr
     return folder
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where a server of this machine shows the site: the search does not work from files."""
+    handler = functools.partial(Quiet, directory=site)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Say nothing of requests."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
 
 
 def pages(site: Path) -> Iterator[tuple[str, str]]:
@@ -69,10 +114,54 @@ def test_the_search_finds_a_field_a_command_and_a_function(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     places = {entry["location"] for entry in index["docs"]}
     assert {
-        "reference/job/#spec.scaling.decay",
+        "reference/job/scaling/#spec.scaling.decay",
         "reference/commands/#nitro-train",
         "reference/python/#nitro_learner.api.loading.load",
     } <= places
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("custom environment", "environments/"),
+        ("fine-tune", "fine-tuning/"),
+        ("DQN", "algorithms/"),
+        ("GPU", "faq/"),
+        ("cost", "faq/"),
+    ],
+)
+def test_the_search_shows_the_page_that_answers_first(
+    address: str, chromium: Browser, words: str, page: str
+) -> None:
+    chromium.open(f"{address}?q={quote(words)}", DESK)
+    assert chromium.wait_for(FIRST).split("?")[0] == address + page
+
+
+def test_the_words_that_are_searched_for_are_answered_on_the_page_that_comes_first() -> None:
+    said = {
+        name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("faq", "algorithms")
+    }
+    assert "## Can I use my GPU?" in said["faq"]
+    assert "## What does it cost?" in said["faq"]
+    assert "**DQN**" in said["algorithms"]
+
+
+def test_code_fits_a_desk_and_scrolls_inside_its_frame_on_a_phone(
+    site: Path, address: str, chromium: Browser
+) -> None:
+    names = [path.parent.relative_to(site).as_posix() for path in site.rglob("index.html")]
+    wrong = []
+    for name in (one for one in names if not one.startswith(("files/", "results/"))):
+        for width in (DESK, PHONE):
+            chromium.open(f"{address}{name}/", width)
+            found = chromium.ask(WIDE)
+            if found["page"] > width or found["spilt"] or (width == DESK and found["blocks"]):
+                wrong.append((name, width, found))
+    assert wrong == []
+
+
+def test_a_build_that_is_given_the_repository_links_it_on_every_page(site: Path) -> None:
+    assert [name for name, text in pages(site) if f'href="{REPOSITORY}"' not in text] == []
 
 
 def test_a_dead_link_fails_the_build(tmp_path: Path) -> None:

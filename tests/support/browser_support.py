@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.image import imread
 from numpy.typing import NDArray
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.support.wait import WebDriverWait
 
 import needs
 
@@ -52,8 +53,7 @@ class Browser:
 
     def look(self, page: Path, width: int, scheme: str) -> Look:
         """Open a file in a window of `width` CSS pixels, for one who prefers a light or dark `scheme`."""
-        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
-        self._command("Emulation.setDeviceMetricsOverride", **metrics)
+        self._resize(width)
         self._command(
             "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
         )
@@ -69,9 +69,24 @@ class Browser:
             pixels=self._picture(),
         )
 
+    def open(self, address: str, width: int) -> None:
+        """Open an address in a window of `width` CSS pixels."""
+        self._resize(width)
+        self._driver.get(address)
+
     def ask(self, script: str) -> Any:
         """What a JavaScript function of this body returns in the page."""
         return self._driver.execute_script(script)
+
+    def wait_for(self, script: str) -> Any:
+        """What a JavaScript function of this body returns, once that is true in JavaScript's sense."""
+        return WebDriverWait(self._driver, PATIENCE_SECONDS).until(
+            lambda driver: driver.execute_script(script)
+        )
+
+    def _resize(self, width: int) -> None:
+        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._command("Emulation.setDeviceMetricsOverride", **metrics)
 
     def _requests(self) -> list[str]:
         events = [json.loads(entry["message"])["message"] for entry in self._driver.get_log("performance")]

@@ -37,8 +37,7 @@ def _contents() -> Iterator[tuple[str, str | bytes]]:
         sources[path] = text
         yield page_of(path), text
         yield from pictures.items()
-    yield "reference/job.md", job_reference.job_page()
-    yield "reference/status.md", job_reference.status_page()
+    yield from job_reference.pages().items()
     yield "reference/commands.md", commands.page()
     yield "reference/python.md", python_reference.page()
     for style in STYLE.iterdir():

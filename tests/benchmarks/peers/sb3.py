@@ -2,8 +2,9 @@
 
 python sb3.py loop ID   environment + policy + storing, such as Hopper-v5, steps per second on one core
 python sb3.py epoch     one PPO epoch, full batch of 8192 Hopper samples, 2 x 256 networks, seconds
-python sb3.py train LIBRARY STEPS SEED   PPO of sb3 or sbx (on JAX) with CleanRL's MuJoCo settings: after each
-                                         rollout steps, wall seconds, processor seconds, last 20 returns' mean
+python sb3.py train LIBRARY STEPS SEED [ID [THREADS]]   PPO of sb3 or sbx (on JAX) with CleanRL's MuJoCo
+                        settings, of Hopper-v5 and with 2 threads unless others are given: after each rollout
+                        steps, wall seconds, processor seconds, last 20 returns' mean
 """
 
 import json
@@ -86,15 +87,15 @@ class _Curve(BaseCallback):
         self.points.append([self.num_timesteps, *spent, float(np.mean(self._last or [np.nan]))])
 
 
-def train(library: str, steps: str, seed: str) -> dict:
-    """Hopper-v5 by PPO with the settings of CleanRL's ppo_continuous_action."""
+def train(library: str, steps: str, seed: str, environment: str = "Hopper-v5", threads: str = "2") -> dict:
+    """One environment by PPO with the settings of CleanRL's ppo_continuous_action."""
     kind, more = PPO, {"policy_kwargs": _net(64), "device": "cpu"}
     if library == "sbx":
         import sbx  # not above, where JAX would slow the other measurements' start
 
         kind, more = sbx.PPO, {"policy_kwargs": {"net_arch": _net(64)["net_arch"]}}  # tanh is its default
-    torch.set_num_threads(2)
-    env = VecNormalize(make_vec_env("Hopper-v5", n_envs=1, seed=int(seed)), gamma=0.99)
+    torch.set_num_threads(int(threads))
+    env = VecNormalize(make_vec_env(environment, n_envs=1, seed=int(seed)), gamma=0.99)
     curve = _Curve()
     model = kind(
         "MlpPolicy",

@@ -1,5 +1,6 @@
 """Links and pictures of the documentation lead somewhere."""
 
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -35,6 +36,21 @@ def test_a_link_to_a_missing_file_picture_or_heading_is_found() -> None:
     text = "# Two `words`, once\n\n# Two words once\n\n[a](#two-words-once-1) [b](docs/concepts.md#a-round)\n"
     assert broken(ROOT / "README.md", text) == []
     assert broken(ROOT / "README.md", text + "".join(f"![x]({link})\n" for link in wrong)) == wrong
+
+
+FILE = re.compile(r"\[[\w/.-]*\.md\]\(")
+
+
+WORDED = [path for path in PAGES if not path.relative_to(ROOT).as_posix().startswith("docs/results")]
+
+
+@pytest.mark.parametrize("path", WORDED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_link_to_a_page_has_words_and_not_the_name_of_its_file(path: Path) -> None:
+    assert FILE.findall(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_link_that_shows_the_name_of_its_file_is_found() -> None:
+    assert FILE.findall("[docs/a-b.md](docs/a-b.md#c) [A](a.md)") == ["[docs/a-b.md]("]
 
 
 def test_every_picture_of_the_documentation_is_shown_on_a_page() -> None:

@@ -64,16 +64,29 @@ def test_every_flowchart_of_the_pages_is_one_that_the_site_draws() -> None:
 
 
 def test_the_reference_of_the_job_has_every_field_with_what_is_allowed() -> None:
-    pages = job_reference.job_page() + job_reference.status_page()
-    anchors = set(re.findall(r"{ #(\S+) }", pages))
+    pages = job_reference.pages()
+    anchors = [anchor for page in pages.values() for anchor in re.findall(r"{ #(\S+) }", page)]
     known = [path.replace("[]", "") for path, _ in fields() if path.split(".")[0] in ("spec", "status")]
-    assert anchors == set(known)
-    decay = pages[pages.index("{ #spec.scaling.decay }") : pages.index("{ #spec.scaling.window }")]
+    assert sorted(anchors) == sorted(set(known))
+    scaling = pages["reference/job/scaling.md"]
+    decay = scaling[scaling.index("{ #spec.scaling.decay }") : scaling.index("{ #spec.scaling.window }")]
     assert "a number above 0 and at most 1; default: paper 0.96, tuned" in decay
     assert "\n{ .facts }\n" in decay
-    timeout = pages[pages.index("{ #spec.actor.timeoutSeconds }") :]
+    actor = pages["reference/job/actor.md"]
+    timeout = actor[actor.index("{ #spec.actor.timeoutSeconds }") :]
     assert re.match(r".*\n\n.*unit: seconds; default: .*\n", timeout)
-    assert re.search(r"#### bucket .*\n\n.*; required\n", pages)
+    assert re.search(r"#### bucket .*\n\n.*; required\n", pages["reference/job/learner.md"])
+
+
+def test_each_section_of_a_job_has_a_page_of_its_fields_and_the_jobs_page_links_them() -> None:
+    pages = job_reference.pages()
+    for section in job_reference.sections():
+        page = pages[job_reference.page_of(section)]
+        assert page.startswith(f"# spec.{section}"), "one heading of the first level, the page's title"
+        assert len(re.findall("^# ", page, re.MULTILINE)) == 1
+        fields_of_it = re.findall(r"{ #(\S+) }", page)
+        assert all(anchor.startswith(f"spec.{section}") for anchor in fields_of_it)
+        assert f"]({section}.md)" in pages["reference/job/index.md"]
 
 
 def test_the_reference_of_the_commands_has_each_with_its_options() -> None:
