@@ -1,4 +1,4 @@
-"""Every metric of the learner and the operator, exposed with the numbers of an example job.
+"""Every metric of the learner, the operator and a served policy, exposed with the numbers of an example job.
 
 The reference is generated from it, and tests run Prometheus' own checks on it.
 """
@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
 from nitro_learner.run.metrics import LearnerMetrics
+from nitro_learner.serving.metrics import ServingMetrics
 from nitro_learner.training.round_report import COLUMNS, PolicyReport, RoundReport
 from nitro_operator import metrics as operator_metrics
 from nitro_operator.kube.kinds import JobKey, Object
@@ -84,6 +85,14 @@ def learner() -> Collector:
     )
     metrics.on_round_done(RoundReport(**measured, policies={"agent_0": policy}))
     metrics.on_cache_measured(used=2**20, limit=2**30)
+    return _Nitro(metrics.registry)
+
+
+def serving() -> Collector:
+    """The metrics of a served policy after one request."""
+    metrics = ServingMetrics(round=1)
+    metrics.answered("/v1/act", 200, 0.001)
+    metrics.acted(1)
     return _Nitro(metrics.registry)
 
 

@@ -15,7 +15,8 @@ _HEAD = """\
 # Metrics
 
 Learners serve them on port `metrics` (9090) of their pods, the operator on port `metrics` (8080) of its
-Service, `nitro train` on `--metrics-port`; as Prometheus' text format, or OpenMetrics where it is asked for.
+Service, `nitro train` on `--metrics-port`, `nitro serve` at `/metrics` of its own port; as Prometheus' text
+format, or OpenMetrics where it is asked for.
 [The chart's README](../charts/nitro/README.md#metrics) says how Prometheus finds them, and
 [Alerts](operations.md#alerts) what to do when one fires.
 
@@ -28,8 +29,9 @@ Service, `nitro train` on `--metrics-port`; as Prometheus' text format, or OpenM
   `nitro_job_cost_dollars_total` count the whole job, over all restarts, and never go back.
 - A learner's series end with its pod, a job's `nitro_job_status_*` when the job is deleted. What a job does
   not have (a budget, a ratio before the first round) has no series.
-- The operator also exports Python's `process_*`, among them `process_resident_memory_bytes` and
-  `process_cpu_seconds_total`.
+- Those of a served policy have no labels of a job: Prometheus adds the pod's.
+- The operator and a served policy also export Python's `process_*`, among them
+  `process_resident_memory_bytes` and `process_cpu_seconds_total`.
 - Histograms have the series `_bucket{le}`, `_sum` and `_count`.
 """
 
@@ -39,6 +41,7 @@ def render() -> str:
     parts = [_HEAD, _table("Learner", exposition.learner())]
     with exposition.operator() as operator:
         parts.append(_table("Operator", operator))
+    parts.append(_table("Served policy", exposition.serving()))
     return "\n".join(parts)
 
 
@@ -74,6 +77,9 @@ def _described(family: str, label: str, values: Iterable[str]) -> str:
 
 
 _FREE = {
+    ("nitro_serve_requests", "path"): "one of the service's, or `other`",
+    ("nitro_serve_requests", "status"): "the HTTP status",
+    ("nitro_serve_request_seconds", "path"): "one of the service's, or `other`",
     ("nitro_operator_api_requests", "verb"): "the HTTP method",
     ("nitro_operator_api_requests", "status"): "the HTTP status",
     ("nitro_operator_aws_requests", "operation"): "boto3's name of it",

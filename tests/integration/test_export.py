@@ -107,6 +107,8 @@ def test_the_policy_of_one_agent_is_the_actors(source: dict[str, Any], tmp_path:
     (network,) = as_onnx(policy).values()
     onnx.checker.check_model(onnx.load_from_string(network), full_check=True)
     session = onnxruntime.InferenceSession(network)
+    axes = {axis for one in (*session.get_inputs(), *session.get_outputs()) for axis in one.shape}
+    assert {axis for axis in axes if isinstance(axis, str)} == {"batch"}
     check(session.run(None, {"observation": rows}), expected, actions)
     check(session.run(None, {"observation": rows[:1]}), expected[:1], actions[:1])
 

@@ -96,8 +96,8 @@ def test_several_agents_and_images_are_served(tmp_path: Path) -> None:
             "agent: an observation has the shape [11], a batch [B, 11]; this is [10]",
         ),
         ({"observation": [[0] * 11, [0]]}, "observation: must be numbers, in rows of equal length"),
-        ({"observation": ["a"] * 11}, "observation, available and state: must be without strings"),
-        (b'{"observation": [0], "observation": [0]}', "and have no name twice"),
+        ({"observation": ["a"] * 11}, "observation, available and state: must be numbers, none of"),
+        (b'{"observation": [0], "observation": [0]}', "and no name of an object may come twice"),
         (
             {"observation": [[0] * 11] * (app.MOST_ROWS + 1)},
             "observation: a batch of 4097 rows, but this policy takes 4096 at most; divide it among several",

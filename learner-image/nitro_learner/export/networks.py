@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -42,6 +43,7 @@ def as_onnx(policy: TrainedPolicy) -> dict[str, bytes]:
             )
         assert program is not None
         model = program.model_proto
+        _name_batch(model.graph)
         for key, value in _about(policy, agent).items():
             model.metadata_props.add(key=key, value=value)
         files[f"{_stem(policy, agent)}.onnx"] = model.SerializeToString()
@@ -88,6 +90,19 @@ def _exported(module: PolicyModule, inputs: Mapping[str, torch.Tensor]) -> torch
     return torch.export.export(
         module, tuple(inputs.values()), dynamic_shapes={name: {0: batch} for name in inputs}
     )
+
+
+def _name_batch(graph: Any) -> None:
+    """Call the first axis `batch`. The exporter gives it a name of its own, such as s18."""
+    axes = [
+        axis
+        for value in (*graph.input, *graph.output, *graph.value_info)
+        for axis in value.type.tensor_type.shape.dim
+        if axis.dim_param
+    ]
+    chosen = re.compile(rf"\b{re.escape(axes[0].dim_param)}\b")  # others may be made from it, such as 2*s18
+    for axis in axes:
+        axis.dim_param = chosen.sub("batch", axis.dim_param)
 
 
 def _stem(policy: TrainedPolicy, agent: str) -> str:

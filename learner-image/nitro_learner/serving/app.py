@@ -1,8 +1,11 @@
 """A trained policy as a web application.
 
-    POST /v1/act      {"observation": [...]} -> {"action": ...}
-    GET  /v1/policy   round, agents and spaces
-    GET  /healthz     200 while the process serves
+    POST /v1/act        {"observation": [...]} -> {"action": ...}
+    GET  /v1/policy     round, agents and spaces
+    GET  /              what this is, and what may be asked
+    GET  /healthz       200 while the process serves
+    GET  /metrics       for Prometheus
+    GET  /openapi.json  all of this, with the shapes of this policy
 
 `observation`, `available`, `deterministic` and `state` are the arguments of `TrainedPolicy.act`, as JSON.
 Where the policy has a memory, the answer has the `state` after the observation, for the request with the
@@ -16,16 +19,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from prometheus_client import exposition
 
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.rows import LARGEST
+from nitro_learner.serving.description import Route, described
+from nitro_learner.serving.metrics import ServingMetrics
+from nitro_learner.serving.requests import Act, Acted, AgentSpaces, Served, Welcome, parsed
 
 MOST_BYTES = 2 * 2**20
 """Size of a request's body at most: twenty stacks of four Atari frames, or 4,096 observations of Hopper."""
@@ -45,24 +54,25 @@ _LARGE = 2**16
 """Size of a large answer. Smaller ones, such as errors, are never refused."""
 _SHOWN = 200
 """Characters of what came that an error shows."""
-_FIELDS = ("observation", "available", "deterministic", "state")
+_PLAIN = "text/plain"
+_REFUSALS = {
+    400: "the request is wrong",
+    408: "the body took too long",
+    413: "the body is too large",
+    415: "the body is compressed",
+    503: "too much to do now; ask again later",
+}
 
 
 def make_app(policy: TrainedPolicy) -> web.Application:
     """The application that serves a policy."""
-    served = _Served(policy)
-    app = web.Application(middlewares=[served.send, _errors_as_json])
-    app.add_routes(
-        [
-            web.post("/v1/act", served.act),
-            web.get("/v1/policy", served.policy),
-            web.get("/healthz", served.health),
-        ]
-    )
+    service = _Service(policy)
+    app = web.Application(middlewares=[service.send, _errors_as_json])
+    app.add_routes([web.route(route.method, route.path, route.handler) for route in service.routes])
     return app
 
 
-class _Served:
+class _Service:
     def __init__(self, policy: TrainedPolicy) -> None:
         self._policy = policy
         # One thread, because each more would take memory for a batch of its own. The event loop answers
@@ -72,11 +82,24 @@ class _Served:
         self._held = self._leaving = 0
         remembered = max(1, sum(policy.memory.values()))
         self._most_rows = max(1, min(MOST_ROWS // len(policy.agents), MOST_REMEMBERED // remembered))
+        self._metrics = ServingMetrics(policy.round)
+        self.routes = (
+            Route("GET", "/", self.welcome, Welcome),
+            Route("POST", "/v1/act", self.act, Acted, Act, _REFUSALS),
+            Route("GET", "/v1/policy", self.policy, Served),
+            Route("GET", "/healthz", self.health, _PLAIN),
+            Route("GET", "/metrics", self.metrics, _PLAIN),
+            Route("GET", "/openapi.json", self.openapi, "application/json"),
+        )
+        self._version = metadata.version("nitro-learner")
+        self._paths = {route.path for route in self.routes}
+        self._described = described(self.routes, policy, self._version)
 
     @web.middleware
     async def send(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Send the handler's answer in time. aiohttp itself would wait for ever for a client that reads
         nothing."""
+        begin = time.monotonic()
         response = await handler(request)
         size = response.content_length or 0
         if size > _LARGE and self._leaving + size > _MOST_HELD:
@@ -96,9 +119,32 @@ class _Served:
             pass
         finally:
             self._leaving -= size
+            path = request.path if request.path in self._paths else "other"
+            self._metrics.answered(path, response.status, time.monotonic() - begin)
         return response
 
+    async def welcome(self, _request: web.Request) -> web.Response:
+        """What this is, and what may be asked."""
+        told = Welcome(
+            service=f"a policy for {self._policy.environment['id']}, trained by Nitro",
+            version=self._version,
+            environment=self._policy.environment["id"],
+            round=self._policy.round,
+            requests={f"{route.method} {route.path}": route.summary for route in self.routes},
+        )
+        return web.Response(text=told.model_dump_json(indent=2) + "\n", content_type="application/json")
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Requests, their time, and the process, for Prometheus."""
+        encode, kind = exposition.choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(self._metrics.registry), headers={"Content-Type": kind})
+
+    async def openapi(self, _request: web.Request) -> web.Response:
+        """This service as an OpenAPI document, with the shapes of this policy."""
+        return web.json_response(self._described)
+
     async def act(self, request: web.Request) -> web.Response:
+        """The action for an observation, or the actions for a batch."""
         if (encoding := request.headers.get("Content-Encoding") or "identity").lower() != "identity":
             return _error(415, f"the body has the Content-Encoding {encoding[:_SHOWN]}; send it without")
         body = bytearray()
@@ -137,19 +183,19 @@ class _Served:
                 raise web.HTTPServiceUnavailable(text="other requests fill the memory; try again later")
 
     def _answer(self, body: bytearray) -> bytes:
-        found = _parsed(body)
-        observation, state = self._observation(found["observation"]), found.get("state")
+        asked = parsed(body)
+        observation, state = self._observation(asked.observation), asked.state
         rows = self._rows_of(observation)
-        arguments: dict[str, Any] = {
-            "deterministic": found.get("deterministic", True),
-            "available": found.get("available"),
-        }
+        arguments: dict[str, Any] = {"deterministic": asked.deterministic, "available": asked.available}
+        answer: dict[str, Any]
         if state is None and not any(self._policy.memory.values()):
-            return json.dumps({"action": _listed(self._policy.act(observation, **arguments))}).encode()
-        if state is None:
-            state = self._policy.initial_state(rows)
-        action, after = self._policy.act(observation, state=state, **arguments)
-        return json.dumps({"action": _listed(action), "state": _listed(after)}).encode()
+            answer = {"action": _listed(self._policy.act(observation, **arguments))}
+        else:
+            before = self._policy.initial_state(rows) if state is None else state
+            action, after = self._policy.act(observation, state=before, **arguments)
+            answer = {"action": _listed(action), "state": _listed(after)}
+        self._metrics.acted(rows or 1)
+        return json.dumps(answer).encode()
 
     def _rows_of(self, observation: Any) -> int | None:
         """The size of the batch; None for observations without a batch axis.
@@ -171,15 +217,21 @@ class _Served:
         return rows if sizes else None
 
     async def policy(self, _request: web.Request) -> web.Response:
+        """The round, the environment, and each agent's spaces."""
+        policy = self._policy
         agents = {
-            agent: {"observation": one.observation, "action": one.action}
-            | ({"memory": self._policy.memory[agent]} if self._policy.memory[agent] else {})
-            for agent, one in self._policy.spaces.items()
+            agent: AgentSpaces(
+                observation=dict(one.observation),
+                action=dict(one.action),
+                memory=policy.memory[agent] or None,
+            )
+            for agent, one in policy.spaces.items()
         }
-        environment = self._policy.environment["id"]
-        return web.json_response({"round": self._policy.round, "environment": environment, "agents": agents})
+        told = Served(round=policy.round, environment=policy.environment["id"], agents=agents)
+        return web.json_response(told.model_dump(exclude_none=True))
 
     async def health(self, _request: web.Request) -> web.Response:
+        """`ok`, while the process serves."""
         return web.Response(text="ok")
 
     def _observation(self, value: Any) -> Any:
@@ -209,40 +261,6 @@ def _listed(found: Any) -> Any:
     if isinstance(found, dict):
         return {agent: one.tolist() for agent, one in found.items()}
     return found.tolist()
-
-
-def _parsed(body: bytearray) -> dict[str, Any]:
-    """The request as a mapping with an observation.
-
-    Raises:
-        ValueError: names what is wrong.
-    """
-    try:
-        found = json.loads(body, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("the body is nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"the body is no JSON: {error}") from None
-    if not isinstance(found, dict) or "observation" not in found:
-        raise ValueError('the body must be a JSON object with an observation: {"observation": [...]}')
-    if unknown := sorted(found.keys() - set(_FIELDS)):
-        raise ValueError(f"unknown: {str(unknown)[:_SHOWN]}; known are {', '.join(_FIELDS)}")
-    if not isinstance(found.get("deterministic", True), bool):
-        raise ValueError("deterministic: must be true or false")
-    if not isinstance(found.get("state", {}), dict | list | None):
-        raise ValueError("state: must be numbers, or an object with those of each agent")
-    available = found.get("available")
-    if available is not None and not isinstance(available, dict | list):
-        raise ValueError("available: must be a list of bools, or an object with those of each agent")
-    # NumPy gives each number of a list the room of the list's longest string. A name has two quotation marks.
-    objects = [found, *(part for part in found.values() if isinstance(part, dict))]
-    if body.count(b'"') > 2 * sum(map(len, objects)):
-        raise ValueError("observation, available and state: must be without strings, and have no name twice")
-    return found
-
-
-def _refuse(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
 
 
 @web.middleware

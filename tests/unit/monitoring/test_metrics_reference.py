@@ -26,27 +26,32 @@ def learner() -> Iterator[Collector]:
     yield exposition.learner()
 
 
-BOTH = pytest.mark.parametrize("exposed", [learner, exposition.operator])
+@contextmanager
+def serving() -> Iterator[Collector]:
+    yield exposition.serving()
+
+
+ALL = pytest.mark.parametrize("exposed", [learner, exposition.operator, serving])
 Exposed = Callable[[], "contextmanager[Collector]"]
 
 
-@BOTH
+@ALL
 def test_promtool_finds_nothing_wrong(exposed: Exposed) -> None:
     with exposed() as collector:
         assert promtool("check", "metrics", stdin=generate_latest(collector).decode()) == ""
 
 
-@BOTH
+@ALL
 def test_openmetrics_can_be_read_back(exposed: Exposed) -> None:
     with exposed() as collector:
         expected = {family.name: family.type for family in collector.collect()}
         text = openmetrics.generate_latest(collector).decode()
     found = {family.name: family.type for family in text_string_to_metric_families(text)}
     assert found == expected
-    assert len(found) > 20
+    assert len(found) > (2 if exposed is serving else 20)
 
 
-@BOTH
+@ALL
 def test_names_follow_the_conventions(exposed: Exposed) -> None:
     with exposed() as collector:
         for family in collector.collect():
@@ -61,7 +66,12 @@ def test_names_follow_the_conventions(exposed: Exposed) -> None:
 def test_no_name_has_two_exporters() -> None:
     with exposition.operator() as operator:
         names = {family.name for family in operator.collect()}
-    assert not names & {family.name for family in exposition.learner().collect()}
+    others = [
+        {family.name for family in collector.collect()}
+        for collector in (exposition.learner(), exposition.serving())
+    ]
+    assert not names & others[0]
+    assert not others[1] & (names | others[0])
 
 
 def test_every_series_of_a_job_has_its_two_labels() -> None:
