@@ -127,11 +127,10 @@ e2e-full: $(STAMP) ## the end-to-end tests that take many minutes, and that `mak
 	PATH="$(abspath $(BIN)):$$PATH" E2E_MARK=full scripts/e2e $(ARGS)
 
 .PHONY: paper-small
-paper-small: $(STAMP) ## the questions of docs/results/boosting.md in small, with their pages in docs/results/ (half an hour on two fast cores)
+paper-small: $(STAMP) ## the questions of docs/results.md in small, with their page docs/results/boosting-small.md (half an hour on two cores)
 	$(BIN)/nitro experiment run experiments/boosting-small.yaml
 	$(BIN)/nitro experiment report runs/boosting-small --into docs/results/boosting-small.md \
 		--prices experiments/prices/{paper,spot-learner,cpu,h200}.yaml
-	$(BIN)/nitro experiment run experiments/detector-small.yaml
 
 PEERS := build/peers
 $(PEERS)/installed: tests/benchmarks/peers/requirements.txt $(STAMP)

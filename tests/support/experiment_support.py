@@ -103,3 +103,10 @@ def pretend(
         writer.writerows(rows)
     evaluation = {} if final is None else {"evaluation": {"mean": final}}
     place.summary.write_text(json.dumps({"finished": finished, **evaluation, **(ended or {})}))
+
+
+def no_overview(_results: object, _experiment: object, path: Path) -> Path:
+    """In place of draw_overview: an empty file, because pictures take most of a report's time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return path

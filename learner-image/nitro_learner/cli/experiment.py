@@ -41,7 +41,8 @@ examples:
   nitro experiment run experiments/search-cartpole.yaml --set search.trials=40     # 20 more trials
 """
 _REPORT = """\
-Write the report of what is finished: report.md with tables and pictures, runs.csv and curves.csv.
+Write the report of what is finished: report.md with tables and pictures, report.html as one file with all of
+it, runs.csv and curves.csv. It opens with the answer.
 
 examples:
   nitro experiment report runs/paper-small

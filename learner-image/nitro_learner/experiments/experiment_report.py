@@ -1,23 +1,24 @@
-"""An experiment's report: report.md with its tables, runs.csv, curves.csv and pictures."""
+"""An experiment's report: report.md with its tables, report.html, runs.csv, curves.csv and pictures."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from nitro_learner.experiments import (
     cells,
     class_returns,
+    conclusions,
     equal_cost,
     function_costs,
     gain_shape,
     left_out,
     modelled_costs,
+    provenance,
     question_answers,
     statistics,
 )
@@ -30,6 +31,7 @@ from nitro_learner.experiments.price_list import PriceList
 from nitro_learner.experiments.results import Comparison, Line, Results, collect, rows
 from nitro_learner.experiments.spec import SCORES, Experiment
 from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.views import markdown_page
 from nitro_learner.views.markdown_sections import parts, replace
 
 _Priced = Sequence[tuple[PriceList, Sequence[Results]]]
@@ -41,6 +43,7 @@ def write(
     experiment: Experiment,
     prices: Sequence[PriceList] = (),
     *,
+    opening: str = "",
     searched: str = "",
     busy: bool = False,
 ) -> str:
@@ -48,6 +51,7 @@ def write(
 
     Args:
         prices: adds what the runs would have cost by each of these lists.
+        opening: what the report opens with where a search found nothing to compare.
         searched: the text about the search that found the variants; it stands above the comparison.
         busy: whether the machine did other work beside the runs. Measured costs, which follow the clock, are
             left out.
@@ -69,8 +73,10 @@ def write(
     finished = list(rows(folder, experiment, collected))
     writer.write_text(folder.path / "runs.csv", cells.csv_text(finished))
     writer.write_text(folder.path / "curves.csv", cells.csv_text(_curves(results, experiment)))
-    text = "\n".join(_text(folder, experiment, collected, finished, priced, searched, busy)).rstrip() + "\n"
+    answer = opening or "\n".join(conclusions.lines(experiment, results, busy=busy, priced=bool(priced)))
+    text = "\n".join(_text(folder, experiment, collected, finished, priced, answer, searched, busy)) + "\n"
     writer.write_text(folder.report, text)
+    writer.write_text(folder.report_page, markdown_page.page(text, folder.path))
     return text
 
 
@@ -102,64 +108,29 @@ def _text(
     collected: Sequence[Results],
     finished: Sequence[Line],
     priced: _Priced,
+    answer: str,
     searched: str,
     busy: bool,
 ) -> Iterator[str]:
     results = [one for one in collected if one.seeds]
-    budget = experiment.budget
-    assert budget is not None
-    yield f"# {experiment.name}\n"
+    yield f"# {experiment.title or experiment.name}\n"
+    yield answer.rstrip() + "\n"
     if experiment.figure:
         yield experiment.figure
     if experiment.scaled_down:
         yield f"\nScaled down: {experiment.scaled_down}"
-    yield (
-        f"\nEvery run has the same budget, {budget.amount:,.10g} {UNITS[budget.unit]}, and its curve is read "
-        "there by linear interpolation. A return lies at what was spent before its round, because the round "
-        "samples with the policy that earlier rounds have trained; the training return at the budget is that "
-        "of the last round's episodes. "
-        "Over training means the curve's mean where the curves of all compared runs are known. "
-        "Intervals are 95 % by Student's t over seeds, each for itself; differences are paired by seed. "
-        "Verdicts of one table are corrected together by Holm's method, so that the chance of a wrong one "
-        "among them is at most 5 %. IQM is the interquartile mean; P is the probability that a run of the "
-        "first scores higher than a run of the second."
-    )
     if experiment.compared:  # a search may have found nothing to compare
-        yield _made_by(folder, experiment, finished)
+        yield provenance.made_by(folder, experiment, finished)
         yield from left_out.changed_seeds(folder, experiment)
         yield from left_out.environments(collected)
     if searched:
-        yield searched
+        yield f"\n{searched}"
     if busy:
         yield "The machine did other work at the same time, so what the runs cost by its clock is left out.\n"
     yield from question_answers.table(experiment, results, busy=busy)
     for one in results:
         yield from _environment(folder, experiment, one, priced, busy)
-
-
-def _made_by(folder: ExperimentDir, experiment: Experiment, finished: Sequence[Line]) -> str:
-    """The machine, and what the finished runs took."""
-    seconds = sum(float(row["seconds"]) for row in finished)
-    planned = len(experiment.seeds) * len(experiment.compared) * max(1, len(experiment.environments))
-    machines = folder.machines()
-    told = [
-        f"{one.get('cluster') or '{processor} ({cores} cores)'.format(**one)}{_gpu(one)}, "
-        f"Python {one['python']}, "
-        + ", ".join(f"{name} {version}" for name, version in one["versions"].items())
-        for one in machines
-    ]
-    # A run of this machine keeps one core busy; one of a cluster, a learner and its actors.
-    unit = "hours" if any("cluster" in one for one in machines) else "core-hours"
-    return (
-        f"\n{len(finished)} of {planned} runs are finished and took {seconds / 3600:.2f} {unit}, on "
-        + ("; and on ".join(told) or "an unknown machine")
-        + ".\n"
-    )
-
-
-def _gpu(machine: Mapping[str, Any]) -> str:
-    """The learner's GPU, if it had one."""
-    return f" with {machine['gpu']}" if "gpu" in machine else ""
+    yield from provenance.how_to_read(experiment)
 
 
 def _environment(
@@ -196,13 +167,14 @@ def _environment(
         yield from equal_cost.table(by_list, experiment)
         yield from gain_shape.best_number(by_list, experiment)
         path = folder.path / "figures" / f"{name}-{experiment.score}-{slug(prices.name)}.png"
-        if draw_metric(by_list, experiment.score, path, modelled=True):
+        if draw_metric(by_list, experiment, experiment.score, path, modelled=True):
             yield f"![Return against modelled dollars: {prices.name}]({path.relative_to(folder.path)})\n"
     yield from class_returns.table(results)
     yield from function_costs.table(results)
     for metric in experiment.figures:
         path = folder.path / "figures" / f"{name}-{metric}.png"
-        if draw_metric(results, metric, path):
+        # The overview has the curves of the score.
+        if metric != experiment.score and draw_metric(results, experiment, metric, path):
             yield f"![{TITLES.get(metric, metric)}]({path.relative_to(folder.path)})"
     yield ""
 

@@ -40,6 +40,7 @@ class ExperimentDir:
         self.machine = path / "machine.json"
         self.seeds = path / "seeds.json"
         self.report = path / "report.md"
+        self.report_page = path / "report.html"
         self.search = path / "search.db"
         self.trials = path / "trials.csv"
         self._identity = path / ".identity"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,36 +14,68 @@ from nitro_learner.experiments.results import Results
 from nitro_learner.experiments.spec import Experiment
 
 
-def table(experiment: Experiment, results: Sequence[Results], *, busy: bool = False) -> Iterator[str]:
-    """The table's lines: every question in every environment; none where the experiment asks nothing.
+@dataclass(frozen=True)
+class Answered:
+    """A question in one environment.
 
-    All answers are corrected together, so a file that asks more gets fewer verdicts.
+    Attributes:
+        results: the runs of the environment.
+        variant, other: the two whose difference answers it.
+        answers: by return, by what the budget cost, by what the target cost: verdict and text. The verdict is
+            empty where there is none.
+    """
+
+    question: str
+    results: Results
+    variant: str
+    other: str
+    answers: Sequence[tuple[str, str]]
+
+
+def answered(experiment: Experiment, results: Sequence[Results], *, busy: bool = False) -> list[Answered]:
+    """Every question in every environment. All answers are corrected together, so a file that asks more gets
+    fewer verdicts.
 
     Args:
         busy: answer by return only. Measured costs say nothing where the machine did other work.
     """
-    if not experiment.questions:
-        return
-    several = len(results) > 1
-    texts = ["question", "compared", *(["environment"] if several else [])]
-    numbers = ["return at the budget"]
-    if not busy:
-        numbers += ["cost of the budget", *_cost_of_target(results)]
+    count = len(heads(results, busy=busy))
     rows = [
-        (
-            [question, f"{variant} - {other}", *([one.environment] if several else [])],
-            list(_answers(one, experiment, variant, other, len(numbers))),
-        )
+        (question, one, variant, other, list(_answers(one, experiment, variant, other, count)))
         for question, (variant, other) in experiment.questions.items()
         for one in results
     ]
     verdicts = iter(
-        cells.verdicts([answer for _, answers in rows for _, answer in answers if answer is not None])
+        cells.verdicts([answer for *_, answers in rows for _, answer in answers if answer is not None])
     )
-    yield from cells.head([*texts, *numbers], len(texts))
-    for asked, answers in rows:
-        told = [text if answer is None else f"{next(verdicts)}: {text}" for text, answer in answers]
-        yield cells.line([*asked, *told])
+    return [
+        Answered(
+            question,
+            one,
+            variant,
+            other,
+            [("" if answer is None else next(verdicts), text) for text, answer in answers],
+        )
+        for question, one, variant, other, answers in rows
+    ]
+
+
+def heads(results: Sequence[Results], *, busy: bool = False) -> list[str]:
+    """The heads of the answers' columns."""
+    return ["return at the budget", *([] if busy else ["cost of the budget", *_cost_of_target(results)])]
+
+
+def table(experiment: Experiment, results: Sequence[Results], *, busy: bool = False) -> Iterator[str]:
+    """The table's lines; none where the experiment asks nothing. The arguments are those of `answered`."""
+    if not experiment.questions:
+        return
+    several = len(results) > 1
+    texts = ["question", "compared", *(["environment"] if several else [])]
+    yield from cells.head([*texts, *heads(results, busy=busy)], len(texts))
+    for one in answered(experiment, results, busy=busy):
+        asked = [one.question, f"{one.variant} - {one.other}"]
+        told = [f"{verdict}: {text}" if verdict else text for verdict, text in one.answers]
+        yield cells.line([*asked, *([one.results.environment] if several else []), *told])
     yield ""
 
 

@@ -80,8 +80,11 @@ class Experiment(Model):
     name: _Text
     """Name of the folder with its results."""
 
+    title: _Text | None = None
+    """The question that it answers, the heading of the report. Default: the name."""
+
     figure: _Text | None = None
-    """What it shows, and the paper's figure that it repeats: the first sentence of the report."""
+    """What it shows, and the paper's figure that it repeats."""
 
     scaled_down: _Text | None = None
     """What is smaller than in the paper."""

@@ -79,8 +79,11 @@ class RunReport:
             *([f"scaler {self.scaler}"] if self.scaler else []),
             self.outcome,
         ]
-        template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
-        return template.substitute(
+        page, style = (
+            (files(__package__) / name).read_text(encoding="utf-8") for name in ("report.html", "report.css")
+        )
+        return Template(page).substitute(
+            style=style.rstrip(),
             title=escape(f"{name}: Nitro report"),
             subtitle=escape(" · ".join(subtitle)),
             facts="".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in self._facts()),

@@ -18,7 +18,7 @@ from nitro_website import commands, job_reference, notebooks, python_reference
 from nitro_website.diagrams import arrows, with_pictures
 from nitro_website.links import RepositoryLinks
 
-SITE = ["index.md", "concepts.md", "chart.md", "results/claims.md", "files/examples/hopper.yaml.md"]
+SITE = ["index.md", "concepts.md", "chart.md", "results/paper-small.md", "files/examples/hopper.yaml.md"]
 CHART = "```mermaid\nflowchart TD\n    main --> first & second\n    first --> last\n    alone\n```\n"
 
 
@@ -28,8 +28,8 @@ CHART = "```mermaid\nflowchart TD\n    main --> first & second\n    first --> la
         ("index.md", "docs/concepts.md#a-round", "concepts.md#a-round"),
         ("index.md", "examples/hopper.yaml", "files/examples/hopper.yaml.md"),
         ("concepts.md", "../README.md#the-job", "index.md#the-job"),
-        ("concepts.md", "results/claims.md", "results/claims.md"),
-        ("results/claims.md", "../concepts.md", "../concepts.md"),
+        ("concepts.md", "results/paper-small.md", "results/paper-small.md"),
+        ("results/paper-small.md", "../concepts.md", "../concepts.md"),
         ("chart.md", "../../docs/concepts.md", "concepts.md"),
         ("concepts.md", "#a-round", "#a-round"),
         ("concepts.md", "https://example.com/docs/concepts.md", "https://example.com/docs/concepts.md"),

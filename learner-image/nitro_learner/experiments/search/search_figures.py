@@ -30,18 +30,24 @@ def draw(
         own: number of the trial with the job's own settings; None where there is none.
     """
     fields = list(space)[:_MOST_FIELDS]
-    rows = math.ceil((1 + len(fields)) / _COLUMNS)
-    layout = {"nrows": rows, "ncols": _COLUMNS, "figsize": (11.5, 3.3 * rows), "squeeze": False}
+    columns = min(_COLUMNS, 1 + len(fields))
+    rows = math.ceil((1 + len(fields)) / columns)
+    layout = {"nrows": rows, "ncols": columns, "figsize": (11.5, 0.5 + 3.3 * rows), "squeeze": False}
     with picture(path, **layout) as (figure, axes):
+        wide = rows * columns - len(fields)  # the history has the places that are left over
         first, *others = axes.flat
+        first.set_subplotspec(axes[0][0].get_gridspec()[0, :wide])
+        for axis in others[: wide - 1]:
+            axis.remove()
         _history(first, trials, own)
-        first.set_ylabel(title)
-        for axis, field in zip(others, fields, strict=False):
+        for axis, field in zip(others[wide - 1 :], fields, strict=True):
             _field(axis, trials, field, space[field])
-        for axis in others[len(fields) :]:
-            axis.set_visible(False)
-        first.legend(loc="best", fontsize=8)
-        figure.tight_layout()
+        for axis in figure.axes:
+            if axis.get_subplotspec().is_first_col():
+                axis.set_ylabel(title)
+        below = 0.35 / figure.get_figheight()
+        figure.legend(*first.get_legend_handles_labels(), loc="lower left", ncols=4, fontsize=9)
+        figure.tight_layout(rect=(0, below, 1, 1))
 
 
 def _history(axis: Axes, trials: Sequence[Trial], own: int | None) -> None:

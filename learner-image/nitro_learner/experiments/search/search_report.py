@@ -75,11 +75,18 @@ def _text(
     yield from _table(trials, list(search.space))
 
 
+def opening(study: SearchStudy) -> str:
+    """What a report opens with where there is nothing to compare."""
+    if study.best() is None:
+        return "- **Nothing is known yet**: no trial has a score."
+    return "- **No trial was better than the job's own settings.** Keep your settings."
+
+
 def _runs(seeds: Sequence[int]) -> str:
     if len(seeds) == 1:
-        return f"Each is one run with the seed {seeds[0]} and the budget above."
+        return f"Each is one run with the seed {seeds[0]} and the whole budget."
     named = ", ".join(map(str, seeds))
-    return f"Each is {len(seeds)} runs with the budget above, by the seeds {named}; its score is their mean."
+    return f"Each is {len(seeds)} runs with the whole budget, by the seeds {named}; its score is their mean."
 
 
 def own_trial(experiment: Experiment, trials: Sequence[Trial]) -> Trial | None:

@@ -14,6 +14,9 @@ from nitro_learner.experiments.search import trials
 from nitro_learner.experiments.spec import load
 
 ROOT = Path(__file__).parents[4]
+EXPERIMENTS = sorted(
+    [*(ROOT / "experiments").glob("*.yaml"), *(ROOT / "experiments" / "paper").glob("*.yaml")]
+)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +224,7 @@ def test_figure_and_core_hours_are_optional(tmp_path: Path) -> None:
     assert len(plan(experiment)) == 4
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_the_experiments_of_this_repository_are_valid(path: Path) -> None:
     experiment = load(path)
     assert experiment.name == path.stem

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experiment_support import preset_job, pretend, write_prices, write_spec
+from experiment_support import no_overview, preset_job, pretend, write_prices, write_spec
 from nitro_learner.experiments import experiment_report, price_list
 from nitro_learner.experiments.folder import ExperimentDir
 from nitro_learner.experiments.plan import plan
@@ -18,7 +18,7 @@ ROUNDS = {1: 3.0, 2: 2.0, 4: 1.5}
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
+    monkeypatch.setattr(experiment_report, "draw_overview", no_overview)
     monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
 
 

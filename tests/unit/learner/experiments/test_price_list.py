@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiment_support import preset_job, pretend, write_prices, write_spec
+from experiment_support import no_overview, preset_job, pretend, write_prices, write_spec
 from nitro_api import JobInvalid, load_job, resolve
 from nitro_learner.experiments import experiment_report, price_list
 from nitro_learner.experiments.folder import ExperimentDir
@@ -46,7 +46,7 @@ def finished(directory: Path) -> tuple[ExperimentDir, Experiment]:
 
 def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round takes 2 seconds of sampling, whatever its actors. 8 invocations cost 2.10 dollars each."""
-    monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
+    monkeypatch.setattr(experiment_report, "draw_overview", no_overview)
     monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
     folder, spec = finished(tmp_path)
     assert "odelled" not in experiment_report.write(folder, spec)
@@ -69,7 +69,7 @@ def test_finished_runs_are_priced_again(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_busy_machines_clock_is_left_out_of_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
+    monkeypatch.setattr(experiment_report, "draw_overview", no_overview)
     monkeypatch.setattr(experiment_report, "draw_metric", lambda *_, **_modelled: False)
     folder, spec = finished(tmp_path)
     spec = spec.model_copy(update={"questions": {"Is it?": ["nitro", "fixed"]}, "target": 1.0})
@@ -95,11 +95,15 @@ def test_variants_are_compared_at_an_equal_modelled_cost(
     last returns of the others are of policies that had cost 4.20, so all are read at 4.20."""
     drawn: list[tuple[str, bool]] = []
 
-    def draw(_results: object, _metric: str, path: Path, *, modelled: bool = False) -> bool:
+    def draw(
+        _results: object, _experiment: object, _metric: str, path: Path, *, modelled: bool = False
+    ) -> bool:
         drawn.append((path.name, modelled))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
         return modelled
 
-    monkeypatch.setattr(experiment_report, "draw_overview", lambda _results, _experiment, path: path)
+    monkeypatch.setattr(experiment_report, "draw_overview", no_overview)
     monkeypatch.setattr(experiment_report, "draw_metric", draw)
     few = {"spec.scaling.scaler": "fixed", "spec.scaling.initialActors": 1, "spec.stop.rounds": 4}
     variants = {"fixed": {"spec.scaling.scaler": "fixed"}, "few": few, "nitro": {}}

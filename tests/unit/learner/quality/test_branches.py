@@ -38,7 +38,7 @@ def _job() -> NitroTrainingJob:
 
 
 def test_a_run_can_be_asked_for_several_factors_and_lengths(source: RunDir) -> None:
-    """experiments/fig09-efficiency.yaml asks for three factors. Equal branches are trained once."""
+    """experiments/paper/fig09-efficiency.yaml asks for three factors. Equal branches are trained once."""
     planted = BranchDir(source.path / "detector", source)
     seen: dict[Path, dict[str, Any]] = {}
     for factor, ahead in ((2, 3), (4, 3), (2, 4)):
