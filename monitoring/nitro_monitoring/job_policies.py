@@ -45,6 +45,7 @@ def policies(found: builders.Dashboard) -> None:
             each("agents"),
             width=third,
             stacked=True,
+            whole=True,
         )
     )
     found.with_panel(

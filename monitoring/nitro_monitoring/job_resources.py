@@ -24,6 +24,7 @@ def actors(found: builders.Dashboard) -> None:
                 for name in ("requested", "granted", "ready", "provisioned")
             ),
             width=WIDTH // 3,
+            whole=True,
         )
     )
     states = graph(
@@ -52,6 +53,7 @@ def actors(found: builders.Dashboard) -> None:
             "none",
             Query(f"max by (state) (nitro_round_actors{JOB})", "{{state}}"),
             width=WIDTH // 3,
+            whole=True,
         )
     )
 

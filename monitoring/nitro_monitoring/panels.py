@@ -46,6 +46,7 @@ def graph(
     width: int = WIDTH // 2,
     steps: Steps = PLAIN,
     stacked: bool = False,
+    whole: bool = False,
     least: float | None = 0,
 ) -> timeseries.Panel:
     """Lines over time.
@@ -55,6 +56,7 @@ def graph(
         width: of 24 columns.
         steps: thresholds; more than one are drawn as lines.
         stacked: areas on top of each other.
+        whole: the values are counts; the axis has no parts of one.
         least: lowest value of the axis; None = that of the data.
     """
     style = common.GraphTresholdsStyleMode.DASHED if len(steps) > 1 else common.GraphTresholdsStyleMode.OFF
@@ -70,6 +72,9 @@ def graph(
         .show_legend(True)
         .calcs(["lastNotNull"])
     )
+    if whole:
+        panel.decimals(0)
+        panel.line_interpolation(common.LineInterpolation.STEP_AFTER)
     if stacked:
         panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
     return panel if least is None else panel.min(least)

@@ -25,7 +25,8 @@ Ask = Callable[[str], Sequence[Mapping[str, Any]]]
 Series = tuple[str, np.ndarray, np.ndarray]
 """Legend, Unix times in seconds f64 [n], values f64 [n]."""
 
-_CELL_INCHES = (0.6, 0.4)
+_CELL_INCHES = (0.42, 0.34)
+"""Small cells make the type large beside them."""
 _PALETTE = ("#3274d9", "#e0752d", "#56a64b", "#a352cc", "#c4162a", "#1f9e9e", "#8f6b00", "#7a7a7a")
 _INK, _FAINT = "#24292e", "#d8dce0"
 _STATES = {"green": "#2f7d32", "yellow": "#b07d00", "red": "#c4162a"}
@@ -36,10 +37,20 @@ _BYTES = ("B", "KiB", "MiB", "GiB")
 
 
 def draw(
-    dashboard: Mapping[str, Any], ask: Ask, variables: Mapping[str, str], path: Path, caption: str
+    dashboard: Mapping[str, Any],
+    ask: Ask,
+    variables: Mapping[str, str],
+    path: Path,
+    caption: str,
+    rows: Sequence[str] = (),
 ) -> None:
-    """Draw all panels into a PNG; `caption` says what data it shows."""
-    panels = dashboard["panels"]
+    """Draw panels into a PNG.
+
+    Args:
+        caption: says what data it shows.
+        rows: the titles of the rows that are drawn; all where there is none.
+    """
+    panels = _of_rows(dashboard["panels"], rows)
     height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in panels)
     width_inches, height_inches = 24 * _CELL_INCHES[0], (height + 2) * _CELL_INCHES[1]
     figure = Figure(figsize=(width_inches, height_inches), facecolor="white")
@@ -59,7 +70,29 @@ def draw(
             _table(axes, panel, ask, variables)
         else:
             _DRAW[panel["type"]](axes, panel, _series(panel, ask, variables))
-    figure.savefig(path, dpi=80)
+    figure.savefig(path, dpi=110)
+
+
+def _of_rows(panels: Sequence[Mapping[str, Any]], rows: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The panels of these rows, moved up to where rows are left out.
+
+    Raises:
+        ValueError: the dashboard has no such row.
+    """
+    titles = [panel["title"] for panel in panels if panel["type"] == "row"]
+    if missing := [row for row in rows if row not in titles]:
+        raise ValueError(f"no row {', '.join(missing)}; there are {', '.join(titles)}")
+    kept: list[Mapping[str, Any]] = []
+    shown, begin, up, bottom = True, 0, 0, 0
+    for panel in panels:
+        place = panel["gridPos"]
+        if panel["type"] == "row":
+            shown = not rows or panel["title"] in rows
+            begin, up = place["y"], place["y"] - bottom
+        if shown and place["y"] >= begin:
+            kept.append({**panel, "gridPos": {**place, "y": place["y"] - up}})
+            bottom = max(bottom, place["y"] - up + place["h"])
+    return kept
 
 
 def _series(panel: Mapping[str, Any], ask: Ask, variables: Mapping[str, str]) -> list[Series]:
@@ -84,18 +117,19 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
         override["matcher"]["options"]: {each["id"]: each["value"] for each in override["properties"]}
         for override in panel["fieldConfig"].get("overrides", [])
     }
+    whole = options.get("decimals") == 0
     if options["custom"].get("stacking", {}).get("mode") == "normal":
         apart = [one for one in series if "custom.stacking" in styles.get(one[0], {})]
-        _stack(axes, [one for one in series if one not in apart])
+        _stack(axes, [one for one in series if one not in apart], whole=whole)
         for (legend, times, values), colour in zip(apart, (_INK, _STATES["red"]), strict=False):
             axes.plot(times, values, color=colour, linewidth=1.6, label=legend)
     else:
-        _lines(axes, series, styles)
+        _lines(axes, series, styles, whole=whole)
     for step in options["thresholds"]["steps"][1:]:
         axes.axhline(step["value"], color=step["color"], linestyle=":", linewidth=1)
     if options.get("min") is not None:
         axes.set_ylim(bottom=options["min"])
-    _scales(axes, series, options["unit"])
+    _scales(axes, series, options["unit"], whole=whole)
     axes.tick_params(labelsize=8, colors="#555555", length=2)
     axes.grid(color=_FAINT, linewidth=0.5)
     for side in axes.spines.values():
@@ -113,11 +147,8 @@ def _graph(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:
         )
 
 
-def _scales(axes: Axes, series: list[Series], unit: str) -> None:
-    """Ticks at round numbers of the unit, and at round times."""
-    whole = unit == "none" and all(
-        (values == np.round(values))[np.isfinite(values)].all() for *_, values in series
-    )
+def _scales(axes: Axes, series: list[Series], unit: str, *, whole: bool) -> None:
+    """Ticks at round numbers of the unit, of counts at whole numbers, and at round times."""
     bottom, top = axes.get_ylim()
     if not any(np.nan_to_num(values).any() for *_, values in series):
         axes.set_ylim(0, top := max(top, 1.0))  # only zeros: a scale of small fractions would be of no use
@@ -140,7 +171,11 @@ def _scales(axes: Axes, series: list[Series], unit: str) -> None:
     )
 
 
-def _lines(axes: Axes, series: list[Series], styles: Mapping[str, Mapping[str, Any]]) -> None:
+def _lines(
+    axes: Axes, series: list[Series], styles: Mapping[str, Mapping[str, Any]], *, whole: bool = False
+) -> None:
+    """A line for each series; counts are steps."""
+    drawn = "steps-post" if whole else "default"
     by_name = {legend: (times, values) for legend, times, values in series}
     colour = iter(_PALETTE * 4)
     for legend, times, values in series:
@@ -151,10 +186,10 @@ def _lines(axes: Axes, series: list[Series], styles: Mapping[str, Mapping[str, A
                 axes.fill_between(times, values, below[1], color=_PALETTE[0], alpha=0.18, linewidth=0)
             continue
         dashed = "--" if "custom.lineStyle" in style else "-"
-        axes.plot(times, values, dashed, color=next(colour), linewidth=1.3, label=legend)
+        axes.plot(times, values, dashed, color=next(colour), linewidth=1.3, label=legend, drawstyle=drawn)
 
 
-def _stack(axes: Axes, series: list[Series]) -> None:
+def _stack(axes: Axes, series: list[Series], *, whole: bool) -> None:
     """Stacked areas on a common grid of times; a series without a value adds nothing."""
     shown = [one for one in series if np.nansum(np.abs(one[2])) > 0]
     if not shown:
@@ -167,7 +202,8 @@ def _stack(axes: Axes, series: list[Series]) -> None:
         row[np.searchsorted(grid, times)] = np.nan_to_num(values)
         heights.append(row)
     colours = [_PALETTE[position % len(_PALETTE)] for position in range(len(shown))]
-    axes.stackplot(grid, heights, labels=[one[0] for one in shown], colors=colours, alpha=0.65)
+    step = "post" if whole else None
+    axes.stackplot(grid, heights, labels=[one[0] for one in shown], colors=colours, alpha=0.65, step=step)
 
 
 def _number(axes: Axes, panel: Mapping[str, Any], series: list[Series]) -> None:

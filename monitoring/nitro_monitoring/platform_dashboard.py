@@ -78,6 +78,7 @@ def _jobs(found: builders.Dashboard) -> None:
             ),
             width=WIDTH,
             stacked=True,
+            whole=True,
         )
     )
     jobs = listing(
@@ -111,6 +112,7 @@ def _actors(found: builders.Dashboard) -> None:
                 "sum(nitro_operator_platform_limit_actors > 0 and nitro_operator_resync_timestamp_seconds)",
                 "limit",
             ),
+            whole=True,
         )
     )
     found.with_panel(
@@ -120,6 +122,7 @@ def _actors(found: builders.Dashboard) -> None:
             "none",
             Query(f"max {_BY_JOB} (nitro_job_status_actors_granted{_JOBS})", _WHO),
             stacked=True,
+            whole=True,
         )
     )
     found.with_panel(
@@ -132,6 +135,7 @@ def _actors(found: builders.Dashboard) -> None:
                 for name in ("requested", "granted", "ready")
             ),
             width=WIDTH,
+            whole=True,
         )
     )
 

@@ -25,6 +25,7 @@ from bench_rllib_bridge import ACTORS, STEPS, Parts
 from trained_run import trained
 
 from nitro_learner.experiments.statistics import Interval, mean, mean_band, paired_difference
+from nitro_learner.views.plot_style import COLOURS, picture, thousands
 
 SETTINGS = {"lr": 5e-5, "gamma": 0.99, "lambda_": 1.0, "num_epochs": 30}
 """What differs from RLlib's defaults is the whole-batch step: minibatch_size 0 with us, None with RLlib."""
@@ -190,7 +191,7 @@ def train(peer: str, rounds: int, seeds: list[int], curves: Path) -> None:
                 file.write(json.dumps(run) + "\n")
 
 
-def show(curves: Path, picture: Path | None) -> None:
+def show(curves: Path, out: Path | None) -> None:
     """Tables of all runs in the file: wall time, and returns with 95 % intervals over seeds."""
     runs: dict[str, dict[int, dict[str, Any]]] = {}
     for run in map(json.loads, curves.read_text().splitlines()):
@@ -223,27 +224,27 @@ def show(curves: Path, picture: Path | None) -> None:
     for name, statistic in compared:
         cells = [statistic(n - 1) for n in shown]
         print(f"| {name} | " + " | ".join(f"{c.value:.0f} ({c.low:.0f}, {c.high:.0f})" for c in cells) + " |")
-    if picture:
-        draw(returns, picture)
+    if out:
+        draw(returns, out)
 
 
-def draw(returns: dict[str, np.ndarray], picture: Path) -> None:
+def draw(returns: dict[str, np.ndarray], path: Path) -> None:
     """Means with 95 % bands, and a thin line for each seed; `returns` are [seeds, rounds]."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.5, 4), layout="constrained")
-    for color, (who, found) in zip(("tab:gray", "tab:blue"), returns.items(), strict=True):
-        steps = np.arange(1, found.shape[1] + 1) * ACTORS * STEPS
-        middle, low, high = mean_band(found)
-        axes.fill_between(steps, low, high, color=color, alpha=0.25, lw=0)
-        axes.plot(steps, found.T, color=color, lw=0.5, alpha=0.6)
-        axes.plot(steps, middle, color=color, lw=2, label=f"{NAMES[who]} (mean, 95 %, {len(found)} seeds)")
-    axes.set(xlabel="steps", ylabel="mean return of the round's episodes", title="Hopper-v5, RLlib's PPO")
-    axes.legend()
-    figure.savefig(picture, dpi=120)
+    with picture(path, figsize=(7.5, 4.2)) as (figure, axis):
+        for colour, (who, found) in zip(COLOURS, returns.items(), strict=False):
+            steps = np.arange(1, found.shape[1] + 1) * ACTORS * STEPS
+            middle, low, high = mean_band(found)
+            axis.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
+            axis.plot(steps, found.T, color=colour, lw=0.5, alpha=0.5)
+            axis.plot(steps, middle, color=colour, lw=1.8, label=NAMES[who])
+        seeds = len(next(iter(returns.values())))
+        axis.set_title(
+            f"Hopper-v5, RLlib's PPO: mean and 95 % interval, seeds: {seeds}", loc="left", fontsize=10.5
+        )
+        axis.set(xlabel="Environment steps", ylabel="Return of the round's episodes")
+        thousands(axis.xaxis)
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=9)
+        figure.tight_layout()
 
 
 if __name__ == "__main__":
