@@ -41,17 +41,17 @@ def opening(directory: Path, **changes: object) -> list[str]:
 
 
 def test_a_report_opens_with_the_answers_to_its_questions(tmp_path: Path) -> None:
-    asked = {"Is b?": ["b", "a"], "Is c?": ["c", "a"], "Is a?": ["a", "b"], "By chance?": ["a", "chance"]}
+    asked = {"1. b?": ["b", "a"], "2. c?": ["c", "a"], "3. a?": ["a", "b"], "4. a?": ["a", "chance"]}
     better, none, worse, chance = opening(tmp_path, questions=asked, title="Which one?")
     assert better == (
-        "- **Is b?** Shown to be better: `b` against `a` changes the return of 50.0 by +14.5 [+12.3, +16.7], "
+        "- **1. b?** Shown to be better: `b` against `a` changes the return of 50.0 by +14.5 [+12.3, +16.7], "
         "10 seeds. The cost of the budget is higher, +100.0 % [+100.0, +100.0]. Take `b`."
     )
     assert none.startswith(
-        "- **Is c?** Not shown to be better: `c` against `a` changes the return of 50.0 by +0.0"
+        "- **2. c?** Not shown to be better: `c` against `a` changes the return of 50.0 by +0.0"
     )
     assert none.endswith("10 seeds. Keep `a`.")
-    assert worse.startswith("- **Is a?** Shown to be worse: `a` against `b`")
+    assert worse.startswith("- **3. a?** Shown to be worse: `a` against `b`")
     assert "The cost of the budget is lower, -50.0 %" in worse
     assert "Keep" not in worse, "what is worse and cheaper may still be the one to take"
     assert chance.endswith("10 seeds."), "a control is nothing that one could keep"
