@@ -240,6 +240,49 @@ def test_a_run_goes_on_to_the_result_of_a_run_that_was_never_stopped(tmp_path: P
         nitro.resume(tmp_path)
 
 
+def test_a_callback_that_returns_false_ends_the_run_as_a_stop_condition_does(tmp_path: Path) -> None:
+    rounds: list[int] = []
+
+    def on_round(report: RoundReport) -> Any:
+        rounds.append(report.round)
+        return np.float32(report.round) < 2  # numpy's False is one, too; None and 0 are not
+
+    source = small_job(**CARTPOLE, stop={"rounds": 9})
+    run = nitro.train(source, on_round=on_round, run_dir=tmp_path / "run")
+    assert rounds == [1, 2]
+    assert run.summary["finished"]
+    assert run.summary["reason"] == "CallbackStopped"
+    assert run.summary["message"] == "on_round returned False after round 2"
+    assert run.summary["evaluation"]["episodes"] > 0
+    assert (run.path / "result.png").stat().st_size > 0
+    again = nitro.resume(run, rounds=3, on_round=lambda _: 0)
+    assert again.summary["reason"] == "RoundsDone"
+    whole = nitro.train(small_job(**CARTPOLE, stop={"rounds": 3}), run_dir=tmp_path / "whole")
+    np.testing.assert_array_equal(again.metrics["policy_loss"], whole.metrics["policy_loss"])
+
+
+def test_an_error_of_a_callback_ends_the_run_as_an_interruption_does_and_is_raised(tmp_path: Path) -> None:
+    rounds: list[int] = []
+
+    def on_round(report: RoundReport) -> None:
+        rounds.append(report.round)
+        if report.round == 2:
+            raise LookupError("no such key")
+
+    source = small_job(**CARTPOLE, stop={"rounds": 9})
+    with pytest.raises(LookupError, match="no such key") as raised:
+        nitro.train(source, on_round=on_round, run_dir=tmp_path / "run")
+    assert raised.traceback[-1].name == "on_round", "it shows the user's line"
+    assert rounds == [1, 2]
+    run = nitro.Run(tmp_path / "run")
+    assert not run.summary["finished"]
+    assert run.summary["message"] == (
+        "on_round raised LookupError: no such key; interrupted after round 2; its checkpoint is on disk"
+    )
+    assert (run.path / "result.png").stat().st_size > 0
+    assert nitro.resume(run, rounds=3).summary["reason"] == "RoundsDone"
+
+
 def test_a_job_file_of_the_user_is_not_taken_for_a_run(tmp_path: Path) -> None:
     path = write_job(tmp_path, **CARTPOLE)
     before = path.read_bytes()

@@ -167,6 +167,11 @@ def _stop_warnings(spec: JobSpec) -> list[str]:
             f"spec.evaluation.everyRounds: {spec.evaluation.every_rounds} is not below stop.rounds, "
             f"{stop.rounds}, so targetReward is never checked; lower everyRounds"
         )
+    if stop.patience is not None and 2 * spec.evaluation.every_rounds >= stop.rounds:
+        found.append(
+            f"spec.evaluation.everyRounds: {spec.evaluation.every_rounds} is not below half of stop.rounds, "
+            f"{stop.rounds}, so there are no two evaluations for patience to compare; lower everyRounds"
+        )
     if scaling.schedule is not None and len(scaling.schedule) > stop.rounds:
         found.append(
             f"spec.scaling.schedule: only the first {stop.rounds} of {len(scaling.schedule)} entries are "

@@ -59,6 +59,10 @@ class Stop(Model):
     target_reward: float | None = None
     """When an evaluation's mean return reaches it. Unit: return of an episode. Default: no target."""
 
+    patience: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """When the evaluations of so many rounds were not better than the best one before. Unit: rounds. Default:
+    no limit."""
+
     budget_dollars: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """When the cost so far, of learner and actors, reaches it. Unit: US dollars. Default: no budget."""
 

@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nitro_api import NitroTrainingJob
 from nitro_learner.api.run import Run
 from nitro_learner.backends.local import LocalBackend
@@ -20,6 +22,8 @@ from nitro_learner.run.source import Start
 from nitro_learner.studies.resolved_job import BEGUN_HERE, backend_overrides, resolved_job
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Listener, RoundReport
+from nitro_learner.training.stop import StopReason
+from nitro_learner.training.trainer import Trainer
 from nitro_learner.views import plot
 
 
@@ -39,8 +43,9 @@ def train(
     Args:
         job: a model, a mapping as in a job file, YAML text, or the path of a job file.
         on_round: called with the report of each round. It must return at once, and may be called in the
-            thread of the training. What it raises is a warning, and the training goes on; but
-            KeyboardInterrupt aborts it.
+            thread of the training. If it returns False, the run ends as if a stop condition held, with its
+            last evaluation. If it raises an error, the run is interrupted after a checkpoint, with summary
+            and picture, and this function raises that error. KeyboardInterrupt aborts it at once.
         run_dir: a new or empty folder for the run; runs/NAME-DATE-TIME by default.
         start: a run with whose policies this one begins: a run or its folder, a checkpoint file of it, or
             s3://BUCKET/PREFIX/RUN. Weights, the optimisers' state and statistics are taken over, and all
@@ -51,6 +56,7 @@ def train(
         RunDirError: the folder holds something else.
         CheckpointError: the checkpoints of `start` are damaged, or its bucket cannot be read.
         TrainingFailed: actors, the environment or the disk failed. The run folder stays.
+        Exception: what `on_round` raised.
         KeyboardInterrupt: the training was interrupted at once, without a checkpoint of its own. It always
             is where an event loop ran already.
     """
@@ -109,19 +115,48 @@ def resume(
 
 
 class OnRound(Listener):
-    """A listener that calls a function after each round."""
+    """A listener that calls a function after each round, and ends the run if that asks for it.
+
+    Attributes:
+        error: what the function raised.
+    """
+
+    essential = True  # so its own handling of errors is the only one
 
     def __init__(self, function: Callable[[RoundReport], object]) -> None:
+        self.error: Exception | None = None
         self._function = function
+        self._trainer: Trainer | None = None
+
+    def control(self, trainer: Trainer) -> None:
+        """Take the trainer of the run."""
+        self._trainer = trainer
 
     def on_round_done(self, report: RoundReport) -> None:
-        self._function(report)
+        assert self._trainer is not None
+        if self.error is not None:
+            return
+        try:
+            answer = self._function(report)
+        except Exception as error:
+            self.error = error
+            self._trainer.interrupt(f"on_round raised {type(error).__name__}: {error}; interrupted")
+            return
+        if isinstance(answer, bool | np.bool_) and not answer:
+            self._trainer.end(
+                StopReason("CallbackStopped", f"on_round returned False after round {report.round}")
+            )
 
 
 async def _session(run: OpenRun, on_round: Callable[[RoundReport], object] | None) -> None:
     backend = LocalBackend(run.job.spec, run.id, output=run.folder.actors)
-    listeners = [OnRound(on_round)] if on_round else []
-    await train_session(run, backend, listeners, draw=plot.draw)
+    if on_round is None:
+        await train_session(run, backend, draw=plot.draw)
+        return
+    callback = OnRound(on_round)
+    await train_session(run, backend, [callback], draw=plot.draw, controlled=callback.control)
+    if callback.error is not None:
+        raise callback.error
 
 
 def _finish(session: Callable[[], Coroutine[Any, Any, None]]) -> None:

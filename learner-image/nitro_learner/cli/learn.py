@@ -33,8 +33,6 @@ from nitro_learner.cli.common import lambda_backend
 from nitro_learner.cli.exits import ABORTED, BAD_INPUT, DONE, FAILED, INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nitro_api import NitroTrainingJob
     from nitro_learner.backends.base import ActorBackend
     from nitro_learner.cluster.job import JobClient
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from nitro_learner.run.bucket import RunBucket
     from nitro_learner.run.runs import OpenRun
     from nitro_learner.training.round_report import Outcome
+    from nitro_learner.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -201,8 +200,8 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
     listeners = [reporter, metrics]
     loop = asyncio.get_running_loop()
 
-    def stop_when_gone(interrupt: Callable[[], None]) -> None:
-        reporter.mirror.on_gone(lambda: loop.call_soon_threadsafe(interrupt))
+    def stop_when_gone(trainer: Trainer) -> None:
+        reporter.mirror.on_gone(lambda: loop.call_soon_threadsafe(trainer.interrupt))
 
     if spec.backend.type == "Local":
         try:
@@ -211,7 +210,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
                 LocalBackend(spec, opened.id, output=opened.folder.actors, inherited=harmless(os.environ)),
                 listeners,
                 draw=draw,
-                interruptible=stop_when_gone,
+                controlled=stop_when_gone,
                 limits=lambda: reporter.mirror.limits,
             )
         finally:
@@ -246,7 +245,7 @@ async def _train(opened: OpenRun, reporter: StatusReporter) -> Outcome:
             backend,
             listeners,
             draw=draw,
-            interruptible=stop_when_gone,
+            controlled=stop_when_gone,
             pods=pods,
             drain=lambda: reporter.mirror.drain,
             provisioned=lambda: reporter.mirror.provisioned,

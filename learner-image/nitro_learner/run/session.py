@@ -57,7 +57,7 @@ async def train(
     *,
     draw: Callable[[list[Path], Path], object],
     on_interrupt: Callable[[], None] = lambda: None,
-    interruptible: Callable[[Callable[[], None]], None] = lambda _: None,
+    controlled: Callable[[Trainer], None] = lambda _: None,
     pods: Callable[[], PodUse | None] | None = None,
     drain: Callable[[], PodUse | None] = lambda: None,
     provisioned: Callable[[], int] = lambda: 0,
@@ -69,7 +69,7 @@ async def train(
     `draw` takes run folders and a path, and draws their picture to that path. `limits` returns spec.stop as
     it is now, which may have changed since the run began. The first SIGINT or SIGTERM stops the run after a
     checkpoint, and `on_interrupt` is called. The second stops it at once.
-    `interruptible` gets the function that stops the run after a checkpoint, for causes other than a signal.
+    `controlled` gets the trainer before it begins, which can end or interrupt the run.
 
     Raises:
         TrainingFailed, Aborted, OSError
@@ -109,7 +109,7 @@ async def train(
                 history=run.history,
                 limits=limits,
             )
-            interruptible(trainer.interrupt)
+            controlled(trainer)
             with signals(trainer.interrupt, on_interrupt):
                 try:
                     outcome = await trainer.run()

@@ -51,7 +51,8 @@ class TrainingState:
         env_steps: environment steps trained on.
         seconds: wall time of the rounds done, over all sittings.
         recent_returns: undiscounted returns of the last 20 training episodes.
-        policy_returns: the same of each policy: of each episode the mean over the agents that it plays.
+        recent_lengths: their steps.
+        policy_returns: returns of each policy: of each episode the mean over the agents that it plays.
         recent_cuts: of each of the last 10 rounds the share of its steps that belong to episodes which a
             rollout's end cut off for good.
         recent_steps: of each of them its steps.
@@ -72,6 +73,7 @@ class TrainingState:
     env_steps: int = 0
     seconds: float = 0.0
     recent_returns: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    recent_lengths: deque[int] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     policy_returns: dict[str, deque[float]] = field(default_factory=dict)
     recent_cuts: deque[float] = field(default_factory=lambda: deque(maxlen=_CUT_ROUNDS))
     recent_steps: deque[int] = field(default_factory=lambda: deque(maxlen=_CUT_ROUNDS))
@@ -94,6 +96,11 @@ class TrainingState:
         """Their standard deviation."""
         return pstdev(self.recent_returns) if self.recent_returns else None
 
+    @property
+    def episode_length(self) -> float | None:
+        """Mean number of steps of the same episodes; None also where an older version's state had none."""
+        return fmean(self.recent_lengths) if self.recent_lengths else None
+
     def policy_reward(self, policy: str) -> float | None:
         """Mean return of a policy's agents in the last 20 episodes; None before the first has ended."""
         returns = self.policy_returns.get(policy)
@@ -113,6 +120,9 @@ class TrainingState:
             evaluation_mean=self.evaluation_mean,
             cost=cost,
             seconds=self.seconds,
+            evaluated=self.evaluation_round,
+            best=self.best_evaluation_round,
+            best_mean=self.best_evaluation,
         )
 
     def absorb(
@@ -137,6 +147,7 @@ class TrainingState:
             self.actor_rounds += 1
             self.env_steps += steps
             finished.extend(fragment.team_returns.tolist())
+            self.recent_lengths.extend(fragment.tensors["episode_lengths"].tolist())
             by_agent = fragment.returns_of(list(agents))
             for policy in dict.fromkeys(agents.values()):
                 own = [by_agent[agent] for agent, played in agents.items() if played == policy]
@@ -193,6 +204,7 @@ class TrainingState:
             "env_steps": self.env_steps,
             "seconds": self.seconds,
             "recent_returns": list(self.recent_returns),
+            "recent_lengths": list(self.recent_lengths),
             "policy_returns": {name: list(returns) for name, returns in self.policy_returns.items()},
             "recent_cuts": list(self.recent_cuts),
             "recent_steps": list(self.recent_steps),
@@ -209,6 +221,7 @@ class TrainingState:
         for name, value in state.items():
             setattr(self, name, value)
         self.recent_returns = deque(state["recent_returns"], maxlen=_WINDOW)
+        self.recent_lengths = deque(state.get("recent_lengths", ()), maxlen=_WINDOW)
         # Checkpoints before version 0.2 do not have them: of one policy they are the run's.
         policies = state.get("policy_returns", {DEFAULT_POLICY: state["recent_returns"]})
         self.policy_returns = {name: deque(returns, maxlen=_WINDOW) for name, returns in policies.items()}

@@ -1,5 +1,5 @@
-"""When a run ends: rounds, actor-rounds, steps, target reward, budget or wall-clock limit, whichever holds
-first.
+"""When a run ends: rounds, actor-rounds, steps, target reward, patience, budget or wall-clock limit,
+whichever holds first.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ class Progress:
         evaluation_mean: newest evaluation's mean return, None before the first.
         cost: dollars spent.
         seconds: wall-clock time of all sittings of the run together.
+        evaluated: round after which the newest evaluation's policy was trained, None before the first.
+        best: the same of the best evaluation.
+        best_mean: that one's mean return.
     """
 
     round: int
@@ -29,6 +32,15 @@ class Progress:
     evaluation_mean: float | None
     cost: float
     seconds: float
+    evaluated: int | None = None
+    best: int | None = None
+    best_mean: float | None = None
+
+    @property
+    def unimproved(self) -> int:
+        """Rounds between the best evaluation and the newest one. Rounds after the newest do not count: nobody
+        knows yet whether they have made the policy better."""
+        return 0 if self.evaluated is None or self.best is None else self.evaluated - self.best
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,12 @@ def decide(limits: Stop, progress: Progress) -> StopReason | None:
     if target is not None and mean is not None and mean >= target:
         return StopReason(
             "TargetReached", f"the evaluation mean {mean:.6g} reached the target reward {target:.6g}"
+        )
+    if limits.patience is not None and progress.unimproved >= limits.patience:
+        return StopReason(
+            "NoBetterEvaluation",
+            f"no evaluation was better than {progress.best_mean:.6g}, of round {progress.best}, in the "
+            f"{progress.unimproved} rounds that followed it",
         )
     if limits.budget_dollars is not None and progress.cost >= limits.budget_dollars:
         return StopReason(
@@ -79,6 +97,8 @@ def extended(limits: Stop, progress: Progress) -> dict[str, int | float | str]:
             case "TargetReached":
                 mean = progress.evaluation_mean or 0.0
                 limits.target_reward = raised["targetReward"] = float(f"{mean + max(1, abs(mean)):.3g}")
+            case "NoBetterEvaluation":
+                limits.patience = raised["patience"] = 2 * progress.unimproved
             case "BudgetSpent":
                 limits.budget_dollars = raised["budgetDollars"] = float(f"{2 * progress.cost:.2g}")
             case "RoundsDone":

@@ -90,11 +90,22 @@ class Trainer:
         self._limits = limits
         self._rounds = job.spec.stop.rounds
         self._stop = asyncio.Event()
+        self._interrupted: str | None = None
+        self._ending: stop.StopReason | None = None
 
-    def interrupt(self) -> None:
+    def interrupt(self, why: str = "interrupted") -> None:
         """End the run after a checkpoint: at once while it waits for actors, else after the
-        current update."""
+        current update. `why` begins the outcome's message."""
+        self._interrupted = self._interrupted or why
         self._stop.set()
+
+    def end(self, why: stop.StopReason) -> None:
+        """End the run as a stop condition does. A round that only samples is given up; an off-policy one,
+        which may have learned already, is finished before."""
+        if self._ending is None:
+            self._ending = why
+            if self._spec.algorithm.record.feeding == "rounds":
+                self._stop.set()
 
     async def run(self) -> Outcome:
         """Train until a stop condition holds or `interrupt` is called.
@@ -110,7 +121,7 @@ class Trainer:
                     runner = await self._open(stack, compute)
                 except Interrupted:
                     done = self._checkpoint.round if self._checkpoint else 0
-                    why = stop.StopReason("Interrupted", "interrupted while the actors started")
+                    why = stop.StopReason("Interrupted", f"{self._interrupted} while the actors started")
                     return self._end(why, done, finished=False)
                 try:
                     return await self._train(runner)
@@ -210,29 +221,40 @@ class Trainer:
 
     async def _train(self, runner: RoundRunner) -> Outcome:
         try:
-            while True:
-                limits = self._limits() or self._spec.stop
-                reason = stop.decide(limits, runner.state.progress(self._meter.total.total))
-                if reason is not None:
-                    played = await runner.finish()
-                    return self._end(reason, runner.state.round, finished=True, played=played)
-                if self._stop.is_set():
-                    raise Interrupted
-                self._follow_rounds(limits.rounds)
-                await runner.run(limits)
+            self._ending = await self._train_until_end(runner)
+            played = await runner.finish()
+            return self._end(self._ending, runner.state.round, finished=True, played=played)
         except Interrupted:
             await runner.break_off()
             await runner.conclude()
             done = runner.state.round
             message = (
-                f"interrupted after round {done}; its checkpoint is on disk"
+                f"{self._interrupted} after round {done}; its checkpoint is on disk"
                 if done
-                else "interrupted in the first round; a resumed run begins with it"
+                else f"{self._interrupted} in the first round; a resumed run begins with it"
             )
             return self._end(stop.StopReason("Interrupted", message), done, finished=False)
         except BaseException:
             await runner.break_off()
             raise
+
+    async def _train_until_end(self, runner: RoundRunner) -> stop.StopReason:
+        """Train round after round, and return why the run ends. Raises Interrupted."""
+        try:
+            while True:
+                limits = self._limits() or self._spec.stop
+                if reason := stop.decide(limits, runner.state.progress(self._meter.total.total)):
+                    return reason
+                if self._stop.is_set() or self._ending:
+                    raise Interrupted
+                self._follow_rounds(limits.rounds)
+                await runner.run(limits)
+        except Interrupted:
+            if self._ending is None or self._interrupted:
+                raise
+            await runner.break_off()
+            self._stop.clear()
+            return self._ending
 
     def _follow_rounds(self, rounds: int) -> None:
         """Warn if a user has changed the number of rounds, and the learning rate falls over them."""

@@ -340,6 +340,11 @@ def test_machines_host_the_largest_round_of_a_schedule_and_not_the_range() -> No
             "spec.learner.resources: a GPU takes longer than a CPU core for steps of minibatchSize 64",
         ),
         (
+            ["spec.stop={rounds: 10, patience: 3}", "spec.evaluation.everyRounds=5"],
+            "spec.evaluation.everyRounds: 5 is not below half of stop.rounds, 10, so there are no two "
+            "evaluations for patience to compare; lower everyRounds",
+        ),
+        (
             ["spec.stop={rounds: 10, targetReward: 10}"],
             "spec.evaluation.everyRounds: 10 is not below stop.rounds, 10",
         ),

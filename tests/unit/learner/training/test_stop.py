@@ -1,5 +1,7 @@
 """Stop conditions, one by one and together."""
 
+from dataclasses import replace
+
 import pytest
 
 from nitro_api.spec.stop import Stop
@@ -48,6 +50,34 @@ def test_the_first_limit_that_is_reached_stops_the_run(
 ) -> None:
     decided = decide(_stop(**limits), progress)
     assert (decided.reason if decided else None) == reason
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "best", "stops"),
+    [
+        (None, None, False),  # before the first evaluation
+        (4, 4, False),
+        (8, 4, False),
+        (9, 4, True),
+        (20, 4, True),
+    ],
+)
+def test_patience_ends_a_run_by_the_rounds_between_best_and_newest_evaluation(
+    evaluated: int | None, best: int | None, *, stops: bool
+) -> None:
+    progress = replace(
+        _progress(8, 1.0, 0.0, 0.0),
+        evaluated=evaluated,
+        best=best,
+        best_mean=None if best is None else 12.5,
+    )
+    decided = decide(_stop(patience=5), progress)
+    assert (decided.reason if decided else None) == ("NoBetterEvaluation" if stops else None)
+    if decided and evaluated == 9:
+        assert decided.message == (
+            "no evaluation was better than 12.5, of round 4, in the 5 rounds that followed it"
+        )
+        assert stop.extended(_stop(patience=5), progress) == {"patience": 10}
 
 
 def test_the_reason_contains_the_numbers() -> None:

@@ -33,6 +33,7 @@ from nitro_learner.training.costs import Meter
 from nitro_learner.training.failures import TrainingFailed
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
 from nitro_learner.training.state import TrainingState
+from nitro_learner.training.stop import StopReason
 from nitro_learner.training.trainer import Trainer
 from train_support import job
 
@@ -91,7 +92,7 @@ class Run:
         self.store = CheckpointStore(folder / "checkpoints", keep_last=100)
         self.ledger = stack.enter_context(Ledger(folder / "ledger.jsonl"))
 
-    def sitting(self, **options: Any) -> Trainer:
+    def sitting(self, more: Sequence[Listener] = (), **options: Any) -> Trainer:
         resolved = resolve(load_job(job(**(SMALL | self.spec))))
         self.backend, self.listener = MemoryBackend(resolved.spec), RecordingListener()
         return Trainer(
@@ -101,7 +102,7 @@ class Run:
             checkpoints=self.store,
             checkpoint=self.store.latest(),
             meter=Meter(self.ledger, resolved.spec.pricing),
-            listeners=[self.listener],
+            listeners=[self.listener, *more],
             **options,
         )
 
@@ -370,6 +371,85 @@ async def test_trainer_stops_after_the_round_in_which_a_limit_is_reached(
     assert (outcome.reason, outcome.finished, outcome.rounds) == (reason, True, rounds)
     assert len(run.listener.reports) == rounds
     assert run.store.rounds()[-1] == rounds
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_patience_counts_rounds_without_a_better_evaluation_and_a_resume_counts_on(
+    new_run: NewRun, monkeypatch: pytest.MonkeyPatch, *, cut: bool
+) -> None:
+    means = iter([1.0, 3.0, 3.0, 2.0, 9.0, 9.0])  # of the policies after rounds 1, 2, 3, 4 ...
+    take = TrainingState.take_evaluation
+
+    def taking(state: TrainingState, result: EvaluationResult) -> None:
+        take(state, replace(result, returns=np.full_like(result.returns, next(means))))
+
+    monkeypatch.setattr(TrainingState, "take_evaluation", taking)
+    run = new_run(
+        stop={"rounds": 50, "patience": 2},
+        evaluation={"episodes": 2, "everyRounds": 1},
+        learner={"checkpoint": {"everyRounds": 1}},
+    )
+    if cut:
+        trainer = run.sitting()
+        run.listener.on_stage = lambda round, _: trainer.interrupt() if round == 4 else None
+        assert not (await trainer.run()).finished
+    outcome = await run.sitting().run()
+    assert (outcome.reason, outcome.rounds) == ("NoBetterEvaluation", 5)
+    assert "better than 3, of round 2, in the 2 rounds" in outcome.message
+
+
+async def test_a_state_of_an_older_version_begins_to_count_with_its_next_evaluation() -> None:
+    old = TrainingState(actors=2, round=7, evaluation_mean=4.0).state_dict()
+    for name in ("evaluation_round", "best_evaluation", "best_evaluation_round"):
+        del old[name]
+    state = TrainingState(actors=2)
+    state.load_state_dict(old)
+    assert state.progress(0.0).unimproved == 0
+
+
+@pytest.mark.parametrize("algorithm", [{}, IMPACT])
+async def test_a_run_ends_as_asked_with_its_last_evaluation_and_goes_on_later(
+    new_run: NewRun, algorithm: dict[str, Any]
+) -> None:
+    run = new_run(stop={"rounds": 6}, algorithm=SMALL["algorithm"] | algorithm)
+
+    class Ending(Listener):
+        def on_round_done(self, report: RoundReport) -> None:
+            if report.round == 2:
+                trainer.end(StopReason("CallbackStopped", "enough"))
+
+    trainer = run.sitting(more=[Ending()])
+    outcome = await trainer.run()
+    assert (outcome.reason, outcome.message, outcome.finished) == ("CallbackStopped", "enough", True)
+    # An off-policy round that has begun may have learned already, so it is finished.
+    assert outcome.rounds == (3 if algorithm else 2)
+    assert len(outcome.evaluation) == 3
+    assert run.store.rounds()[-1] == outcome.rounds
+    again = await run.sitting().run()
+    assert (again.reason, again.rounds) == ("RoundsDone", 6)
+
+
+async def test_an_interruption_that_comes_with_an_end_is_an_interruption(new_run: NewRun) -> None:
+    run = new_run(stop={"rounds": 6})
+    trainer = run.sitting()
+    trainer.end(StopReason("CallbackStopped", "enough"))
+    trainer.interrupt("the user's wish; interrupted")
+    outcome = await trainer.run()
+    assert (outcome.reason, outcome.finished) == ("Interrupted", False)
+    assert outcome.message.startswith("the user's wish; interrupted in the first round")
+
+
+async def test_a_wish_to_end_in_the_last_round_changes_nothing(new_run: NewRun) -> None:
+    run = new_run(stop={"rounds": 2})
+
+    class Ending(Listener):
+        def on_round_done(self, report: RoundReport) -> None:
+            if report.round == 2:
+                trainer.end(StopReason("CallbackStopped", "enough"))
+
+    trainer = run.sitting(more=[Ending()])
+    outcome = await trainer.run()
+    assert (outcome.reason, outcome.finished, len(outcome.evaluation)) == ("RoundsDone", True, 3)
 
 
 async def test_trainer_stops_by_the_limits_of_now_where_they_have_changed(new_run: NewRun) -> None:
