@@ -40,6 +40,7 @@ class EnvironmentConfig:
         clip_rewards: whether fragments carry only the rewards' signs.
         rescale_actions: whether a policy's -1 to 1 stand for the bounds of the environment's actions.
         atari: settings for a game of the Arcade Learning Environment.
+        info_metrics: entries of the steps' info whose numbers fragments carry.
     """
 
     id: str
@@ -50,11 +51,12 @@ class EnvironmentConfig:
     clip_rewards: bool = False
     rescale_actions: bool = False
     atari: AtariConfig | None = None
+    info_metrics: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, text: str) -> "EnvironmentConfig":
         """Read {"id", "kwargs", "entryPoint", "envs", "frameStack", "clipRewards", "rescaleActions",
-        "atari"}.
+        "atari", "infoMetrics"}.
 
         Raises:
             EnvironmentConfigError: the text is not such an object.
@@ -70,11 +72,20 @@ class EnvironmentConfig:
                 clip_rewards=bool(value.pop("clipRewards", False)),
                 rescale_actions=bool(value.pop("rescaleActions", False)),
                 atari=_atari(value.pop("atari", None)),
+                info_metrics=_names(value.pop("infoMetrics", None)),
             )
             _require_empty(value)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise EnvironmentConfigError(f"NITRO_ENVIRONMENT is wrong: {error!r}") from error
         return config
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"infoMetrics is {value!r}, it must be a list of names")
+    return tuple(dict.fromkeys(value))
 
 
 def _atari(value: dict[str, Any] | None) -> AtariConfig | None:

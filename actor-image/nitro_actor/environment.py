@@ -29,6 +29,7 @@ class EnvironmentSpec:
         masked: whether the environment tells which actions are allowed.
         stateful_wrappers: gymnasium's wrappers whose state goes on from episode to episode, by their names.
         largest: whole number that observations may hold, where float32 does not hold all of them; else 0.
+        info_metrics: entries of the steps' info whose numbers fragments carry.
     """
 
     id: str
@@ -41,6 +42,7 @@ class EnvironmentSpec:
     masked: bool = False
     stateful_wrappers: tuple[str, ...] = ()
     largest: int = 0
+    info_metrics: tuple[str, ...] = ()
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -63,8 +65,8 @@ class EnvironmentSpec:
             "resumable": self.resumable,
             "versions": {name: importlib.metadata.version(name) for name in ("gymnasium", "mujoco", "numpy")},
         }
-        kept = list(self.stateful_wrappers)
-        return described | ({"statefulWrappers": kept} if kept else {})
+        lists = {"statefulWrappers": self.stateful_wrappers, "infoMetrics": self.info_metrics}
+        return described | {name: list(kept) for name, kept in lists.items() if kept}
 
 
 class Environment:
@@ -78,6 +80,7 @@ class Environment:
         returns: f64 [E], sum of rewards of each running episode.
         lengths: i64 [E], steps of each running episode.
         over: if it is set, no further step is made.
+        info: takes in the info of each step; None where the job names no entries of it.
     """
 
     def __init__(self, engine: Engine, spec: EnvironmentSpec, *, clip_rewards: bool = False) -> None:
@@ -85,6 +88,7 @@ class Environment:
         self.count = engine.count
         self.frames = engine.observations
         self.available = engine.available
+        self.info = engine.info
         self.clip_rewards = clip_rewards
         self.returns = np.zeros(engine.count)
         self.lengths = np.zeros(engine.count, np.int64)

@@ -21,6 +21,7 @@ from nitro_actor.actions import Continuous, Discrete
 from nitro_actor.config import AtariConfig, EnvironmentConfig, EnvironmentConfigError, NotInstalled
 from nitro_actor.engines import tasks
 from nitro_actor.engines.failures import close, unbuildable
+from nitro_actor.engines.info_metrics import InfoMetrics
 from nitro_actor.environment import Environment, EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def _make(config: EnvironmentConfig) -> AnyEnvironment:
         return make_smax(config, config.id.removeprefix(SMAX))
     if config.entry_point is None and config.id.startswith(_ATARI):
         return _make_atari(config)
-    if config.entry_point is None and tasks.supports(config.id, config.kwargs):
+    # The fast engine gives no info; gymnasium's own environments do.
+    fast = not config.info_metrics and config.entry_point is None
+    if fast and tasks.supports(config.id, config.kwargs):
         return _make_mujoco(config)
     return _make_generic(config)
 
@@ -75,6 +78,10 @@ def _make(config: EnvironmentConfig) -> AnyEnvironment:
 def _make_atari(config: EnvironmentConfig) -> Environment:
     from nitro_actor.engines.atari import MAX_SCREENS, AtariEngine
 
+    if config.info_metrics:
+        raise EnvironmentConfigError(
+            f"environment {config.id} gives no infos; remove environment.infoMetrics"
+        )
     settings = config.atari or AtariConfig()
     engine = AtariEngine(config.id.removeprefix(_ATARI), config.count, settings, config.kwargs)
     spec = EnvironmentSpec(
@@ -157,6 +164,8 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
     try:
         engine = GenericEngine(factory, config.count, dtype, masked=action if has_mask else None)
         engine.reset([0] * config.count)  # check the space before the first round
+        if config.info_metrics:
+            engine.info = InfoMetrics(config.info_metrics)
     except BaseException as error:
         if not traces.of_its_code(error):
             raise
@@ -177,6 +186,7 @@ def _make_generic(config: EnvironmentConfig) -> AnyEnvironment:
         has_mask,
         stateful,
         largest,
+        config.info_metrics,
     )
     return Environment(engine, spec, clip_rewards=config.clip_rewards)
 

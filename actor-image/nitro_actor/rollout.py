@@ -12,6 +12,7 @@ from nitro_actor.environment import Environment
 from nitro_actor.evaluation import Evaluation
 from nitro_actor.memory import recall, with_memories
 from nitro_actor.policy import Policy
+from nitro_actor.protocol.fragment import INFO_METRICS
 from nitro_actor.protocol.request import OPTIONAL_TENSORS
 from nitro_actor.protocol.state import prefixed
 
@@ -54,8 +55,10 @@ def rollout(
         PolicyError: the weights lead to NaN.
         WireError: the state does not fit the environment.
     """
-    count = environment.count
+    count, info = environment.count, environment.info
     length = steps // count
+    if info is not None:
+        info.take()  # of an evaluation, or of a rollout that was broken off
     seeds, source = random_sources(seed, count)
     memory = np.zeros((count, policy.memory_size), np.float32)
     if state:
@@ -120,6 +123,8 @@ def rollout(
             "last_available": allowed.copy(),
             "final_available": np.array(final_available, bool).reshape(-1, *allowed.shape[1:]),
         }
+    if info is not None:
+        tensors[INFO_METRICS] = info.take()
     # A policy that has diverged is an error, even where the learner does not ask for its distribution.
     _require_finite(tensors | {"distribution": distribution}, environment)
     if "log_probs" in optional_tensors:

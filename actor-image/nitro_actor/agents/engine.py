@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nitro_actor.engines.base import Snapshot
+from nitro_actor.engines.info_metrics import InfoMetrics
 from nitro_actor.protocol.agents import AgentClass
 
 
@@ -53,9 +54,11 @@ class AgentsEngine(ABC):
             concatenation of all observations.
         time_limit: steps after which `AgentsEnvironment` cuts an episode; None for no limit.
         resumable: whether `snapshot` and `restore` are exact.
+        info: takes in the infos of each step, where the job names entries of them.
     """
 
     count: int
+    info: InfoMetrics | None = None
     classes: tuple[AgentClass, ...]
     observations: Mapping[str, np.ndarray]
     alive: Mapping[str, NDArray[np.bool_]]

@@ -30,6 +30,7 @@ class AgentsSpec:
         time_limit: steps after which an episode is truncated, None for no limit.
         resumable: whether fragments carry an end state.
         packages: names of the packages whose versions `to_json` lists.
+        info_metrics: entries of the agents' infos whose numbers fragments carry.
     """
 
     id: str
@@ -38,6 +39,7 @@ class AgentsSpec:
     time_limit: int | None
     resumable: bool
     packages: tuple[str, ...] = ("numpy",)
+    info_metrics: tuple[str, ...] = ()
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
@@ -60,6 +62,8 @@ class AgentsSpec:
             "resumable": self.resumable,
             "versions": {name: importlib.metadata.version(name) for name in self.packages},
         }
+        if self.info_metrics:
+            spec["infoMetrics"] = list(self.info_metrics)
         return spec if self.state_size is None else spec | {"state": {"size": self.state_size}}
 
 
@@ -73,6 +77,7 @@ class AgentsEnvironment:
         clip_rewards: whether fragments shall carry only the rewards' signs.
         returns: f64 [E, agents], sums of rewards of the running episodes, in the order of `spec.agents`.
         lengths: i64 [E], steps of each running episode.
+        info: takes in the infos of each step; None where the job names no entries of them.
     """
 
     def __init__(
@@ -85,7 +90,16 @@ class AgentsEnvironment:
         clip_rewards: bool = False,
     ) -> None:
         classes = tuple(_stacked(one, frame_stack) for one in engine.classes)
-        self.spec = AgentsSpec(id, classes, engine.state_size, engine.time_limit, engine.resumable, packages)
+        self.info = engine.info
+        self.spec = AgentsSpec(
+            id,
+            classes,
+            engine.state_size,
+            engine.time_limit,
+            engine.resumable,
+            packages,
+            self.info.names if self.info else (),
+        )
         self.count = engine.count
         self.frames = engine.observations
         self.alive = engine.alive

@@ -1,7 +1,7 @@
 """One environment with PettingZoo's parallel interface; each of its calls is checked."""
 
 import contextvars
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import gymnasium
@@ -14,6 +14,7 @@ from nitro_actor.config import EnvironmentConfigError
 from nitro_actor.engines import returned
 from nitro_actor.engines.base import EnvironmentCallError
 from nitro_actor.engines.failures import failures
+from nitro_actor.engines.info_metrics import InfoMetrics
 from nitro_actor.engines.observations import Observations
 from nitro_actor.masks import MASK
 from nitro_actor.spaces import actions, largest_whole, native_action, observation_dtype
@@ -143,6 +144,16 @@ class Game:
         if cut or not (going or set(self.acting) - died):
             self.acting, self.watching = [], sorted(cut)
         return earned, died, bool(cut)
+
+    def add_infos(self, to: InfoMetrics, acted: Iterable[str]) -> None:
+        """Hand over the infos of those that acted in the last step; an agent may have none."""
+        infos = self._infos if isinstance(self._infos, Mapping) else {}
+        try:
+            for agent in acted:
+                if infos.get(agent) is not None:
+                    to.add(infos[agent])
+        except returned.Unfit as error:
+            raise self._wrong(str(error)) from None
 
     def observe(self, agent: str, row: np.ndarray) -> None:
         """Write what a watching agent sees."""

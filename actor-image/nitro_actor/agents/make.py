@@ -16,6 +16,7 @@ from nitro_actor.agents.mpe import scenarios
 from nitro_actor.agents.mpe.engine import MpeEngine
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError, NotInstalled
 from nitro_actor.engines.failures import unbuildable
+from nitro_actor.engines.info_metrics import InfoMetrics
 
 
 def make_by_id(config: EnvironmentConfig) -> AgentsEnvironment:
@@ -24,7 +25,7 @@ def make_by_id(config: EnvironmentConfig) -> AgentsEnvironment:
     Raises:
         EnvironmentConfigError: it does not exist, cannot be built, or its spaces are not supported.
     """
-    if scenarios.supports(config.id, config.kwargs):
+    if not config.info_metrics and scenarios.supports(config.id, config.kwargs):
         return _environment(config, MpeEngine(config.id, config.count, config.kwargs), ())
     package, _, name = config.id.rpartition("/")
     package = package.replace("/", ".")
@@ -77,6 +78,10 @@ def make_smax(config: EnvironmentConfig, map_name: str) -> AgentsEnvironment:
     if map_name not in smax.MAPS:
         known = " or ".join(f"smax/{name}" for name in smax.MAPS)
         raise EnvironmentConfigError(f"environment {config.id} does not exist; set environment.id: {known}")
+    if config.info_metrics:
+        raise EnvironmentConfigError(
+            f"environment {config.id} gives no infos; remove environment.infoMetrics"
+        )
     if config.kwargs:
         raise EnvironmentConfigError(
             f"environment {config.id} takes no arguments, but has {sorted(config.kwargs)}; remove "
@@ -122,6 +127,8 @@ def make_agents(
         if not traces.of_its_code(error):
             raise
         raise unbuildable(config, error) from error
+    if config.info_metrics:
+        engine.info = InfoMetrics(config.info_metrics)
     return _environment(config, engine, ("gymnasium", "pettingzoo", config.id.partition("/")[0]))
 
 

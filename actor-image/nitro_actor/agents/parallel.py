@@ -107,6 +107,8 @@ class ParallelEngine(AgentsEngine):
                 for agent in game.acting
             }
             rewards, died, cut = game.step(played)
+            if self.info is not None:
+                game.add_infos(self.info, rewards)
             for agent, reward in rewards.items():
                 name, row = self._places[agent]
                 self._rewards[name][index, row] = reward

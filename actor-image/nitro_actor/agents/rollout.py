@@ -14,7 +14,7 @@ from nitro_actor.evaluation import Evaluation
 from nitro_actor.matmul import Floats
 from nitro_actor.memory import recall, with_memories
 from nitro_actor.protocol.agents import AgentClass
-from nitro_actor.protocol.fragment import EARLIER
+from nitro_actor.protocol.fragment import EARLIER, INFO_METRICS
 from nitro_actor.protocol.state import prefixed
 from nitro_actor.rollout import PolicyError, Tensors, random_sources
 
@@ -46,8 +46,10 @@ def rollout(
         PolicyError: the weights lead to NaN.
         WireError: the state does not fit the environment.
     """
-    count = environment.count
+    count, info = environment.count, environment.info
     length = steps // count
+    if info is not None:
+        info.take()  # of an evaluation, or of a rollout that was broken off
     seeds, source = random_sources(seed, count)
     memories = policies.memories()
     if state:
@@ -101,6 +103,8 @@ def rollout(
         "episode_returns": np.array(returns, np.float64).reshape(-1, len(environment.spec.agents)),
         "episode_lengths": np.array(lengths, np.int64),
     }
+    if info is not None:
+        tensors[INFO_METRICS] = info.take()
     return tensors | prefixed(with_memories(environment.snapshot(), memories.named))
 
 

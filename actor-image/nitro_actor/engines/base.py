@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from nitro_actor.engines.info_metrics import InfoMetrics
+
 Snapshot = dict[str, np.ndarray]
 """The state of an engine between two steps, as tensors whose first axis is E."""
 
@@ -42,10 +44,12 @@ class Engine(ABC):
         available: bool [E, C], which choices of an action are allowed now, as `nitro_actor.masks` has them,
             updated in place; None where actions are not masked.
         resumable: whether `snapshot` and `restore` are exact.
+        info: takes in the info of each step, where the job names entries of it.
     """
 
     count: int
     observations: np.ndarray
+    info: InfoMetrics | None = None
     available: NDArray[np.bool_] | None = None
     resumable: bool
 

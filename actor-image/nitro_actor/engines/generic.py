@@ -96,11 +96,15 @@ class GenericEngine(Engine):
             with failures(index, "step"):
                 result = self._context.run(environment.step, action)
             try:
-                observation, reward, terminated, truncated, _ = returned.values(result, returned.STEP, "step")
+                observation, reward, terminated, truncated, info = returned.values(
+                    result, returned.STEP, "step"
+                )
                 self._reader.read(observation, self._rows[index])
                 self._rewards[index] = returned.reward(reward)
                 self._terminated[index] = returned.flag(terminated, "terminated")
                 self._truncated[index] = returned.flag(truncated, "truncated")
+                if self.info is not None:
+                    self.info.add(info)
             except returned.Unfit as error:
                 raise EnvironmentCallError(f"environment {index}: {error}") from None
             if self._masks:

@@ -24,6 +24,7 @@ class. A rollout of L steps of E environments:
     final_global_state              [n, S]                     f32, likewise
     episode_returns                 [m, agents]                f64, agents by class, then in the class's order
     episode_lengths                 [m]                        i64
+    info_metrics                    [M, 2]                     f64, sum and count, where the job names any
     state/*                         end state, where the environment can be resumed
 
 An episode that ends begins anew in the same step, so the observation after a truncated step is in
@@ -42,6 +43,9 @@ that it took is ignored.
 A policy with a recurrent layer remembers H numbers of an episode. They are 0 as an episode begins, and where
 an agent was not alive in the step before. The end state has the memory after the last step, as state/memory
 of one agent, or state/memory/{class} of several.
+
+info_metrics has a row for each of the M entries of infoMetrics in the EnvironmentSpec: the sum of the numbers
+that steps of the rollout gave for it in their info, and how many there were.
 
 An evaluation has episode_returns and episode_lengths alone.
 
@@ -66,6 +70,7 @@ from nitro_actor.protocol.request import KINDS
 from nitro_actor.wire import TensorSpec
 
 EARLIER = "earlier_observations"
+INFO_METRICS = "info_metrics"
 
 AGENT_AXIS = {
     "observations": 2,
@@ -219,6 +224,8 @@ def tensor_specs(
         "episode_returns": TensorSpec("float64", (None, agents)),
         "episode_lengths": TensorSpec("int64", (None,)),
     }
+    if "infoMetrics" in environment:
+        specs[INFO_METRICS] = TensorSpec("float64", (len(environment["infoMetrics"]), 2))
     size = state_size(environment) if "global_state" in optional_tensors else None
     if size is not None:
         specs |= {

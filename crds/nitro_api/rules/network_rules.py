@@ -17,6 +17,17 @@ declare(
         sentence="is only allowed with an id that begins with ALE/ and without entryPoint; remove it",
         holds=lambda env: env.atari is None or env.is_atari,
     ),
+    Rule(
+        path="infoMetrics",
+        cel="!has(self.infoMetrics) || has(self.entryPoint) || !has(self.id) || !(self.id.startsWith('ALE/') "
+        "|| self.id.startsWith('smax/'))",
+        sentence="is not allowed with Atari games and SMAX, which give no info; remove it",
+        holds=lambda env: (
+            env.info_metrics is None
+            or env.entry_point is not None
+            or not (env.id or "").startswith(("ALE/", "smax/"))
+        ),
+    ),
 )
 declare(
     Network,

@@ -9,6 +9,9 @@ from pydantic import AfterValidator, Field
 from nitro_api.base import Model, resolved
 from nitro_api.spec.free_json import FreeJson, with_floats
 
+InfoName = Annotated[str, Field(min_length=1, max_length=63, pattern="^[A-Za-z0-9_][A-Za-z0-9_./-]*$")]
+"""Name of an entry of an environment's info."""
+
 
 class Atari(Model):
     """How the screens of an Atari game become observations (Mnih et al. 2015), and how chance comes into the
@@ -87,6 +90,11 @@ class Environment(Model):
     """Whether a slot that the round before did not use starts with a reset. The episodes that it had left are
     given up. Otherwise it goes on with them, however old they are. It matters where the number of actors
     changes. Default: false."""
+
+    info_metrics: Annotated[list[InfoName], Field(min_length=1, max_length=16)] | None = None
+    """Entries of the info that steps return, each a number or a bool: the mean over a round's steps that have
+    it (of several agents, over all of them) becomes the column info_NAME of metrics.csv. Not for Atari games
+    and SMAX. Default: none."""
 
     @property
     def is_atari(self) -> bool:

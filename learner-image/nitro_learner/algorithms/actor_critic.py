@@ -13,7 +13,7 @@ from nitro_api import JobSpec
 from nitro_api.algorithms.actor_critic import ActorCriticHyperparameters
 from nitro_learner.algorithms.adam import Adam
 from nitro_learner.algorithms.base import check_network
-from nitro_learner.algorithms.gradient import Gradient
+from nitro_learner.algorithms.gradient import Gradient, MeanNorm
 from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.loss import Coefficients, Samples, terms
 from nitro_learner.data.batch import vectors
@@ -48,6 +48,7 @@ class ActorCriticAlgorithm:
         )
         self.chunk = chunk_size(self.network, device)
         self._optimiser = Adam(self.network.flat, self.settings.learning_rate, self.settings.adam_epsilon)
+        self._norms = MeanNorm()
         self.kl_coefficient = self.settings.kl_coefficient
         self.observations = ObservationNormaliser(shape) if self.settings.normalise_observations else None
         self.rewards = RewardNormaliser(self.settings.gamma) if self.settings.normalise_rewards else None
@@ -90,6 +91,7 @@ class ActorCriticAlgorithm:
                 parameter.copy_(value)
         self._optimiser.load_state_dict(state["adam"])
         self.kl_coefficient = float(state["kl_coefficient"])
+        self._norms.take()
         for normaliser, name in ((self.observations, "observations"), (self.rewards, "rewards")):
             if normaliser is not None:
                 normaliser.load_state_dict(state[name])
@@ -120,12 +122,14 @@ class ActorCriticAlgorithm:
 
     def apply(self, gradient: Gradient) -> None:
         """Take the optimiser's step along a gradient, which is clipped in place."""
-        gradient.clip_(self.settings.max_grad_norm)
+        self._norms.add(gradient.clip_(self.settings.max_grad_norm))
         self._optimiser.step(gradient.values)
 
     def stats(self, samples: Samples, c: Coefficients) -> dict[str, float]:
-        """The loss's terms over the whole batch at the updated parameters."""
-        return loss_terms(self.network, self.distribution, samples, c, self.chunk)
+        """The loss's terms over the whole batch at the updated parameters, and the mean norm of the
+        gradients since the last call."""
+        terms, norms = loss_terms(self.network, self.distribution, samples, c, self.chunk), self._norms.take()
+        return terms | ({"gradient_norm": norms[0]} if norms else {})
 
     def learning_rate(self, round: int) -> float:
         """The learning rate of round `round` (from 1)."""

@@ -53,7 +53,8 @@ class UpdateResult:
 
     Attributes:
         stats: policy_loss, value_loss, entropy, kl, clip_fraction, explained_variance, advantage_std (before
-            standardising), learning_rate, kl_coefficient.
+            standardising), learning_rate, kl_coefficient, gradient_norm (mean of the gradient steps, before
+            clipping); without those that the algorithm does not have.
         surrogate: the round's objective at the updated parameters.
     """
 

@@ -22,7 +22,30 @@ class Gradient:
 
     values: Tensor
 
-    def clip_(self, norm: float) -> None:
-        """Scale down to a global norm, in place; 0 leaves it as it is."""
+    def clip_(self, norm: float) -> Tensor:
+        """Scale down to a global norm, in place; 0 leaves it as it is. Return the norm before, f32 []."""
+        before: Tensor = self.values.norm()
         if norm:
-            self.values.mul_((norm / (self.values.norm() + 1e-6)).clamp(max=1.0))
+            self.values.mul_((norm / (before + 1e-6)).clamp(max=1.0))
+        return before
+
+
+class MeanNorm:
+    """The mean norm of the gradients of a round, before they are clipped. It is summed where the gradients
+    are: a number that the host reads would hold up a GPU at every step.
+    """
+
+    def __init__(self) -> None:
+        self._sum: Tensor | None = None
+        self._steps = 0
+
+    def add(self, norm: Tensor) -> None:
+        """Count a gradient step, by its norm, or those of several policies."""
+        self._sum = norm.clone() if self._sum is None else self._sum.add_(norm)
+        self._steps += 1
+
+    def take(self) -> list[float]:
+        """The means since the last call, one of each policy; none where there was no step."""
+        found = [] if self._sum is None else (self._sum / self._steps).reshape(-1).tolist()
+        self._sum, self._steps = None, 0
+        return found

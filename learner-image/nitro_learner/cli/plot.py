@@ -1,9 +1,10 @@
-"""Draw a run folder: return, boosting score, actors and cost, over environment steps and over time.
+"""Draw a run folder: return, length of episodes, how well the learner learns, and cost beside the actors,
+over environment steps and over time.
 
-Several folders are compared. Runs of one job become one curve, mean and one standard deviation: they may
-differ in spec.seed, spec.backend, spec.actor, spec.learner, spec.suspend and spec.stop. Runs of different
-spec.stop.rounds are curves of their own where training depends on it, as with learningRateAnneal. Each
-environment has its own panel of returns.
+Several folders are compared by return, boosting score, actors and cost. Runs of one job become one curve,
+mean and one standard deviation: they may differ in spec.seed, spec.backend, spec.actor, spec.learner,
+spec.suspend and spec.stop. Runs of different spec.stop.rounds are curves of their own where training depends
+on it, as with learningRateAnneal. Each environment has its own panel of returns.
 
 With --pods: what the actor pods of one job did beside the phases of its learner. Of a job on the cluster each
 pod is a bar: the command watches them until the job has none left, or until Ctrl-C, and needs the right to

@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             "to pre-train"
         )
     # Imported only now: they load torch, which takes seconds.
+    from nitro_api.costs.amounts import dollars
     from nitro_learner.checkpoints.store import CheckpointError
     from nitro_learner.run import logs
     from nitro_learner.run.session import Aborted
@@ -84,9 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
     except Aborted:
         raise CommandError(f"aborted. {go_on}", ABORTED) from None
     spent = agent.spent
+    total, learner, actors = dollars(spent.learner, spent.actors)
     print(
         f"agent: {job.spec.scaling.agent}, {agent.episodes} episodes\n"
-        f"pre-training cost ${spent.dollars:.4f} (learner ${spent.learner:.4f}, actors ${spent.actors:.4f}) "
+        f"pre-training cost {total} (learner {learner}, actors {actors}) "
         f"for {spent.rounds:,} rounds, {spent.env_steps:,} steps, {spent.seconds:,.0f} s: "
         "counted apart from the runs that use it"
     )

@@ -64,6 +64,8 @@ def other_ways(
 
 def conclude(folder: RunDir, outcome: Outcome, result: dict[str, Any]) -> None:
     """Print the results of a run that has ended."""
+    from nitro_api.costs.amounts import dollars
+
     print(f"done: {outcome.message}")
     if "evaluation" in result:
         score = result["evaluation"]
@@ -80,11 +82,12 @@ def conclude(folder: RunDir, outcome: Outcome, result: dict[str, Any]) -> None:
             print(f"best evaluation {best['mean']:.1f}, after round {best['round']}: {again}")
     if "envSteps" in result:
         reward, cost = result["rewardMean"], result["cost"]
+        total, learner, actors = dollars(cost["learner"], cost["actors"])
         mark = "*" if "rewardNote" in result else ""
         last = "no training episode ended" if reward is None else f"last 20 training episodes {reward:.1f}"
         print(
             f"{last}{mark}, {result['envSteps']:,.0f} steps in {result['wallSeconds']:.1f} s, "
-            f"${cost['total']:.4f} (learner ${cost['learner']:.4f}, actors ${cost['actors']:.4f})"
+            f"{total} (learner {learner}, actors {actors})"
         )
         if mark:
             print(f"* {result['rewardNote']}")
@@ -92,7 +95,7 @@ def conclude(folder: RunDir, outcome: Outcome, result: dict[str, Any]) -> None:
         agent = result["pretraining"]
         print(
             f"its scaling agent took {agent['episodes']} training runs before, at "
-            f"${agent['learner'] + agent['actors']:.4f}, which is not counted here"
+            f"{dollars(agent['learner'], agent['actors'])[0]}, which is not counted here"
         )
     if folder.plot.is_file():
         print(f"picture: {folder.plot}")

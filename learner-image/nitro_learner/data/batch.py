@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -34,11 +34,13 @@ class Fragment:
             wants a global state and the environment has one of its own, global_state f32 [L, E, S],
             last_global_state [E, S] and final_global_state [n, S].
         classes: with several agents, the arrays of each agent class by field; see `by_class`.
+        info: for entries of the steps' info the sum of the numbers in it and their count, f64 [2].
     """
 
     meta: Mapping[str, Any]
     tensors: Mapping[str, np.ndarray]
     classes: Mapping[str, Mapping[str, np.ndarray]] | None = None
+    info: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def slot(self) -> int:

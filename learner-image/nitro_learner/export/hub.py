@@ -8,6 +8,7 @@ import yaml
 
 from nitro_actor.actions import action_space
 from nitro_actor.masks import choices
+from nitro_api.costs.amounts import dollars
 from nitro_learner.api.exported import write_exported
 from nitro_learner.api.policy import TrainedPolicy
 from nitro_learner.api.run import Run
@@ -70,7 +71,9 @@ def _card(policy: TrainedPolicy, run: Run, network: str) -> str:
     if of_policy:
         if "envSteps" in summary:  # a run that was interrupted before its first round has none
             rows.append(("Environment steps", f"{summary['envSteps']:,}"))
-        rows.append(("Cost of the training", f"${summary['cost']['total']:.4f}"))
+        rows.append(
+            ("Cost of the training", dollars(summary["cost"]["learner"], summary["cost"]["actors"])[0])
+        )
     if not (of_policy and ended):
         rows.append(("Training", "went on after this round" if policy.round < rounds else "has not ended"))
     if policy.round <= rounds:  # an older summary has the versions of an earlier sitting

@@ -28,6 +28,9 @@ STATS = (
     "td_error",
     "q_mean",
     "epsilon",
+    "learning_rate",
+    "clip_fraction",
+    "gradient_norm",
 )
 """The statistics of a policy's update that have a column. The cell is empty where an algorithm has none."""
 

@@ -88,10 +88,13 @@ class TensorBoard(Listener):
 
 def tag(column: str) -> str:
     """TensorBoard's name of a column: seconds_update becomes seconds/update, so that a group folds."""
-    for group in ("seconds", "cost", "reward", "evaluation"):
+    for group in ("seconds", "cost", "reward", "evaluation", "episode", "info"):
         if column.startswith(f"{group}_"):
             return f"{group}/{column.removeprefix(f'{group}_')}"
-    losses = ("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std")
+    losses = (
+        *("kl", "entropy", "value_loss", "policy_loss", "explained_variance", "advantage_std"),
+        *("learning_rate", "clip_fraction", "gradient_norm"),
+    )
     scaling = ("actors", "next_actors", "boosting_score", *STATISTICS)
     return (
         f"update/{column}"

@@ -29,6 +29,7 @@ from nitro_learner.run.tracking.listener import Trackers
 from nitro_learner.sampling import evaluation
 from nitro_learner.training import failures
 from nitro_learner.training.costs import Meter
+from nitro_learner.training.drafting import info_columns
 from nitro_learner.training.round_report import Listener, Outcome, RoundReport, Row
 from nitro_learner.training.trainer import Trainer
 
@@ -78,7 +79,8 @@ async def train(
     folder = run.folder
     # The CSV first: what a checkpoint or the status says is then on disk already.
     last, board = _LastRow(run.history), TensorBoard(folder.tensorboard)
-    files: list[Listener] = [CsvMetrics(folder.metrics, evaluation.columns(run.job.spec))]
+    extra = [*evaluation.columns(run.job.spec), *info_columns(run.job.spec)]
+    files: list[Listener] = [CsvMetrics(folder.metrics, extra)]
     if run.job.spec.algorithm.record.agents == "several":
         files.append(PolicyFiles(folder))
     trackers = Trackers(run.job.spec, folder.path, run.id, package_versions(), listeners)

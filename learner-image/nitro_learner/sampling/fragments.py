@@ -6,7 +6,7 @@ every dtype, shape and value. A message that does not fit exactly is refused, wi
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from nitro_actor.protocol import state
 from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_actor.protocol.fields import MetadataError
 from nitro_actor.protocol.fragment import (
+    INFO_METRICS,
     FragmentContainer,
     byte_limit,
     evaluation_specs,
@@ -107,9 +108,14 @@ def read(data: bytes, expect: Expectation) -> Fragment:
     except FragmentRefused as refusal:
         refusal.slot, refusal.attempt = sent.slot, sent.attempt
         raise
+    tensors = dict(sent.tensors)
+    # By name: the actors of a function that somebody else has made may tell other entries than the job's.
+    info = dict(zip(expect.environment.get("infoMetrics", ()), tensors.pop(INFO_METRICS, ()), strict=False))
     if "classes" in expect.environment:
-        return _of_several_agents(sent, expect.classes)
-    return Fragment(sent.meta, restack(of_one_agent(sent.tensors)))
+        fragment = _of_several_agents(sent.meta, tensors, expect.classes)
+    else:
+        fragment = Fragment(sent.meta, restack(of_one_agent(tensors)))
+    return replace(fragment, info=info) if info else fragment
 
 
 def end_state(fragment: Fragment) -> dict[str, NDArray[Any]]:
@@ -117,18 +123,20 @@ def end_state(fragment: Fragment) -> dict[str, NDArray[Any]]:
     return {name: array for name, array in fragment.tensors.items() if name.startswith(state.PREFIX)}
 
 
-def _of_several_agents(sent: FragmentContainer, classes: tuple[AgentClass, ...]) -> Fragment:
+def _of_several_agents(
+    meta: dict[str, Any], tensors: Mapping[str, NDArray[Any]], classes: tuple[AgentClass, ...]
+) -> Fragment:
     once, by_class = {}, {one.name: dict[str, NDArray[Any]]() for one in classes}
-    for name, array in sent.tensors.items():
+    for name, array in tensors.items():
         group, _, own = name.partition("/")
         if group in by_class:
             by_class[group][own] = array
         else:
             once[name] = array
-    if sent.kind == "evaluate":
-        return Fragment(sent.meta, once, {})
+    if "terminated" not in once:  # an evaluation
+        return Fragment(meta, once, {})
     ends = once["terminated"], once["truncated"]
-    return Fragment(sent.meta, once, {name: restack_agents(own, *ends) for name, own in by_class.items()})
+    return Fragment(meta, once, {name: restack_agents(own, *ends) for name, own in by_class.items()})
 
 
 def _decode(data: bytes, limit: int) -> FragmentContainer:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
+import numpy as np
+
+from nitro_api import JobSpec
 from nitro_api.costs.prices import RoundCost
+from nitro_learner.data.batch import Fragment
 from nitro_learner.sampling.plans import EvaluationResult, RoundResult
 from nitro_learner.training.round_report import PolicyReport, RoundReport, mean_of
 from nitro_learner.training.state import TrainingState
 from nitro_learner.training.waiting import Stages
+
+logger = logging.getLogger(__name__)
 
 
 def draft(
@@ -81,6 +88,10 @@ def draft(
         policy_loss=mean("policy_loss"),
         explained_variance=mean("explained_variance"),
         advantage_std=mean("advantage_std"),
+        episode_length=state.episode_length,
+        learning_rate=mean("learning_rate"),
+        clip_fraction=mean("clip_fraction"),
+        gradient_norm=mean("gradient_norm"),
         policies={
             name: PolicyReport(
                 state.policy_reward(name),
@@ -98,6 +109,31 @@ def draft(
         staleness=result.staleness,
         deadline_misses=sampled.deadline_misses,
     )
+
+
+def info_columns(spec: JobSpec, fragments: Sequence[Fragment] = ()) -> dict[str, float | None]:
+    """The columns of metrics.csv for spec.environment.infoMetrics: of each entry the mean over the steps of a
+    round that had it; None where none had."""
+    found: dict[str, float | None] = {}
+    for name in spec.environment.info_metrics or ():
+        parts = [fragment.info[name] for fragment in fragments if name in fragment.info]
+        total, count = np.sum(parts, axis=0) if parts else (0.0, 0.0)
+        found[f"info_{name}"] = float(total / count) if count else None
+    if any(part.meta["round"] == 1 and len(part.tensors["episode_lengths"]) for part in fragments):
+        _warn_of_missing(found)
+    return found
+
+
+def _warn_of_missing(columns: Mapping[str, float | None]) -> None:
+    """Warn of entries that no step of the first round had, though episodes have ended: it may be a typing
+    mistake."""
+    for name in (name for name, mean in columns.items() if mean is None):
+        logger.warning(
+            "spec.environment.infoMetrics: no step of the first round had %r in its info, so the column %s "
+            "is empty so far",
+            name.removeprefix("info_"),
+            name,
+        )
 
 
 def _ninth_tenth(values: Sequence[float]) -> float | None:

@@ -77,9 +77,10 @@ class RoundReport:
     queueing in front of it, a cold start, transfer. `learned` counts the rollouts that the round learned
     from, `late` those that had to wait for an actor; `work` is what actors have done in the run so far, and
     `pods` what their pods have used; `weights_version` is that of the weights which the round has made.
-    `eta` is the seconds until the run ends, by its nearest stop condition; see eta.py.
-    `ratio_wanted` says whether the scaler asks for `convexity_ratio`; it is also measured where sharing
-    toggles.
+    `episode_length` is the mean of the same episodes as `reward_mean`; `gradient_norm` that of the round's
+    gradient steps, before they are clipped. `eta` is the seconds until the run ends, by its nearest stop
+    condition; see eta.py. `ratio_wanted` says whether the scaler asks for `convexity_ratio`; it is also
+    measured where sharing toggles.
     """
 
     round: int
@@ -121,6 +122,10 @@ class RoundReport:
     policy_loss: float | None
     explained_variance: float | None
     advantage_std: float | None
+    episode_length: float | None = None
+    learning_rate: float | None = None
+    clip_fraction: float | None = None
+    gradient_norm: float | None = None
     # Further columns of metrics.csv, which depend on the job.
     extra: dict[str, float | None] = field(default_factory=dict)
     # Not in metrics.csv: only counters of listeners need them.
@@ -187,8 +192,8 @@ class Outcome:
     """How a run, or this sitting of it, ended.
 
     Attributes:
-        reason: a word for programs: TargetReached, BudgetSpent, RoundsDone, ActorRoundsDone, EnvStepsDone,
-            TimeUp, or Interrupted.
+        reason: a word for programs: TargetReached, NoBetterEvaluation, BudgetSpent, RoundsDone,
+            ActorRoundsDone, EnvStepsDone, TimeUp, CallbackStopped, or Interrupted.
         finished: a stop condition held; False = it was interrupted and `--resume` goes on.
         cost: of the run so far, the evaluation at the end included.
         work: what actors have done in the run so far.

@@ -31,7 +31,7 @@ from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
 from nitro_learner.training.compute import Compute
 from nitro_learner.training.costs import Meter
-from nitro_learner.training.drafting import draft
+from nitro_learner.training.drafting import draft, info_columns
 from nitro_learner.training.evaluations import Evaluations
 from nitro_learner.training.needs import Needs
 from nitro_learner.training.round_report import Listener, RoundReport
@@ -248,7 +248,7 @@ class RoundRunner:
         groups = self.policies.groups()
         report = draft(state, result, evaluated, finished, groups, stats, stages, seconds, self.meter.total)
         report.cost_round = own.total
-        report.extra = evaluation.columns(self.spec, evaluated)
+        report.extra = evaluation.columns(self.spec, evaluated) | info_columns(self.spec, result.fragments)
         report.work, report.pods = self.meter.work, self.meter.pods
         report.weights_version = self.policies.version
         return report

@@ -94,8 +94,8 @@ class Trainer:
         self._ending: stop.StopReason | None = None
 
     def interrupt(self, why: str = "interrupted") -> None:
-        """End the run after a checkpoint: at once while it waits for actors, else after the
-        current update. `why` begins the outcome's message."""
+        """End the run after a checkpoint: at once while it waits for actors, else after the update. `why`
+        begins the outcome's message."""
         self._interrupted = self._interrupted or why
         self._stop.set()
 
@@ -228,12 +228,10 @@ class Trainer:
             await runner.break_off()
             await runner.conclude()
             done = runner.state.round
-            message = (
-                f"{self._interrupted} after round {done}; its checkpoint is on disk"
-                if done
-                else f"{self._interrupted} in the first round; a resumed run begins with it"
-            )
-            return self._end(stop.StopReason("Interrupted", message), done, finished=False)
+            saved = f"after round {done}; its checkpoint is on disk"
+            rest = saved if done else "in the first round; a resumed run begins with it"
+            why = stop.StopReason("Interrupted", f"{self._interrupted} {rest}")
+            return self._end(why, done, finished=False)
         except BaseException:
             await runner.break_off()
             raise

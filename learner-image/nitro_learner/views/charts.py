@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,6 +23,9 @@ Floats = NDArray[np.float64]
 Columns = Mapping[str, Floats]
 """Columns of metrics.csv: f64 [rounds], NaN where a cell is empty."""
 
+Draw = Callable[["Axes", Columns, Floats], None]
+"""Draws columns over an x axis."""
+
 POINTS = 500
 """The most points of a curve. For a longer run, the means of equal parts are drawn."""
 
@@ -37,6 +41,18 @@ _VARIABLES = {_INK: "--ink", _GRID: "--grid", _PAPER: "--paper"} | {
 }
 _ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
 """The place of a legend above the axes, where it covers no curve."""
+_LEARNING = {
+    "episode_length": "Episode length, steps",
+    "policy_loss": "Policy loss",
+    "value_loss": "Value loss",
+    "kl": "KL divergence of an update",
+    "entropy": "Entropy",
+    "explained_variance": "Explained variance",
+    "clip_fraction": "Clipped fraction of the samples",
+    "gradient_norm": "Gradient norm, before clipping",
+    "learning_rate": "Learning rate",
+}
+"""Columns of which each has a chart of its own, with that one's title."""
 _STAGES = ("sample", "update", "detect", "dispatch", "evaluate", "checkpoint")
 
 
@@ -85,6 +101,25 @@ def charts(columns: Columns, x: str, groups: AgentGroups | None = None) -> list[
     if groups:
         drawn.insert(1, ("Policy of each agent", _svg(lanes, columns, x, marks)))
     return drawn
+
+
+def learning_charts(columns: Columns, x: str) -> list[tuple[str, str]]:
+    """The title and the SVG of each chart that tells how the learner learns, and of the job's info metrics.
+
+    Args:
+        columns, x: see `charts`.
+    """
+    own = {name: f"{name.removeprefix('info_')}, mean" for name in columns if name.startswith("info_")}
+    return [
+        (title, _svg(_curve(name), columns, x, np.empty(0)))
+        for name, title in (_LEARNING | own).items()
+        if known(columns, name)
+    ]
+
+
+def figures(drawn: Sequence[tuple[str, str]]) -> str:
+    """Charts with their titles, as HTML."""
+    return "".join(f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>" for title, svg in drawn)
 
 
 def thin(values: Floats) -> Floats:
@@ -160,6 +195,20 @@ def _steps(axes: Axes, columns: Columns, x: Floats) -> None:
     thousands(axes.yaxis)
 
 
+def _curve(column: str) -> Draw:
+    """What draws one column as a line."""
+
+    def curve(axes: Axes, columns: Columns, x: Floats) -> None:
+        values = thin(columns[column])
+        axes.plot(thin(x), values, color=_SERIES[0], lw=1.4)
+        if column == "explained_variance":
+            # A critic that has learned nothing yet may be as bad as it likes; the rest is below 1.
+            axes.set_ylim(max(-1.05, np.nanmin(values) - 0.05), 1.05)
+
+    curve.__name__ = column  # part of the ids in the SVG
+    return curve
+
+
 def _stages(axes: Axes, columns: Columns, x: Floats) -> None:
     parts = [np.nan_to_num(thin(columns[f"seconds_{stage}"])) for stage in _STAGES]
     axes.stackplot(thin(x), parts, colors=_SERIES, labels=_STAGES, alpha=0.8, lw=0)
@@ -167,7 +216,7 @@ def _stages(axes: Axes, columns: Columns, x: Floats) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _svg(draw: Callable[[Axes, Columns, Floats], None], columns: Columns, x: str, marks: Floats) -> str:
+def _svg(draw: Draw, columns: Columns, x: str, marks: Floats) -> str:
     """One chart. Text stays text: it has the page's font and colours, and a reader can search it.
 
     Args:

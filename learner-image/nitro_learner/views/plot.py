@@ -1,19 +1,24 @@
-"""The picture of a run, or of several compared: return, score, actors and cost, over steps and over time."""
+"""The picture of a run, or of several compared, over steps and over time.
+
+Of one run it shows the return, the length of episodes, how well the learner learns, and the cost beside the
+actors; of several the return, the score, the actors and the cost.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nitro_api.costs.amounts import dollars
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.views.agent_groups import edges_of
 from nitro_learner.views.plot_axes import x_axis
 from nitro_learner.views.plot_groups import RunCurves, align, group, read_run, time_unit
+from nitro_learner.views.plot_panels import GROUPS, RETURN, Axis, Panel, entries, mark_single, panels_of
 from nitro_learner.views.plot_style import COLOURS, INK, MUTED, curve_look, picture, thousands
 
 if TYPE_CHECKING:
@@ -24,44 +29,12 @@ if TYPE_CHECKING:
 Groups = Mapping[str, Sequence[RunCurves]]
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """A row of the picture. `colour` is that of a single run's curve; `steps` says whether a value holds for
-    a whole round. `environment` is the only one whose runs the row shows.
-    """
-
-    column: str
-    title: str
-    colour: str
-    steps: bool = False
-    environment: str | None = None
-
-
-_RETURN = _Panel("reward_mean", "Return", COLOURS[0])
-_SCORE = _Panel("boosting_score", "Boosting score", COLOURS[1], steps=True)
-_ACTORS = _Panel("actors", "Actors", COLOURS[2], steps=True)
-_COST = _Panel("cost_total", "Cost ($)", COLOURS[3])
-_GROUPS = _Panel("groups", "Policy of\neach agent", COLOURS[0])
-_STEPS = _Panel("env_steps", "Environment\nsteps", COLOURS[3])
-
 _WIDTH, _TALL, _LOW = 11.0, 2.9, 1.7
 """Inches: width of the picture, height of a panel of returns, and height of the other panels."""
 _GAPS = (0.14, 0.09, 0.16)
 """Inches above the title, the line below it and the legend."""
 _TITLE_NAMES = 5
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """What is on the x axis: a column, and the factor to the axis' unit."""
-
-    column: str
-    factor: float = 1.0
-
-    @property
-    def step(self) -> Literal["mid", "pre"]:
-        """Where a round's value is drawn: around its number, or on other axes before its end."""
-        return "mid" if self.column == "round" else "pre"
+_BETWEEN = "  ·  "
 
 
 def draw(directories: Sequence[Path], out: Path, x: str = "steps") -> Path:
@@ -84,16 +57,19 @@ def draw_curves(groups: Groups, out: Path, x: str) -> Path:
         ValueError: there is no such axis, or no picture of that kind.
     """
     over = x_axis(x)
-    panels = _panels(groups, x)
+    runs = [run for members in groups.values() for run in members]
+    panels = panels_of(runs, x)
     heights = [_TALL if panel.column == "reward_mean" else _LOW for panel in panels]
     layout = {"figsize": (_WIDTH, sum(heights)), "sharex": "col", "sharey": "row", "height_ratios": heights}
     with picture(out, nrows=len(panels), ncols=2, **layout) as (figure, axes):
-        scale, unit = time_unit(run for runs in groups.values() for run in runs)
-        columns = (_Axis(over.column), _Axis("wall_seconds", scale))
+        scale, unit = time_unit(runs)
+        columns = (Axis(over.column), Axis("wall_seconds", scale))
         for row, panel in zip(axes, panels, strict=True):
             for axis, on_x in zip(row, columns, strict=True):
                 _draw_panel(axis, panel, on_x, groups)
                 _mark_toggles(axis, on_x, groups)
+                if len(runs) == 1:
+                    mark_single(axis, panel, runs[0], on_x, last=axis is row[-1])
             row[0].set_ylabel(panel.title)
             if panel.column == "env_steps":
                 thousands(row[0].yaxis)
@@ -109,21 +85,8 @@ def draw_curves(groups: Groups, out: Path, x: str) -> Path:
     return out
 
 
-def _panels(groups: Groups, x: str) -> list[_Panel]:
-    """The rows. Returns of two environments have nothing in common, so they share no axis."""
-    environments = list(dict.fromkeys(runs[0].environment for runs in groups.values()))
-    returns = [_RETURN]
-    if len(environments) > 1:
-        returns = [replace(_RETURN, title=f"Return\n{one}", environment=one) for one in environments]
-    runs = [run for members in groups.values() for run in members]
-    shared = [_GROUPS] if len(runs) == 1 and runs[0].groups else []
-    scores = [_SCORE] if any(run.has("boosting_score") for run in runs) else []
-    # The cost over the cost would be a diagonal.
-    return [*returns, *shared, *scores, _ACTORS, _STEPS if x == "dollars" else _COST]
-
-
-def _draw_panel(axis: Axes, panel: _Panel, x: _Axis, groups: Groups) -> None:
-    if panel is _GROUPS:
+def _draw_panel(axis: Axes, panel: Panel, x: Axis, groups: Groups) -> None:
+    if panel is GROUPS:
         _draw_groups(axis, next(iter(groups.values()))[0], x)
         return
     known = False
@@ -135,19 +98,17 @@ def _draw_panel(axis: Axes, panel: _Panel, x: _Axis, groups: Groups) -> None:
         known = known or any(run.has_return for run in runs)
         if panel.column == "reward_mean":
             _evaluations(axis, runs, x, look["color"])
-        elif panel.column == "cost_total" and len(groups) == len(runs) == 1:
-            _learner_cost(axis, runs[0], x)
     axis.margins(x=0.01)
     if panel.column == "reward_mean" and not known:
         axis.text(0.5, 0.5, "no return yet", transform=axis.transAxes, ha="center", va="center", color=MUTED)
         axis.set_yticks([])
     if panel.column == "boosting_score":
         axis.set_ylim(0, 1.05)
-    elif panel.column != "reward_mean":
+    elif panel.column in ("actors", "cost_total", "env_steps", "episode_length"):
         axis.set_ylim(bottom=0)
 
 
-def _draw_groups(axis: Axes, run: RunCurves, x: _Axis) -> None:
+def _draw_groups(axis: Axes, run: RunCurves, x: Axis) -> None:
     """A run's agents, each in the colour of its policy."""
     assert run.groups is not None
     edges = edges_of(run.columns[x.column] * x.factor, rounds=x.column == "round")
@@ -155,7 +116,7 @@ def _draw_groups(axis: Axes, run: RunCurves, x: _Axis) -> None:
     axis.margins(x=0.01)
 
 
-def _mark_toggles(axis: Axes, x: _Axis, groups: Groups) -> None:
+def _mark_toggles(axis: Axes, x: Axis, groups: Groups) -> None:
     """A line where a single run's agents began or ended to share policies."""
     runs = [run for members in groups.values() for run in members]
     if len(runs) == 1 and runs[0].groups:
@@ -165,7 +126,7 @@ def _mark_toggles(axis: Axes, x: _Axis, groups: Groups) -> None:
 
 
 def _curve(
-    axis: Axes, runs: Sequence[RunCurves], x: _Axis, panel: _Panel, look: Mapping[str, Any], *, filled: bool
+    axis: Axes, runs: Sequence[RunCurves], x: Axis, panel: Panel, look: Mapping[str, Any], *, filled: bool
 ) -> None:
     """One group's curve: the run itself, or the mean of several with a band of one standard deviation.
 
@@ -191,16 +152,7 @@ def _curve(
     axis.fill_between(grid, *band, step=step, color=look["color"], alpha=0.18, lw=0)
 
 
-def _learner_cost(axis: Axes, run: RunCurves, x: _Axis) -> None:
-    """The learner's part of a single run's cost, under the curve of the total."""
-    xs, ys = run.columns[x.column] * x.factor, run.columns["cost_learner"]
-    axis.lines[0].set_label("learner and actors")
-    axis.fill_between(xs, ys, color=COLOURS[3], alpha=0.15, lw=0, label="learner")
-    if x.column != "wall_seconds":
-        axis.legend(loc="upper left", fontsize=9)
-
-
-def _evaluations(axis: Axes, runs: Sequence[RunCurves], x: _Axis, colour: str) -> None:
+def _evaluations(axis: Axes, runs: Sequence[RunCurves], x: Axis, colour: str) -> None:
     """Draw evaluation means as dots, for a single run with their standard deviation. A line joins the dots
     where training returns are missing, or are those of short episodes only."""
     for run in runs:
@@ -223,7 +175,9 @@ def _head(figure: Figure, corner: Axes, groups: Groups) -> None:
     """Put title, subtitle and legend above the panels, where they cover no curve."""
     title, subtitle = titles(groups)
     name = figure.text(0, 0, fill(title, 80), va="top", fontsize=15, fontweight="bold", color=INK)
-    what = figure.text(0, 0, fill(subtitle, 120), va="top", fontsize=10.5, color=MUTED)
+    # A line may end between its parts, not within one.
+    parts = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in subtitle.split(_BETWEEN)]
+    what = figure.text(0, 0, fill(_BETWEEN.join(parts), 120), va="top", fontsize=10.5, color=MUTED)
     legend = _legend(figure, groups)
     inches = [artist.get_window_extent().height / figure.dpi for artist in (name, what, legend)]
     below = figure.get_figheight()
@@ -241,7 +195,7 @@ def _legend(figure: Figure, groups: Groups) -> Legend:
     """Every group of the picture, in as many columns as fit side by side."""
     from matplotlib.lines import Line2D
 
-    single: dict[str, Any] = {"color": _RETURN.colour}
+    single: dict[str, Any] = {"color": RETURN.colour}
     handles = [
         Line2D(
             [], [], lw=1.8, label=_named(label, runs), **(single if len(groups) == 1 else curve_look(index))
@@ -250,9 +204,11 @@ def _legend(figure: Figure, groups: Groups) -> Legend:
     ]
     runs = [run for members in groups.values() for run in members]
     if any(run.has("evaluation_mean") for run in runs):
-        dots = _RETURN.colour if len(groups) == 1 else MUTED
+        dots = RETURN.colour if len(groups) == 1 else MUTED
         look: dict[str, Any] = {"marker": "o", "ms": 4, "mfc": "white", "ls": ""}
         handles.append(Line2D([], [], color=dots, label="evaluation, mean actions", **look))
+    if len(runs) == 1:
+        handles += entries(runs[0])
     layout: dict[str, Any] = {"loc": "upper left", "fontsize": 9, "borderpad": 0, "borderaxespad": 0}
     columns = len(handles)
     legend = figure.legend(handles=handles, ncols=columns, **layout)
@@ -274,6 +230,15 @@ def _named(label: str, runs: Sequence[RunCurves]) -> str:
     return f"{label} ({', '.join(notes)})" if notes else label
 
 
+def _result(run: RunCurves) -> list[str]:
+    """A run's return, in the words and the digits of the summary; none before the first is known."""
+    if run.final is not None:
+        return [f"final return {run.final['mean']:,.1f} ± {run.final['std']:,.1f}"]
+    mean, what = ("evaluation_mean", "evaluation") if run.short else ("reward_mean", "return")
+    values = run.columns[mean]
+    return [f"{what} {values[np.isfinite(values)][-1]:,.1f}"] if run.has(mean) else []
+
+
 def titles(groups: Groups) -> tuple[str, str]:
     """The picture's title and what stands below it."""
     runs = [run for members in groups.values() for run in members]
@@ -286,15 +251,17 @@ def titles(groups: Groups) -> tuple[str, str]:
     )
     parts = [", ".join(environments), ", ".join(algorithms)]
     if len(runs) == 1:
-        mean, what = ("evaluation_mean", "evaluation") if first.short else ("reward_mean", "return")
-        last = {name: values[np.isfinite(values)][-1:] for name, values in first.columns.items()}
+        scaler, actors = first.spec["scaling"]["scaler"], first.columns["actors"]
+        fewest, most = int(np.nanmin(actors)), int(np.nanmax(actors))
         parts += [
-            f"{first.spec['scaling']['scaler']} scaler",
-            f"{int(last['env_steps'][0]):,} steps",
-            *([f"{what} {last[mean][0]:,.0f}"] if len(last[mean]) else []),
-            f"${last['cost_total'][0]:.4f}",
+            f"{scaler} scaler, {most if fewest == most else f'{fewest} to {most}'} actors",
+            *([f"seed {first.seed}"] if first.seed is not None else []),
+            *([first.date] if first.date else []),
+            f"{int(first.columns['env_steps'][-1]):,} steps",
+            *_result(first),
+            dollars(*first.cost)[0],
         ]
     else:
         several = any(len(members) > 1 for members in groups.values())
         parts.append(f"{len(runs)} runs" + (", mean and one standard deviation" if several else ""))
-    return title, "  ·  ".join(parts)
+    return title, _BETWEEN.join(parts)

@@ -4,8 +4,10 @@ positions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,10 @@ class RunCurves:
         spec: as in job.yaml, without what may differ between repetitions.
         columns: metrics.csv by column, f64 [rounds], NaN where a cell is empty.
         groups: who played which policy; only for several agents.
+        target: return at which the run ends; None where it has none.
+        date: day on which it was trained, as 2026-01-31.
+        final: mean and std of the evaluation at its end; None while it has not ended.
+        cost: US dollars of the learner and of the actors, the evaluation at the end included.
     """
 
     path: Path
@@ -49,6 +55,10 @@ class RunCurves:
     spec: Mapping[str, Any]
     columns: Mapping[str, Floats]
     groups: AgentGroups | None = None
+    target: float | None = None
+    date: str = ""
+    final: Mapping[str, float] | None = None
+    cost: tuple[float, float] = (0.0, 0.0)
 
     @property
     def environment(self) -> str:
@@ -83,8 +93,33 @@ def read_run(run_dir: RunDir) -> RunCurves:
     if (stop := _deciding_stop(job)) is not None:
         spec["stop"] = stop
     name = job.get("metadata", {}).get("name", run_dir.path.name)
-    groups = groups_of(run_dir, len(columns["round"]))
-    return RunCurves(run_dir.path, name, job["spec"].get("seed"), spec, columns, groups)
+    summary = summary_of(run_dir, columns)
+    cost = summary.get("cost") or {part: columns[f"cost_{part}"][-1] for part in ("learner", "actors")}
+    return RunCurves(
+        run_dir.path,
+        name,
+        job["spec"].get("seed"),
+        spec,
+        columns,
+        groups_of(run_dir, len(columns["round"])),
+        target=(job["spec"].get("stop") or {}).get("targetReward"),
+        date=f"{datetime.fromtimestamp(run_dir.metrics.stat().st_mtime):%Y-%m-%d}",
+        final=summary.get("evaluation"),
+        cost=(float(cost["learner"]), float(cost["actors"])),
+    )
+
+
+def summary_of(run_dir: RunDir, columns: Mapping[str, Floats]) -> dict[str, Any]:
+    """What summary.json says of the run's end. Of a run that has gone on since then only its versions: that
+    end and that evaluation do not apply.
+
+    Raises:
+        RunDirError: it is damaged.
+    """
+    summary = run_dir.read_summary()
+    if summary.get("rounds", math.inf) < columns["round"][-1]:
+        return {"versions": summary.get("versions", {})}
+    return summary
 
 
 def _deciding_stop(job: dict[str, Any]) -> Any:

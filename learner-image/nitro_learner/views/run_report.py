@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -14,14 +13,16 @@ from typing import Any
 import numpy as np
 import yaml
 
+from nitro_api.costs.amounts import dollars
 from nitro_learner.run.learner_functions import FunctionCost, function_cost
 from nitro_learner.run.metrics_file import columns_of, read_metrics
 from nitro_learner.run.published import published_spec
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.training.short_episodes import end_short, known, reason
 from nitro_learner.views.agent_groups import AgentGroups, groups_of, rows_of
-from nitro_learner.views.charts import POINTS, Columns, axes_of, charts
+from nitro_learner.views.charts import POINTS, Columns, axes_of, charts, figures, learning_charts
 from nitro_learner.views.plot_axes import X_AXES
+from nitro_learner.views.plot_groups import summary_of
 
 Pairs = Sequence[tuple[str, str]]
 _HISTORY = {
@@ -89,6 +90,7 @@ class RunReport:
             facts="".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in self._facts()),
             charts=self._charts() or "<p>No round is finished yet.</p>",
             note=escape(self._note()),
+            learning=self._learning(),
             sharing=self._sharing(),
             cost=_table(self._cost()),
             job=escape(yaml.safe_dump(dict(self.job), sort_keys=False, allow_unicode=True)),
@@ -105,14 +107,17 @@ class RunReport:
             for name in names
             if len(names) > 1
         ]
-        drawn = []
-        for name in names:
-            figures = [
-                f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>"
-                for title, svg in charts(self.columns, name, self.groups)
-            ]
-            drawn.append(f'<div class="charts over-{name}">{"".join(figures)}</div>')
+        drawn = [
+            f'<div class="charts over-{name}">{figures(charts(self.columns, name, self.groups))}</div>'
+            for name in names
+        ]
         return "".join([*choices, *drawn])
+
+    def _learning(self) -> str:
+        """The charts about learning, over one axis only: a page of all axes would be large."""
+        names = axes_of(self.columns)
+        drawn = learning_charts(self.columns, names[0]) if names else []
+        return f'<h2>Learning</h2><div class="charts">{figures(drawn)}</div>' if drawn else ""
 
     @property
     def _short(self) -> bool:
@@ -144,11 +149,11 @@ class RunReport:
             paid, used = self.pods
             facts.append(("Actor pods", f"paid {paid:,.0f} pod-seconds, used {used:,.0f}"))
         if "total" in self.cost:
-            facts.append(("Cost", f"${self.cost['total']:,.4f}"))
+            facts.append(("Cost", self._amounts()["total"]))
         return facts
 
     def _cost(self) -> Pairs:
-        rows = [(name, f"${dollars:,.6f}") for name, dollars in self.cost.items()]
+        rows = [*self._amounts().items()]
         if self.functions:
             rows.append(("learner functions (modelled, not in the total)", f"${self.functions.dollars:,.6f}"))
         total, steps = self.cost.get("total"), _last(self.columns, "env_steps")
@@ -158,6 +163,14 @@ class RunReport:
         if total and best is not None and best > 0:
             rows.append(("per 1,000 points of the best return", f"${1000 * total / best:,.6f}"))
         return rows
+
+    def _amounts(self) -> dict[str, str]:
+        """The cost by component as text. The learner's and the actors' add up to the total."""
+        shown = {name: dollars(amount)[0] for name, amount in self.cost.items()}
+        if {"learner", "actors", "total"} <= self.cost.keys():
+            amounts = dollars(self.cost["learner"], self.cost["actors"])
+            shown |= zip(("total", "learner", "actors"), amounts, strict=True)
+        return shown
 
     def _best(self) -> float | None:
         if self.best is not None and not self._short:
@@ -217,11 +230,7 @@ def of_run(path: Path) -> RunReport:
     """
     folder = RunDir(path)
     columns = columns_of(read_metrics(folder.metrics))
-    summary = folder.read_summary()
-    if summary.get("rounds", math.inf) < columns["round"][-1]:
-        # The summary is of an earlier session. The run has gone on, so that end and that evaluation do not
-        # apply.
-        summary = {"versions": summary.get("versions", {})}
+    summary = summary_of(folder, columns)
     job = folder.read_job()
     rounds = {name: float(columns[f"cost_{name}"][-1]) for name in ("learner", "actors", "total")}
     return RunReport(

@@ -179,8 +179,10 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def clip_rows(gradient: Tensor, norm: float) -> None:
-    """Scale each policy's gradient, a row of [P, n], down to a norm, in place; 0 leaves them as they are."""
+def clip_rows(gradient: Tensor, norm: float) -> Tensor:
+    """Scale each policy's gradient, a row of [P, n], down to a norm, in place; 0 leaves them as they are.
+    Return the norms before, f32 [P]."""
+    norms: Tensor = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
     if norm:
-        norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
         gradient.mul_((norm / (norms + 1e-6)).clamp(max=1.0))
+    return norms.squeeze(1)

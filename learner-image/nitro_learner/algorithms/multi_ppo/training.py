@@ -11,6 +11,7 @@ from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_learner.algorithms.agents.stacked import clip_rows
 from nitro_learner.algorithms.agents.stacked_adam import AdamState, StackedAdam
 from nitro_learner.algorithms.epochs import epochs
+from nitro_learner.algorithms.gradient import MeanNorm
 from nitro_learner.algorithms.multi_ppo.samples import Data
 from nitro_learner.algorithms.multi_ppo.update import Trained, Update
 
@@ -51,7 +52,7 @@ def train(
         reported = samples.with_advantages(samples.standardised())
     trained = parameters.clone()
     optimiser = StackedAdam(trained, adam, settings.adam_epsilon)
-    whole = reported.parts(chunk)
+    whole, norms = reported.parts(chunk), MeanNorm()
     for _ in epochs(settings.epochs):
         epoch = [whole]
         if minibatches > 1:
@@ -61,6 +62,9 @@ def train(
             epoch = [one.parts(chunk) for one in shuffled]
         for parts in epoch:
             step = gradient(trained, parts, update)
-            clip_rows(step, settings.max_grad_norm)
+            norms.add(clip_rows(step, settings.max_grad_norm))
             optimiser.step(step, update.rate)
-    return Trained(trained, optimiser.states(), reported, mean_terms(trained, whole, update))
+    terms = mean_terms(trained, whole, update)
+    for policy, norm in zip(terms, norms.take(), strict=True):
+        policy["gradient_norm"] = norm
+    return Trained(trained, optimiser.states(), reported, terms)

@@ -42,7 +42,7 @@ class Trained(Generic[Data]):
         adam: each policy's.
         samples: as the loss saw them, but where it saw advantages standardised in each minibatch, these are
             standardised over the whole batch.
-        terms: means of the loss's terms at these parameters, by policy.
+        terms: means of the loss's terms at these parameters, and of the gradients' norms, by policy.
     """
 
     parameters: Tensor

@@ -50,19 +50,26 @@ def results_of(trainer: QTrainer, rows: Rows, stats: Mapping[str, float]) -> dic
         for name, batch in drawn.batches.items()
     }
     names = {name: trainer.learned.stacks[name].names for name in played}
+    norms = trainer.take_norms()
     if trainer.mixer.joint:
         mixer = trainer.learned.mixer[0].detach().clone().requires_grad_()
         joint = trainer.objective(
             tuple(played.values()), trainer.mixer, mixer, drawn.state, drawn.targets, weights, lanes
         )
-        result = UpdateResult(_stats(joint, level, scale) | dict(stats), joint)
+        common = _with_norm(stats, next(iter(norms.values())), 0)
+        result = UpdateResult(_stats(joint, level, scale) | common, joint)
         return {policy: result for policies in names.values() for policy in policies}
     return {
-        policy: _own_result(trainer, one, row, own, lanes, stats)
+        policy: _own_result(trainer, one, row, own, lanes, _with_norm(stats, norms[name], row))
         for name, one in played.items()
         for row, policy in enumerate(names[name])
         for own in [_lanes_of(name, drawn, (drawn.targets, weights, level, scale))]
     }
+
+
+def _with_norm(stats: Mapping[str, float], norms: Sequence[float], row: int) -> dict[str, float]:
+    """Statistics with a policy's gradient norm, which a round without gradient steps does not have."""
+    return {**stats, "gradient_norm": norms[row]} if norms else dict(stats)
 
 
 def _lanes_of(name: str, drawn: Drawn, fields: Sequence[Tensor]) -> list[Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from nitro_api.algorithms.q_learning import QLearningHyperparameters
 from nitro_learner.algorithms.agents.stacked import clip_rows
+from nitro_learner.algorithms.gradient import MeanNorm
 from nitro_learner.algorithms.q_learning.batch import LaneBatch, Reader
 from nitro_learner.algorithms.q_learning.lanes import Lanes
 from nitro_learner.algorithms.q_learning.learned import Learned
@@ -79,6 +80,7 @@ class QTrainer:
         self.mixer, self.learned, self.lanes = mixer, learned, lanes
         self.units = units
         self._settings, self._replay, self._reader = settings, replay, reader
+        self._norms = {name: MeanNorm() for name in lanes}
 
     def step(self, rng: np.random.Generator, number: int, rate: float) -> None:
         """Take one gradient step.
@@ -109,7 +111,7 @@ class QTrainer:
             into = torch.zeros_like(parameters)
             batch.backpropagate(stack.network, parameters, trace, by_values, into)
             gradients[name] = torch.zeros_like(stack.parameters).index_add_(0, batch.policies, into)
-        self._clip(list(gradients.values()), by_mixer)
+        self._clip(gradients, by_mixer)
         for name, gradient in gradients.items():
             learned.stacks[name].step(gradient, rate)
         learned.step_mixer(by_mixer, rate)
@@ -218,15 +220,24 @@ class QTrainer:
         by_mixer = gradients[1] if self.mixer.size else torch.zeros_like(self.learned.mixer)
         return (mixed - drawn.targets).detach(), gradients[0], by_mixer
 
-    def _clip(self, gradients: Sequence[Tensor], by_mixer: Tensor) -> None:
+    def take_norms(self) -> dict[str, list[float]]:
+        """The mean norms of the gradients since the last call, by class: of each policy, or where the loss is
+        joint the one of all of them. None where there was no gradient step."""
+        return {name: norms.take() for name, norms in self._norms.items()}
+
+    def _clip(self, gradients: Mapping[str, Tensor], by_mixer: Tensor) -> None:
         """Scale gradients down: each policy's by itself, or where the loss is joint all of them together."""
         norm = self._settings.max_grad_norm
         if not self.mixer.joint:
-            for gradient in gradients:
-                clip_rows(gradient, norm)
+            for name, gradient in gradients.items():
+                self._norms[name].add(clip_rows(gradient, norm))
             return
-        flat = torch.cat([gradient.flatten() for gradient in (*gradients, by_mixer)])[None]
-        clip_rows(flat, norm)
-        sizes = [gradient.numel() for gradient in (*gradients, by_mixer)]
-        for gradient, clipped in zip((*gradients, by_mixer), torch.split(flat[0], sizes), strict=True):
+        parts = [*gradients.values(), by_mixer]
+        flat = torch.cat([gradient.flatten() for gradient in parts])[None]
+        together = clip_rows(flat, norm)
+        for name in gradients:
+            self._norms[name].add(together)
+        for gradient, clipped in zip(
+            parts, torch.split(flat[0], [gradient.numel() for gradient in parts]), strict=True
+        ):
             gradient.copy_(clipped.view_as(gradient))

@@ -11,7 +11,6 @@ from nitro_learner.run import policy_files
 from nitro_learner.run.recorders import tag
 from nitro_learner.run.rundir import RunDir
 from nitro_learner.run.tracking.base import MeasuredRound
-from nitro_learner.training.round_report import COLUMNS
 
 _OF_POLICIES = tuple(name for name in policy_files.COLUMNS if name not in ("round", "policy", "agents"))
 
@@ -30,9 +29,7 @@ class Rounds:
         """The rounds up to `last` that were not returned yet, in order."""
         for row in self._metrics.up_to(last):
             round = int(row["round"])
-            values = {
-                tag(name): float(row[name]) for name in COLUMNS if name != "env_steps" and row.get(name)
-            }
+            values = {tag(name): float(value) for name, value in row.items() if name != "env_steps" and value}
             for own in self._policies.up_to(round):
                 measured = {name: float(own[name]) for name in _OF_POLICIES if own.get(name)}
                 values |= {f"policy/{own['policy']}/{name}": value for name, value in measured.items()}

@@ -17,6 +17,7 @@ COMMON: dict[str, Any] = {"run": "r", "round": 1, "slot": 0, "attempt": 0, "seed
 KEYS: dict[str, Any] = {"weights_version": 1, "weights_key": "w", "result_key": "r", "ttl": 1}
 ENVIRONMENT: dict[str, Any] = {
     "state": {"size": 3},
+    "infoMetrics": ["success"],
     "observation": {"frame": [1], "dtype": "float32", "stack": 2},
     "action": {"kind": "discrete", "n": 2, "masked": True},
 }

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from learner_support import HOPPER, by_autograd, fragment, job
-from nitro_learner.algorithms.gradient import Gradient
+from nitro_learner.algorithms.gradient import Gradient, MeanNorm
 from nitro_learner.algorithms.ppo.gradient import PpoGradient
 from nitro_learner.algorithms.ppo.learning import Ppo
 from nitro_learner.algorithms.ppo.loss import Samples
@@ -66,5 +66,34 @@ def test_a_step_can_apply_a_gradient_from_another_process() -> None:
 )
 def test_a_gradient_is_scaled_down_to_the_norm_and_never_up(norm: float, expected: list[float]) -> None:
     gradient = Gradient(torch.tensor([3.0, 4.0]))
-    gradient.clip_(norm)
+    assert gradient.clip_(norm) == 5.0, "the norm before"
     torch.testing.assert_close(gradient.values, torch.tensor(expected))
+
+
+def test_mean_norms_are_those_since_they_were_last_taken() -> None:
+    norms = MeanNorm()
+    assert norms.take() == []
+    first = torch.tensor([1.0, 2.0])
+    norms.add(first)
+    norms.add(torch.tensor([3.0, 6.0]))
+    assert norms.take() == [2.0, 4.0]
+    assert first.tolist() == [1.0, 2.0], "what was given stays"
+    assert norms.take() == []
+
+
+@pytest.mark.parametrize("clipped", [0.0, 1e-3])
+def test_the_reported_gradient_norm_is_that_before_clipping(clipped: float) -> None:
+    settings = {"epochs": 1, "minibatchSize": 0, "maxGradNorm": clipped, "standardiseAdvantages": "batch"}
+    overrides = {f"algorithm__hyperparameters__{name}": value for name, value in settings.items()}
+    algorithm = Ppo(job("tuned", **overrides).spec, HOPPER)
+    fragments = [fragment(slot) for slot in range(3)]
+    other = Ppo(job("tuned", **overrides).spec, HOPPER)
+    batch = other.assemble(fragments)
+    advantages = other.scaled(batch.advantages)
+    samples = Samples(
+        batch.observations, batch.actions, batch.log_probs, batch.distribution, advantages, batch.returns
+    )
+    expected = PpoGradient(other.distribution, other.coefficients(), other.chunk)(other.network, samples)
+    stats = algorithm.update(fragments, 1).stats
+    assert stats["gradient_norm"] == pytest.approx(float(expected.values.norm()), rel=1e-5)
+    assert "gradient_norm" not in other.stats(samples, other.coefficients()), "no step, no norm"

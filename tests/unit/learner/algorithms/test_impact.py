@@ -384,6 +384,7 @@ def test_the_surrogate_is_the_rounds_at_the_updated_policy() -> None:
         "advantage_std",
         "learning_rate",
         "kl_coefficient",
+        "gradient_norm",
     }
 
 

@@ -309,6 +309,7 @@ def test_an_update_reports_its_statistics() -> None:
         "advantage_std",
         "learning_rate",
         "kl_coefficient",
+        "gradient_norm",
     }
     assert all(math.isfinite(value) for value in stats.values())
     assert stats["kl"] > 0

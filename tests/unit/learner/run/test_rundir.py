@@ -24,6 +24,7 @@ from nitro_learner.run.rundir import RunDir, RunDirError, naming
 from nitro_learner.run.runs import open_run
 from nitro_learner.run.same_job import check_same_job
 from nitro_learner.run.session import train
+from nitro_learner.run.tracking.rounds import Rounds
 from nitro_learner.training.round_report import COLUMNS
 from nitro_learner.views.plot import draw
 from report_support import report
@@ -39,6 +40,28 @@ def test_csv_has_the_documented_columns_and_exact_numbers(tmp_path: Path) -> Non
     assert rows[0]["kl"] == 0.1 + 0.2
     assert rows[0]["boosting_score"] is None
     assert rows[0]["env_steps"] == 4096
+
+
+def test_info_metrics_are_columns_behind_the_others_and_may_come_with_a_resume(tmp_path: Path) -> None:
+    csv = CsvMetrics(tmp_path / "metrics.csv")
+    csv.on_run_started(round=0, rounds=5, history=[])
+    csv.on_round_done(report(1))
+    again = CsvMetrics(csv.path, ["info_success", "info_dist/x"])
+    again.on_run_started(round=1, rounds=5, history=[])
+    told = report(2, extra={"info_success": 0.25, "info_dist/x": None})
+    again.on_round_done(told)
+    rows = read_metrics(csv.path)
+    assert tuple(rows[0]) == (*COLUMNS, "info_success", "info_dist/x")
+    assert [row["info_success"] for row in rows] == [None, 0.25]
+    assert [row["info_dist/x"] for row in rows] == [None, None]
+    board = TensorBoard(tmp_path / "events")
+    board.on_run_started(round=1, rounds=5, history=[])
+    board.on_round_done(told)
+    board.close()
+    assert "info/success" in _events(tmp_path / "events").Tags()["scalars"]
+    (measured, last) = Rounds(RunDir(tmp_path)).up_to(2)
+    assert "info/success" not in measured.values
+    assert last.values["info/success"] == 0.25
 
 
 def test_a_resume_drops_rows_after_the_checkpoint_and_a_truncated_line(tmp_path: Path) -> None:

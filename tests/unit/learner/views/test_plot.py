@@ -1,7 +1,10 @@
 """Runs become groups and common curves; the picture itself is looked at by people."""
 
+import csv
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from nitro_learner.views.plot_groups import align, group, read_run
 from report_support import report
 from train_support import job
 
+COST = "Cost ($)\nshaded: learner"
 NO_RETURN = dict.fromkeys(("reward_mean", "reward_round", "evaluation_mean", "evaluation_std"))
 FIXED = {"scaler": "fixed", "minActors": 2, "maxActors": 6}
 NITRO = {"scaler": "nitro", "minActors": 2, "maxActors": 6}
@@ -53,11 +57,11 @@ def _run(
     (directory / "job.yaml").write_text(
         yaml.safe_dump(job(algorithm={"name": "ppo", "preset": "tuned"}, **spec))
     )
-    csv = CsvMetrics(directory / "metrics.csv")
-    csv.on_run_started(round=0, rounds=rounds, history=[])
+    metrics = CsvMetrics(directory / "metrics.csv")
+    metrics.on_run_started(round=0, rounds=rounds, history=[])
     for number in range(1, rounds + 1):
         missing = {} if returns else NO_RETURN
-        csv.on_round_done(report(number, **{"wall_seconds": pace * number, **missing, **(values or {})}))
+        metrics.on_round_done(report(number, **{"wall_seconds": pace * number, **missing, **(values or {})}))
     return directory
 
 
@@ -135,7 +139,7 @@ def test_a_picture_without_whole_training_episodes_is_one_of_evaluations(
 ) -> None:
     cut = _run(tmp_path / "cut", values={"cut_share": 0.9}, scaling=NITRO)
     _, subtitle = titles(group([read_run(RunDir(cut))]))
-    assert "evaluation 125" in subtitle
+    assert "evaluation 125.0" in subtitle
     draw([cut], tmp_path / "cut.png")
     labels = [text.get_text() for text in drawn[-1][0].legends[0].get_texts()]
     assert any("training returns are those of short episodes" in label for label in labels)
@@ -181,7 +185,7 @@ def test_a_picture_is_over_environment_steps_unless_another_axis_is_chosen(
     for row in axes:
         assert row[0].lines[0].get_xdata()[-1] == pytest.approx(last)
         assert row[1].lines[0].get_xdata()[-1] == pytest.approx(5 * 1.0)
-    below = "Environment\nsteps" if x == "dollars" else "Cost ($)"
+    below = "Environment\nsteps" if x == "dollars" else COST
     assert axes[-1][0].get_ylabel() == below, "the cost over the cost shows nothing"
 
 
@@ -252,10 +256,74 @@ def test_whole_actors_have_whole_ticks_and_no_score_has_no_panel(
     tmp_path: Path, drawn: list[tuple[Any, Any]]
 ) -> None:
     values = {"actors": 1, "boosting_score": None}
-    draw([_run(tmp_path / "a", values=values, scaling=FIXED)], tmp_path / "a.png")
+    paths = [_run(tmp_path / str(seed), values=values, seed=seed, scaling=FIXED) for seed in (1, 2)]
+    draw(paths, tmp_path / "a.png")
     ((_, axes),) = drawn
     assert [row[0].get_ylabel() for row in axes] == ["Return", "Actors", "Cost ($)"]
     assert all(tick == round(tick) for tick in axes[1][0].get_yticks())
+
+
+def _ended(folder: Path, rounds: int = 5) -> Path:
+    """Give a run the summary of its end."""
+    summary = {
+        "rounds": rounds,
+        "evaluation": {"mean": 474.31, "std": 9.87, "episodes": 6},
+        "cost": {"learner": 0.00312, "actors": 0.000028, "total": 0.003148, "repeated": 0.0},
+    }
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+def test_a_single_runs_picture_says_what_the_summary_says(
+    tmp_path: Path, drawn: list[tuple[Any, Any]]
+) -> None:
+    stop = {"rounds": 5, "targetReward": 475.0}
+    values = {"episode_length": 200.0}
+    run = _ended(_run(tmp_path / "run", seed=7, stop=stop, scaling=FIXED, values=values))
+    day = datetime.fromtimestamp((run / "metrics.csv").stat().st_mtime)
+    _, subtitle = titles(group([read_run(RunDir(run))]))
+    assert subtitle.split("  ·  ")[2:] == [
+        "fixed scaler, 8 actors",
+        "seed 7",
+        f"{day:%Y-%m-%d}",
+        "20,480 steps",
+        "final return 474.3 ± 9.9",
+        "$0.00315",
+    ]
+    draw([run], tmp_path / "a.png")
+    ((figure, axes),) = drawn
+    titled = [row[0].get_ylabel() for row in axes]
+    assert titled == ["Return", "Episode\nlength (steps)", "Explained\nvariance", COST]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[-2:] == ["final evaluation", "target 475"]
+    assert [line.get_ydata()[0] for line in axes[0][0].lines if line.get_linestyle() == "--"] == [475.0]
+    assert any(474.31 in line.get_ydata() for line in axes[0][0].lines)
+    assert len(figure.axes) == axes.size, "actors that are always as many have no axis"
+    # A run that has gone on since then does not have that end.
+    _ended(run, rounds=4)
+    _, subtitle = titles(group([read_run(RunDir(run))]))
+    assert subtitle.split("  ·  ")[-2:] == ["return 100.0", "$0.0075"]
+
+
+def test_a_run_of_an_older_version_has_the_panels_that_it_has_numbers_for(
+    tmp_path: Path, drawn: list[tuple[Any, Any]]
+) -> None:
+    values = {"explained_variance": None}
+    run = _run(tmp_path / "run", values=values, scaling=NITRO)
+    with (run / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    old = [name for name in rows[0] if name not in ("episode_length", "learning_rate", "gradient_norm")]
+    with (run / "metrics.csv").open("w") as file:
+        writer = csv.DictWriter(file, old, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        for number, row in enumerate(rows):
+            writer.writerow(row | {"actors": 4 + number})
+    draw([run], tmp_path / "a.png")
+    ((figure, axes),) = drawn
+    assert [row[0].get_ylabel() for row in axes] == ["Return", "Entropy", COST]
+    beside = figure.axes[-1]
+    assert beside.get_ylabel() == "Actors"
+    assert beside.lines[0].get_ydata().tolist() == [4, 4, 5, 6, 7, 8]
 
 
 def test_each_environment_has_its_own_panel_of_returns(tmp_path: Path, drawn: list[tuple[Any, Any]]) -> None:

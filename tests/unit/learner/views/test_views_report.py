@@ -71,7 +71,11 @@ def test_the_page_is_self_contained_and_summarises_the_run(tmp_path: Path) -> No
 
 def test_every_chart_is_there_over_environment_steps_rounds_and_dollars(tmp_path: Path) -> None:
     page = Page(html := of_run(run_folder(tmp_path / "run", 40)).html())
-    assert html.count("<figure>") == 3 * 6
+    titles = ("Return per episode", "Episode length, steps", "Policy loss", "Value loss", "Entropy")
+    titles += ("KL divergence of an update", "Explained variance", "Gradient norm, before clipping")
+    counts = [html.count(f"<figcaption>{title}</figcaption>") for title in titles]
+    assert counts == [3, *[1] * (len(titles) - 1)]
+    assert html.count("<figure>") == 3 * 6 + 9
     sets = dict(re.findall(r'<div class="charts over-(\w+)">(.*?)</div>', html, re.DOTALL))
     assert list(sets) == ["steps", "round", "dollars"]
     for name, label in (("steps", "environment steps"), ("round", "round"), ("dollars", "cost ($)")):

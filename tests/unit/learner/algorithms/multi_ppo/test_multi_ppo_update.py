@@ -272,6 +272,9 @@ def test_a_team_of_one_agent_reports_of_minibatches_what_ppo_reports(over: str) 
     fragments = _centred([fragment(slot, envs=2, seed=1) for slot in range(3)])
     expected: Any = single.update(fragments, 1)
     found: Any = learner.update([_of_one(part) for part in fragments], 1)["agent_0"]
+    # Other minibatches have other gradients, of about the same norm.
+    norms = [result.stats.pop("gradient_norm") for result in (found, expected)]
+    assert norms[0] == pytest.approx(norms[1], rel=0.2)
     assert found.stats == pytest.approx(expected.stats, rel=1e-3, abs=1e-5)
     advantages = found.surrogate.samples.samples.advantages
     torch.testing.assert_close(advantages, expected.surrogate.samples.advantages, rtol=1e-3, atol=1e-4)

@@ -112,7 +112,9 @@ def test_a_step_is_adams_along_the_gradient_of_the_weighted_huber_loss(
     loss = (each * torch.tensor(drawn.weights)).sum() / BATCH
     loss.backward()
     parameters = [list(network.parameters()) for network in networks.values()]
-    for group in [[p for own in parameters for p in own]] if joint else parameters:
+    for index, group in enumerate([[p for own in parameters for p in own]] if joint else parameters):
+        before = float(torch.cat([p.grad.flatten() for p in group]).norm())
+        assert results[learner.policies[index]].stats["gradient_norm"] == pytest.approx(before, rel=1e-4)
         if norm:
             nn.utils.clip_grad_norm_(group, norm)
         torch.optim.Adam(group, RATE, eps=1e-3).step()
@@ -120,7 +122,18 @@ def test_a_step_is_adams_along_the_gradient_of_the_weighted_huber_loss(
         for tensor, array in weights.tensors.items():
             expected = networks[name].parts[tensor.removeprefix("policy.").replace(".", "_")]
             assert np.allclose(array, expected.detach().numpy(), atol=2e-6), (name, tensor)
+    norms = [result.stats["gradient_norm"] for result in results.values()]
+    assert len(set(norms)) == (1 if joint else 3)
     assert results[learner.policies[0]].stats["gradient_steps"] == 1
+
+
+@pytest.mark.parametrize("algorithm", ["iql", "vdn"])
+def test_a_round_without_gradient_steps_has_no_gradient_norm(algorithm: str) -> None:
+    settings = {"batchSize": 50, "replayRatio": 0.1}
+    learner = QLearner(team(algorithm=algorithm, settings=settings, reward="team"))
+    stats = learner.update([agents_fragment(length=20, envs=3, seed=1)], 1)["agent_0"].stats
+    assert stats["gradient_steps"] == 0
+    assert "gradient_norm" not in stats
 
 
 def _targets(built: Team, networks: dict[str, Network], fragment: Any, *, joint: bool) -> np.ndarray:
