@@ -121,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         with _opened(arguments, job.metadata.name) as folder:
             return _train(folder, job, arguments)
     except OtherJob as error:
+        assert begun is not None, "only a run that goes on may be of another job"
         ways = train_output.other_ways(str(source), begun, job, arguments)
         raise CommandError(f"{error}\n{ways}") from None
     except RunDirError as error:

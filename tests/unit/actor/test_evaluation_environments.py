@@ -40,7 +40,7 @@ def evaluate(actor: Actor, store: Store, **changes: Any) -> FragmentContainer:
     message = {
         name: value for name, value in request(**asked).items() if name not in ("steps", "optionalTensors")
     }
-    actor.run(Request.decode(wire.encode(message, {})), store)  # type: ignore[arg-type]
+    actor.run(Request.decode(wire.encode(message, {})), store)
     return FragmentContainer.decode(store.fragments[-1])
 
 
