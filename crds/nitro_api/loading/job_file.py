@@ -113,8 +113,8 @@ def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
     plain = {name: stored[name] for name in ("apiVersion", "kind", "spec")}
     job = load_job({**plain, "metadata": metadata})
     # The status is the learner's: it may be anything.
-    status = stored.get("status")
-    training = status.get("training") if isinstance(status, Mapping) else None
+    status = found if isinstance(found := stored.get("status"), Mapping) else {}
+    training = status.get("training")
     if isinstance(training, Mapping) and "round" in training:
         begun = TrainingStatus.model_validate(dict(training)).model_dump(
             by_alias=True, include={"rollout_length", "envs_per_actor"}, exclude_none=True
