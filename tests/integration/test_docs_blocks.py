@@ -118,7 +118,9 @@ def test_the_code_of_a_page_runs(path: Path, clone: Path, trained: Path) -> None
     for block in blocks(path):
         if (data := data_of(block)) and data.get("kind") == "NitroTrainingJob":
             (clone / f"{data['metadata']['name']}.yaml").write_text(block.text)
-        if block.language == "python":
+        if block.module:
+            (clone / block.module).write_text(block.text)
+        elif block.language == "python":
             exec(compile(block.text, str(path), "exec"), names)
         for words in run_here(block):
             assert cli.main(small(words)) == 0, words

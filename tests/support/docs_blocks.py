@@ -62,6 +62,12 @@ class Block:
             return []
         return [words for words in commands(self.text) if PROGRAMS.match(shlex.join(words) + " ")]
 
+    @property
+    def module(self) -> str | None:
+        """The name of the file that a block of Python is, where its first line says so: `# line.py`."""
+        found = re.match(r"# (\w+\.py)\n", self.text) if self.language == "python" else None
+        return found[1] if found else None
+
 
 def blocks(page: Path) -> Iterator[Block]:
     for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):
