@@ -3,98 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from apiserver import ApiServer
 from cluster_support import Cluster
-from kubelet_support import ASLEEP, AWAKE, NODE, Kubelet
-from operator_support import Object, OperatorProcess, eventually, install_knative, job
-
-SCALING: Object = {"scaler": "fixed", "minActors": 4, "initialActors": 4, "maxActors": 4}
-
-
-class Learner:
-    """The word of a job's learner on what it needs, and its heartbeat. Use as a context manager."""
-
-    def __init__(self, cluster: Cluster, name: str, **scaling: Any) -> None:
-        self._cluster, self._name = cluster, name
-        self._round = 0
-        self._word: Object = {}
-        self._said = threading.Lock()
-        self._ends = threading.Event()
-        self._heartbeat = threading.Thread(target=self._beat, daemon=True)
-        cluster.apply(job(name, scaling=SCALING | scaling))
-        cluster.start_learner(name)
-        cluster.start_knative(name)
-        eventually(lambda: cluster.status(name)["phase"] == "Running", what="phase Running")
-
-    def __enter__(self) -> Learner:
-        self._heartbeat.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._heartbeat.join()
-
-    def samples(self, actors: int = 4) -> None:
-        self.says(needsNow=actors, needsLater=[])
-
-    def updates(self, seconds: float = 1000.0, actors: int = 4, busy: int = 0) -> None:
-        """Say that so many actors are needed after that time, and `busy` until then."""
-        self._round += 1
-        later = [{"afterSeconds": seconds, "actors": actors}]
-        self.says(needsNow=busy, needsLater=later, round=self._round)
-
-    def says(self, **word: Any) -> None:
-        at = datetime.now(UTC).isoformat()
-        found = {"neededAt": at, "requestedActors": 4, "state": "Running", "round": self._round}
-        with self._said:
-            self._word = found | word
-            self._cluster.report(self._name, **self._word)
-
-    def _beat(self) -> None:
-        while not self._ends.wait(5):
-            with self._said:
-                if self._word:
-                    self._cluster.report(self._name, **self._word)
-
-
-def actors(cluster: Cluster, name: str) -> Object:
-    found: Object = cluster.status(name)["actors"]
-    return found
-
-
-def addresses(cluster: Cluster, name: str) -> list[str]:
-    return sorted(actors(cluster, name)["addresses"])
-
-
-def states(cluster: Cluster, name: str) -> tuple[int, int, int]:
-    found = actors(cluster, name)
-    return found["awake"], found["asleep"], found["deferred"]
-
-
-@contextmanager
-def running(cluster: Cluster, name: str, **scaling: Any) -> Iterator[tuple[Learner, Kubelet]]:
-    """A job with four actor pods whose learner has not said a word."""
-    with Learner(cluster, name, **scaling) as learner, Kubelet(cluster, name) as kubelet:
-        kubelet.start(4)
-        yield learner, kubelet
-
-
-@contextmanager
-def sleeping(cluster: Cluster, name: str, **scaling: Any) -> Iterator[tuple[Learner, Kubelet]]:
-    """A job of four actors, which have sampled and sleep."""
-    with running(cluster, name, **scaling) as (learner, kubelet):
-        learner.samples()
-        eventually(lambda: addresses(cluster, name) == kubelet.addresses(), what="all awake")
-        learner.updates()
-        eventually(lambda: kubelet.cpus() == [ASLEEP] * 4, what="all asleep")
-        yield learner, kubelet
+from kubelet_support import ASLEEP, AWAKE, NODE, Kubelet, cpu_of
+from operator_support import OperatorProcess, eventually, install_knative, job
+from sleep_support import SCALING, actors, addresses, exhaust_quota, running, sleeping, states
 
 
 def test_actors_sleep_while_the_learner_learns_and_wake_at_its_word(cluster: Cluster) -> None:
@@ -159,12 +74,7 @@ def test_a_wake_that_a_node_defers_for_too_long_is_given_up_for_another_pod(clus
 
 def test_a_wake_that_a_quota_has_no_room_for_is_deferred(cluster: Cluster) -> None:
     with sleeping(cluster, "quota") as (learner, _):
-        hard = {"requests.cpu": "300m"}
-        about = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
-        cluster.apply({**about, "spec": {"hard": hard}})
-        used = {"status": {"hard": hard, "used": {"requests.cpu": "4m"}}}
-        flags = ("--subresource=status", "--type=merge", "-p", json.dumps(used))
-        cluster.kubectl("patch", "resourcequota", "few", *flags)
+        exhaust_quota(cluster, "300m", "4m")
         learner.samples()
         eventually(lambda: states(cluster, "quota") == (1, 3, 3), what="three wait")
         eventually(lambda: "exceeded quota" in cluster.condition("quota", "ActorsReady")["message"])
@@ -192,7 +102,7 @@ def test_an_operator_that_ends_wakes_all_and_one_that_was_killed_leaves_it_to_th
         eventually(lambda: kubelet.cpus() == [ASLEEP] * 4, what="asleep again")
         kubelet.carries_out = False
         learner.samples()
-        eventually(lambda: [_cpu(pod) for pod in kubelet.pods()] == [AWAKE] * 4, what="they wake")
+        eventually(lambda: [cpu_of(pod) for pod in kubelet.pods()] == [AWAKE] * 4, what="they wake")
         operator.kill()
         kubelet.carries_out = True
         operator.start()
@@ -237,7 +147,7 @@ def test_pods_of_somebody_else_are_never_changed(cluster: Cluster) -> None:
         assert "10.0.1.1" not in addresses(cluster, "mine"), "it would get the job's token"
         learner.updates()
         eventually(lambda: states(cluster, "mine") == (1, 4, 0), what="its own sleep")
-        assert _cpu(cluster.get("pod", "strange")) == AWAKE
+        assert cpu_of(cluster.get("pod", "strange")) == AWAKE
 
 
 def test_a_pod_whose_cpu_somebody_else_has_changed_is_left_alone(cluster: Cluster) -> None:
@@ -293,12 +203,6 @@ def test_without_the_subresource_gaps_are_held_and_a_condition_says_why(
                 assert events.count('"reason": "ResizeMissing"') == 1
     finally:
         operator.start()
-
-
-def _cpu(pod: Object | None) -> str:
-    assert pod is not None
-    found: str = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-    return found
 
 
 def test_actors_start_when_the_learners_pod_has_a_node(cluster: Cluster) -> None:

@@ -40,6 +40,14 @@ class Cluster:
         created: Object = self._server.request("POST", kind.path(self.namespace), obj)
         return created
 
+    def put(self, kind: kinds.Kind, obj: Object) -> None:
+        """Create an object, or change it to this."""
+        name = obj["metadata"]["name"]
+        if self._server.request("GET", kind.path(self.namespace, name)) is None:
+            self.create(kind, obj)
+        else:
+            self._server.request("PATCH", kind.path(self.namespace, name), obj)
+
     def get(self, kind: str, name: str) -> Object | None:
         found: Object | None = self._server.request("GET", KINDS[kind].path(self.namespace, name))
         return found
@@ -171,14 +179,19 @@ class Cluster:
         self.report_actor(pod)
         return pod
 
-    def add_actor(self, name: str, *, node: str | None = None, cpu: str | None = None) -> Object:
-        """An actor pod of which no kubelet has reported yet; `cpu` is what its actor requests."""
+    def add_actor(
+        self, name: str, *, node: str | None = None, cpu: str | None = None, container: Object | None = None
+    ) -> Object:
+        """An actor pod of which no kubelet has reported yet. Its actor requests `cpu`; `container` is what
+        somebody else has set in it."""
         revision = self.get("revisions.serving.knative.dev", f"{name}-actors-v1")
         assert revision is not None
         requests = {"requests": {"cpu": cpu}} if cpu is not None else {}
         template = {
             "metadata": {"labels": revision["metadata"]["labels"]},
-            "spec": {"containers": [{"name": "actor", "image": "x", "resources": requests}]},
+            "spec": {
+                "containers": [{"name": "actor", "image": "x", "resources": requests, **(container or {})}]
+            },
         }
         return self._create_pod(revision, f"{name}-actors-v1-", template, node)
 
@@ -190,7 +203,7 @@ class Cluster:
 
     def _create_pod(self, owner: Object, prefix: str, template: Object, node: str | None = None) -> Object:
         # No service account or volumes here: what matters is who owns it and what its status says.
-        kept = ("name", "image", "resources")
+        kept = ("name", "image", "resources", "resizePolicy")
         containers = [{key: c[key] for key in kept if key in c} for c in template["spec"]["containers"]]
         meta = {
             "generateName": prefix,

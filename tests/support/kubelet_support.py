@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from cluster_support import Cluster
 from nitro_api.spec.quantities import amount_of
+from nitro_operator.kube.kinds import POD_METRICS
 from nitro_operator.observation.observed import container, terminating
 
 Object = dict[str, Any]
 NODE = "no-such-node"
+MEASURE_SECONDS = 2.0
 AWAKE, ASLEEP = "250m", "1m"
 """CPU of an actor: what the operator requests by default, and of a sleeper."""
 
@@ -35,6 +38,9 @@ class Kubelet:
         """Whether resizes are carried out, or seem to hang."""
         self.infeasible = False
         """Whether no pod can ever have more CPU than it has."""
+        self.used: float | None = None
+        """CPU that the metrics API says of each actor; None = it has not measured them. Unit: vCPU."""
+        self._measured_at = 0.0
         self._addresses = 0
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -47,9 +53,10 @@ class Kubelet:
         self._ends.set()
         self._thread.join()
 
-    def start(self, pods: int = 1, *, ready: bool = True) -> list[Object]:
-        """Start actor pods that are awake, and ready or still being started."""
-        return [self._start(ready) for _ in range(pods)]
+    def start(self, pods: int = 1, container: Object | None = None, *, ready: bool = True) -> list[Object]:
+        """Start actor pods that are awake, and ready or still being started; `container` is what somebody else
+        has set in them."""
+        return [self._start(container, ready) for _ in range(pods)]
 
     def pods(self) -> list[Object]:
         """The actor pods, the oldest first."""
@@ -58,7 +65,9 @@ class Kubelet:
             for pod in self._cluster.list("pods")
             if pod["metadata"]["labels"].get("app.kubernetes.io/component") == "actor"
         ]
-        return sorted(found, key=lambda pod: int(pod["status"].get("podIP", "0.0").rpartition(".")[2]))
+        return sorted(
+            found, key=lambda pod: [int(part) for part in pod["status"].get("podIP", "0").split(".")]
+        )
 
     def cpus(self) -> list[str]:
         """What the actors have."""
@@ -67,10 +76,10 @@ class Kubelet:
     def addresses(self) -> list[str]:
         return sorted(pod["status"]["podIP"] for pod in self.pods())
 
-    def _start(self, ready: bool) -> Object:
-        pod = self._cluster.add_actor(self._job, node=NODE, cpu=AWAKE)
+    def _start(self, container: Object | None, ready: bool) -> Object:
+        pod = self._cluster.add_actor(self._job, node=NODE, cpu=AWAKE, container=container)
         self._addresses += 1
-        address = f"10.0.0.{self._addresses}"
+        address = f"10.0.{self._addresses // 250}.{self._addresses % 250 + 1}"
         state = {"state": {"running" if ready else "waiting": {}}, "ready": ready, "started": ready}
         about = {"name": "actor", "image": "x", "imageID": "", "restartCount": 0}
         status = {**about, **state, **_granting(AWAKE)}
@@ -83,26 +92,51 @@ class Kubelet:
 
     def _work(self) -> None:
         while not self._ends.is_set():
-            for pod in self.pods():
+            pods = self.pods()
+            taken = sum(amount_of(_granted(pod)) for pod in pods)
+            for pod in pods:
                 if terminating(pod):
                     self._cluster.delete_pod(pod)
                 elif self.carries_out and pod["status"].get("podIP"):
-                    self._resize(pod)
+                    taken += self._resize(pod, taken)
+            if self.used is not None and time.monotonic() - self._measured_at > MEASURE_SECONDS:
+                self._measured_at = time.monotonic()
+                self._measure(self.used)
             time.sleep(0.1)
 
-    def _resize(self, pod: Object) -> None:
-        wanted = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-        if wanted == _granted(pod):
-            return
-        taken = sum(amount_of(_granted(one)) for one in self.pods()) - amount_of(_granted(pod))
-        more = amount_of(wanted) > amount_of(_granted(pod))
-        if not (more and self.infeasible) and taken + amount_of(wanted) <= self.room:
+    def _measure(self, used: float) -> None:
+        """As a metrics server does."""
+        usage = {"cpu": f"{round(used * 1e9)}n", "memory": "64Mi"}
+        for pod in self.pods():
+            named = {key: pod["metadata"][key] for key in ("name", "labels")}
+            measured = {
+                "apiVersion": POD_METRICS.api_version,
+                "kind": POD_METRICS.kind,
+                "metadata": named,
+                "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+                "window": "15s",
+                "containers": [
+                    {"name": "actor", "usage": usage},
+                    {"name": "queue-proxy", "usage": {"cpu": "1"}},
+                ],
+            }
+            self._cluster.put(POD_METRICS, measured)
+
+    def _resize(self, pod: Object, taken: float) -> float:
+        """Have a pod's CPU as its spec says, if there is room. Returns what it takes more than before."""
+        wanted, granted = cpu_of(pod), _granted(pod)
+        more = amount_of(wanted) - amount_of(granted)
+        if wanted == granted:
+            return 0.0
+        if not (more > 0 and self.infeasible) and taken + more <= self.room:
             self._grant(pod, wanted)
-        elif not any(one["type"] == "PodResizePending" for one in pod["status"]["conditions"]):
+            return more
+        if not any(one["type"] == "PodResizePending" for one in pod["status"]["conditions"]):
             pending = {"type": "PodResizePending", "status": "True"}
             pending["reason"] = "Infeasible" if self.infeasible else "Deferred"
             pending["message"] = "Node didn't have enough resource: cpu"
             self._set(pod, conditions=[*pod["status"]["conditions"], pending])
+        return 0.0
 
     def _grant(self, pod: Object, cpu: str) -> None:
         name = pod["metadata"]["name"]
@@ -114,6 +148,13 @@ class Kubelet:
 
     def _set(self, pod: Object, **status: Any) -> None:
         self._cluster.patch("pod", pod["metadata"]["name"], {"status": status}, status=True)
+
+
+def cpu_of(pod: Object | None) -> str:
+    """What the spec of a pod requests for its actor."""
+    assert pod is not None
+    found: str = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    return found
 
 
 def _granting(cpu: str) -> Object:

@@ -40,6 +40,10 @@ a learner Role that grants more than the operator holds. New objects need create
 - apiGroups: [apps]
   resources: [replicasets, deployments]
   verbs: [get]
+# What actors use, so that one which works in its sleep counts as awake.
+- apiGroups: [metrics.k8s.io]
+  resources: [pods]
+  verbs: [list]
 {{- end }}
 # The Redis Service, the learner's identity, the checkpoint claim. The garbage collector deletes them.
 - apiGroups: [""]

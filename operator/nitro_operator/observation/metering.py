@@ -78,6 +78,13 @@ class PodMeter:
         self._meet(pods, server_now, LONGEST_GAP_SECONDS)
         return self.total
 
+    def worked(self, uid: str, seconds: float) -> None:
+        """Add what an awake pod costs more than the sleeper that was found to have worked for some time. The
+        sums never fall, so the sleeper's own part stays where it is."""
+        pod = self._pods.get(uid)
+        if pod is not None and self.pod_vcpu is not None:
+            self.vcpu_seconds["awake"] += max(0.0, self.pod_vcpu - pod.vcpu) * seconds
+
     @property
     def running(self) -> bool:
         return bool(self._pods)

@@ -20,6 +20,7 @@ from nitro_operator.observation.observed import Observed, actor_pods, observe, t
 from nitro_operator.reconcile import permission
 from nitro_operator.reconcile.context import ReconcileContext
 from nitro_operator.reconcile.ending import Ending
+from nitro_operator.reconcile.hidden_work import HiddenWork
 from nitro_operator.reconcile.listening import listen
 from nitro_operator.reconcile.memory import JobMemory
 from nitro_operator.reconcile.publish import Publisher
@@ -62,6 +63,7 @@ class Reconciler:
         self._platform = platform
         self._sleeping = Sleeping(kube, cache, config)
         self._sharing = Sharing(platform, self._sleeping)
+        self._hidden_work = HiddenWork(kube)
         self._memories: dict[JobKey, JobMemory] = {}
         self._publisher = Publisher(kube, cache, tell, self._memories)
         self._release = release
@@ -154,6 +156,7 @@ class Reconciler:
                 await self._scale(run, 0)
             await self._ending.stop(run)
             await self._publish(run)
+        await self._hidden_work.look(run)
         if run.memory.trouble:
             raise Unfinished("; ".join(problem.message for problem in run.memory.trouble.values()))
         return min(run.again, default=None)
@@ -180,7 +183,7 @@ class Reconciler:
         """Count and meter the actor pods that exist now."""
         memory.meter.sample(observed.actor_pods, _now(), self._kube.server_now())
         memory.lifetimes.see(observed.actor_pods, self._kube.server_now(), _now())
-        self._sharing.count(key, actor_pods(self._cache, key))
+        self._sharing.count(key, actor_pods(self._cache, key), memory.sleep.work.working)
 
     async def wake_all(self) -> None:
         """Wake all sleeping actors, because the operator ends: what comes next may know no sleepers."""

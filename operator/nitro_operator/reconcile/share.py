@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from nitro_api.pools.pod_resources import asleep
@@ -100,10 +101,11 @@ class Sharing:
             return 0
         return run.held + (run.silent is not None and deployment.serving(run.observed) and run.held > 0)
 
-    def count(self, key: JobKey, pods: list[Object]) -> None:
-        """Note the existing actors, also of a deleted job: other jobs cannot grow until those are gone."""
+    def count(self, key: JobKey, pods: list[Object], working: Collection[str] = ()) -> None:
+        """Note the existing actors, also of a deleted job: other jobs cannot grow until those are gone.
+        Sleepers that work, by their uids, count as if they were awake."""
         existing = [pod for pod in pods if alive(pod)]
-        awake = [pod for pod in existing if not asleep(pod)]
+        awake = [pod for pod in existing if not asleep(pod) or pod["metadata"]["uid"] in working]
         going = sum(actors_of(pod) for pod in awake if terminating(pod))
         self._platform.exist(key, sum(map(actors_of, awake)), going)
         self._platform.have_pods(key, len(existing))

@@ -12,6 +12,7 @@ from nitro_operator.observation.diagnosis import Problem
 from nitro_operator.observation.observed import ready
 from nitro_operator.sleeping.need import NeedClock
 from nitro_operator.sleeping.phases import pending
+from nitro_operator.sleeping.work import WorkMemory
 
 OFF_SECONDS = 600.0
 """Time after which it is tried again whether pods can sleep: a right or a feature may have been added."""
@@ -37,6 +38,9 @@ class SleepMemory:
     off_until: float = float("-inf")
     refused: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Uid of a pod whose wake was refused -> why, and when it is tried again."""
+    work: WorkMemory = field(default_factory=WorkMemory)
+    look_at: float = float("-inf")
+    """When it is looked at next whether sleepers work."""
     _since: dict[str, float] = field(default_factory=dict)
     _addresses: Sequence[str] = ()
 

@@ -99,6 +99,18 @@ class TestCpu:
         )
         assert meter.pod_vcpu == pytest.approx(FULL)
 
+    def test_a_sleeper_that_has_worked_costs_as_much_as_an_awake_pod(self) -> None:
+        meter = PodMeter()
+        meter.worked("a", 100)
+        meter.sample([asleep("a"), actor_pod("b")], *at(0))
+        before = dict(meter.vcpu_seconds)
+        meter.sample([asleep("a"), actor_pod("b")], *at(30))
+        meter.worked("a", 30)
+        meter.worked("gone", 30)
+        grown = {state: total - before[state] for state, total in meter.vcpu_seconds.items()}
+        assert sum(grown.values()) == pytest.approx(2 * 30 * meter.pod_vcpu)
+        assert grown["asleep"] == pytest.approx(30 * SLEEPING), "no sum ever falls"
+
     def test_a_pod_that_was_seen_late_was_starting_until_it_was_ready(self) -> None:
         found = actor_pod("a")
         found["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:04Z"
