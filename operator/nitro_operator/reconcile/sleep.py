@@ -154,7 +154,7 @@ class Sleeping:
             return
         pods = [pod for pod in await self._own(run) if not terminating(pod)]
         going = first_to_go(PodPhases.of(pods, amount_of(cpu)), memory.order, len(pods), left)
-        await asyncio.gather(*map(self._resizer.let_go_first, going))
+        await self._resizer.let_go_first(going, pods)
 
     async def wake_all(self, run: ReconcileContext) -> None:
         """Wake all pods of a job at once, because the operator ends, and publish their addresses."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nitro_operator.builders.actors import CONTAINER
@@ -63,11 +64,20 @@ class Resizer:
         patch = {"metadata": {"uid": meta["uid"]}, "spec": {"containers": [container]}}
         return await self._patch(meta, patch, "resize", hurry=hurry)
 
-    async def let_go_first(self, pod: Object) -> Refusal | None:
-        """Have the pod deleted before others of its ReplicaSet."""
-        meta = pod["metadata"]
-        patch = {"metadata": {"uid": meta["uid"], "annotations": {DELETION_COST: LOWEST_COST}}}
-        return await self._patch(meta, patch, None)
+    async def let_go_first(self, going: Sequence[Object], pods: Sequence[Object]) -> None:
+        """Have some of the pods deleted before the others of their ReplicaSet. Others that were to go before,
+        and are still there, go no earlier than the rest: they may work by now."""
+        chosen = {pod["metadata"]["uid"] for pod in going}
+        changes = []
+        for pod in pods:
+            goes = pod["metadata"]["uid"] in chosen
+            if goes != (DELETION_COST in (pod["metadata"].get("annotations") or {})):
+                changes.append(self._annotate(pod["metadata"], LOWEST_COST if goes else None))
+        await asyncio.gather(*changes)
+
+    async def _annotate(self, meta: Object, cost: str | None) -> None:
+        patch = {"metadata": {"uid": meta["uid"], "annotations": {DELETION_COST: cost}}}
+        await self._patch(meta, patch, None)
 
     async def _patch(
         self, meta: Object, patch: Object, subresource: str | None, *, hurry: bool = False

@@ -9,7 +9,7 @@ import pytest
 
 from nitro_operator.kube.cache import Cache
 from nitro_operator.kube.errors import ApiError
-from nitro_operator.sleeping.resizer import Resizer
+from nitro_operator.sleeping.resizer import DELETION_COST, Resizer
 from operator_objects import actor_pod
 
 MISSING = "the server could not find the requested resource"
@@ -88,3 +88,16 @@ async def test_patches_of_all_jobs_are_bounded_and_those_of_an_operator_that_end
     before = len(server.at)
     await asyncio.gather(*(bounded.resize(actor_pod(str(n)), 1, hurry=True) for n in range(8)))
     assert len(server.at) == before + 8
+
+
+async def test_a_pod_that_was_to_go_first_and_stayed_goes_no_earlier_than_others() -> None:
+    server = Server()
+    one, two, three = (actor_pod(name) for name in ("one", "two", "three"))
+    for pod in (one, two):
+        pod["metadata"]["annotations"] = {DELETION_COST: "-1000", "other": "x"}
+    await resizer(server).let_go_first([two, three], [one, two, three])
+    wanted = {"one": None, "three": "-1000"}
+    assert {name: patch["metadata"]["annotations"] for _, _, name, _, patch in server.patches} == {
+        name: {DELETION_COST: cost} for name, cost in wanted.items()
+    }
+    assert all(subresource is None for _, _, _, subresource, _ in server.patches)
