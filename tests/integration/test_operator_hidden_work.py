@@ -37,6 +37,8 @@ def metrics_api(apiserver: ApiServer) -> Iterator[None]:
     }
     apiserver.kubectl("apply", "-f", "-", input=json.dumps(definition))
     eventually(lambda: apiserver.request("GET", POD_METRICS.path("default")), what="the metrics API")
+    # kubectl checks objects against it, and a busy server is long about making it anew.
+    eventually(lambda: apiserver.kubectl("get", "--raw", "/openapi/v2"), what="the schemas of all kinds")
     yield
     apiserver.kubectl("delete", "crd", meta["name"])
 

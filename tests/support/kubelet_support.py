@@ -54,8 +54,8 @@ class Kubelet:
         self._thread.join()
 
     def start(self, pods: int = 1, container: Object | None = None, *, ready: bool = True) -> list[Object]:
-        """Start actor pods that are awake, and ready or still being started; `container` is what somebody else
-        has set in them."""
+        """Start actor pods that are awake, and ready or still being started. `container` is what somebody
+        else has set in them."""
         return [self._start(container, ready) for _ in range(pods)]
 
     def pods(self) -> list[Object]:

@@ -28,8 +28,8 @@ LOOK_SECONDS = 15.0
 """Time between two looks at the sleepers of a job. Metrics servers measure every 15 to 60 s."""
 WAIT_SECONDS = 3.0
 """Time for an answer: the reconcile waits for it."""
-OFF_SECONDS = 600.0
-"""Time after which a metrics API is asked again that is not there, or does not answer."""
+ABSENT_SECONDS, SILENT_SECONDS = 600.0, 60.0
+"""Times after which a metrics API is asked again that is not there, or that did not answer."""
 
 HIDDEN = Problem(
     "SleepersWork",
@@ -79,10 +79,9 @@ class HiddenWork:
             async with asyncio.timeout(WAIT_SECONDS):
                 found = await self._kube.list(POD_METRICS, run.key.namespace, labelSelector=_actors(run.key))
         except (ApiError, TimeoutError) as error:
-            self._off_until = run.now + OFF_SECONDS
-            logger.info(
-                "nobody sees whether sleepers work, because the metrics API does not answer: %s", error
-            )
+            absent = isinstance(error, ApiError) and error.status in (403, 404)
+            self._off_until = run.now + (ABSENT_SECONDS if absent else SILENT_SECONDS)
+            logger.info("nobody sees whether sleepers work, the metrics API does not answer: %r", error)
             return []
         named = [(by_name.get(one["metadata"]["name"]), _usage(one)) for one in found]
         return [(pod, usage) for pod, usage in named if pod is not None and usage is not None]

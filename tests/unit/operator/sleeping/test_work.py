@@ -99,5 +99,8 @@ def test_named_work_is_not_hidden(need: PoolNeed | None, awake_pods: int, hidden
     assert found == [False, hidden]
 
 
-def test_a_job_without_sleepers_is_not_looked_at() -> None:
-    assert not WorkMemory().see([awake("a"), awake("b")], at(0))
+def test_pods_that_are_awake_or_start_are_not_looked_at() -> None:
+    """A start needs CPU, whatever its pod requests."""
+    starting = asleep("b")
+    starting["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    assert not WorkMemory().see([awake("a"), starting], at(0))
