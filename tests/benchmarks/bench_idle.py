@@ -4,6 +4,7 @@
     python tests/benchmarks/bench_idle.py --rows 2s 10s           # some rows
     python tests/benchmarks/bench_idle.py --rows 10s --rounds 3   # a short one
     python tests/benchmarks/bench_idle.py --rows long --held      # beside a run that holds its actors
+    python tests/benchmarks/bench_idle.py --rows long --two       # and two such jobs at once on the node
     python tests/benchmarks/bench_idle.py --pictures FOLDER       # and the pods of each run, drawn
 
 It uses the cluster of KUBECONFIG, where the release must be installed (`make e2e` does that); its platform
@@ -25,6 +26,7 @@ import io
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -217,6 +219,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=tuple(ROWS), default=list(ROWS))
     parser.add_argument("--rounds", type=int, help="of each row, in place of its own")
     parser.add_argument("--held", action="store_true", help="beside the same with hold: 120, sleep: never")
+    parser.add_argument("--two", action="store_true", help="two such jobs at once, beside one alone")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw the pods of each run into it")
     arguments = parser.parse_args()
 
@@ -236,7 +239,13 @@ def main() -> None:
         run = told(name, row)
         if arguments.held:
             held = told(f"{name}-held", replace(row, hold=120, sleep="never"))
-            print(f"\n{name}: wall {run.wall / held.wall:.3f} of the held run's\n", flush=True)
+            ratios = f"wall {run.wall / held.wall:.3f}, end of round 1 {run.first / held.first:.3f}"
+            print(f"\n{name}: {ratios} of the held run's\n", flush=True)
+        if arguments.two:
+            with ThreadPoolExecutor() as both:
+                two = list(both.map(lambda which, row=row: measure(cluster, which, row), ("left", "right")))
+            longest = max(one.wall for one in two) / run.wall
+            print(f"\n{name}: two jobs at once take {longest:.2f} times as long as one alone\n", flush=True)
     print(f"\nload at the end {os.getloadavg()[0]:.0f}")
 
 
