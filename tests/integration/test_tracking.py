@@ -179,17 +179,20 @@ def test_a_round_that_mlflow_has_in_part_is_completed(tmp_path: Path) -> None:
     run = TrackedRun(RUN, "spread", settings, {"spec": {}}, {}, folder.path, 1)
     first = MlflowTracker(run)
     first.open()
-    first.record(next(Rounds(folder).up_to(1)))
+    first.record(next(Rounds(folder).up_to(1, 1_000.0)))
     client = mlflow_client(store)
     (begun,) = client.search_runs([client.get_experiment_by_name("nitro").experiment_id])
     client.log_metric(begun.info.run_id, "reward/mean", 1.0, step=200)  # and then it was killed
     first.abandon()
     second = MlflowTracker(run)
     second.open()
-    for measured in Rounds(folder).up_to(3):
+    for measured in Rounds(folder).up_to(3, 3_000.0):
         second.record(measured)
     second.finish("KILLED", {}, [])
     for metric, value in (("reward/mean", [1.0, 1.0, 1.0]), ("run/round", [1, 2, 3])):
         found = mlflow_history(client, begun.info.run_id, metric)
         assert found == list(zip((100, 200, 300), value, strict=True))
+    times = [metric.timestamp for metric in client.get_metric_history(begun.info.run_id, "run/round")]
+    assert times[0] == 1_000_000
+    assert times[-1] == 3_000_000, "a point has the round's own time, in milliseconds"
     assert client.get_run(begun.info.run_id).info.status == "KILLED"

@@ -38,11 +38,13 @@ class MeasuredRound:
     Attributes:
         round: counted from 1.
         step: environment steps of the run up to and including the round.
+        time: at which it was done. Unit: seconds since 1970.
         values: by name: `reward/mean`, and of several agents `policy/NAME/reward_mean`.
     """
 
     round: int
     step: int
+    time: float
     values: Mapping[str, float]
 
 

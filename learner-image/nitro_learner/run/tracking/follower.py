@@ -21,6 +21,7 @@ import random
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -60,6 +61,7 @@ class Follower:
         self._folder = RunDir(run.folder)
         self._changed = threading.Condition()
         self._round = self._recorded = 0
+        self._done_at = 0.0
         self._end: str | None = None
         self._gone = False
         self._tracker: Tracker | None = None
@@ -71,7 +73,8 @@ class Follower:
         for line in lines:
             said = json.loads(line)
             with self._changed:
-                self._round = max(self._round, said.get("round", 0))
+                if said.get("round", 0) > self._round:
+                    self._round, self._done_at = said["round"], time.time()
                 self._end = said.get("end", self._end)
                 self._changed.notify()
         with self._changed:
@@ -115,8 +118,9 @@ class Follower:
                 self._rounds = Rounds(self._folder)
                 self._tracker = self._make(self._run)
                 self._say(opened=self._tracker.open())
-        last = self._round
-        for measured in self._rounds.up_to(last):
+        with self._changed:
+            last, at = self._round, self._done_at
+        for measured in self._rounds.up_to(last, at):
             if self._gone:
                 return
             with self._watched():

@@ -80,10 +80,10 @@ class MlflowTracker:
             self._checked = True
         # The round itself comes last: with it all of its metrics are there.
         values[_ROUND] = values.pop(_ROUND, float(measured.round))
-        self._log(values, measured.step)
+        self._log(values, measured.step, measured.time)
 
     def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
-        self._log(figures, self._step)
+        self._log(figures, self._step, time.time())
         for file in files:
             self._client.log_artifact(self._id, str(file), "policy")
         self.abandon()
@@ -121,11 +121,10 @@ class MlflowTracker:
         tags = {"nitro.job": self._run.name} | {f"nitro.{name}": one for name, one in self._run.tags.items()}
         self._client.log_batch(self._id, tags=[RunTag(name, value) for name, value in tags.items()])
 
-    def _log(self, values: Mapping[str, float], step: int) -> None:
+    def _log(self, values: Mapping[str, float], step: int, at: float) -> None:
         from mlflow.entities import Metric
 
-        now = time.time_ns() // 1_000_000
-        metrics = [Metric(name, value, now, step) for name, value in values.items()]
+        metrics = [Metric(name, value, int(at * 1000), step) for name, value in values.items()]
         for start in range(0, len(metrics), _METRICS):
             self._client.log_batch(self._id, metrics=metrics[start : start + _METRICS])
 

@@ -25,15 +25,21 @@ class Rounds:
         self._metrics = _Rows(folder.metrics)
         self._policies = _Rows(folder.policies)
 
-    def up_to(self, last: int) -> Iterator[MeasuredRound]:
-        """The rounds up to `last` that were not returned yet, in order."""
-        for row in self._metrics.up_to(last):
+    def up_to(self, last: int, at: float) -> Iterator[MeasuredRound]:
+        """The rounds up to `last` that were not returned yet, in order.
+
+        `at` is the time at which `last` was done. Those before it were done earlier by the training time that
+        lies between; time between two sittings of the run does not count.
+        """
+        rows = list(self._metrics.up_to(last))
+        for row in rows:
             round = int(row["round"])
             values = {tag(name): float(value) for name, value in row.items() if name != "env_steps" and value}
+            before = float(rows[-1]["wall_seconds"]) - float(row["wall_seconds"])
             for own in self._policies.up_to(round):
                 measured = {name: float(own[name]) for name in _OF_POLICIES if own.get(name)}
                 values |= {f"policy/{own['policy']}/{name}": value for name, value in measured.items()}
-            yield MeasuredRound(round, int(row["env_steps"]), values)
+            yield MeasuredRound(round, int(row["env_steps"]), at - before, values)
 
 
 class _Rows:

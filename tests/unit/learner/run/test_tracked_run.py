@@ -21,23 +21,36 @@ from tracking_support import until
 from train_support import job
 
 
+def test_a_round_has_the_time_at_which_it_was_done(tmp_path: Path) -> None:
+    """Also where several are told at once: with rare checkpoints, or after a tracker could not be reached."""
+    folder = shared_run(tmp_path)
+    lines = folder.metrics.read_text().splitlines()
+    place = lines[0].split(",").index("wall_seconds")
+    for index, seconds in enumerate((10.0, 25.0, 27.5), start=1):
+        cells = lines[index].split(",")
+        lines[index] = ",".join([*cells[:place], str(seconds), *cells[place + 1 :]])
+    folder.metrics.write_text("\n".join(lines) + "\n")
+    times = [measured.time for measured in Rounds(folder).up_to(3, 1_000_000.0)]
+    assert times == [999_982.5, 999_997.5, 1_000_000.0]
+
+
 def test_rounds_are_read_once_and_only_whole_lines(tmp_path: Path) -> None:
     folder = shared_run(tmp_path)
     whole = folder.metrics.read_text()
     cut = whole.rindex("\n", 0, -1) + 10
     folder.metrics.write_text(whole[:cut])
     rounds = Rounds(folder)
-    assert [measured.round for measured in rounds.up_to(2)] == [1, 2]
-    (third,) = rounds.up_to(3)
+    assert [measured.round for measured in rounds.up_to(2, 0.0)] == [1, 2]
+    (third,) = rounds.up_to(3, 0.0)
     assert (third.step, third.values["reward/mean"], third.values["update/kl"]) == (300, 1.0, 1.0)
     policies = {name for name in third.values if name.startswith("policy/")}
     assert "policy/agent_2/kl" in policies
     assert not any(name.startswith("policy/agent_1/") for name in policies), "that agent plays agent_2's"
-    assert [measured.round for measured in rounds.up_to(9)] == [4]
+    assert [measured.round for measured in rounds.up_to(9, 0.0)] == [4]
     with folder.metrics.open("a") as file:
         file.write(whole[cut:])
-    assert [measured.round for measured in rounds.up_to(9)] == [5]
-    assert [measured.round for measured in Rounds(RunDir(tmp_path / "none")).up_to(9)] == []
+    assert [measured.round for measured in rounds.up_to(9, 0.0)] == [5]
+    assert [measured.round for measured in Rounds(RunDir(tmp_path / "none")).up_to(9, 0.0)] == []
 
 
 def test_a_config_has_the_whole_job_but_for_values_of_variables() -> None:
