@@ -14,7 +14,7 @@ UV       := $(BIN)/uv
 # The one tool that is not in constraints.txt, because it installs what is.
 UV_VERSION := 0.13.8
 AUDIT := $(UV) tool run pip-audit==2.9.0 --requirement hashes.txt --require-hashes --disable-pip
-PACKAGES := -e crds -e actor-image[lambda,agents] -e learner-image[train,local,export,wandb,mlflow,search] -e operator
+PACKAGES := -e crds -e actor-image[lambda,agents] -e learner-image[train,local,export,wandb,mlflow,search,video,pandas] -e operator
 SOURCES  := crds actor-image learner-image operator monitoring website charts scripts tests
 STAMP    := build/environment
 # File by file: the tests of one file share what is slow to start, such as an API server. One process more than
@@ -172,7 +172,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --no-anno
 # hashes.txt has the same versions with the hashes of their files; hashes in constraints.txt would forbid to install our own folders.
 .PHONY: constraints
 constraints: $(STAMP) ## resolve constraints.txt anew, and hashes.txt with it
-	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda,agents,smax,smax-source]' '-e ./learner-image[train,local,export,rllib,wandb,mlflow,search]' '-e ./operator' > build/packages.in
+	printf '%s\n' '-e ./crds' '-e ./actor-image[lambda,agents,smax,smax-source]' '-e ./learner-image[train,local,export,rllib,wandb,mlflow,search,video,pandas]' '-e ./operator' > build/packages.in
 	$(COMPILE) build/packages.in -o build/constraints.txt
 	$(COMPILE) --generate-hashes --constraint build/constraints.txt build/packages.in -o build/hashes.txt
 	mv build/constraints.txt constraints.txt

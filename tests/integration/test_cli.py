@@ -192,7 +192,7 @@ def test_a_run_that_is_named_twice_counts_once(tmp_path: Path, capsys: pytest.Ca
         (["evaluate", "absent"], "is no run folder"),
         (["evaluate", "absent", "--episodes", "0"], "at least 1"),
         (["evaluate", "absent", "--episodes", "99999999999999"], "at least 1, at most 100000"),
-        (["evaluate", "absent", "--video", "x.mp4"], "--video x.mp4: must end in .gif or .webp"),
+        (["evaluate", "absent", "--video", "x.avi"], "--video x.avi: must end in .mp4, .gif or .webp"),
         (["plot", "absent", "--out", "picture"], "must end in .png, .svg or .pdf"),
         (["top", "--interval", "soon"], "soon is not within 0.5 to 3600 seconds"),
         (["nonsense"], "invalid choice"),

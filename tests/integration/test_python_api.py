@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from mpe2 import simple_spread_v3
 
 import nitro_learner as nitro
 from agents_jobs import job as agents_job
@@ -22,6 +24,7 @@ from nitro_learner.algorithms import registry
 from nitro_learner.algorithms.policy_set import PolicySet, saved_policies
 from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, NoCheckpointError, write
 from nitro_learner.run.rundir import RunDir, RunDirError
+from nitro_learner.studies.video import VideoError
 from nitro_learner.training.round_report import RoundReport
 from train_support import job as small_job
 from train_support import write_job
@@ -294,3 +297,27 @@ def test_a_job_file_of_the_user_is_not_taken_for_a_run(tmp_path: Path) -> None:
     )
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path], "the folder is marked as one of nitro's"
+
+
+def test_a_policy_records_the_episode_that_it_plays(tmp_path: Path) -> None:
+    untrained(small_job(**CARTPOLE), tmp_path / "run")
+    policy = nitro.load(tmp_path / "run")
+    environment = gymnasium.make("CartPole-v1", render_mode="rgb_array")
+    filmed = policy.record(environment, tmp_path / "videos" / "cartpole.mp4", seed=3)
+    observation, _ = environment.reset(seed=3)
+    steps, over = 0, False
+    while not over:
+        observation, _, terminated, truncated, _ = environment.step(policy.act(observation))
+        steps, over = steps + 1, terminated or truncated
+    assert (filmed.steps, filmed.total, filmed.ended) == (steps, float(steps), True)
+    assert (tmp_path / "videos" / "cartpole.mp4").stat().st_size > 1000
+    with pytest.raises(VideoError, match='draws nothing: make it with render_mode="rgb_array"'):
+        policy.record(gymnasium.make("CartPole-v1", render_mode=None), tmp_path / "none.gif")
+
+
+def test_a_team_records_the_episode_that_it_plays(tmp_path: Path) -> None:
+    untrained(agents_job(), tmp_path / "run")
+    environment = simple_spread_v3.parallel_env(render_mode="rgb_array")
+    filmed = nitro.load(tmp_path / "run").record(environment, tmp_path / "spread.gif", seed=3)
+    assert (filmed.steps, filmed.ended) == (25, True)
+    assert (tmp_path / "spread.gif").stat().st_size > 1000

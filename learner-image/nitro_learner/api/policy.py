@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nitro_actor.actions import action_space
 from nitro_actor.memory import memory_size
 from nitro_actor.protocol.agents import AgentClass, agent_classes
 from nitro_actor.protocol.weights import PolicyWeights, WeightsContainer
 from nitro_learner.api.episode import PlayedEpisode
 from nitro_learner.api.players import Action, AgentPlayer, State, TeamPlayer
 from nitro_learner.api.rows import alike, batch_of, masks_of
+
+if TYPE_CHECKING:
+    from nitro_learner.studies.video import Filmed
 
 
 class TrainedPolicy:
@@ -178,6 +183,52 @@ class TrainedPolicy:
     def episode(self) -> PlayedEpisode:
         """Begin an episode that is told frame by frame."""
         return PlayedEpisode(self)
+
+    def record(
+        self, environment: Any, path: str | Path, *, seed: int | None = None, deterministic: bool = True
+    ) -> Filmed:
+        """Play an episode and write a video of it, .mp4, .gif or .webp.
+
+        Args:
+            environment: of gymnasium, or of several agents a ParallelEnv of PettingZoo, made with
+                `render_mode="rgb_array"`. Its observations and masks are as in training.
+            path: of the file. A .mp4 needs the extra `video`.
+            seed: of the environment's reset.
+            deterministic: see `act`.
+
+        Returns:
+            The steps that the video shows, 1,000 at most, their return (of several agents the sum), and
+            whether the episode ended with them.
+
+        Raises:
+            VideoError: the environment draws nothing, or nothing here writes that format.
+        """
+        from nitro_actor.engines.masked import Masks, method
+        from nitro_learner.studies.video import Video, VideoError, as_policies_see, choose_renderer, lighten
+
+        choose_renderer()
+        lighten(environment)
+        several, episode, masks = "classes" in self.environment, self.episode(), None
+        if not several:
+            environment = as_policies_see(environment)
+            if method(environment):
+                masks = Masks([environment], action_space(self.of(self.agents[0]).action))
+        observation, _ = environment.reset(seed=seed)
+        if environment.render() is None:
+            raise VideoError(f'{environment} draws nothing: make it with render_mode="rgb_array"')
+        with Video(Path(path), float(environment.metadata.get("render_fps") or 30)) as video:
+            going = True
+            while going:
+                available = None
+                if masks:
+                    masks.show(0)
+                    available = masks.available[0]
+                action = episode.act(observation, deterministic=deterministic, available=available)
+                observation, reward, terminated, truncated, _ = environment.step(action)
+                ended = not environment.agents if several else bool(terminated or truncated)
+                total = sum(reward.values()) if several else reward
+                going = video.step(environment.render, float(total), ended=ended)
+        return video.filmed
 
     def of(self, agent: str) -> AgentClass:
         """The spaces of an agent. Raises ValueError for an unknown one."""

@@ -13,7 +13,7 @@ examples:
   nitro evaluate runs/hopper-20260101-120000 --episodes 100 --json
   nitro evaluate runs/hopper-20260101-120000 --checkpoint 120
   nitro evaluate runs/hopper-20260101-120000 --best
-  nitro evaluate runs/hopper-20260101-120000 --video hopper.gif
+  nitro evaluate runs/hopper-20260101-120000 --video hopper.mp4
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from nitro_learner.cli.common import add_checkpoint, checkpoint_of, read_job, some_path, writing
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
 # All of them are played one after the other, and each return is kept.
 _MOST_EPISODES = 100_000
+_VIDEOS = (".mp4", ".gif", ".webp")
+_TOLD_SECONDS = 2.0
+"""Time between two messages of how far a video is."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=int, default=20, metavar="N", help="episodes to play; default: 20")
     add_checkpoint(parser, "")
     parser.add_argument(
-        "--video", type=some_path, metavar="F", help="write a video of one episode (.gif or .webp)"
+        "--video", type=some_path, metavar="F", help="write a video of one episode (.mp4, .gif or .webp)"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
 
@@ -45,8 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not 1 <= arguments.episodes <= _MOST_EPISODES:
         raise CommandError(f"--episodes {arguments.episodes}: at least 1, at most {_MOST_EPISODES}")
-    if arguments.video and arguments.video.suffix not in (".gif", ".webp"):
-        raise CommandError(f"--video {arguments.video}: must end in .gif or .webp")
+    if arguments.video and arguments.video.suffix not in _VIDEOS:
+        raise CommandError(
+            f"--video {arguments.video}: must end in {', '.join(_VIDEOS[:-1])} or {_VIDEOS[-1]}"
+        )
     folder = RunDir(arguments.run)
     if not folder.job.exists():
         raise CommandError(f"{folder.path} is no run folder (it has no job.yaml)")
@@ -58,7 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     from nitro_learner.checkpoints.store import CheckpointError, CheckpointStore, load
     from nitro_learner.networks.architecture import NetworkMisfit
     from nitro_learner.sampling.evaluation import cut_warning
-    from nitro_learner.studies.playing import VideoError, film, find_own, play
+    from nitro_learner.studies.filming import film
+    from nitro_learner.studies.playing import find_own, play
+    from nitro_learner.studies.video import VideoError
 
     store = CheckpointStore(folder.checkpoints, keep_last=1)
     try:
@@ -107,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.video:
         try:
             with writing("--video", arguments.video, "Name a file that you may write."):
-                filmed = film(job.spec, checkpoint, arguments.video)
+                filmed = film(job.spec, checkpoint, arguments.video, _told())
         except VideoError as error:
             raise CommandError(f"no video: {error}", FAILED) from None
         of = "" if filmed.ended else f" of the first {filmed.steps:,} steps of an episode"
@@ -116,6 +124,19 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr if arguments.json else sys.stdout,
         )
     return DONE
+
+
+def _told() -> Callable[[int], None]:
+    """Says on stderr how far a video is, from time to time."""
+    last = time.monotonic()
+
+    def tell(steps: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _TOLD_SECONDS:
+            last = time.monotonic()
+            print(f"nitro evaluate: {steps:,} steps are drawn", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _listed(means: Mapping[str, float]) -> str:

@@ -34,7 +34,7 @@ def untrained(path: Path, environment: dict[str, Any], algorithm: str = "ppo") -
     )
     folder = RunDir(path)
     folder.job.write_text(job.to_yaml())
-    made = make_env(playing._config(job.spec, 1))
+    made = make_env(playing.config_of(job.spec, 1))
     policies = registry.make_policies(job.spec, made.spec.to_json())
     made.close()
     CheckpointStore(folder.checkpoints, keep_last=1).save(1, {"policies": policies.state_dict()})

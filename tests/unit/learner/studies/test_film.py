@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
+import av
 import gymnasium
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from nitro_actor.make_env import make_env
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_learner.algorithms import registry
 from nitro_learner.checkpoints.store import Checkpoint
-from nitro_learner.studies import playing
-from nitro_learner.studies.playing import VideoError, film
+from nitro_learner.studies import video
+from nitro_learner.studies.filming import film
+from nitro_learner.studies.playing import config_of
+from nitro_learner.studies.video import VideoError
 
 
 class Drawn(TwoState):
@@ -89,7 +92,7 @@ def job(algorithm: str = "ppo", **environment: Any) -> NitroTrainingJob:
 
 
 def untrained(spec: NitroTrainingJob) -> Checkpoint:
-    environment = make_env(playing._config(spec.spec, 1))
+    environment = make_env(config_of(spec.spec, 1))
     policies = registry.make_policies(spec.spec, environment.spec.to_json())
     environment.close()
     return Checkpoint(0, {"policies": policies.state_dict()}, Path("none"))
@@ -105,6 +108,93 @@ def test_every_step_is_a_picture(tmp_path: Path) -> None:
     filmed = film(spec.spec, untrained(spec), tmp_path / "videos" / "drawn.webp")
     assert (filmed.steps, filmed.ended) == (10, True)
     assert pictures(tmp_path / "videos" / "drawn.webp") == [(16, 8)] * 10
+
+
+def frames(path: Path) -> list[np.ndarray]:
+    """The pictures of a .mp4, as they are played."""
+    with av.open(str(path)) as container:
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+def test_an_mp4_shows_the_pictures_of_the_episode(tmp_path: Path) -> None:
+    spec, told = job(entryPoint="test_film:Drawn"), []
+    filmed = film(spec.spec, untrained(spec), tmp_path / "drawn.mp4", told.append)
+    assert (filmed.steps, filmed.ended) == (10, True)
+    assert told == list(range(1, 11))
+    shades = [picture.mean() for picture in frames(tmp_path / "drawn.mp4")]
+    np.testing.assert_allclose(shades, [20 * step for step in range(1, 11)], atol=6)  # H.264 loses a little
+    assert list(tmp_path.iterdir()) == [tmp_path / "drawn.mp4"]
+
+
+class Odd(Drawn):
+    """Pictures of odd height and width, many a second."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 120}
+
+    def render(self) -> Any:
+        return np.full((7, 15, 3), 20 * self._steps, np.uint8)
+
+
+def test_of_many_steps_a_second_only_some_are_drawn_the_last_one_among_them(tmp_path: Path) -> None:
+    spec = job(entryPoint="test_film:Odd")
+    filmed = film(spec.spec, untrained(spec), tmp_path / "odd.mp4")
+    assert (filmed.steps, filmed.ended) == (10, True)
+    shades = [picture.mean() for picture in frames(tmp_path / "odd.mp4")]
+    np.testing.assert_allclose(shades, [20 * step for step in (1, 5, 9, 10)], atol=6)
+    with av.open(str(tmp_path / "odd.mp4")) as container:
+        stream = container.streams.video[0]
+        assert (stream.average_rate, stream.width, stream.height) == (30, 16, 8)
+
+
+class Failing(Drawn):
+    """Its fourth picture cannot be drawn."""
+
+    def render(self) -> Any:
+        if self._steps == 4:
+            raise RuntimeError("no light")
+        return super().render()
+
+
+@pytest.mark.parametrize("suffix", video.SUFFIXES)
+def test_a_video_that_fails_leaves_no_file(tmp_path: Path, suffix: str) -> None:
+    spec = job(entryPoint="test_film:Failing")
+    with pytest.raises(RuntimeError, match="no light"):
+        film(spec.spec, untrained(spec), tmp_path / f"failing{suffix}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_its_package_mp4_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    spec = job(entryPoint="test_film:Drawn")
+    with pytest.raises(
+        VideoError, match=r"needs the package av.*learner-image\[train,video\]'.*or name a .gif"
+    ):
+        film(spec.spec, untrained(spec), tmp_path / "drawn.mp4")
+    with pytest.raises(VideoError, match=r"drawn.avi: a video's name ends in .mp4, .gif, .webp"):
+        film(spec.spec, untrained(spec), tmp_path / "drawn.avi")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there SDL looks for a screen")
+def test_nothing_is_said_about_a_screen_that_is_not_there(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in DISPLAYS}
+    environment.pop("XDG_RUNTIME_DIR", None)
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    program = "import sys, test_film; test_film.film_cartpole(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "cartpole.mp4"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(frames(tmp_path / "cartpole.mp4")) > 2
+
+
+def film_cartpole(path: str) -> None:
+    """An untrained CartPole."""
+    spec = job(id="CartPole-v1")
+    film(spec.spec, untrained(spec), Path(path))
 
 
 @pytest.mark.parametrize(
@@ -133,19 +223,19 @@ def test_several_agents_that_nothing_draws_are_reported(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_game_needs_no_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "_FRAMES", 5)
+    monkeypatch.setattr(video, "MOST_STEPS", 5)
     spec = job(id="ALE/SpaceInvaders-v5")
     filmed = film(spec.spec, untrained(spec), tmp_path / "game.gif")
     assert (filmed.steps, filmed.ended) == (5, False)
     assert set(pictures(tmp_path / "game.gif")) == {(160, 210)}
 
 
-DISPLAYS = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY", "PYOPENGL_PLATFORM")
+DISPLAYS = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY", "PYOPENGL_PLATFORM", "SDL_VIDEODRIVER")
 
 
 def film_hopper(path: str) -> None:
-    """Two pictures of an untrained Hopper."""
-    playing._FRAMES = 2  # type: ignore[misc]
+    """Eight steps of an untrained Hopper, of which every fourth is a picture."""
+    video.MOST_STEPS = 8  # type: ignore[misc]
     spec = job(id="Hopper-v5")
     film(spec.spec, untrained(spec), Path(path))
 
@@ -180,7 +270,7 @@ def test_a_renderer_is_chosen_where_there_is_no_display(
 ) -> None:
     without_display(monkeypatch)
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: name if name in installed else None)
-    playing._choose_renderer()
+    video.choose_renderer()
     assert os.environ.get("MUJOCO_GL") == chosen
 
 
@@ -188,7 +278,7 @@ def test_a_display_or_a_choice_is_left_alone(monkeypatch: pytest.MonkeyPatch) ->
     without_display(monkeypatch)
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: name)
     monkeypatch.setenv("DISPLAY", ":0")
-    playing._choose_renderer()
+    video.choose_renderer()
     assert "MUJOCO_GL" not in os.environ
 
 
