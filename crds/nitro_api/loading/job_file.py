@@ -15,7 +15,7 @@ from nitro_api.loading import yamlfile
 from nitro_api.loading.nulls import without_nulls
 from nitro_api.resolution.episodes import keep_rollout, rollout
 from nitro_api.resolution.presets import preset_values
-from nitro_api.resolution.resolve import keep_scaler, resolve
+from nitro_api.resolution.resolve import keep_rate, keep_scaler, resolve
 from nitro_api.rules import agents_rules, cache_rules, network_rules, payload_rules
 from nitro_api.schema.openapi import schema_at
 from nitro_api.schema.wording import (
@@ -102,7 +102,8 @@ def lost_points(source: Path | str | dict[str, Any], overrides: Sequence[str] = 
 
 def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
     """The resolved job of an object as the API server has it, without its status and most metadata. A run
-    that has begun keeps its rollouts and its scaler, even if this version has other defaults.
+    that has begun keeps its rollouts, its scaler and its learning rate's course, even if this version has other
+    defaults, or if spec.stop, which may change, would now give another one.
 
     Raises:
         JobInvalid: with every mistake.
@@ -116,11 +117,13 @@ def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
     status = found if isinstance(found := stored.get("status"), Mapping) else {}
     training = status.get("training")
     if isinstance(training, Mapping) and "round" in training:
-        begun = TrainingStatus.model_validate(dict(training)).model_dump(
+        known = TrainingStatus.model_validate(dict(training))
+        begun = known.model_dump(
             by_alias=True, include={"rollout_length", "envs_per_actor"}, exclude_none=True
         )
         keep_rollout(job.spec.environment, {**_former_rollout(job), **begun})
         keep_scaler(job.spec.scaling, status.get("scaler"))
+        keep_rate(job.spec, known.learning_rate_anneal)
     return resolve(job)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from nitro_api.algorithms.ppo import PpoHyperparameters
 from nitro_api.algorithms.record import path_of
 from nitro_api.costs.pod_prices import GB, POD_PRICES, requested_gb
 from nitro_api.resolution import episodes
+from nitro_api.resolution.known_end import known_rounds, least_steps
 from nitro_api.resolution.presets import preset_values, rllib_settings
 from nitro_api.spec.backend import LocalBackendSpec
 from nitro_api.spec.checkpoint import CheckpointVolume
@@ -23,8 +25,11 @@ from nitro_api.spec.sharing import Sharing
 CLAIM_SIZE = "1Gi"
 VM_CORES = 16
 """Actors that one virtual machine hosts: the cores of a c5.4xlarge."""
-WINDOW, MARLESS_WINDOW = 6, 10
-"""spec.scaling.window: the Nitro paper's, and the MARLess paper's."""
+WINDOW, MARLESS_WINDOW, GROWTH_WINDOW = 6, 10, 40
+"""spec.scaling.window: the Nitro paper's, the MARLess paper's, and that of scaler growth."""
+LONG_STEPS, SMALL_ROUND = 1_000_000, 4096
+"""Steps of a training from which on it is long, and steps of a round up to which its samples are few: those
+of 8 actors with the preset's rolloutLength."""
 MARLESS_THRESHOLD = 0.5
 """spec.scaling.threshold, as in the MARLess paper."""
 PRESET_SCALERS = ("nitro", "fixed")
@@ -48,6 +53,7 @@ def resolve(job: NitroTrainingJob) -> NitroTrainingJob:
     _resolve_actors(spec.scaling, preset)
     _resolve_score(spec)
     _resolve_agents(spec)
+    _resolve_rate(spec, preset)
     for path, value in preset.items():
         *parents, name = path.split(".")
         _fill(_descend(spec, parents), name, value)
@@ -155,6 +161,8 @@ def _resolve_score(spec: JobSpec) -> None:
 
 def usual_window(spec: JobSpec) -> int:
     """spec.scaling.window where the job leaves it out."""
+    if spec.scaling.scaler == "growth":
+        return GROWTH_WINDOW
     return MARLESS_WINDOW if scores_policies(spec) else WINDOW
 
 
@@ -169,6 +177,50 @@ def fades(spec: JobSpec) -> bool:
     scaling = spec.scaling
     ours = scaling.scaler in ("nitro", "random-score") and not scores_policies(spec)
     return ours and scaling.mode != "artifact"
+
+
+def _resolve_rate(spec: JobSpec, preset: dict[str, Any]) -> None:
+    """Fill in the limit of rounds, and whether the learning rate falls over them: in a training that is known
+    to fall with a constant one it does, where these rounds are known to be its end.
+
+    A job that goes on with all of another run keeps that run's rate."""
+    _fill(spec.stop, "rounds", preset["stop.rounds"])
+    source = spec.resume_from
+    goes_on = source is not None and source.take == "Run"
+    if falls_at_constant_rate(spec) and not goes_on and known_rounds(spec) == spec.stop.rounds:
+        _fill(spec.algorithm.hyperparameters, "learningRateAnneal", True)
+
+
+def falls_at_constant_rate(spec: JobSpec) -> bool:
+    """Whether the returns of a job are known to fall again with a constant learning rate: `tuned` PPO over
+    many steps, of which no round has many. docs/results/long-budgets.md has the runs.
+
+    Actors and stop.rounds must be known. A KL penalty bounds the steps, so a job with one is left alone.
+    """
+    algorithm, scaling = spec.algorithm, spec.scaling
+    if (algorithm.name, algorithm.preset) != ("ppo", "tuned") or algorithm.hyperparameters.to_dict().get(
+        "klCoefficient"
+    ):
+        return False
+    largest = most_actors(scaling) * spec.environment.rollout_length
+    return largest <= SMALL_ROUND and least_steps(spec) >= LONG_STEPS
+
+
+def keep_rate(spec: JobSpec, begun: bool | None) -> None:
+    """Have the learning rate of a job whose run has begun fall, or not, as it did, unless the job says
+    otherwise.
+
+    Args:
+        spec: not resolved; it is changed.
+        begun: learningRateAnneal of the run; None of one that began before there was any other default than
+            the preset's.
+    """
+    settings: Any = spec.algorithm.hyperparameters
+    if isinstance(settings, PpoHyperparameters) and settings.to_dict().get("learningRateAnneal") is None:
+        atari = spec.environment.is_atari
+        preset = preset_values(spec.algorithm.preset, algorithm=spec.algorithm.name, atari=atari)
+        usual = preset[f"{_SETTINGS}learningRateAnneal"]
+        settings.learning_rate_anneal = usual if begun is None else begun
 
 
 def _resolve_agents(spec: JobSpec) -> None:

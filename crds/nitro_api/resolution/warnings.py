@@ -9,8 +9,10 @@ from typing import Any
 from nitro_api.costs.pod_prices import POD_PRICES, pod_vcpu
 from nitro_api.costs.round_costs import cost_ratio
 from nitro_api.resolution import episodes
+from nitro_api.resolution.known_end import known_rounds, least_steps
 from nitro_api.resolution.resolve import (
     fades,
+    falls_at_constant_rate,
     most_actors,
     preset_of,
     resolve,
@@ -38,6 +40,7 @@ def warnings(job: NitroTrainingJob) -> list[str]:
         *_sharing_warnings(spec),
         *_function_warnings(spec),
         _pod_price_warning(spec),
+        _falling_warning(spec),
         _ratio_warning(spec),
         *_metadata_warnings(spec),
         *_null_warnings(spec),
@@ -134,6 +137,26 @@ def _ratio_warning(spec: JobSpec) -> str | None:
         f"spec.scaling.minActors: scaler efficient asks for at most costRatio actors, here {ratio:.3g}, so "
         f"that all rounds after the first have {scaling.min_actors}; lower minActors, or set costRatio"
     )
+
+
+def _falling_warning(spec: JobSpec) -> str | None:
+    """A warning if a long training's returns are known to fall again, because its learning rate does not."""
+    if not falls_at_constant_rate(spec):
+        return None
+    field, steps = "spec.algorithm.hyperparameters.learningRateAnneal", least_steps(spec)
+    limit, end = spec.stop.rounds, known_rounds(spec)
+    known = (
+        f"with a constant learning rate, returns fall again in a training of {steps:,} steps with at most "
+        f"{most_actors(spec.scaling)} actors a round (docs/results/long-budgets.md)"
+    )
+    if end is None:
+        return f"{field}: {known}, and the end is not known in rounds; have stop.rounds end it"
+    if end < limit:
+        return (
+            f"spec.stop.rounds: the learning rate would fall over {limit} rounds, and training ends after "
+            f"{end}; {known}; set stop.rounds: {end}, over which the rate then falls"
+        )
+    return None if spec.algorithm.anneals else f"{field}: {known}; set it to true, or leave it out"
 
 
 def _metadata_warnings(spec: JobSpec) -> list[str]:
@@ -237,6 +260,8 @@ def _unused_warnings(spec: JobSpec) -> list[str]:
         if scaling.mode not in ("artifact", "explained-variance"):
             return []
         return [f"spec.scaling.surrogate: has no effect with mode: {scaling.mode}; remove it"]
+    if scaling.scaler == "growth":
+        return _unused(spec, "mode", "normalise", "surrogate")
     if scaling.scaler == "efficient":
         return _unused(spec, "window", "mode", "normalise")
     return _unused(spec, "window", "mode", "normalise", "surrogate")

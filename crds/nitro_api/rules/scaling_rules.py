@@ -87,6 +87,12 @@ declare(
         sentence="is only allowed with scaler: marless or random-score; remove it or set scaler: marless",
         holds=lambda scaling: scaling.scaler in ("marless", "random-score") or scaling.threshold is None,
     ),
+    Rule(
+        path="window",
+        cel=f"!{set_to('scaler', 'growth')} || !has(self.window) || self.window >= 4",
+        sentence="must be at least 4 with scaler: growth, which compares its halves; raise it",
+        holds=lambda scaling: scaling.scaler != "growth" or scaling.window is None or scaling.window >= 4,
+    ),
     _only_with("efficient", "costRatio", "cost_ratio"),
     _only_with("efficient", "costs", "costs"),
     Rule(

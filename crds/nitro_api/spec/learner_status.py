@@ -107,6 +107,9 @@ class TrainingStatus(StatusModel):
     envs_per_actor: Count | None = None
     """spec.environment.envsPerActor, with which the run began."""
 
+    learning_rate_anneal: bool | None = None
+    """Whether the run's learning rate falls, as when it began."""
+
     reward_mean: Number | None = None
     """Mean return of the last 20 training episodes."""
 

@@ -34,6 +34,7 @@ class Scaling(Model):
         "schedule",
         "random-score",
         "efficient",
+        "growth",
         "kungfu",
         "hydrozoa",
         "minionsrl",
@@ -43,7 +44,8 @@ class Scaling(Model):
     """Who decides: `nitro` the boosting score, `fixed` always initialActors, `schedule` the list in
     `schedule`, `random-score` as nitro, or with several agents as marless, with a score drawn from its own
     history (the control experiment), `efficient` as many as make PPO's improvement cheapest, by the
-    gradient's noise and by what rounds cost. The paper's other scalers: `kungfu` more as the gradient noise
+    gradient's noise and by what rounds cost, `growth` twice as many where the returns no longer rise and half
+    as many where they rise steeply. The paper's other scalers: `kungfu` more as the gradient noise
     scale grows, never fewer; `hydrozoa` from minActors on twice as many every ten rounds; `minionsrl` as the
     pre-trained `agent` chooses; `minionsrl-adapt` in proportion to how near the reward is to
     stop.targetReward. For several agents: `marless` what all policies' scores ask for together, as the
@@ -66,8 +68,9 @@ class Scaling(Model):
 
     window: int = resolved(ge=2, le=1000)
     """Number of values n that the score compares a new value with; the new value is one of them. The values
-    are convexity ratios, or those of the mode's statistic. Unit: rounds. Default: 10 with scaler `marless`,
-    and with `random-score` of several agents, otherwise 6."""
+    are convexity ratios, or those of the mode's statistic; with `growth` the returns of rounds, at least 4.
+    Unit: rounds. Default: 10 with scaler `marless`, and with `random-score` of several agents, 40 with
+    `growth`, otherwise 6."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     """MARLess' beta. The next round has as many actors as the policy that asks for the most, if the policies

@@ -16,10 +16,12 @@ examples:
 from __future__ import annotations
 
 import argparse
+import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nitro_api import JobInvalid
+from nitro_api.schema.wording import nearest
 from nitro_learner.cli.common import add_namespace, add_set, refused, some_path
 from nitro_learner.cli.exits import DONE, FAILED, CommandError
 
@@ -37,6 +39,7 @@ examples:
   nitro experiment run experiments/paper-small.yaml
   nitro experiment run experiments/paper-small.yaml --set seeds='[0, 1, 2]' --dir runs/three
   nitro experiment run experiments/paper-small.yaml --cluster --namespace team-a
+  nitro experiment run experiments/long-budgets.yaml --only 'Hopper-v5/fixed-4*/seed-[01]'
   nitro experiment run experiments/search-cartpole.yaml --jobs 2
   nitro experiment run experiments/search-cartpole.yaml --set search.trials=40     # 20 more trials
 """
@@ -66,6 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train each run as a job of the cluster that kubectl uses, then copy its files",
     )
     add_namespace(run)
+    run.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="train now only runs whose ENVIRONMENT/VARIANT/seed-SEED matches; several give the order",
+    )
     run.add_argument("--json", action="store_true", help="print one JSON object per change")
     add_set(run)
     report = actions.add_parser(
@@ -105,6 +115,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.namespace and not arguments.cluster:
         raise CommandError(f"--namespace {arguments.namespace}: needs --cluster")
     experiment, runs = _read(arguments.spec, arguments.overrides)
+    runs = _chosen(runs, arguments.only)
     # Imported only now that the input was found to be good.
     from nitro_learner.cli.experiment_run import run_experiment
 
@@ -124,6 +135,23 @@ def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun
         return experiment, plan(experiment)
     except JobInvalid as error:
         raise refused(f"{path} is not a valid experiment:", error) from None
+
+
+def _chosen(runs: list[PlannedRun], patterns: list[str]) -> list[PlannedRun]:
+    """The runs that match a pattern, in the patterns' order; each control after its sources. All without a
+    pattern."""
+    if not patterns:
+        return runs
+    chosen: dict[str, PlannedRun] = {}
+    for pattern in patterns:
+        matching = [run for run in runs if fnmatch.fnmatchcase(run.label.removeprefix("runs/"), pattern)]
+        if not matching:
+            close = nearest(pattern, [run.label.removeprefix("runs/") for run in runs])
+            remedy = f"did you mean {close}?" if close else f"one is {runs[0].label.removeprefix('runs/')}"
+            raise CommandError(f"--only {pattern}: matches no run's ENVIRONMENT/VARIANT/seed-SEED; {remedy}")
+        for run in matching:
+            chosen |= {one.label: one for one in (*run.sources, run) if one.label not in chosen}
+    return list(chosen.values())
 
 
 def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> int:

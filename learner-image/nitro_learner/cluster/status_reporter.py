@@ -120,8 +120,8 @@ class StatusReporter(Listener):
     def starting(self, spec: JobSpec, *, round: int, version: int, actors: int) -> None:
         """Report the start, before there are actors: the operator has to know how many are requested.
 
-        Later versions need the rollouts' size, because their defaults may differ. `version` is that of the
-        weights.
+        Later versions need the rollouts' size and whether the rate falls, because their defaults may differ.
+        `version` is that of the weights.
         """
         with self._changed:
             if self._training.get("round") != round:
@@ -134,6 +134,7 @@ class StatusReporter(Listener):
                 weightsVersion=version,
                 rolloutLength=spec.environment.rollout_length,
                 envsPerActor=spec.environment.envs_per_actor,
+                learningRateAnneal=spec.algorithm.anneals,
                 **request(actors),
                 **self._idle(),
             )

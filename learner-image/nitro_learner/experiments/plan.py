@@ -13,7 +13,10 @@ from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolv
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import set_field
 from nitro_api.schema.wording import value_at
+from nitro_api.spec.scaling import MOST_ROUNDS
+from nitro_api.resolution.known_end import known_rounds
 from nitro_learner.experiments.controls import with_schedule
+from nitro_learner.experiments.by_steps import schedule_of
 from nitro_learner.experiments.spec import Budget, ControlKind, Experiment
 
 BACKEND = {"type": "Local", "local": {"processes": 1}}
@@ -146,6 +149,8 @@ def _job(
     before = value_at(data, _ENVIRONMENT)
     for path, value in wanted.items():
         mistakes += set_field(data, path.split("."), copy.deepcopy(value))
+    if variant in experiment.by_steps:
+        mistakes += _by_steps(data, variant, experiment.by_steps[variant])
     if environment:
         mistakes += _of_environments(data, before)
         mistakes += set_field(data, list(_ENVIRONMENT), environment)
@@ -160,8 +165,16 @@ def _job(
         if scaler not in _AIMS[path]
     ]
     if further != budget.amount and resolve(job).spec.algorithm.anneals:
-        message = "needs a budget in rounds, over which the rate falls; set it to false or change the budget"
-        mistakes.append(FieldError("spec.algorithm.hyperparameters.learningRateAnneal", True, message))
+        countable = budget.unit in ("actorRounds", "envSteps")
+        end = known_rounds(resolve(job).spec) if countable else None
+        if end is None:
+            message = (
+                "needs a budget in rounds, or in steps or actor-rounds with scaler fixed or schedule, because "
+                "the rate falls over rounds; set it to false or change the budget"
+            )
+            mistakes.append(FieldError("spec.algorithm.hyperparameters.learningRateAnneal", True, message))
+        else:
+            job.spec.stop.rounds = end
     sharing = job.spec.sharing
     if further != budget.amount and sharing and sharing.mode == "random-toggle":
         message = "needs a budget in rounds, of which the toggles are drawn; change the budget or the mode"
@@ -169,6 +182,21 @@ def _job(
     if mistakes:
         raise JobInvalid(mistakes)
     return job
+
+
+def _by_steps(data: Any, variant: str, actors: Mapping[int, int]) -> Iterator[FieldError]:
+    """Give a job, which may have mistakes still, a schedule of actors that follow the steps."""
+    try:
+        length = resolve(load_job(copy.deepcopy(data))).spec.environment.rollout_length
+    except JobInvalid:
+        return  # they are found again with the job
+    schedule = schedule_of(actors, length)
+    if len(schedule) > MOST_ROUNDS:
+        message = f"has its last entry after round {MOST_ROUNDS}, the most of a schedule; grow sooner"
+        yield FieldError(f"bySteps.{variant}", dict(actors), message)
+        return
+    for field, value in {"scaler": "schedule", "schedule": schedule}.items():
+        yield from set_field(data, ["spec", "scaling", field], value)
 
 
 def _of_environments(data: Any, before: Any) -> Iterator[FieldError]:

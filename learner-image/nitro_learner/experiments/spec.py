@@ -24,7 +24,8 @@ from nitro_api.loading.job_file import apply_override
 from nitro_api.schema.openapi import schema_of
 from nitro_api.schema.wording import located_errors, nearest
 from nitro_api.spec.scaling import MOST_ROUNDS
-from nitro_learner.experiments import target
+from nitro_learner.experiments import by_steps, target
+from nitro_learner.experiments.by_steps import BySteps
 from nitro_learner.experiments.numbers import as_stored
 from nitro_learner.experiments.search import spec as search_spec
 from nitro_learner.experiments.search.spec import Search
@@ -104,6 +105,10 @@ class Experiment(Model):
 
     variants: Annotated[dict[str, dict[str, Any]], Field(max_length=50)] = Field(default_factory=dict)
     """What is compared: a name, and the fields that it overrides, by path as in --set."""
+
+    by_steps: Annotated[dict[str, BySteps], Field(max_length=50)] = Field(default_factory=dict)
+    """Variants whose actors follow the environment steps: their names, and the actors from which step on. The
+    job gets scaler `schedule`, with as many rounds of each number as these steps take."""
 
     search: Search | None = None
     """Settings that are tried, in place of variants. The best ones are then compared, over the seeds, with
@@ -242,6 +247,7 @@ def _rules(experiment: Experiment) -> list[FieldError]:
         if len(set(each)) < len(each):
             found.append(FieldError(path, each, f"holds {one} twice; remove one"))
     found += target.mistakes(experiment.target, experiment.environments)
+    found += by_steps.mistakes(experiment.by_steps, experiment.variants)
     for index, name in enumerate(experiment.against):
         found += _among(f"against[{index}]", name, experiment.compared, "a variant")
     for question, pair in experiment.questions.items():

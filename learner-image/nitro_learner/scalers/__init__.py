@@ -3,6 +3,7 @@
 from nitro_api import JobSpec
 from nitro_learner.scalers.base import Decision, PolicyOutcome, RoundOutcome, Scaler, Wish
 from nitro_learner.scalers.efficient import EfficientScaler
+from nitro_learner.scalers.growth import GrowthScaler
 from nitro_learner.scalers.kungfu import KungFuScaler
 from nitro_learner.scalers.marless import MarlessRandomScaler, MarlessScaler
 from nitro_learner.scalers.minionsrl import MinionsRLScaler
@@ -18,6 +19,7 @@ SCALERS: dict[str, type[Scaler]] = {
     "random-score": RandomScoreScaler,
     "marless": MarlessScaler,
     "efficient": EfficientScaler,
+    "growth": GrowthScaler,
     "kungfu": KungFuScaler,
     "hydrozoa": HydrozoaScaler,
     "minionsrl": MinionsRLScaler,

@@ -7,7 +7,7 @@ from typing import Any
 
 from nitro_api import NitroTrainingJob, load_job, resolve
 from nitro_api.resolution.episodes import keep_rollout
-from nitro_api.resolution.resolve import keep_scaler
+from nitro_api.resolution.resolve import keep_rate, keep_scaler
 from nitro_learner.algorithms.rllib import availability
 from nitro_learner.studies import environment_ids
 
@@ -39,6 +39,7 @@ def resolved_job(
     if begun is not None:
         keep_rollout(job.spec.environment, begun["spec"]["environment"])
         keep_scaler(job.spec.scaling, begun["spec"]["scaling"].get("scaler"))
+        keep_rate(job.spec, begun["spec"]["algorithm"].get("hyperparameters", {}).get("learningRateAnneal"))
     job = resolve(job)
     availability.check(job.spec)
     return job

@@ -57,6 +57,7 @@ async def score(fragments: int, **scaling: Any) -> RoundReport:
         ({"scaler": "kungfu"}, NOISE),
         ({"scaler": "efficient"}, NOISE),
         ({"scaler": "hydrozoa"}, set()),
+        ({"scaler": "growth"}, set()),
         ({"scaler": "fixed"}, set()),
     ],
     ids=lambda value: str(sorted(value.items() if isinstance(value, dict) else value)),
