@@ -10,6 +10,7 @@ import pytest
 
 from nitro_learner.scalers import RoundOutcome
 from nitro_learner.scalers.agent import ScalingAgent, features
+from nitro_learner.scalers.growth import rise
 from train_support import nitro, rows_of, start, write_job
 
 TARGET_AND_BUDGET = {"targetReward": 1e6, "budgetDollars": 100.0}
@@ -51,6 +52,33 @@ def test_kungfu_follows_the_recorded_noise_and_resumes_to_the_bit(tmp_path: Path
         "advantage_std",
         "kl",
     )
+    assert [[row[name] for name in exact] for row in rows_of(killed)] == [
+        [row[name] for name in exact] for row in recorded
+    ]
+
+
+def test_growth_follows_the_recorded_returns_and_resumes_to_the_bit(tmp_path: Path) -> None:
+    scaling = {"scaler": "growth", "minActors": 1, "maxActors": 4, "initialActors": 1, "window": 4}
+    job = write_job(tmp_path, stop={"rounds": 10}, scaling=scaling)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    done = nitro("train", job, "--run-dir", whole)
+    assert done.returncode == 0, done.stderr
+    recorded = rows_of(whole)
+    returns: list[float] = []
+    for row in recorded:
+        if row["reward_round"]:
+            returns.append(float(row["reward_round"]))
+        found, actors = math.nan, int(row["actors"])
+        if len(returns) == 4:
+            found, returns = rise(returns), []
+        wanted = 2 * actors if found < 2 else actors // 2 if found >= 2 * 2**1.5 else actors
+        assert int(row["next_actors"]) == min(max(wanted, 1), 4)
+    assert len({row["actors"] for row in recorded}) > 1, "nothing to see"
+
+    assert nitro("train", job, "--run-dir", killed, kill="6:update").returncode == -9
+    again = nitro("train", "--resume", killed)
+    assert again.returncode == 0, again.stderr
+    exact = ("actors", "next_actors", "reward_round", "advantage_std", "kl")
     assert [[row[name] for name in exact] for row in rows_of(killed)] == [
         [row[name] for name in exact] for row in recorded
     ]

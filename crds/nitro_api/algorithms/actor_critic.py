@@ -16,8 +16,8 @@ class ActorCriticHyperparameters(Hyperparameters):
 
     learning_rate_anneal: bool = resolved()
     """Whether the learning rate falls linearly to zero over spec.stop.rounds. Default: the preset's, but true
-    with ppo and preset tuned in a training of 1,000,000 steps and more that spec.stop.rounds ends, of which no
-    round has more than 4,096, unless a KL penalty is set."""
+    with ppo and preset tuned in a training of 1,000,000 steps and more that spec.stop.rounds ends, if no
+    round has more than 4,096 steps and no KL penalty is set."""
 
     adam_epsilon: float = resolved(gt=0, le=1)
     """Adam's epsilon. Default: the preset's."""

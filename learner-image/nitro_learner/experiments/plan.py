@@ -12,11 +12,11 @@ from typing import Any
 from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve
 from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import set_field
+from nitro_api.resolution.known_end import known_rounds
 from nitro_api.schema.wording import value_at
 from nitro_api.spec.scaling import MOST_ROUNDS
-from nitro_api.resolution.known_end import known_rounds
-from nitro_learner.experiments.controls import with_schedule
 from nitro_learner.experiments.by_steps import schedule_of
+from nitro_learner.experiments.controls import with_schedule
 from nitro_learner.experiments.spec import Budget, ControlKind, Experiment
 
 BACKEND = {"type": "Local", "local": {"processes": 1}}
@@ -169,8 +169,8 @@ def _job(
         end = known_rounds(resolve(job).spec) if countable else None
         if end is None:
             message = (
-                "needs a budget in rounds, or in steps or actor-rounds with scaler fixed or schedule, because "
-                "the rate falls over rounds; set it to false or change the budget"
+                "needs a budget in rounds, over which the rate falls, or with scaler fixed or schedule also "
+                "in envSteps or actorRounds; set it to false or change the budget"
             )
             mistakes.append(FieldError("spec.algorithm.hyperparameters.learningRateAnneal", True, message))
         else:
@@ -195,8 +195,8 @@ def _by_steps(data: Any, variant: str, actors: Mapping[int, int]) -> Iterator[Fi
         message = f"has its last entry after round {MOST_ROUNDS}, the most of a schedule; grow sooner"
         yield FieldError(f"bySteps.{variant}", dict(actors), message)
         return
-    for field, value in {"scaler": "schedule", "schedule": schedule}.items():
-        yield from set_field(data, ["spec", "scaling", field], value)
+    for name, value in {"scaler": "schedule", "schedule": schedule}.items():
+        yield from set_field(data, ["spec", "scaling", name], value)
 
 
 def _of_environments(data: Any, before: Any) -> Iterator[FieldError]:

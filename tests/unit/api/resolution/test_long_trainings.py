@@ -82,12 +82,12 @@ def test_a_run_that_goes_on_with_anothers_policies_is_a_new_run() -> None:
     ("changes", "sentence"),
     [
         ([LONG, f"{RATE}=false"], f"{RATE}: with a constant learning rate, returns fall again in a training "
-         "of 1,001,472 steps with at most 4 actors a round (docs/results/long-budgets.md); set it to true, "
+         "of 1,001,472 steps with at most 4 actors a round (docs/results/long-trainings.md); set it to true, "
          "or leave it out"),
         (["spec.stop.rounds=9999", "spec.stop.envSteps=1500000"], "spec.stop.rounds: the learning rate would "
          "fall over 9999 rounds, and training ends after 733; with a constant learning rate, returns fall "
          "again in a training of 1,500,000 steps with at most 4 actors a round "
-         "(docs/results/long-budgets.md); set stop.rounds: 733, over which the rate then falls"),
+         "(docs/results/long-trainings.md); set stop.rounds: 733, over which the rate then falls"),
         (["spec.stop.rounds=700", "spec.stop.envSteps=1200000", "spec.scaling.scaler=kungfu"],
          "and the end is not known in rounds; have stop.rounds end it"),
     ],
@@ -118,8 +118,14 @@ def test_the_end_in_rounds_by_hand() -> None:
     assert known_rounds(spec_of("spec.stop={rounds: 90, actorRounds: 5}", schedule)) == 2
     assert known_rounds(spec_of("spec.stop={rounds: 90, actorRounds: 33}", schedule)) == 6
     assert known_rounds(spec_of("spec.stop={rounds: 9, actorRounds: 72}", "spec.scaling.scaler=nitro")) == 9
-    assert known_rounds(spec_of("spec.stop={rounds: 9, actorRounds: 60}", "spec.scaling.scaler=nitro")) is None
-    off = ["spec.algorithm.name=impact", "spec.scaling.scaler=fixed", "spec.stop={rounds: 90, actorRounds: 41}"]
+    assert (
+        known_rounds(spec_of("spec.stop={rounds: 9, actorRounds: 60}", "spec.scaling.scaler=nitro")) is None
+    )
+    off = [
+        "spec.algorithm.name=impact",
+        "spec.scaling.scaler=fixed",
+        "spec.stop={rounds: 90, actorRounds: 41}",
+    ]
     assert known_rounds(spec_of(*off)) is None, "which actors of a round answer is not known"
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_it_looks_once_in_a_window() -> None:
 def test_any_returns_keep_the_range(returns: list[float | None]) -> None:
     actors = run(grown(window=4), returns)
     assert all(4 <= n <= 32 for n in actors)
-    assert all(later in (now, min(2 * now, 32), max(now // 2, 4)) for now, later in zip(actors, actors[1:]))
+    assert all(later in (now, min(2 * now, 32), max(now // 2, 4)) for now, later in pairwise(actors))
 
 
 def test_the_returns_of_a_long_training_grow_it_and_a_rising_training_does_not_grow() -> None:
