@@ -115,11 +115,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.namespace and not arguments.cluster:
         raise CommandError(f"--namespace {arguments.namespace}: needs --cluster")
     experiment, runs = _read(arguments.spec, arguments.overrides)
-    runs = _chosen(runs, arguments.only)
+    trained = chosen(runs, arguments.only)
     # Imported only now that the input was found to be good.
     from nitro_learner.cli.experiment_run import run_experiment
 
-    return run_experiment(arguments, experiment, runs)
+    return run_experiment(arguments, experiment, trained)
 
 
 def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun]]:
@@ -137,12 +137,12 @@ def _read(path: Path, overrides: list[str]) -> tuple[Experiment, list[PlannedRun
         raise refused(f"{path} is not a valid experiment:", error) from None
 
 
-def _chosen(runs: list[PlannedRun], patterns: list[str]) -> list[PlannedRun]:
+def chosen(runs: list[PlannedRun], patterns: list[str]) -> list[PlannedRun]:
     """The runs that match a pattern, in the patterns' order; each control after its sources. All without a
     pattern."""
     if not patterns:
         return runs
-    chosen: dict[str, PlannedRun] = {}
+    found: dict[str, PlannedRun] = {}
     for pattern in patterns:
         matching = [run for run in runs if fnmatch.fnmatchcase(run.label.removeprefix("runs/"), pattern)]
         if not matching:
@@ -150,8 +150,8 @@ def _chosen(runs: list[PlannedRun], patterns: list[str]) -> list[PlannedRun]:
             remedy = f"did you mean {close}?" if close else f"one is {runs[0].label.removeprefix('runs/')}"
             raise CommandError(f"--only {pattern}: matches no run's ENVIRONMENT/VARIANT/seed-SEED; {remedy}")
         for run in matching:
-            chosen |= {one.label: one for one in (*run.sources, run) if one.label not in chosen}
-    return list(chosen.values())
+            found |= {one.label: one for one in (*run.sources, run) if one.label not in found}
+    return list(found.values())
 
 
 def _report(path: Path, page: Path | None, listed: list[Path], busy: bool) -> int:

@@ -8,7 +8,7 @@ import pytest
 from experiment_support import write_spec
 from nitro_api import JobInvalid
 from nitro_learner.cli.exits import CommandError
-from nitro_learner.cli.experiment import _chosen
+from nitro_learner.cli.experiment import chosen
 from nitro_learner.experiments.by_steps import schedule_of
 from nitro_learner.experiments.plan import PlannedRun, plan
 from nitro_learner.experiments.spec import load
@@ -69,10 +69,11 @@ def test_a_rate_falls_over_the_rounds_that_a_budget_in_steps_is_known_to_have(
 
 
 def test_a_rate_cannot_fall_over_rounds_that_nobody_knows(tmp_path: Path) -> None:
-    for changes in (
+    unknown: tuple[dict[str, Any], ...] = (
         {"variants": {"nitro": FALLING}},
         {"budget": {"dollars": 1}, "variants": {"one": FALLING}},
-    ):
+    )
+    for changes in unknown:
         with pytest.raises(JobInvalid, match="with scaler fixed or schedule also in envSteps or actorRounds"):
             plan(load(write_spec(tmp_path, **changes)))
 
@@ -81,17 +82,17 @@ def names(runs: list[PlannedRun]) -> list[str]:
     return [run.label.removeprefix("runs/two-state/") for run in runs]
 
 
-def test_runs_are_chosen_by_patterns_in_their_order(tmp_path: Path) -> None:
+def test_runs_arechosen_by_patterns_in_their_order(tmp_path: Path) -> None:
     runs = plan(load(write_spec(tmp_path, permuted={"shuffled": "nitro"})))
-    assert _chosen(runs, []) == runs
+    assert chosen(runs, []) == runs
     patterns = ["*/nitro/seed-1", "two-state/fixed/*", "*/seed-1"]
-    assert names(_chosen(runs, patterns)) == [
+    assert names(chosen(runs, patterns)) == [
         "nitro/seed-1", "fixed/seed-0", "fixed/seed-1", "shuffled/seed-1",
     ]  # fmt: skip
-    assert names(_chosen(runs, ["*/shuffled/seed-0"])) == ["nitro/seed-0", "shuffled/seed-0"], (
+    assert names(chosen(runs, ["*/shuffled/seed-0"])) == ["nitro/seed-0", "shuffled/seed-0"], (
         "its source, too"
     )
     with pytest.raises(
         CommandError, match="matches no run's ENVIRONMENT/VARIANT/seed-SEED; did you mean two"
     ):
-        _chosen(runs, ["two-state/nitr/seed-0"])
+        chosen(runs, ["two-state/nitr/seed-0"])

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +24,7 @@ def grown(**scaling: Any) -> Scaler:
     return make(scaler="growth", **({"min_actors": 4, "max_actors": 32, "initial_actors": 4} | scaling))
 
 
-def run(scaler: Scaler, returns: list[float | None], actors: int | None = None) -> list[int]:
+def run(scaler: Scaler, returns: Sequence[float | None], actors: int | None = None) -> list[int]:
     """I_1, I_2, ... of rounds whose episodes have these mean returns."""
     found = [actors or scaler.initial]
     for k, value in enumerate(returns, start=1):
