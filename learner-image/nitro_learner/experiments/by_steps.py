@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from nitro_api import FieldError
-from nitro_api.spec.scaling import MOST_ROUNDS, Actors
+from nitro_api.spec.scaling import MAX_ACTORS, MOST_ROUNDS
 
-Steps = Annotated[int, Field(ge=0, le=10**12)]
-BySteps = Annotated[dict[Steps, Actors], Field(min_length=1, max_length=50)]
-"""Actors of a round by the steps that were trained on before it. An entry holds from its steps on."""
+BySteps = dict[Any, Any]
+"""Actors of a round by the steps that were trained on before it, both integers as `mistakes` checks. An entry
+holds from its steps on."""
 
 
 def schedule_of(actors: Mapping[int, int], length: int) -> list[int]:
@@ -28,11 +26,15 @@ def schedule_of(actors: Mapping[int, int], length: int) -> list[int]:
     return schedule
 
 
-def mistakes(by_steps: Mapping[str, Mapping[int, int]], variants: Mapping[str, Any]) -> Iterator[FieldError]:
+def mistakes(by_steps: Mapping[str, BySteps], variants: Mapping[str, Any]) -> Iterator[FieldError]:
     """What is wrong with an experiment's `bySteps`."""
-    for name, actors in by_steps.items():
-        path, given = f"bySteps.{name}", dict(actors)
+    for name, given in by_steps.items():
+        path = f"bySteps.{name}"
         if name not in variants:
             yield FieldError(path, given, f"is not a variant; there are {', '.join(variants)}")
-        if 0 not in given:
+        whole = all(type(number) is int for number in (*given, *given.values()))
+        if not whole or min(given, default=0) < 0 or not all(1 <= n <= MAX_ACTORS for n in given.values()):
+            message = f"must have integers: steps, and after each the actors, from 1 to {MAX_ACTORS}"
+            yield FieldError(path, given, f"{message}; write it as {{0: 4, 204800: 8}}")
+        elif 0 not in given:
             yield FieldError(path, given, "must say how many actors there are from step 0 on; add 0")

@@ -195,7 +195,8 @@ def _by_steps(data: Any, variant: str, actors: Mapping[int, int]) -> Iterator[Fi
         message = f"has its last entry after round {MOST_ROUNDS}, the most of a schedule; grow sooner"
         yield FieldError(f"bySteps.{variant}", dict(actors), message)
         return
-    for name, value in {"scaler": "schedule", "schedule": schedule}.items():
+    scaling = {"scaler": "schedule", "schedule": schedule, "initialActors": schedule[0]}
+    for name, value in scaling.items():
         yield from set_field(data, ["spec", "scaling", name], value)
 
 

@@ -212,6 +212,7 @@ def test_a_run_reports_its_rollouts_and_whether_they_cut_episodes() -> None:
             reporter.on_round_done(round_report(number, cut_share=0.75))
     training = cluster.reported["training"]
     assert (training["rolloutLength"], training["envsPerActor"]) == (64, 4)
+    assert training["learningRateAnneal"] is False
     assert training["cutShare"] == 0.75
     assert [entry.get("evaluationMean") for entry in training["history"]] == [25.0, None]
 
