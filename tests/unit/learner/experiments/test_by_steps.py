@@ -26,9 +26,12 @@ def test_rounds_have_the_actors_of_their_first_step() -> None:
 def test_a_variants_schedule_is_made_from_its_steps(tmp_path: Path) -> None:
     by_steps = {"grown": {0: 1, 192: 2, 500: 4}}
     experiment = load(write_spec(tmp_path, variants={"nitro": {}, "grown": {}}, bySteps=by_steps))
-    scalings = [run.job.spec.scaling for run in plan(experiment)[:2]]
-    assert [scaling.scaler for scaling in scalings] == ["nitro", "schedule"]
-    assert scalings[1].schedule == [1, 1, 2, 2, 4]
+    scalings = {run.variant: run.job.spec.scaling for run in plan(experiment)}
+    assert {name: scaling.scaler for name, scaling in scalings.items()} == {
+        "nitro": "nitro",
+        "grown": "schedule",
+    }
+    assert scalings["grown"].schedule == [1, 1, 2, 2, 4]
     # What is saved with the results says the same.
     (saved := tmp_path / "saved.yaml").write_text(experiment.to_yaml())
     assert load(saved) == experiment
@@ -68,7 +71,8 @@ def test_a_rate_falls_over_the_rounds_that_a_budget_in_steps_is_known_to_have(
     by_steps = {"grown": {0: 1, 192: 4}}
     runs = plan(load(write_spec(tmp_path, variants=variants, budget=budget, bySteps=by_steps)))
     # 2 actors in each of 15 rounds; 1 in the first two, and then 4.
-    assert [run.job.spec.stop.rounds for run in runs[:3]] == [15, 9, 1_000_000]
+    rounds = {run.variant: run.job.spec.stop.rounds for run in runs}
+    assert rounds == {"fixed": 15, "grown": 9, "constant": 1_000_000}
     assert all(run.job.spec.stop.to_dict() | budget == run.job.spec.stop.to_dict() for run in runs)
 
 
