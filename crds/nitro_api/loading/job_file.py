@@ -102,8 +102,8 @@ def lost_points(source: Path | str | dict[str, Any], overrides: Sequence[str] = 
 
 def resolve_stored(stored: Mapping[str, Any]) -> NitroTrainingJob:
     """The resolved job of an object as the API server has it, without its status and most metadata. A run
-    that has begun keeps its rollouts, its scaler and its learning rate's course, even if this version has other
-    defaults, or if spec.stop, which may change, would now give another one.
+    that has begun keeps its rollouts, its scaler and its learning rate's course, even if this version has
+    other defaults, or if spec.stop, which may change, would now give another one.
 
     Raises:
         JobInvalid: with every mistake.
