@@ -75,6 +75,24 @@ def _make(config: EnvironmentConfig) -> AnyEnvironment:
     return _make_generic(config)
 
 
+def raw_factory(config: EnvironmentConfig) -> Callable[[], Any] | None:
+    """How to make one copy as gymnasium or PettingZoo has it; None where an engine computes it by itself.
+
+    Raises:
+        EnvironmentConfigError: see `make_env`.
+    """
+    if config.entry_point is None:
+        if PETTING_ZOO.fullmatch(config.id):
+            from nitro_actor.agents.make import factory_by_id
+
+            return factory_by_id(config)
+        if config.id.startswith((SMAX, _ATARI)) or tasks.supports(config.id, config.kwargs):
+            return None
+    import gymnasium
+
+    return _factory(config, gymnasium)
+
+
 def _make_atari(config: EnvironmentConfig) -> Environment:
     from nitro_actor.engines.atari import MAX_SCREENS, AtariEngine
 

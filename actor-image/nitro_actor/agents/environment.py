@@ -224,6 +224,10 @@ class AgentsEnvironment:
         """The engine's picture of one copy."""
         return self._engine.picture(index)
 
+    def raw(self) -> Any:
+        """The engine's first copy, as its package made it; None where the engine computes it itself."""
+        return self._engine.raw()
+
     def close(self) -> None:
         self._engine.close()
 

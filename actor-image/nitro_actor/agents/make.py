@@ -25,8 +25,17 @@ def make_by_id(config: EnvironmentConfig) -> AgentsEnvironment:
     Raises:
         EnvironmentConfigError: it does not exist, cannot be built, or its spaces are not supported.
     """
-    if not config.info_metrics and scenarios.supports(config.id, config.kwargs):
+    factory = factory_by_id(config)
+    if factory is None:
         return _environment(config, MpeEngine(config.id, config.count, config.kwargs), ())
+    return make_agents(config, factory, None)
+
+
+def factory_by_id(config: EnvironmentConfig) -> Callable[[], Any] | None:
+    """How to make one copy of package/module; None where our own engine computes it. Errors as
+    `make_by_id`."""
+    if not config.info_metrics and scenarios.supports(config.id, config.kwargs):
+        return None
     package, _, name = config.id.rpartition("/")
     package = package.replace("/", ".")
     if not _exists(package):
@@ -37,7 +46,7 @@ def make_by_id(config: EnvironmentConfig) -> AgentsEnvironment:
     if not _exists(f"{package}.{name}"):
         raise EnvironmentConfigError(f"environment {config.id}: the package {package} has no module {name}")
     parallel_env = _parallel_env(config.id, f"{package}.{name}")
-    return make_agents(config, lambda: parallel_env(**config.kwargs), None)
+    return lambda: parallel_env(**config.kwargs)
 
 
 def _parallel_env(id_: str, module: str) -> Callable[..., Any]:

@@ -227,6 +227,9 @@ class ParallelEngine(AgentsEngine):
             for name, array in arrays.items():
                 array[:] = snapshot[f"{kind}/{name}"]
 
+    def raw(self) -> Any:
+        return self._games[0].environment
+
     def close(self) -> None:
         for index, game in enumerate(self._games):
             game.run(close, game.environment, index)

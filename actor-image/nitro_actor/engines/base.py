@@ -11,6 +11,7 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,10 @@ class Engine(ABC):
 
     def picture(self, index: int) -> NDArray[np.uint8] | None:  # noqa: ARG002
         """A picture of one copy now, u8 [height, width, 3]; None where the engine draws nothing."""
+        return None
+
+    def raw(self) -> Any:
+        """The first copy, as its package made it; None where the engine computes the environment itself."""
         return None
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from nitro_actor import traces, wire
 from nitro_actor.config import EnvironmentConfig, EnvironmentConfigError
+from nitro_actor.engines import returned
 from nitro_actor.engines.base import EnvironmentCallError
 
 
@@ -31,6 +32,7 @@ class failures:  # noqa: N801 - a context manager, read as a word
     """Turn an error of an environment into an EnvironmentCallError that says where it was raised."""
 
     def __init__(self, index: int | None, call: str) -> None:
+        self._call = call
         self._where = call if index is None else f"{call} of environment {index}"
 
     def __enter__(self) -> None:
@@ -40,4 +42,14 @@ class failures:  # noqa: N801 - a context manager, read as a word
         known = isinstance(error, EnvironmentCallError | wire.WireError)
         if error is not None and not known and traces.of_its_code(error):
             told = f"{self._where} raised {traces.words(error)}{traces.raised_at(error)}"
-            raise EnvironmentCallError(told) from error
+            raise EnvironmentCallError(told + _remedy(error, self._call)) from error
+
+
+def _remedy(error: BaseException, call: str) -> str:
+    """What to do, where an error comes from an interface that the call does not have; else empty."""
+    if call == "reset" and isinstance(error, TypeError) and "argument 'seed'" in str(error):
+        return (
+            "; reset takes a seed: write def reset(self, *, seed=None, options=None), call "
+            "super().reset(seed=seed), and draw from self.np_random"
+        )
+    return returned.unpacked(error, call)

@@ -151,6 +151,9 @@ class GenericEngine(Engine):
         if self.available is not None:
             self.available[:] = snapshot["available"]
 
+    def raw(self) -> Any:
+        return self._environments[0]
+
     def close(self) -> None:
         for index, environment in enumerate(self._environments):
             self._context.run(close, environment, index)

@@ -14,6 +14,9 @@ STEP = ("observation", "reward", "terminated", "truncated", "info")
 RESET = ("observation", "info")
 """What gymnasium's calls return."""
 
+_RESULTS = {"step": STEP, "reset": RESET}
+_NUMBERS = {2: "two", 5: "five"}
+
 AGENTS_STEP = ("observations", "rewards", "terminations", "truncations", "infos")
 AGENTS_RESET = ("observations", "infos")
 """The same of PettingZoo's."""
@@ -35,9 +38,17 @@ def values(result: Any, names: Sequence[str], call: str) -> Any:
         return tuple(result)
     count = f" with {len(result)} values" if isinstance(result, tuple | list) else ""
     who = "PettingZoo" if names in (AGENTS_STEP, AGENTS_RESET) else "gymnasium"
-    raise Unfit(
-        f"{call} returned {described(result)}{count}; {who} expects {len(names)} values: {', '.join(names)}"
-    )
+    raise Unfit(f"{call} returned {described(result)}{count}; {who}'s {call} returns {_all_of(names)}")
+
+
+def unpacked(error: BaseException, call: str) -> str:
+    """What a wrapper's error about the number of values says of the environment in it; empty of others.
+
+    A wrapper that unpacks a result of another number raises before anybody can look at the result.
+    """
+    if not isinstance(error, ValueError) or "values to unpack" not in str(error) or call not in _RESULTS:
+        return ""
+    return f"; gymnasium's {call} returns {_all_of(_RESULTS[call])}"
 
 
 def reward(value: Any, agent: str = "") -> float:
@@ -105,6 +116,10 @@ def described(value: Any) -> str:
     if isinstance(value, np.ndarray):
         told += f", shape {list(value.shape)} and dtype {value.dtype}"
     return told
+
+
+def _all_of(names: Sequence[str]) -> str:
+    return f"{_NUMBERS[len(names)]} values: {', '.join(names)}"
 
 
 def _of(agent: str, what: str, value: Any, expected: str) -> str:

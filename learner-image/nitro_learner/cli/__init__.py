@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "train a job on this machine",
     "profile": "measure one actor of a job: its size on Lambda and Knative",
     "validate": "check a job file and show it with all defaults",
+    "check-env": "check an environment before a training",
     "explain": "documentation of a job's fields",
     "top": "all jobs of a cluster, live",
     "report": "a run's job, plots and costs as one HTML file",

@@ -1,6 +1,8 @@
 """Check job files: every mistake with its field, what was found, what is allowed and the remedy.
 
-The environment is built too, as a training does at its start, if its package is installed here.
+The environment is built and checked too, for ten seconds at most; `nitro check-env` says more of it. A
+package that it needs and that is not here is a mistake, unless the job names an image for its actors.
+`kubectl nitro validate` is for jobs of a cluster: there it is a warning, and spec.resumeFrom is allowed.
 
 examples:
   nitro validate examples/hopper.yaml
@@ -17,18 +19,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nitro_api import JobInvalid, NitroTrainingJob, load_job, resolve, warnings
+from nitro_api import FieldError, JobInvalid, NitroTrainingJob, load_job, resolve, warnings
+from nitro_api.errors import ABSENT
 from nitro_api.loading.job_file import lost_points
 from nitro_learner.algorithms.rllib import availability
-from nitro_learner.cli.common import add_set, some_path
+from nitro_learner.cli.common import add_run_or_job, add_set, some_path
 from nitro_learner.cli.exits import BAD_INPUT, DONE
 from nitro_learner.run.tracking import availability as trackers
 from nitro_learner.studies import environment_ids, environment_start
+
+_ONLY_ON_A_CLUSTER = (
+    "starts a run on a cluster only: `nitro train` refuses it, and goes on with a run by --resume; leave it "
+    "out, or check a job for a cluster with `kubectl nitro validate`"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", type=some_path, nargs="+", metavar="JOB.yaml", help="job file")
     add_set(parser)
+    add_run_or_job(parser)
     parser.add_argument("--resolved", action="store_true", help="print the job with every default filled in")
     parser.add_argument("--json", action="store_true", help="print one JSON object per file")
 
@@ -40,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _validate(path: Path, arguments: argparse.Namespace) -> int:
     errors: list[dict[str, Any]] = []
     notes: list[str] = []
+    remarks: list[str] = []
     resolved = None
     try:
         job = load_job(path, arguments.overrides, look_up=environment_ids.mistakes)
@@ -51,7 +61,10 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
             notes.append(availability.UNCHECKED)
         else:
             availability.check(complete.spec)
-        notes += environment_start.check(complete.spec)
+        if complete.spec.resume_from is not None and not arguments.of_cluster:
+            raise JobInvalid([FieldError("spec.resumeFrom", ABSENT, _ONLY_ON_A_CLUSTER)])
+        found = environment_start.check(complete.spec, elsewhere=arguments.of_cluster)
+        notes, remarks = notes + found.warnings, found.remarks
         resolved = complete
     except JobInvalid as error:
         errors = [
@@ -71,6 +84,7 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
                     "valid": not errors,
                     "errors": errors,
                     "warnings": notes,
+                    "remarks": remarks,
                     **({"resolved": resolved.to_dict()} if resolved and arguments.resolved else {}),
                 }
             )
@@ -78,6 +92,8 @@ def _validate(path: Path, arguments: argparse.Namespace) -> int:
     elif resolved:
         for note in notes:
             print(f"{path}: warning: {note}", file=sys.stderr)
+        for remark in remarks:
+            print(f"{path}: remark: {remark}", file=sys.stderr)
         print(_yaml(resolved) if arguments.resolved else f"{path}: valid\n", end="")
     return BAD_INPUT if errors else DONE
 

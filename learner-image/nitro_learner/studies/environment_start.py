@@ -1,4 +1,4 @@
-"""What the start of a training would say of a job's environment: it is built here, in a process of its own.
+"""What the start of a training would say of a job's environment: it is built and checked in its own process.
 
 Only the environment itself knows whether its arguments are right, which spaces it has and who plays in it.
 Where the actors run in pods that differ from this machine, what is found here is a warning.
@@ -6,39 +6,67 @@ Where the actors run in pods that differ from this machine, what is found here i
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from nitro_api import FieldError, JobInvalid, JobSpec
+from nitro_learner.checking.process import EnvironmentCheck
 from nitro_learner.studies import environment_ids
 
-BUILD_SECONDS = 120.0
-"""The longest time that a start has for it, too."""
-_LAST_LINES = 3
+CHECK_SECONDS = 10.0
+"""The longest time for the check itself; of a sound and fast environment it takes one."""
 
 
-def check(spec: JobSpec) -> list[str]:
-    """Build a resolved job's environment and see whether the job fits it. Returns warnings.
+@dataclass
+class Notes:
+    """What does not make a job invalid, each a sentence.
+
+    Attributes:
+        warnings: of what may be wrong.
+        remarks: on style.
+    """
+
+    warnings: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def check(spec: JobSpec, *, elsewhere: bool = False) -> Notes:
+    """Build and check a resolved job's environment, and see whether the job fits it.
+
+    Args:
+        elsewhere: whether the actors run on another machine, so that this one may lack a package.
 
     Raises:
-        JobInvalid: the environment cannot be used, or does not fit the job.
+        JobInvalid: the environment cannot be used, has a fault, or does not fit the job.
     """
     if environment_ids.doubts(spec):  # the actors' image may have what this machine has not
-        return []
-    answer = _described(spec)
-    if "environment" in answer:
-        return _fitting(spec, answer["environment"])
+        return Notes()
+    report = EnvironmentCheck(spec.environment, CHECK_SECONDS).whole()
+    path, value = named(spec)
+    elsewhere = elsewhere or own_pods(spec)
+    if report.environment is None:
+        if elsewhere:
+            return Notes([f"{path}: on this machine {report.error}"])
+        raise JobInvalid([FieldError(path, value, report.error)])
+    _fit(spec, report.environment)
+    if report.faults and not elsewhere:
+        raise JobInvalid([FieldError(path, value, fault) for fault in report.faults])
+
+    from nitro_learner.checking import job_fit  # needs numpy, which takes long to load
+
+    told = [*(f"on this machine {fault}" for fault in report.faults), *report.warnings, *report.gaps()]
+    fitting = job_fit.warnings(report.environment, spec)
+    return Notes(
+        [*(f"{path}: {one}" for one in told), *fitting], [f"{path}: {one}" for one in report.remarks]
+    )
+
+
+def named(spec: JobSpec) -> tuple[str, str | None]:
+    """The field that names the environment, and its value."""
     environment = spec.environment
     name = "id" if environment.entry_point is None else "entryPoint"
-    path, value = f"spec.environment.{name}", environment.entry_point or environment.id
-    if not answer["installed"] or own_pods(spec):
-        return [f"{path}: on this machine {answer['error']}"]
-    raise JobInvalid([FieldError(path, value, answer["error"])])
+    return f"spec.environment.{name}", environment.entry_point or environment.id
 
 
 def own_pods(spec: JobSpec) -> bool:
@@ -49,9 +77,9 @@ def own_pods(spec: JobSpec) -> bool:
     return bool(actor.image or actor.volumes or actor.env or own_function)
 
 
-def _fitting(spec: JobSpec, environment: Mapping[str, Any]) -> list[str]:
-    from nitro_learner.algorithms import fits  # these need numpy, which takes long to load
-    from nitro_learner.training import first_actions, lost_digits, stateful_wrappers
+def _fit(spec: JobSpec, environment: Mapping[str, Any]) -> None:
+    """Raise JobInvalid where the job does not fit the environment."""
+    from nitro_learner.algorithms import fits  # needs numpy, which takes long to load
 
     fits.check(spec, environment)
     if spec.network.type == "conv" and "classes" not in environment:
@@ -62,31 +90,3 @@ def _fitting(spec: JobSpec, environment: Mapping[str, Any]) -> list[str]:
         except NetworkMisfit as error:
             path, _, message = str(error).partition(" ")
             raise JobInvalid([FieldError(path.rstrip(":"), spec.network.type, message)]) from None
-    return [
-        *stateful_wrappers.warnings(environment, spec),
-        *first_actions.warnings(environment),
-        *lost_digits.warnings(environment),
-    ]
-
-
-def _described(spec: JobSpec) -> dict[str, Any]:
-    """The EnvironmentSpec, or why there is none."""
-    settings = json.dumps({**spec.environment.to_actor(), "envs": 1})
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "nitro_actor.describe"],
-            env={**os.environ, "NITRO_ENVIRONMENT": settings},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=BUILD_SECONDS,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"it is not built within {BUILD_SECONDS:g} s", "installed": True}
-    with contextlib.suppress(ValueError):
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
-    last = "; ".join(done.stderr.strip().splitlines()[-_LAST_LINES:])
-    return {"error": f"its process ended with code {done.returncode}: {last}", "installed": True}

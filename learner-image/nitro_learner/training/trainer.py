@@ -22,7 +22,7 @@ from nitro_learner.checkpoints.store import Checkpoint, CheckpointError, Checkpo
 from nitro_learner.sampling.dispatch import Dispatcher
 from nitro_learner.sampling.plans import EvaluationResult, RoundFailed
 from nitro_learner.scalers import Scaler
-from nitro_learner.training import failures, first_actions, lost_digits, rounds, stateful_wrappers, stop
+from nitro_learner.training import failures, rounds, stop
 from nitro_learner.training.adoption import Source, adopt, spaces_of
 from nitro_learner.training.billing import Billing
 from nitro_learner.training.checkpointing import Checkpointing
@@ -137,11 +137,6 @@ class Trainer:
         spec = self._spec
         scaler = self._scaler or scalers.make(spec)
         environment = await self._start()
-        for warning in stateful_wrappers.warnings(environment, spec):
-            logger.warning("%s", warning)
-        if self._checkpoint is None and self._source is None:
-            for warning in [*first_actions.warnings(environment), *lost_digits.warnings(environment)]:
-                logger.warning("%s", warning)
         cache = self._backend.open_cache(self.run_id)
         stack.push_async_callback(cache.close)
         dispatcher = Dispatcher(

@@ -161,9 +161,9 @@ def test_whole_numbers_of_any_kind_fit(value: Any) -> None:
         ({"terminated": {}}, "terminated is {}, of type dict; gymnasium expects a bool"),
         ({"truncated": np.zeros(2, bool)}, "truncated is array([False, False]), of type ndarray, shape [2]"),
         ({"terminated": "False"}, "terminated is 'False', of type str; gymnasium expects a bool"),
-        ({"result": (np.zeros(2), 1.0, False, {})}, "with 4 values; gymnasium expects 5 values: observation, "
+        ({"result": (np.zeros(2), 1.0, False, {})}, "with 4 values; gymnasium's step returns five values: observation, "
                                                     "reward, terminated, truncated, info"),
-        ({"result": None}, "step returned None, of type NoneType; gymnasium expects 5 values"),
+        ({"result": None}, "step returned None, of type NoneType; gymnasium's step returns five values"),
         ({"observation": None}, "an observation is None, of type NoneType; it must be an array of numbers"),
         ({"observation": [[1, 2], [3]]}, "an observation is [[1, 2], [3]], of type list; it must be an arra"),
         ({"observation": np.array([1e300, 0.0])}, "an observation holds a number that is too large for floa"),
@@ -178,7 +178,7 @@ def test_what_a_step_returns_is_told_with_its_type_and_what_is_expected(given: A
     ("given", "message"),
     [
         ({"result": np.zeros(2)}, "reset returned array([0., 0.]), of type ndarray, shape [2] and dtype "
-                                  "float64; gymnasium expects 2 values: observation, info"),
+                                  "float64; gymnasium's reset returns two values: observation, info"),
         ({"observation": "north"}, "an observation is 'north', of type str; it must be an array of numbers"),
     ],
 )  # fmt: skip
@@ -251,7 +251,7 @@ def _with(index: int, value: Any) -> Any:
         (_with(2, np.zeros(2)), "the termination of a_1 is array([0., 0.]), of type ndarray, shape [2]"),
         (_with(0, np.zeros(3)), "an observation of a_1 has shape [3], but its space says [2]"),
         (_with(0, None), "an observation of a_1 is None, of type NoneType; it must be an array of numbers"),
-        (lambda values: tuple(values[:4]), "with 4 values; PettingZoo expects 5 values: observations, rewar"),
+        (lambda values: tuple(values[:4]), "with 4 values; PettingZoo's step returns five values: observations, rewar"),
         (lambda values: (*values[:1], [1.0, 1.0], *values[2:]), "the rewards are [1.0, 1.0], of type list; "),
     ],
 )  # fmt: skip
@@ -280,7 +280,7 @@ def test_a_reset_of_several_agents_is_checked_too() -> None:
     [
         ((np.zeros(2), 1.0, False, False, {}), "the observation is array([0., 0.]), of type ndarray, shape "),
         ((([0.0], [0.0], [0.0]), 1.0, False, False, {}), "the reward is 1.0, of type float; it must have on"),
-        (((), (), False, {}), "with 4 values; gymnasium expects 5 values"),
+        (((), (), False, {}), "with 4 values; gymnasium's step returns five values"),
     ],
 )  # fmt: skip
 def test_a_step_with_tuples_of_spaces_is_checked_too(values: Any, message: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from actor_support import environment
 from nitro_api import NitroTrainingJob, resolve
-from nitro_learner.training.stateful_wrappers import warnings
+from nitro_learner.checking.stateful_wrappers import warnings
 from train_support import job
 
 BOTH = {"statefulWrappers": ["NormalizeObservation", "NormalizeReward"]}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from actor_support import environment
-from nitro_learner.training.first_actions import warnings
+from nitro_learner.checking.first_actions import warnings
 
 
 def described(*bounds: tuple[float | None, float | None], **action: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from actor_support import environment
-from nitro_learner.training.lost_digits import warnings
+from nitro_learner.checking.lost_digits import warnings
 from parallel_environments import several
 
 

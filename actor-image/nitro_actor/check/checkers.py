@@ -1,0 +1,103 @@
+"""gymnasium's and PettingZoo's own checkers of environments, which play copies of their own."""
+
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nitro_actor import traces
+from nitro_actor.check.findings import LITTLE_TIME, Clock, Findings, Skipped
+from nitro_actor.engines.failures import close
+
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_RESETS, _STEPS = 12, 8
+"""Calls that gymnasium's checker makes."""
+_CYCLES = 100
+"""Steps of PettingZoo's test, of two episodes."""
+
+_NO_FAULT = (
+    ("`options`", "options are never given here"),
+    ("random", "equal seeds give equal episodes all the same"),
+    ("infos returned by", "infos are not kept here"),
+    ("share an object", "observations are copied here"),
+    ("cannot be revived", "agents may come back here"),
+)
+"""What a checker stops at, and why it is no fault in a training."""
+_LEFT_OUT = ("is different from the unwrapped version",)
+"""Remarks on what Nitro does itself."""
+
+
+def gymnasium_checks(
+    make: Callable[[], Any], findings: Findings, clock: Clock, spent: tuple[float, float]
+) -> None:
+    """Run gymnasium's check_env.
+
+    Args:
+        spent: seconds of a reset and of a step.
+
+    Raises:
+        Skipped: it would take more time than is left.
+    """
+    from gymnasium.utils.env_checker import check_env
+
+    if _RESETS * spent[0] + _STEPS * spent[1] > clock.left():
+        raise Skipped(LITTLE_TIME)
+    environment = make()
+    with _told("gymnasium's check_env", findings):
+        check_env(environment, skip_render_check=True, skip_close_check=True)
+    close(environment, 0)
+
+
+def petting_zoo_checks(
+    make: Callable[[], Any], findings: Findings, clock: Clock, spent: tuple[float, float]
+) -> None:
+    """Run PettingZoo's parallel_api_test. Arguments and errors as `gymnasium_checks`."""
+    try:
+        from pettingzoo.test import parallel_api_test
+        from pettingzoo.utils.conversions import aec_to_parallel_wrapper
+    except ImportError:
+        raise Skipped("PettingZoo is not installed") from None
+    environment = make()
+    if isinstance(environment.unwrapped, aec_to_parallel_wrapper):
+        raise Skipped("it refuses what aec_to_parallel makes")
+    steps = min(_CYCLES, int((clock.left() - 3 * spent[0]) / (4 * spent[1] + 1e-9)))
+    if steps < 1:
+        raise Skipped(LITTLE_TIME)
+    with _told("PettingZoo's parallel_api_test", findings):
+        parallel_api_test(environment, num_cycles=steps)
+    close(environment, 0)
+
+
+@contextmanager
+def _told(checker: str, findings: Findings) -> Iterator[None]:
+    """Tell what a checker warns of as remarks, and what it stops at."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except BaseException as error:
+            if not traces.of_its_code(error):
+                raise
+            text = _sentence(error)
+            harmless = next((why for part, why in _NO_FAULT if part in text), "")
+            level = "warning" if harmless else "checker"
+            findings.tell(level, f"{checker}: {text}{harmless and f' ({harmless})'}")
+    for one in heard:
+        text = _plain(str(one.message))
+        if issubclass(one.category, UserWarning) and not any(part in text for part in _LEFT_OUT):
+            findings.tell("remark", f"{checker}: {text}")
+
+
+def _sentence(error: BaseException) -> str:
+    """What a checker says; the condition itself, where it says nothing."""
+    text = _plain(traces.text(error))
+    if isinstance(error, AssertionError):
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return text or f"{last.line} (line {last.lineno} of {last.filename})"
+    return f"{traces.words(error)}{traces.raised_at(error)}"
+
+
+def _plain(text: str) -> str:
+    return _COLOUR.sub("", text).removeprefix("WARN: ").strip()

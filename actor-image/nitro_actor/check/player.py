@@ -1,0 +1,112 @@
+"""Random actions in one copy of an environment, and what comes of them.
+
+The environment is an actor's own, so it is played exactly as in a training.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nitro_actor import masks
+from nitro_actor.actions import ActionSpace, action_space
+from nitro_actor.agents.environment import AgentsEnvironment
+from nitro_actor.environment import Environment
+
+Seen = dict[str, np.ndarray]
+"""What a reset or a step led to, by names for a sentence."""
+
+
+class Player:
+    """Play one copy.
+
+    Attributes:
+        steps: of the running episode.
+        episodes: that have ended.
+        step_seconds: that all steps took.
+        reset_seconds: that the last reset took.
+    """
+
+    def __init__(self, environment: Environment | AgentsEnvironment) -> None:
+        self.environment = environment
+        self.steps = self.episodes = 0
+        self.step_seconds = self.reset_seconds = 0.0
+        self._spaces: dict[str, tuple[ActionSpace, tuple[int, ...]]] = (
+            {"": (environment.spec.action, (1,))}
+            if isinstance(environment, Environment)
+            else {
+                one.name: (action_space(one.action), (1, len(one.agents))) for one in environment.spec.classes
+            }
+        )
+        self.draw_from(0)
+
+    def draw_from(self, seed: int) -> None:
+        """Draw the same actions again from here on."""
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+
+    def begin(self, seed: int) -> Seen:
+        """Begin an episode with a seed."""
+        began = time.perf_counter()
+        self.environment.reset([seed])
+        self.reset_seconds = time.perf_counter() - began
+        self.steps = 0
+        return self._seen()
+
+    def play(self) -> Seen:
+        """Play one step, and begin the next episode where one ends."""
+        drawn = {name: self._draw(name, *one) for name, one in self._spaces.items()}
+        results: dict[str, Any]
+        if isinstance(self.environment, Environment):
+            began = time.perf_counter()
+            rewards, terminated, truncated = self.environment.step(drawn[""])
+            self.step_seconds += time.perf_counter() - began
+            results = {"the reward": rewards}
+        else:
+            began = time.perf_counter()
+            step = self.environment.step(drawn)
+            self.step_seconds += time.perf_counter() - began
+            terminated, truncated = step.terminated, step.truncated
+            results = {f"the reward of {name}": rewards for name, rewards in step.rewards.items()}
+        results |= {"terminated": terminated, "truncated": truncated}
+        seen = {name: np.array(value[0]) for name, value in results.items()} | self._seen()
+        self.steps += 1
+        if terminated[0] or truncated[0]:
+            self.environment.reset_one(0)
+            self.steps, self.episodes = 0, self.episodes + 1
+            seen |= {f"{name} of the next episode": value for name, value in self._seen().items()}
+        return seen
+
+    def _draw(self, name: str, space: ActionSpace, leading: tuple[int, ...]) -> np.ndarray:
+        distribution = np.zeros((*leading, space.parameters), np.float32)
+        available = self.environment.available
+        mask = available.get(name) if isinstance(available, Mapping) else available
+        if mask is not None:
+            masks.apply(mask, space, distribution)
+        drawn = np.empty((*leading, *space.shape), space.dtype)
+        space.sample(distribution, space.noise(self._generator, leading), drawn)
+        return drawn
+
+    def _seen(self) -> Seen:
+        frames = self.environment.frames
+        if not isinstance(frames, Mapping):
+            return {"the observation": frames[0].copy()}
+        return {f"the observation of {name}": array[0].copy() for name, array in frames.items()}
+
+
+def difference(one: list[Seen], other: list[Seen]) -> tuple[str, bool] | None:
+    """Where two plays first differ, as a sentence's end, and whether only in the last digits; None where
+    they are equal to the bit."""
+    for index, (first, second) in enumerate(zip(one, other, strict=False)):
+        when = "after reset" if index == 0 else f"after {index} step{'s' if index > 1 else ''}"
+        for name in first:
+            a, b = first[name], second.get(name)
+            if b is None or a.shape != b.shape:
+                return f"{when} one play has {name}, and the other has not", False
+            same = (a == b) | (np.isnan(a) & np.isnan(b)) if a.dtype.kind == "f" else a == b
+            if not same.all():
+                place = tuple(np.argwhere(~same)[0]) if a.ndim else ()
+                at = f"[{', '.join(map(str, place))}]" if place else ""
+                close = a.dtype.kind == "f" and bool(np.allclose(a, b, 1e-5, 1e-5, equal_nan=True))
+                return f"{when} {name}{at} is {a[place]} and {b[place]}", close
+    return None

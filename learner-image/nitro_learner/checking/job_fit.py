@@ -1,0 +1,23 @@
+"""What a job's user is told of an environment, beside what is wrong in it: how it fits the job's learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nitro_api import JobSpec
+from nitro_learner.checking import first_actions, lost_digits, stateful_wrappers
+
+
+def warnings(environment: Mapping[str, Any], spec: JobSpec) -> list[str]:
+    """Warnings, each a sentence that begins with the field that they concern.
+
+    Args:
+        environment: the EnvironmentSpec.
+        spec: of a resolved job.
+    """
+    return [
+        *stateful_wrappers.warnings(environment, spec),
+        *first_actions.warnings(environment),
+        *lost_digits.warnings(environment),
+    ]
